@@ -37,13 +37,13 @@ from configs.classes.load_manager import LoadSettings
 from configs.classes.objectives import WAYS, Objective, candidates
 from configs.classes.policies import Automatic
 from configs.classes.policy_and_plan import Choice, choice_of
-from scheduler.tuning import Explanation
+from scheduler.tuning import TuningDecision
 from services.plan.worker_process import Aside
 from services.race.measure import Figure, wait
 from services.tuning.tuner import Tuner
 from services.watch.source import RunningSystem
 from services.watch.watch import Watch
-from sim.forecast.policy_forecast import Seen, objective_value
+from sim.forecast.policy_forecast import ObjectiveFigures, objective_value
 
 # Bursts by each policy, and of those that run against the one at which the class has ended.
 TRIES, FINAL_TRIES, FINALISTS = 2, 6, 3
@@ -165,7 +165,7 @@ class Running:
         self._host = self.system.host(unit.host)
         wait(lambda: self.system.readers(self._node).keys() >= self.workload.rows.keys(), "readers", WAIT_S)
 
-    def settled(self) -> Sequence[Explanation]:
+    def settled(self) -> Sequence[TuningDecision]:
         """What it is told until it stays."""
         for _ in range(WARM_UPS):
             self.burst()
@@ -185,7 +185,7 @@ class Running:
         return [self.burst() for _ in range(times)]
 
     @property
-    def told(self) -> Sequence[Explanation]:
+    def told(self) -> Sequence[TuningDecision]:
         return self.source.decisions(self.workload.objective, COMPARED_MOST).tuned
 
     def burst(self) -> float:
@@ -196,7 +196,7 @@ class Running:
         found = ray.get(self._host.noticed.remote(self.workload.objective))
         value = objective_value(
             self.workload.objective,
-            Seen(found.seen, found.queued, found.stale, found.lost, found.tardy_ms),
+            ObjectiveFigures(found.seen, found.queued, found.stale, found.lost, found.tardy_ms),
         )
         assert value is not None
         return value

@@ -8,7 +8,7 @@ from configs.classes.load_manager import LoadSettings
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.manager import LoadManager
 from scheduler.capacity.redistribution import ClassAccount, redistribute
-from scheduler.turns.round_robin import ClassReady, Grant, RoundRobin, SliceEnded
+from scheduler.turns.round_robin import ClassReady, Grant, SliceEnded, TurnRoundRobin
 from services.race.measure import Figure, seconds_each
 
 CLASSES = 1000
@@ -24,7 +24,7 @@ def figures() -> list[Figure]:
 
 
 def turn_s() -> float:
-    lanes = RoundRobin({f"c{number}": 1 / CLASSES for number in range(CLASSES)}, round_s=0.01)
+    lanes = TurnRoundRobin({f"c{number}": 1 / CLASSES for number in range(CLASSES)}, round_s=0.01)
     granted: tuple[Grant, ...] = ()
     for name in lanes.shares:
         granted = lanes.handle(ClassReady(name), 0.0) or granted

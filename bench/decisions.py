@@ -10,7 +10,7 @@ import random
 from collections import deque
 
 from configs.classes.policies import CLUSTERED_KINDS, POLICY_KINDS, PolicySettings, policy_of
-from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, ScheduledOperator
 from scheduler.operators.policies import build_policy
 from scheduler.operators.scheduler import OperatorScheduler
 from services.race.measure import Figure, seconds_each
@@ -44,7 +44,7 @@ def figures() -> list[Figure]:
 def many_queries(operators: int) -> NetworkEstimates:
     """Single-operator queries with costs over a range of 16 and any selectivity, as in Sharaf's testbed."""
     rng = random.Random(1)
-    network = Network(tuple(Operator(f"q{number}", source=True) for number in range(operators)))
+    network = Network(tuple(ScheduledOperator(f"q{number}", source=True) for number in range(operators)))
     estimates = tuple(Estimate(1e-5 * 2 ** rng.randrange(5), rng.uniform(0.1, 1.0)) for _ in range(operators))
     return NetworkEstimates(network, estimates)
 

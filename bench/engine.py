@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from configs.classes.limits import ClassLimits
 from engine.class_.runner import ClassRunner
 from engine.data.train import Train, train_from_arrow
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from services.race import w11_workload
 from services.race.measure import Figure, seconds_each
 from services.race.race import ENGINE, compared, race
@@ -56,7 +56,9 @@ def call_s() -> float:
     data = w11_workload.generated(1)
     schema = parse_create_stream(w11_workload.STREAMS[0])
     runner = ClassRunner(ignore)
-    runner.add(plan_query("q", "SELECT temp FROM readings WHERE temp > 1000", Catalog.of(streams=[schema])))
+    runner.add(
+        plan_query("q", "SELECT temp FROM readings WHERE temp > 1000", SqlCatalog.of(streams=[schema]))
+    )
     train = train_from_arrow(data.readings.slice(0, 1), schema.schema, 0.0)
 
     def both() -> None:
@@ -67,7 +69,7 @@ def call_s() -> float:
 
 
 def registration_s() -> float:
-    catalog = Catalog.of(streams=[parse_create_stream(sql) for sql in w11_workload.STREAMS])
+    catalog = SqlCatalog.of(streams=[parse_create_stream(sql) for sql in w11_workload.STREAMS])
     runner = ClassRunner(ignore, limits=ClassLimits(queries=2 * REGISTERED))
     runner.add(*(plan_query(f"q{n}", text(n), catalog) for n in range(REGISTERED)))
     number = REGISTERED

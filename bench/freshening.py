@@ -14,7 +14,7 @@ import numpy as np
 from scheduler.mirrors.change_rates import Interests
 from scheduler.mirrors.freshening import Floats, marginals, perceived_freshness, refreshes
 from scheduler.mirrors.partitions import Mirrored, clustered, frequencies_by_partition, partitioned
-from scheduler.mirrors.poller import MirrorCore, Outcome
+from scheduler.mirrors.poller import MirrorCore, PollOutcome
 from services.race.measure import Figure, seconds_each
 
 OBJECTS = 1_000_000
@@ -95,7 +95,7 @@ def poll_s() -> float:
         one = core.due(now)
         if one is not None:
             core.used(one, 1.0, now)
-            core.polled(one, now, Outcome.CHANGED, 1.0, now)
+            core.polled(one, now, PollOutcome.CHANGED, 1.0, now)
         if now > told_at + 0.5:
             core.statistics(now)
             told_at = now

@@ -18,7 +18,7 @@ from actors.gateway.gateway_loop import Gateway
 from actors.gateway.producer import Producer
 from actors.gateway.subscriber import Subscriber
 from actors.log.commit_format import commit_parts, steps_of
-from actors.log.segment_log import KEEP_NONE, Reader, Writer
+from actors.log.segment_log import KEEP_NONE, Reader, SegmentWriter
 from actors.log.train_format import batch_of, batch_parts
 from actors.messages.gateway_messages import Accepted
 from actors.runtime.run_dirs import RunDirs, shared_memory
@@ -60,14 +60,14 @@ def figures() -> list[Figure]:
 
 
 @contextmanager
-def log() -> Iterator[tuple[Writer, Reader]]:
+def log() -> Iterator[tuple[SegmentWriter, Reader]]:
     with TemporaryDirectory(dir=shared_memory()) as folder:
-        writer = Writer(Path(folder), bytes_max=LOG_BYTES, keep_from=KEEP_NONE)
+        writer = SegmentWriter(Path(folder), bytes_max=LOG_BYTES, keep_from=KEEP_NONE)
         yield writer, Reader(Path(folder))
         writer.close()
 
 
-def batch_s(writer: Writer, reader: Reader) -> float:
+def batch_s(writer: SegmentWriter, reader: Reader) -> float:
     """One batch in and out, every column summed up."""
     train = train_from_arrow(batch(), SCHEMA, 0.0)
 
@@ -80,7 +80,7 @@ def batch_s(writer: Writer, reader: Reader) -> float:
     return seconds_each(one, 500)
 
 
-def frame_s(writer: Writer, reader: Reader) -> tuple[float, float]:
+def frame_s(writer: SegmentWriter, reader: Reader) -> tuple[float, float]:
     payload = [bytes(64)]
     append_s = seconds_each(lambda: writer.append(payload, 64), 5000)
     begin = writer.next - 5000
@@ -88,7 +88,7 @@ def frame_s(writer: Writer, reader: Reader) -> tuple[float, float]:
     return append_s, read_s
 
 
-def commit_s(writer: Writer) -> tuple[float, float]:
+def commit_s(writer: SegmentWriter) -> tuple[float, float]:
     """Of a commit, and of copying its bytes into the log as they are."""
     mask = np.packbits(np.ones(BATCH, bool)).tobytes()
     answers = tuple(Answer(f"q{place}", place, result(rows)) for place, rows in enumerate(RESULT_ROWS))

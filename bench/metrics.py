@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from actors.coordinator.control_plane import SystemStatus, UnitStatus
-from actors.coordinator.coordinator_status import CoordinatorStatus, Decisions, Look, Number
+from actors.coordinator.control_plane import PlacedUnit, SystemStatus
+from actors.coordinator.coordinator_status import CoordinatorStatus, Decisions, Number, StatusMoment
 from actors.dispatcher.dispatcher_actor import DispatcherStatus
 from actors.dispatcher.turn_lane import LaneStatus
 from actors.dispatcher.turn_loop import TurnStatus
@@ -17,17 +17,17 @@ from actors.host.slice_counts import Counting
 from actors.host.unit_quality import qualities
 from actors.messages.unit_messages import Figures, Qualities, UnitReport
 from configs.classes.live_class import LiveClass, LiveSettings
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 from engine.class_.hosted_class import HostedClass
 from loadshed.aloma import Control
 from loadshed.ledger import TupleLedger
-from loadshed.manager import Explanation
+from loadshed.manager import ManagerDecision
 from loadshed.monitors import Verdict
 from scheduler.capacity.core import ShareMove
 from services.metrics.collector import SystemCollector
 from services.metrics.nodes import Nodes
 from services.race.measure import TRIES, Figure, seconds_each
-from services.watch.source import Counted, Inflow
+from services.watch.source import Inflow, StreamCounts
 from services.watch.watch import Watch
 
 TENANTS, QUERIES = 1000, 5
@@ -115,17 +115,17 @@ class Full:
             report = UnitReport(
                 one.name, 0.9, shown.load, False, False, shown, None, account, counted=counted
             )
-            units[one.name] = UnitStatus(one.name, NODE, f"h{number}", 1e-3, 1e-3, None, report, NODE)
+            units[one.name] = PlacedUnit(one.name, NODE, f"h{number}", 1e-3, 1e-3, None, report, NODE)
         self.system = SystemStatus({NODE: 2}, tuple(self.classes), units, (), {})
 
     def priority_classes(self) -> dict[str, str]:
         return {one.name: ("gold", "silver", "bronze")[int(one.priority) - 1] for one in self.classes}
 
-    def look(self, seen: Number | None) -> Look | None:
+    def look(self, seen: Number | None) -> StatusMoment | None:
         lent = {
             one.name: {other.name: 1.5} for one, other in zip(self.classes, self.classes[1:], strict=False)
         }
-        return Look((self.looks,), CoordinatorStatus(1, 0.0, self.system, (), (), (), 0), lent)
+        return StatusMoment((self.looks,), CoordinatorStatus(1, 0.0, self.system, (), (), (), 0), lent)
 
     def has_ended(self) -> bool:
         return False
@@ -140,7 +140,7 @@ class Full:
     def moves(self, last: int) -> tuple[list[ShareMove], float]:
         return [], 0.0
 
-    def plan(self, class_name: str) -> list[Line]:
+    def plan(self, class_name: str) -> list[PlanLine]:
         return []
 
     def decisions(self, class_name: str, last: int) -> Decisions:
@@ -149,7 +149,7 @@ class Full:
     def endpoint(self, node: str) -> str | None:
         return None
 
-    def streams(self, node: str) -> dict[str, Counted]:
+    def streams(self, node: str) -> dict[str, StreamCounts]:
         return {}
 
 
@@ -179,7 +179,7 @@ def cycle_s() -> float:
     there = hosted(Full().classes[0])
     quality = told_quality(there)
     counting, control = Counting(recovered=False, born=0.0), Control(0.5)
-    explanation = Explanation(0.0, "t", 0.4, 0.4, Verdict(), 0.0, control, control, False, False)
+    explanation = ManagerDecision(0.0, "t", 0.4, 0.4, Verdict(), 0.0, control, control, False, False)
 
     def cycle() -> None:
         counting.decided(explanation, False, 0.15)

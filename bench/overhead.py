@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from configs.classes.policies import policy_of
 from configs.classes.utility import UtilityGraph
-from scheduler.operators.network import Estimate, Network, Operator
+from scheduler.operators.network import Estimate, Network, ScheduledOperator
 from scheduler.operators.policies import NONE
 from scheduler.operators.scheduler import OperatorScheduler
 from services.race.measure import TRIES, Figure
@@ -96,7 +96,7 @@ def nothing(*args: float) -> None:
 def network() -> Network:
     return Network(
         tuple(
-            Operator(
+            ScheduledOperator(
                 f"q{query}.{box}",
                 () if box == BOXES - 1 else (query * BOXES + box + 1,),
                 source=box == 0,

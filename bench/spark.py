@@ -38,7 +38,7 @@ from pyspark_weir.options import write_options
 from actors.dispatcher.turn_loop import TurnLoop
 from actors.gateway.gateway_loop import Gateway
 from actors.host.host import Host, prepare_process
-from actors.host.inbox import Arrived
+from actors.host.inbox import ArrivedPiece
 from actors.messages.unit_messages import Unit
 from actors.runtime.cpu_pinning import Cores, cores_of_process, keep_process_off, lane_cores
 from actors.runtime.run_dirs import RunDirs, shared_memory
@@ -189,7 +189,7 @@ class Producer:
     def __init__(self, running: Node) -> None:
         given = {"endpoint": running.endpoint, "apiKey": running.key, "stream": "s"}
         self._options = write_options(given, "write")
-        self._gateway = client.Gateway(self._options.connection)
+        self._gateway = client.GatewayClient(self._options.connection)
         self._running = running
         self._sent = 0
         numbers = np.arange(FEW)
@@ -317,14 +317,14 @@ def serve_class(cores: Cores, dirs: RunDirs, parent: Connection) -> None:
     host.stop()
 
 
-class Queue(deque[Arrived]):
+class Queue(deque[ArrivedPiece]):
     """Of a class; it notes when what has been let in was there, and how long after its arrival at the gateway."""
 
     def __init__(self) -> None:
         super().__init__()
         self._notes: list[tuple[float, float]] = []
 
-    def append(self, one: Arrived) -> None:
+    def append(self, one: ArrivedPiece) -> None:
         super().append(one)
         now = time.monotonic()
         self._notes.append((now - float(one.piece.train.arrival[0]), now))

@@ -18,7 +18,7 @@ from engine.class_.runner import ClassRunner
 from engine.data.schema import FLOAT64, INT64
 from engine.data.train import Train, Values, same_arrival
 from engine.plan.plan import Query
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from services.race.measure import Figure
 
 STREAM = parse_create_stream("CREATE STREAM s (ts int64, k int64, x float64, WATERMARK FOR ts AS ts)")
@@ -51,7 +51,7 @@ def figures() -> list[Figure]:
 
 
 def queries(kind: str) -> Sequence[Query]:
-    chance, catalog = random.Random(1), Catalog.of([STREAM])
+    chance, catalog = random.Random(1), SqlCatalog.of([STREAM])
     texts = [
         "SELECT window_end, k, SUM(x) AS total, AVG(x) AS mean, MAX(x) AS most, COUNT(*) AS n"
         f" FROM s [RANGE {chance.randint(20, 100)} SECONDS {kind} {chance.choice(SLIDES)} SECONDS] GROUP BY k"

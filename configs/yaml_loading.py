@@ -284,14 +284,14 @@ def joined(path: str, field: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class YamlPlace:
     """Where in the file an error is, and what the model wants there."""
 
     path: str  # classes[0].streams.readings
     schema: Schema
 
 
-def locate(model: type[BaseModel], location: tuple[int | str, ...]) -> Place:
+def locate(model: type[BaseModel], location: tuple[int | str, ...]) -> YamlPlace:
     """Follow an error's location; the tags that pydantic puts in for the members of a union are not in the file."""
     schema = model.model_json_schema()
     definitions: Schema = schema.get("$defs", {})
@@ -306,7 +306,7 @@ def locate(model: type[BaseModel], location: tuple[int | str, ...]) -> Place:
         else:
             path, child = f"{path}.{part}", child_schema(node, str(part))
         node = resolved(child, definitions)
-    return Place(path.lstrip("."), node)
+    return YamlPlace(path.lstrip("."), node)
 
 
 def child_schema(node: Schema, key: str) -> Schema:

@@ -39,7 +39,7 @@ LEAST_HEADROOM = 1e-4
 LARGEST_LOAD_RATIO = 1e6
 
 
-class Branch(StrEnum):
+class AlomaBranch(StrEnum):
     """The cell of the table that was taken."""
 
     DROP_MORE = "drop more"
@@ -57,12 +57,12 @@ class Control:
 
     headroom: float
     keep: float = 1.0
-    branch: Branch = Branch.WAIT
+    branch: AlomaBranch = AlomaBranch.WAIT
     streak: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ShedLimits:
     """Bounds of one class for one decision."""
 
     max_drop: float
@@ -70,26 +70,26 @@ class Limits:
     step: Literal["size", "signed"] = "size"
 
 
-def decide(control: Control, load: float, verdict: Verdict, limits: Limits) -> Control:
+def decide(control: Control, load: float, verdict: Verdict, limits: ShedLimits) -> Control:
     """The next control by the table; the queue term is `queue_limit`, applied after it."""
     headroom, keep = control.headroom, control.keep
     branch = choose(load, headroom, keep, verdict)
     streak = control.streak + 1 if branch is control.branch else 1
     little = (1 + round(math.log2(streak))) / 100
     match branch:
-        case Branch.DROP_MORE:
+        case AlomaBranch.DROP_MORE:
             keep *= 1 - max(LEAST_DROP_STEP, (load - headroom) / load)
-        case Branch.RAISE:
+        case AlomaBranch.RAISE:
             headroom = stepped(headroom, load, limits.step)
-        case Branch.RAISE_AND_EASE:
+        case AlomaBranch.RAISE_AND_EASE:
             headroom = stepped(headroom, load, limits.step)
             keep *= 1 + little
-        case Branch.LOWER_AND_DROP:
+        case AlomaBranch.LOWER_AND_DROP:
             headroom = stepped(headroom, load, limits.step)
             keep *= 1 - little
-        case Branch.EASE:
+        case AlomaBranch.EASE:
             keep = keep * max(1 + LEAST_DROP_STEP, headroom / load) if load > 0 else 1.0
-        case Branch.WAIT | Branch.HOLD:
+        case AlomaBranch.WAIT | AlomaBranch.HOLD:
             pass
     return Control(
         headroom=bounded(headroom, limits.headroom_max),
@@ -99,18 +99,18 @@ def decide(control: Control, load: float, verdict: Verdict, limits: Limits) -> C
     )
 
 
-def choose(load: float, headroom: float, keep: float, verdict: Verdict) -> Branch:
+def choose(load: float, headroom: float, keep: float, verdict: Verdict) -> AlomaBranch:
     """The decision table."""
     shedding = keep < 1
     if load > headroom:
         if verdict.over_target:
-            return Branch.DROP_MORE
+            return AlomaBranch.DROP_MORE
         if verdict.accumulating:
-            return Branch.RAISE_AND_EASE if shedding and verdict.falling else Branch.WAIT
-        return Branch.RAISE
+            return AlomaBranch.RAISE_AND_EASE if shedding and verdict.falling else AlomaBranch.WAIT
+        return AlomaBranch.RAISE
     if verdict.over_target:
-        return Branch.LOWER_AND_DROP if verdict.critical and verdict.rising else Branch.WAIT
-    return Branch.EASE if shedding else Branch.WAIT
+        return AlomaBranch.LOWER_AND_DROP if verdict.critical and verdict.rising else AlomaBranch.WAIT
+    return AlomaBranch.EASE if shedding else AlomaBranch.WAIT
 
 
 def stepped(headroom: float, load: float, step: Literal["size", "signed"] = "size") -> float:

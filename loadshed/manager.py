@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 
 from configs.classes.load_manager import LoadSettings
 from configs.numbers import duration, figure, of_target
-from loadshed.aloma import LEAST_HEADROOM, Branch, Control, Limits, bounded, decide, queue_limit
+from loadshed.aloma import LEAST_HEADROOM, AlomaBranch, Control, ShedLimits, bounded, decide, queue_limit
 from loadshed.cycle import CycleEnded
 from loadshed.monitors import LEAST_CYCLE_S, RATE_ALPHA, LoadMonitor, ResponseMonitor, Verdict
 from scheduler.capacity.core import HeadroomScaled
@@ -57,14 +57,14 @@ LEAST_ROOM = 1000
 ROOM_CHANGE = 0.2
 
 # What the branches say of the class, as an operator would put them.
-MEANING: Mapping[Branch, str] = {
-    Branch.DROP_MORE: "overloaded",
-    Branch.RAISE: "it keeps up all the same",
-    Branch.RAISE_AND_EASE: "its delay is falling all the same",
-    Branch.LOWER_AND_DROP: "it falls behind all the same",
-    Branch.EASE: "there is room",
-    Branch.WAIT: "nothing to change",
-    Branch.HOLD: "overloaded below its original share; ask for the capacity back and drop no more meanwhile",
+MEANING: Mapping[AlomaBranch, str] = {
+    AlomaBranch.DROP_MORE: "overloaded",
+    AlomaBranch.RAISE: "it keeps up all the same",
+    AlomaBranch.RAISE_AND_EASE: "its delay is falling all the same",
+    AlomaBranch.LOWER_AND_DROP: "it falls behind all the same",
+    AlomaBranch.EASE: "there is room",
+    AlomaBranch.WAIT: "nothing to change",
+    AlomaBranch.HOLD: "overloaded below its original share; ask for the capacity back and drop no more meanwhile",
 }
 
 
@@ -121,7 +121,7 @@ def held_queue_s(target_s: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class ManagerDecision:
     """One decision with the numbers it was made on."""
 
     at: float
@@ -152,7 +152,7 @@ class Explanation:
     def changes_nothing(self) -> bool:
         """Return True if neither headroom nor drop rate changes, and nothing is dropped."""
         is_same = (self.before.headroom, self.before.keep) == (self.after.headroom, self.after.keep)
-        return self.after.branch is Branch.WAIT and is_same and not self.trimmed
+        return self.after.branch is AlomaBranch.WAIT and is_same and not self.trimmed
 
     def words(self) -> str:
         """The decision in words: what was seen → what follows."""
@@ -162,7 +162,7 @@ class Explanation:
         old_headroom, headroom = figure(before.headroom), figure(after.headroom)
         old_drop, drop = f"{1 - before.keep:.1%}", f"{1 - after.keep:.1%}"
         follows = []
-        if after.branch is not Branch.WAIT or not self.queue_limited:
+        if after.branch is not AlomaBranch.WAIT or not self.queue_limited:
             follows.append(MEANING[after.branch])
         if self.queue_limited:
             follows.append("let in no more than the queue allows")
@@ -201,7 +201,7 @@ class LoadManager:
     trims: bool = True
     max_age_s: float | None = None
     hold_s: float | None = None
-    explanations: deque[Explanation] = field(default_factory=lambda: deque(maxlen=EXPLANATIONS_KEPT))
+    explanations: deque[ManagerDecision] = field(default_factory=lambda: deque(maxlen=EXPLANATIONS_KEPT))
     control: Control = field(init=False)
     _loads: LoadMonitor = field(init=False, default_factory=LoadMonitor)
     _responses: ResponseMonitor = field(init=False)
@@ -247,7 +247,7 @@ class LoadManager:
         if reclaim and not self._reclaiming:
             # The headroom still learns: if it was too high, usage would look low and the share be lent again.
             after, limit = (
-                replace(after, branch=Branch.HOLD, streak=1, keep=max(before.keep, after.keep)),
+                replace(after, branch=AlomaBranch.HOLD, streak=1, keep=max(before.keep, after.keep)),
                 1.0,
             )
         floor = 1 - self._max_drop()
@@ -255,10 +255,10 @@ class LoadManager:
         self._reclaiming = reclaim
         self.control = replace(after, keep=keep)
         self._explain(
-            Explanation(
+            ManagerDecision(
                 at=now, name=self.name, offered_load=offered, load=load, verdict=verdict, queued_work_s=cycle.queued_work_s, before=before, after=self.control,
                 queue_limited=keep < after.keep,
-                at_max_drop=keep <= floor and (after.branch is Branch.DROP_MORE or min(after.keep, limit) < 1),
+                at_max_drop=keep <= floor and (after.branch is AlomaBranch.DROP_MORE or min(after.keep, limit) < 1),
                 trimmed=(part := 0.0 if reclaim else self._part_too_much(cycle)),
                 oldest_s=(oldest_s := self._too_old(cycle)),
                 held_back=cycle.held_back,
@@ -280,7 +280,7 @@ class LoadManager:
             commands.append(RequestReclaim())
         return tuple(commands)
 
-    def _explain(self, decision: Explanation) -> None:
+    def _explain(self, decision: ManagerDecision) -> None:
         """Keep a decision. Of those in a row that change nothing only the last is kept, with their number."""
         last = self.explanations[-1] if self.explanations else None
         if last is not None and last.changes_nothing() and decision.changes_nothing():
@@ -391,8 +391,8 @@ class LoadManager:
     def _max_drop(self) -> float:
         return min(self.max_drop, self.settings.max_drop)
 
-    def _limits(self) -> Limits:
-        return Limits(self._max_drop(), self.headroom_max, self.settings.step)
+    def _limits(self) -> ShedLimits:
+        return ShedLimits(self._max_drop(), self.headroom_max, self.settings.step)
 
 
 def is_other(rooms: Mapping[str, int], before: Mapping[str, int]) -> bool:

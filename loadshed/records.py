@@ -41,7 +41,7 @@ from configs.base import Settings
 from loadshed.manager import LoadCommand, LoadEvent, LoadManager
 from scheduler.capacity.core import CapacityCommand, CapacityCore, CapacityEvent
 from scheduler.tuning import TuningCommand, TuningCore, TuningEvent
-from scheduler.turns.round_robin import Grant, RoundRobin, TurnEvent
+from scheduler.turns.round_robin import Grant, TurnEvent, TurnRoundRobin
 
 VERSION = 1
 # What a core remembers for people alone.
@@ -262,7 +262,7 @@ class Tagged:
         return decode(value[1:])
 
 
-class Kind:
+class CoreKind:
     """A kind of core: how it is made, what it hears, what it says."""
 
     def __init__(self, make: type[Any], events: Any, commands: Any, carried: Sequence[str] = ()) -> None:
@@ -313,11 +313,11 @@ class Kind:
         return {name: codec_of(hints[name]) for name in names}
 
 
-KINDS: Mapping[CoreName, Kind] = {
-    "turns": Kind(RoundRobin, TurnEvent, Grant),
-    "load": Kind(LoadManager, LoadEvent, LoadCommand, carried=("control",)),
-    "capacity": Kind(CapacityCore, CapacityEvent, CapacityCommand),
-    "tuning": Kind(TuningCore, TuningEvent, TuningCommand, carried=("memory",)),
+KINDS: Mapping[CoreName, CoreKind] = {
+    "turns": CoreKind(TurnRoundRobin, TurnEvent, Grant),
+    "load": CoreKind(LoadManager, LoadEvent, LoadCommand, carried=("control",)),
+    "capacity": CoreKind(CapacityCore, CapacityEvent, CapacityCommand),
+    "tuning": CoreKind(TuningCore, TuningEvent, TuningCommand, carried=("memory",)),
 }
 
 
@@ -354,11 +354,11 @@ def header_from(line: Mapping[str, Any]) -> Header:
     return Header(core, name, clock, settings)
 
 
-def decision_line(kind: Kind, now: float, event: Any, commands: Sequence[Any]) -> list[Any]:
+def decision_line(kind: CoreKind, now: float, event: Any, commands: Sequence[Any]) -> list[Any]:
     return [_float(now), kind.event.encode(event), commands_line(kind, commands)]
 
 
-def commands_line(kind: Kind, commands: Sequence[Any]) -> list[Any]:
+def commands_line(kind: CoreKind, commands: Sequence[Any]) -> list[Any]:
     encode = kind.command.encode
     return [encode(command) for command in commands]
 
@@ -371,7 +371,7 @@ class Decision(NamedTuple):
     commands: list[Any]
 
 
-def decision_from(kind: Kind, line: Any) -> Decision:
+def decision_from(kind: CoreKind, line: Any) -> Decision:
     if type(line) is not list or len(line) != 3:
         raise NotARecord("a decision is [now, event, commands]")
     return Decision(_float_back(line[0]), kind.event.decode(line[1]), _list(line[2]))

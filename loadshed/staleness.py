@@ -23,7 +23,7 @@ from scheduler.ratios import ratio
 KEPT = 128
 
 
-class Staleness:
+class OutputStaleness:
     """Of one output, from `since` on."""
 
     def __init__(self, since: float) -> None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 
 @dataclass(slots=True)
-class Tardiness:
+class AnswerTardiness:
     """Of the answers of one query."""
 
     answers: int = 0

@@ -106,7 +106,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class TuningDecision:
     """One decision with the numbers it was made on."""
 
     at: float
@@ -168,7 +168,7 @@ class TuningCore:
     steady: int
     first: str
     """The policy that it begins with."""
-    explanations: deque[Explanation] = field(default_factory=lambda: deque(maxlen=EXPLANATIONS_KEPT))
+    explanations: deque[TuningDecision] = field(default_factory=lambda: deque(maxlen=EXPLANATIONS_KEPT))
     memory: Memory = field(init=False)
 
     def __post_init__(self) -> None:
@@ -204,7 +204,7 @@ class TuningCore:
         branch, self.memory = self._decide(counted, event, best if steady else "")
         after = self.memory
         self.explanations.append(
-            Explanation(
+            TuningDecision(
                 at=now,
                 name=self.name,
                 objective=self.objective,
@@ -259,7 +259,7 @@ class TuningCore:
         )
 
 
-def last_of(decisions: Iterable[Explanation], last: int) -> list[Explanation]:
+def last_of(decisions: Iterable[TuningDecision], last: int) -> list[TuningDecision]:
     """The last decisions, and before them those by which a class has come to go by another policy, however long ago."""
     every = list(decisions)
     split = max(0, len(every) - last)

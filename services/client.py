@@ -47,7 +47,7 @@ from services.remote.given import (
 )
 from services.remote.live_views import LiveViews
 from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKey, RowsPut, ToBring
-from services.remote.results import PATIENCE_S, ROWS_PAGE, Results, Tell
+from services.remote.results import PATIENCE_S, ROWS_PAGE, RemoteResults, Tell
 from services.remote.wire import TIMEOUT_S, TRIES, Wire, address_of, quoted
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class Client:
         patience_s: float = PATIENCE_S,
         limit: int | None = None,
         tail: int | None = None,
-    ) -> Results:
+    ) -> RemoteResults:
         """Rows from the oldest that is kept, or after a cursor (`latest`: from now on); to the last, or on and on.
 
         `limit` is the maximum number of rows. With `tail`, reading begins with the last that many rows that are kept.
@@ -256,7 +256,7 @@ class Client:
         if tail is not None and after is not None:
             raise InvalidInput("`after` says already where to begin", "tail", tail, "leave one of them out")
         path = self._results_path(query, tenant)
-        return Results(
+        return RemoteResults(
             wire=self._wire,
             path=path,
             after=after,

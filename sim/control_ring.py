@@ -37,7 +37,7 @@ from scheduler.capacity.core import (
 )
 from scheduler.capacity.redistribution import by_priority
 from scheduler.tuning import SwitchPolicy, TuningCommand, TuningCore, TuningEvent
-from scheduler.turns.round_robin import Grant, RoundRobin, SharesSet, TurnEvent
+from scheduler.turns.round_robin import Grant, SharesSet, TurnEvent, TurnRoundRobin
 
 # The run's only node.
 NODE = "node"
@@ -74,7 +74,7 @@ Order = tuple[str, SetKeep | TrimQueue | DropOlder | HoldBack | SwitchPolicy]
 class ControlRing:
     """Lanes, load managers and coordinator of one run."""
 
-    lanes: RoundRobin
+    lanes: TurnRoundRobin
     loads: dict[str, LoadManager]
     capacity: CapacityCore | None
     redistribute_every: int
@@ -164,7 +164,7 @@ def build_ring(
     capacity = CapacityCore(accounts, scenario.lanes, scales_headroom(manager))
     ranked = {account.name: account.share for account in by_priority(accounts)}
     return ControlRing(
-        lanes=RoundRobin(ranked, scenario.round_ms / 1e3, scenario.lanes),
+        lanes=TurnRoundRobin(ranked, scenario.round_ms / 1e3, scenario.lanes),
         loads=load_managers(manager, scenario.classes, scenario.load, shares, scenario.lanes),
         capacity=capacity if moves_shares(manager) else None,
         redistribute_every=scenario.load.redistribute_every,

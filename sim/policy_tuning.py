@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 
 from configs.classes.objectives import candidates
 from configs.classes.policies import Automatic, PolicySettings
-from configs.scenario.scenario import Aggregate, SimulatedClass
+from configs.scenario.scenario import AggregateBox, SimulatedClass
 from loadshed.cycle import CycleEnded
 from loadshed.responses import ResponseStatistics
 from scheduler.tuning import Compared, TuningCore, tuning_core
 from sim.forecast.operator_costs import Cost
 from sim.forecast.policy_forecast import (
-    Arrived,
     ClassNow,
-    Seen,
+    CycleArrivals,
+    ObjectiveFigures,
     Simulate,
     TriedOperator,
     forecasts,
@@ -44,7 +44,7 @@ class TunedClass:
     choices: Sequence[PolicySettings]
     seen: ResponseStatistics
     """Since the last comparison."""
-    _arrivals: dict[str, deque[Arrived]] = field(init=False, default_factory=dict)
+    _arrivals: dict[str, deque[CycleArrivals]] = field(init=False, default_factory=dict)
     _queued: list[int] = field(init=False, default_factory=list)
     _due: float = field(init=False)
     _totals: AnswerTotals = field(
@@ -59,7 +59,7 @@ class TunedClass:
     def cycle_ended(self, cycle: CycleEnded, host: SimulatedHost) -> None:
         for input_ in cycle.inputs:
             slots = self._arrivals.setdefault(input_.stream, deque(maxlen=CYCLES_KEPT))
-            slots.append(Arrived(input_.offered, input_.batches))
+            slots.append(CycleArrivals(input_.offered, input_.batches))
         self._queued.append(host.queues.tuples())
 
     def compared(
@@ -78,7 +78,7 @@ class TunedClass:
         self.seen = host.answers.new_sample()
         return Compared(measured, values)
 
-    def _seen(self, now: float, host: SimulatedHost, queued: float) -> Seen:
+    def _seen(self, now: float, host: SimulatedHost, queued: float) -> ObjectiveFigures:
         before, self._totals = self._totals, host.answers.totals()
         seconds, self._compared_at = now - self._compared_at, now
         return quality(self.seen, self._totals.since(before), queued, seconds)
@@ -111,7 +111,7 @@ def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
         zip(host.network.operators, host.scheduler.statistics.estimates, strict=True)
     ):
         call_s, train = host.plan.boxes[number].call_s, host.calls.mean_train(number)
-        if isinstance(host.plan.boxes[number].model, Aggregate):
+        if isinstance(host.plan.boxes[number].model, AggregateBox):
             # Results of many thousand tuples at once: a running average has forgotten the last ones before the next come.
             estimate = host.calls.mean_estimate(number) or estimate
         tuple_s = max(0.0, estimate.cost_s - call_s / train)

@@ -26,9 +26,9 @@ from configs.errors import InvalidInput
 from loadshed.records import (
     KINDS,
     Core,
+    CoreKind,
     CoreName,
     Header,
-    Kind,
     NotARecord,
     commands_line,
     cut_from,
@@ -217,7 +217,7 @@ class _Living:
     """The core whose record is being read."""
 
     header: Header
-    kind: Kind
+    kind: CoreKind
     core: Core
     life: Life
     span: _Span

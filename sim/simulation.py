@@ -18,7 +18,7 @@ from scheduler.capacity.core import CapacityEvent
 from scheduler.tuning import SwitchPolicy
 from scheduler.turns.round_robin import ClassReady, Grant, SliceEnded
 from sim.control_ring import ControlRing, OpenRecord, Order, build_ring
-from sim.forecast.policy_forecast import Run
+from sim.forecast.policy_forecast import SimulatedRun
 from sim.policy_tuning import tuned
 from sim.run.simulated_host import SimulatedHost
 from sim.series import ClassSeries, Series
@@ -263,6 +263,6 @@ class Simulation:
         self.series.thin()
 
 
-def alone(scenario: Scenario, look: Callable[[Run], None] | None) -> Run:
+def alone(scenario: Scenario, look: Callable[[SimulatedRun], None] | None) -> SimulatedRun:
     """A class of such a run by itself, to see what would become of it (`sim.forecast.policy_forecast`)."""
     return Simulation(scenario, "none", on_cycle=look).run()

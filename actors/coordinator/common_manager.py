@@ -9,7 +9,7 @@ from typing import Any
 from actors.coordinator.node_shares import OpenRecord, Record
 from configs.classes.live_class import LiveClass, LiveSettings
 from configs.classes.managers import sheds
-from loadshed.aloma import Branch, Control
+from loadshed.aloma import AlomaBranch, Control
 from loadshed.build import common_manager, merged
 from loadshed.cycle import CycleEnded
 from loadshed.manager import LoadEvent, LoadManager, SetKeep
@@ -72,7 +72,7 @@ class Common:
     def restore(self, state: Sequence[Any] | None) -> None:
         if self._manager is not None and state is not None:
             headroom, keep, branch, streak = state
-            self._manager.control = Control(headroom, keep, Branch(branch), streak)
+            self._manager.control = Control(headroom, keep, AlomaBranch(branch), streak)
 
 
 def same_limits(one: LoadManager, other: LoadManager) -> bool:

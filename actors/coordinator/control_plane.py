@@ -327,7 +327,7 @@ class ControlPlane:
     def status(self) -> SystemStatus:
         seating, shares = self._seating, self.cores.shares()
         units = {
-            unit: UnitStatus(
+            unit: PlacedUnit(
                 class_name=class_of(unit),
                 node=seat.node,
                 host=seat.host,
@@ -352,7 +352,7 @@ class ControlPlane:
 
 
 @dataclass(frozen=True, slots=True)
-class UnitStatus:
+class PlacedUnit:
     """A unit as it is placed, and its last report."""
 
     class_name: str
@@ -371,7 +371,7 @@ class SystemStatus:
     nodes: Mapping[str, int]
     """Lanes by node."""
     classes: tuple[LiveClass, ...]
-    units: Mapping[str, UnitStatus]
+    units: Mapping[str, PlacedUnit]
     unplaced: tuple[str, ...]
     """Units for which there is no node."""
     homes: Mapping[str, str]

@@ -30,7 +30,7 @@ from typing import Any, TypeVar, cast
 import ray
 
 from actors.coordinator.control_plane import ControlPlane
-from actors.coordinator.coordinator_status import CoordinatorStatus, Decisions, Look, Number
+from actors.coordinator.coordinator_status import CoordinatorStatus, Decisions, Number, StatusMoment
 from actors.coordinator.node_shares import OpenRecord
 from actors.coordinator.ray_effects import RayEffects
 from actors.coordinator.settings import CoordinatorSettings
@@ -80,7 +80,7 @@ class Coordinator:
         """As of now, or as of the last time the control thread could say."""
         return self._control.status()
 
-    def look(self, seen: Number | None = None) -> Look | None:
+    def look(self, seen: Number | None = None) -> StatusMoment | None:
         """None if nothing has changed since the one with this number."""
         return self._control.look(seen)
 
@@ -223,7 +223,7 @@ class ControlThread:
             raise TimeoutError("the coordinator is still finding out what there is; try again")
         return self._last
 
-    def look(self, seen: Number | None) -> Look | None:
+    def look(self, seen: Number | None) -> StatusMoment | None:
         return self.ask(lambda plane, now: self._look_again(plane, now, seen))
 
     def stop(self) -> None:
@@ -288,11 +288,11 @@ class ControlThread:
             return
         work()
 
-    def _look_again(self, plane: ControlPlane, now: float, seen: Number | None) -> Look | None:
+    def _look_again(self, plane: ControlPlane, now: float, seen: Number | None) -> StatusMoment | None:
         actors = self._effects.actors
         last_failure = tuple(actors.failures)[-1:]
         number = (os.getpid(), plane.changes, actors.waited_for, actors.quarantined, last_failure)
-        return None if number == seen else Look(number, self._look(), plane.cores.lending(now))
+        return None if number == seen else StatusMoment(number, self._look(), plane.cores.lending(now))
 
     def _look(self) -> CoordinatorStatus:
         return CoordinatorStatus(

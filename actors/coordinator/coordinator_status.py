@@ -9,7 +9,7 @@ from typing import Any
 from actors.coordinator.control_plane import SystemStatus
 from actors.messages.unit_messages import Explanations
 from scheduler.capacity.core import ShareMove
-from scheduler.tuning import Explanation
+from scheduler.tuning import TuningDecision
 
 Number = tuple[Any, ...]
 
@@ -32,7 +32,7 @@ class CoordinatorStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class StatusMoment:
     """Status and lending at one moment."""
 
     number: Number
@@ -52,5 +52,5 @@ class Decisions:
     """Of its shares."""
     epoch_s: float
     """To be added to the times of moves for seconds since 1970."""
-    tuned: tuple[Explanation, ...] = ()
+    tuned: tuple[TuningDecision, ...] = ()
     """Of its policy, if it tunes itself; at times as of moves."""

@@ -13,7 +13,7 @@ Part = Literal["declared", "shares"]
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class NodeStream:
     """A stream as a node has it: its own, or a copy of another node's."""
 
     sql: str
@@ -37,7 +37,7 @@ class Effects(Protocol):
 
     def set_shares(self, node: str, shares: Mapping[str, float], hosts: Mapping[str, str]) -> None: ...
 
-    def set_streams(self, node: str, streams: Mapping[str, Stream]) -> None: ...
+    def set_streams(self, node: str, streams: Mapping[str, NodeStream]) -> None: ...
 
     def set_copies(self, node: str, copies: Mapping[str, Copy]) -> None:
         """These units that run elsewhere have their home at the node."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from actors.coordinator.declarations import SystemDeclarations
-from actors.coordinator.effects import Stream
+from actors.coordinator.effects import NodeStream
 from actors.messages.unit_messages import Copy, Unit, class_of, copies_reader
 from engine.class_.admission import CheckedClass
 from engine.plan.plan import Scan
@@ -132,22 +132,22 @@ class Seating:
 
     # -- what gateways are to have --------------------------------------------------------------------
 
-    def streams_at(self) -> dict[str, dict[str, Stream]]:
+    def streams_at(self) -> dict[str, dict[str, NodeStream]]:
         """Return, by node, streams that come in there or are read there, with their readers."""
-        streams: dict[str, dict[str, Stream]] = {node: {} for node in self.nodes}
+        streams: dict[str, dict[str, NodeStream]] = {node: {} for node in self.nodes}
         readers = self._readers()
         for name, declared in self.declarations.streams.items():
             home = self.homes.get(name)
             if home is not None:
                 for node in {home, *self._nodes_reading(name)}:
-                    stream = Stream(declared.sql, home, readers.get((node, name), {}))
+                    stream = NodeStream(declared.sql, home, readers.get((node, name), {}))
                     streams[node][declared.schema.name] = stream
         for class_ in self.declarations.classes.values():
             for sql, (name, schema) in zip(class_.declared.streams, class_.streams.items(), strict=True):
                 home = self.homes.get(name)
                 if home is not None:
                     for node in {home, *self._nodes_reading(name)}:
-                        stream = Stream(sql, home, readers.get((node, name), {}))
+                        stream = NodeStream(sql, home, readers.get((node, name), {}))
                         streams[node].setdefault(schema.name, stream)
         return streams
 

@@ -12,7 +12,7 @@ from configs.classes.objectives import Objective
 from configs.classes.policy_and_plan import Choice, choice_of
 from configs.errors import WeirError
 from loadshed.records import KINDS, NotARecord
-from scheduler.tuning import Compared, Explanation, TuningCore, last_of, tuning_core
+from scheduler.tuning import Compared, TuningCore, TuningDecision, last_of, tuning_core
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Tunings:
             self._records[name](event, now, commands)
         return bool(commands)
 
-    def explanations(self, name: str, last: int) -> tuple[Explanation, ...]:
+    def explanations(self, name: str, last: int) -> tuple[TuningDecision, ...]:
         core = self._cores.get(name)
         return () if core is None or last <= 0 else tuple(last_of(core.explanations, last))
 

@@ -20,13 +20,13 @@ import ray
 
 from actors.coordinator.actor_calls import ActorCalls
 from actors.coordinator.control_plane import ControlPlane
-from actors.coordinator.effects import Part, Stream
+from actors.coordinator.effects import NodeStream, Part
 from actors.coordinator.settings import CoordinatorSettings
 from actors.dispatcher import dispatcher_actor
 from actors.dispatcher.dispatcher_actor import DispatcherSettings, NodeShares
 from actors.dispatcher.turn_loop import Record as TurnRecord
 from actors.gateway import gateway_actor
-from actors.gateway.gateway_actor import GatewaySettings
+from actors.gateway.gateway_actor import GatewayOptions
 from actors.messages.unit_messages import Copy, Unit, copies_reader, units_to_json
 from actors.runtime import kv_store
 from actors.runtime.cluster import all_names, end, kill, nodes, short_id
@@ -42,7 +42,7 @@ from actors.runtime.names import (
     shares_key,
 )
 from loadshed.records import header_of
-from scheduler.turns.round_robin import RoundRobin
+from scheduler.turns.round_robin import TurnRoundRobin
 
 # A move of a unit: for its log to come over.
 MOVE_S = 60.0
@@ -59,7 +59,7 @@ class RayEffects:
     actors: ActorCalls = field(init=False)
     _node_ids: dict[str, str] = field(init=False, default_factory=dict)
     _lanes: dict[str, int] = field(init=False, default_factory=dict)
-    _streams: dict[str, Mapping[str, Stream]] = field(init=False, default_factory=dict)
+    _streams: dict[str, Mapping[str, NodeStream]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.actors = ActorCalls(self.post, self._make_again, self._send_again)
@@ -93,7 +93,7 @@ class RayEffects:
         kv_store.put(dispatcher_key(node), [shares, hosts])
         self.actors.call(dispatcher_name(node), "set_shares", shares, hosts)
 
-    def set_streams(self, node: str, streams: Mapping[str, Stream]) -> None:
+    def set_streams(self, node: str, streams: Mapping[str, NodeStream]) -> None:
         name, before = gateway_name(node), self._streams.get(node, {})
         for dropped in [stream_name for stream_name in before if stream_name not in streams]:
             self.actors.call(name, "drop", dropped)
@@ -152,7 +152,7 @@ class RayEffects:
         settings = self.settings
         dirs, node_id = settings.dirs(node), self._node_ids[node]
         live, lanes = settings.live, self._lanes[node]
-        gateway = GatewaySettings(dirs, live.retained_bytes, live.results_bytes, endpoint=settings.endpoint)
+        gateway = GatewayOptions(dirs, live.retained_bytes, live.results_bytes, endpoint=settings.endpoint)
         self.actors.meet(gateway_name(node), gateway_actor.start(node_id, gateway))
         rests = live.lane_part < 1
         turns = DispatcherSettings(
@@ -238,6 +238,6 @@ def recall_shares(node: str) -> NodeShares | None:
 def turn_recorder(settings: CoordinatorSettings, node: str, lanes: int) -> TurnRecord:
     writer = settings.log_writer()
     assert writer is not None
-    core = RoundRobin({}, settings.live.round_s, lanes)
+    core = TurnRoundRobin({}, settings.live.round_s, lanes)
     log = writer.open(header_of("turns", node, machine_clock(), core))
     return lambda _, event, now, grants: log.record(event, now, grants)

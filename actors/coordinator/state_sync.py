@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from actors.coordinator.common_manager import Common
-from actors.coordinator.effects import Effects, Stream
+from actors.coordinator.effects import Effects, NodeStream
 from actors.coordinator.node_shares import NodeCores
 from actors.coordinator.placement_state import Seating
 from actors.coordinator.policy_tuners import Tunings
@@ -31,7 +31,7 @@ class StateSync:
     _units: dict[str, list[Unit]] = field(init=False, default_factory=dict)
     _keeps: dict[str, dict[str, float]] = field(init=False, default_factory=dict)
     _shares: dict[str, tuple[dict[str, float], dict[str, str]]] = field(init=False, default_factory=dict)
-    _streams: dict[str, dict[str, Stream]] = field(init=False, default_factory=dict)
+    _streams: dict[str, dict[str, NodeStream]] = field(init=False, default_factory=dict)
     _copies: dict[str, dict[str, Copy]] = field(init=False, default_factory=dict)
     # Units that are no more, and where they were.
     _gone: list[tuple[str, str]] = field(init=False, default_factory=list)

@@ -1,4 +1,4 @@
-"""The dispatcher's loop: hosts say which classes have input, one `RoundRobin` decides, grants go back at once.
+"""The dispatcher's loop: hosts say which classes have input, one `TurnRoundRobin` decides, grants go back at once.
 
 One thread owns everything here; others hand it work (`set_shares`, `status`, `stop`) and wake it. It sleeps until a host
 or another thread has something to say, or until a slice has lasted too long: an idle node has no wake-ups.
@@ -42,7 +42,7 @@ from actors.messages.turn_messages import (
     Message,
     NotUnderstood,
     Ready,
-    Refused,
+    RefusedHost,
     decode,
     encode,
 )
@@ -55,10 +55,10 @@ from scheduler.turns.round_robin import (
     ClassReady,
     Grant,
     HostsSet,
-    RoundRobin,
     SharesSet,
     SliceEnded,
     TurnEvent,
+    TurnRoundRobin,
 )
 
 # A slice is not cut short inside a train, and the processor may be lent to others for a while: an overrun of some times the
@@ -106,7 +106,7 @@ class TurnLoop:
         cores: Cores | None = None,
         rests: bool = False,
     ) -> None:
-        self._core, self._round_s, self._rests = RoundRobin({}, round_s, lanes), round_s, rests
+        self._core, self._round_s, self._rests = TurnRoundRobin({}, round_s, lanes), round_s, rests
         self._record = record
         self._cores = cores or Cores(why_not="not asked for")
         self._listener = Listener(path)
@@ -204,7 +204,7 @@ class TurnLoop:
             case Left(name):
                 if self._is_held(name, host):
                     self._leave(name, now)
-            case Granted() | Refused():
+            case Granted() | RefusedHost():
                 self._refuse(host, "only a dispatcher says that", now)
 
     def _is_held(self, name: str, host: ConnectedHost) -> bool:
@@ -299,7 +299,7 @@ class TurnLoop:
         """What else it says goes unheard. The channel stays until the peer closes it: closing it with packets unread
         would take the reason back."""
         self._refused_count += 1
-        self._say(host, Refused(reason))
+        self._say(host, RefusedHost(reason))
         self._forget(host, now)
 
     def _forget(self, host: ConnectedHost, now: float) -> None:

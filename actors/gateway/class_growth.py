@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 
-from actors.gateway.reader_connection import Peer
+from actors.gateway.reader_connection import ReaderConnection
 from actors.messages.gateway_messages import NO_GROWTH, AwaitGrowth, Grew
 
 
@@ -18,7 +18,7 @@ class ClassGrowth:
     def __init__(self, grown: threading.Condition) -> None:
         self._grown = grown
         self._next: dict[str, int] = {}
-        self._waiting: dict[str, set[Peer]] = {}
+        self._waiting: dict[str, set[ReaderConnection]] = {}
 
     def is_announced(self, unit: str) -> bool:
         return unit in self._next
@@ -33,7 +33,7 @@ class ClassGrowth:
                 peer.send(Grew(unit, number))
             self._grown.notify_all()
 
-    def wait(self, message: AwaitGrowth, peer: Peer) -> None:
+    def wait(self, message: AwaitGrowth, peer: ReaderConnection) -> None:
         """Send one announcement: at once if the reader does not know the last one, else the next."""
         with self._grown:
             number = self._next.get(message.name, NO_GROWTH)
@@ -42,7 +42,7 @@ class ClassGrowth:
             else:
                 self._waiting.setdefault(message.name, set()).add(peer)
 
-    def left(self, peer: Peer) -> None:
+    def left(self, peer: ReaderConnection) -> None:
         with self._grown:
             for unit, peers in list(self._waiting.items()):
                 peers.discard(peer)

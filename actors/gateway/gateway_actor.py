@@ -34,12 +34,12 @@ from actors.gateway.endpoint import EndpointSettings
 from actors.gateway.gateway_loop import Gateway
 from actors.gateway.log_replication import (
     ClassCopy,
+    CopyProgress,
     Follower,
     Frames,
     Result,
     StreamCopy,
     UnitFrames,
-    UnitPlace,
 )
 from actors.gateway.producer_door import DoorBounds
 from actors.log.segment import LogMissing
@@ -64,7 +64,7 @@ MADE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class GatewaySettings:
+class GatewayOptions:
     dirs: RunDirs
     bytes_max: int = LOG_BYTES
     results_bytes: int = LOG_BYTES
@@ -83,7 +83,7 @@ class Publishable(Protocol):
 class GatewayActor:
     """Made by `start`. Its constructor serves: after a crash, Ray calls nothing else."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewayOptions) -> None:
         self._dirs = dirs = settings.dirs
         self._held = dirs.hold()
         remove_dead(dirs.base)
@@ -214,7 +214,12 @@ class GatewayActor:
 
     @ray.method(concurrency_group="pulls")
     def unit_frames(
-        self, name: str, place: UnitPlace, most_bytes: int = PULL_BYTES, reader: str = "", wait_s: float = 0.0
+        self,
+        name: str,
+        place: CopyProgress,
+        most_bytes: int = PULL_BYTES,
+        reader: str = "",
+        wait_s: float = 0.0,
     ) -> UnitFrames:
         """What both logs of a unit have beyond the place, and what it has released with its snapshots."""
         folder = self._dirs.class_log(name)
@@ -378,7 +383,7 @@ class Pull:
             self._actor = None
 
 
-def start(node_id: str, settings: GatewaySettings) -> Any:
+def start(node_id: str, settings: GatewayOptions) -> Any:
     """The handle of the node's gateway, which lives until it is killed; the one that is there, if there is one."""
     # Ray's types do not know concurrency groups.
     remote = cast(Any, ray.remote)

@@ -11,8 +11,8 @@ import selectors
 import time
 from collections import deque
 
-from actors.gateway.producer_door import Connection, Door, DoorBounds
-from actors.gateway.reader_connection import Peer
+from actors.gateway.producer_door import DoorBounds, ProducerConnection, ProducerSocket
+from actors.gateway.reader_connection import ReaderConnection
 from actors.gateway.streams import Streams
 from actors.log.segment_log import LOG_BYTES, SEGMENT_BYTES
 from actors.messages.gateway_messages import AwaitGrowth, Denied, Grew, Message, decode
@@ -40,14 +40,14 @@ class Gateway:
         # The listener's lock makes sure that there is one gateway; what follows relies on it.
         self._listener = Listener(dirs.gateway_socket)
         self.streams = Streams(dirs, time.monotonic, bytes_max=bytes_max, segment_bytes=segment_bytes)
-        self.door = Door(dirs.door_socket, self.streams, bounds or DoorBounds())
+        self.door = ProducerSocket(dirs.door_socket, self.streams, bounds or DoorBounds())
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._stopping = False
-        self._late: deque[Peer] = deque()
+        self._late: deque[ReaderConnection] = deque()
         # What went wrong with producers of late, our own mistakes included.
         self.failures: deque[str] = deque(maxlen=FAILURES_KEPT)
-        self._readers: set[Peer] = set()
-        self._producers: set[Connection] = set()
+        self._readers: set[ReaderConnection] = set()
+        self._producers: set[ProducerConnection] = set()
         self._selector = selectors.DefaultSelector()
         for source in (self._listener, self.door, self._wake):
             self._selector.register(source, selectors.EVENT_READ, source)
@@ -58,13 +58,13 @@ class Gateway:
             while not self._stopping:
                 for key, events in self._selector.select():
                     match key.data:
-                        case Peer() as reader:
+                        case ReaderConnection() as reader:
                             self._serve(reader, events)
-                        case Connection() as producer:
+                        case ProducerConnection() as producer:
                             self._receive(producer)
                         case Listener():
                             self._accept_reader()
-                        case Door():
+                        case ProducerSocket():
                             self._accept_producer()
                         case _:
                             self._wake_up()
@@ -76,7 +76,7 @@ class Gateway:
         self._stopping = True
         os.eventfd_write(self._wake, 1)
 
-    def _blocked(self, reader: Peer) -> None:
+    def _blocked(self, reader: ReaderConnection) -> None:
         """From any thread: something waits until the reader's socket has room."""
         self._late.append(reader)
         os.eventfd_write(self._wake, 1)
@@ -95,7 +95,7 @@ class Gateway:
         if len(self._readers) >= READERS_MAX:
             channel.close()
             return
-        reader = Peer(channel, self._blocked)
+        reader = ReaderConnection(channel, self._blocked)
         self._readers.add(reader)
         self._selector.register(reader, selectors.EVENT_READ, reader)
 
@@ -105,7 +105,7 @@ class Gateway:
             self._producers.add(connection)
             self._selector.register(connection, selectors.EVENT_READ, connection)
 
-    def _serve(self, reader: Peer, events: int) -> None:
+    def _serve(self, reader: ReaderConnection, events: int) -> None:
         if events & selectors.EVENT_WRITE:
             with self.streams.lock:
                 if reader.flush():
@@ -116,7 +116,7 @@ class Gateway:
             self._selector.unregister(reader)
             reader.channel.close()
 
-    def _hear(self, reader: Peer) -> bool:
+    def _hear(self, reader: ReaderConnection) -> bool:
         """Whether the reader is still there."""
         try:
             for _ in range(PACKETS):
@@ -132,7 +132,7 @@ class Gateway:
             return False
         return True
 
-    def _obey(self, message: Message, reader: Peer) -> None:
+    def _obey(self, message: Message, reader: ReaderConnection) -> None:
         match message:
             case Grew(name, number):
                 self.streams.growth.hear(name, number)
@@ -141,7 +141,7 @@ class Gateway:
             case _:
                 self.streams.hear(message, reader)
 
-    def _receive(self, producer: Connection) -> None:
+    def _receive(self, producer: ProducerConnection) -> None:
         try:
             alive = producer.go_on()
         except Exception as problem:  # the others go on

@@ -18,7 +18,7 @@ from typing import Any
 
 from actors.gateway.streams import Streams
 from actors.log.commit_format import snapshot_of
-from actors.log.segment_log import KEEP_NONE, Part, Writer
+from actors.log.segment_log import KEEP_NONE, Part, SegmentWriter
 from actors.log.train_format import later_parts
 from actors.log.unit_log import (
     SNAPSHOT_BYTES,
@@ -42,7 +42,7 @@ class Frames:
 
 
 @dataclass(frozen=True, slots=True)
-class UnitPlace:
+class CopyProgress:
     """How far a copy of a unit's logs has come."""
 
     commits: int
@@ -112,9 +112,9 @@ class ClassCopy:
         release: Callable[[Mapping[str, int]], None],
     ) -> None:
         self._folder, self._tell, self._release = folder, tell, release
-        self._commits = Writer(folder, bytes_max=bytes_max, keep_from=KEEP_NONE)
+        self._commits = SegmentWriter(folder, bytes_max=bytes_max, keep_from=KEEP_NONE)
         try:
-            self._snapshots = Writer(
+            self._snapshots = SegmentWriter(
                 folder / SNAPSHOTS, bytes_max=SNAPSHOT_BYTES, segment_bytes=SNAPSHOT_SEGMENT_BYTES
             )
         except BaseException:
@@ -124,8 +124,8 @@ class ClassCopy:
         self._queries = b""
 
     @property
-    def place(self) -> UnitPlace:
-        return UnitPlace(self._commits.next, self._snapshots.next, self._released)
+    def place(self) -> CopyProgress:
+        return CopyProgress(self._commits.next, self._snapshots.next, self._released)
 
     def take(self, found: UnitFrames, ahead_s: float) -> None:
         if found.queries != self._queries:
@@ -148,7 +148,7 @@ class ClassCopy:
         self._snapshots.close()
 
 
-def append_at(log: Writer, number: int, payload: Part) -> None:
+def append_at(log: SegmentWriter, number: int, payload: Part) -> None:
     """Under the same number; one that is there already stays."""
     if number >= log.next:
         log.skip_to(number)
@@ -159,7 +159,7 @@ Result = Callable[[Future[Any]], Any]
 """Waits for a future's result; raises Stopped if the follower is stopped meanwhile."""
 
 
-class Stopped(Exception):
+class ReplicationStopped(Exception):
     """The follower is to end."""
 
 
@@ -200,7 +200,7 @@ class Follower:
                     self.made.set()
                 self._take_some(copy)
                 self.problem = ""
-            except Stopped:
+            except ReplicationStopped:
                 break
             except Exception as problem:  # whatever the other side has; it is told in the status
                 self.problem = repr(problem)
@@ -216,6 +216,6 @@ class Follower:
         future.add_done_callback(lambda _: self._wake.set())
         self._wake.wait()
         if self._stopped:
-            raise Stopped
+            raise ReplicationStopped
         self._wake.clear()
         return future.result()

@@ -23,7 +23,7 @@ from actors.messages.gateway_messages import (
     Accepted,
     Answer,
     Described,
-    Refused,
+    RefusedBatch,
     answer_body,
     answer_of,
     head_bytes,
@@ -45,21 +45,21 @@ class Producer:
 
     def publish(
         self, stream: str, batch: pa.RecordBatch, part_of: BatchId | None = None
-    ) -> Accepted | Refused:
+    ) -> Accepted | RefusedBatch:
         """One batch, its columns in any order."""
         columns = self.columns(stream, batch.schema)
-        if isinstance(columns, Refused):
+        if isinstance(columns, RefusedBatch):
             return columns
         if batch.schema.names != columns.names:
             batch = batch.select(columns.names)
         return self.publish_message(stream, batch.num_rows, batch.serialize(), part_of)
 
-    def columns(self, stream: str, given: pa.Schema) -> pa.Schema | Refused:
+    def columns(self, stream: str, given: pa.Schema) -> pa.Schema | RefusedBatch:
         """The columns as the stream has them, if those given are the same in any order."""
         described = self._columns.get(stream)
         if described is None or not given.equals(described[0]):
             answer = self._call(DESCRIBE, stream, 0, given.serialize())
-            if isinstance(answer, Refused):
+            if isinstance(answer, RefusedBatch):
                 return answer
             assert isinstance(answer, Described)
             described = (given, pa.ipc.read_schema(pa.py_buffer(answer.schema)))
@@ -68,7 +68,7 @@ class Producer:
 
     def publish_message(
         self, stream: str, rows: int, message: Part, part_of: BatchId | None = None
-    ) -> Accepted | Refused:
+    ) -> Accepted | RefusedBatch:
         """The message of a record batch with just the `columns` of the stream."""
         answer = self._call(PUBLISH, stream, rows, message, part_of)
         assert not isinstance(answer, Described)

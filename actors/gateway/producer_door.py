@@ -25,8 +25,8 @@ from actors.messages.gateway_messages import (
     NAME_MAX,
     Answer,
     Described,
-    Head,
-    Refused,
+    ProducerHead,
+    RefusedBatch,
     answer_bytes,
     head_of,
     name_size,
@@ -57,7 +57,7 @@ class DoorBounds:
     connections: int = CONNECTIONS
 
 
-class Door:
+class ProducerSocket:
     """Accepts producers, and knows what all of them are sending."""
 
     def __init__(self, path: Path, streams: Streams, bounds: DoorBounds) -> None:
@@ -74,7 +74,7 @@ class Door:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def accept(self) -> Connection | None:
+    def accept(self) -> ProducerConnection | None:
         """The next producer; None if there is none, or none may come in."""
         try:
             accepted, _ = self._socket.accept()
@@ -84,17 +84,17 @@ class Door:
             accepted.close()
             return None
         self.connections += 1
-        return Connection(accepted, self)
+        return ProducerConnection(accepted, self)
 
     def close(self) -> None:
         self._path.unlink(missing_ok=True)
         self._socket.close()
 
 
-class Connection:
+class ProducerConnection:
     """One producer."""
 
-    def __init__(self, connected: socket.socket, door: Door) -> None:
+    def __init__(self, connected: socket.socket, door: ProducerSocket) -> None:
         connected.setblocking(False)
         self._socket = connected
         self._door = door
@@ -175,18 +175,18 @@ class Connection:
         self._body = memoryview(self._kept)[: self._head.body]
         self._expect(self._body, self._head.body, self._answer_body)
 
-    def _refused(self, head: Head) -> Refused | None:
+    def _refused(self, head: ProducerHead) -> RefusedBatch | None:
         """Why the body is not wanted, known before it comes."""
         bounds = self._door.bounds
         most = DESCRIBE_BYTES if head.kind == DESCRIBE else bounds.message_bytes
         if head.body > DISCARDED_BYTES:
             raise NotUnderstood(f"{head.body:,} bytes are more than any batch has")
         if head.body > most:
-            return Refused(f"{head.body:,} bytes where {most:,} are the most: send smaller batches")
+            return RefusedBatch(f"{head.body:,} bytes where {most:,} are the most: send smaller batches")
         if self._door.receiving + head.body > bounds.receiving_bytes:
-            return Refused("other producers are sending as much as fits", RETRY_AFTER_S)
+            return RefusedBatch("other producers are sending as much as fits", RETRY_AFTER_S)
         if head.kind != DESCRIBE and head.stream not in self._described:
-            return Refused(f"the columns sent to stream {head.stream} are to be described first")
+            return RefusedBatch(f"the columns sent to stream {head.stream} are to be described first")
         return None
 
     def _answer_body(self) -> None:
@@ -203,9 +203,9 @@ class Connection:
             schema = pa.ipc.read_schema(pa.py_buffer(self._body))
             expected = self._door.streams.columns(head.stream, schema)
         except InvalidInput as problem:
-            return Refused(str(problem))
+            return RefusedBatch(str(problem))
         except (pa.ArrowException, OSError, ValueError) as problem:
-            return Refused(f"not an Arrow schema: {problem}")
+            return RefusedBatch(f"not an Arrow schema: {problem}")
         self._described.add(head.stream)
         return Described(expected.serialize().to_pybytes())
 

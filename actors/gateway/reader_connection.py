@@ -15,10 +15,10 @@ from actors.runtime.unix_channel import Channel
 WAITING_MAX = 16_384
 
 
-class Peer:
+class ReaderConnection:
     """Not for several threads at once."""
 
-    def __init__(self, channel: Channel, blocked: Callable[[Peer], None]) -> None:
+    def __init__(self, channel: Channel, blocked: Callable[[ReaderConnection], None]) -> None:
         self.channel = channel
         self._blocked = blocked  # told when something begins to wait
         self._waiting: deque[bytes] = deque()

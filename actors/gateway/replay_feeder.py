@@ -29,7 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from actors.gateway.producer import Producer
-from actors.messages.gateway_messages import Accepted, Refused
+from actors.messages.gateway_messages import Accepted, RefusedBatch
 from configs.scenario.arrivals import StepArrivals
 
 # Between two batches of a class; at high rates there are several at a time.
@@ -44,7 +44,7 @@ Inputs = Mapping[str, Mapping[str, pa.Table]]
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class OfferedTuples:
     """Tuples by class."""
 
     at: float
@@ -68,11 +68,11 @@ class Feeder:
         self._process.start()
         theirs.close()
 
-    def offer(self, plan: Mapping[str, StepArrivals] | None) -> Offered:
+    def offer(self, plan: Mapping[str, StepArrivals] | None) -> OfferedTuples:
         """Begin the plan; what was offered before. EOFError or OSError if the feeder has ended, here and below."""
         return self._asked(("offer", plan))
 
-    def offered(self) -> Offered:
+    def offered(self) -> OfferedTuples:
         return self._asked(("offered", None))
 
     def stop(self) -> None:
@@ -83,9 +83,9 @@ class Feeder:
             self._process.kill()
             self._process.join()
 
-    def _asked(self, what: tuple[str, Any]) -> Offered:
+    def _asked(self, what: tuple[str, Any]) -> OfferedTuples:
         self._pipe.send(what)
-        answer: Offered = self._pipe.recv()
+        answer: OfferedTuples = self._pipe.recv()
         return answer
 
 
@@ -98,12 +98,12 @@ def feed(pipe: Connection, door: Path, inputs: Inputs, time_column: str, period_
         for name, tables in inputs.items():
             begin = min(table.column(time_column)[0].as_py() for table in tables.values())
             replays = {
-                stream: Replay(
+                stream: StreamReplay(
                     table.select(agreed(producer, stream, table).names), time_column, begin, period_ms
                 )
                 for stream, table in tables.items()
             }
-            sources[name] = Source(replays, period_ms)
+            sources[name] = ReplaySource(replays, period_ms)
         try:
             serve(pipe, producer, sources)
         except (EOFError, BrokenPipeError):
@@ -112,12 +112,12 @@ def feed(pipe: Connection, door: Path, inputs: Inputs, time_column: str, period_
 
 def agreed(producer: Producer, stream: str, table: pa.Table) -> pa.Schema:
     columns = producer.columns(stream, table.schema)
-    if isinstance(columns, Refused):
+    if isinstance(columns, RefusedBatch):
         raise ValueError(f"stream {stream}: {columns.reason}")
     return columns
 
 
-def serve(pipe: Connection, producer: Producer, sources: Mapping[str, Source]) -> None:
+def serve(pipe: Connection, producer: Producer, sources: Mapping[str, ReplaySource]) -> None:
     """The feeder's loop: what is asked first, then the source whose turn it is."""
     idle = True
     while True:
@@ -136,8 +136,8 @@ def serve(pipe: Connection, producer: Producer, sources: Mapping[str, Source]) -
             turn.go_on(producer, time.monotonic())
 
 
-def counted(sources: Mapping[str, Source], now: float) -> Offered:
-    return Offered(
+def counted(sources: Mapping[str, ReplaySource], now: float) -> OfferedTuples:
+    return OfferedTuples(
         now,
         {name: source.accepted for name, source in sources.items()},
         {name: round(source.missed) for name, source in sources.items()},
@@ -146,17 +146,17 @@ def counted(sources: Mapping[str, Source], now: float) -> Offered:
 
 
 @dataclass
-class Source:
+class ReplaySource:
     """One class: its streams side by side in event time, and what it owes by the plan."""
 
-    replays: Mapping[str, Replay]
+    replays: Mapping[str, StreamReplay]
     period_ms: int
     next_at: float = field(init=False, default=0.0)
     accepted: int = field(init=False, default=0)
     missed: float = field(init=False, default=0.0)
     _pace: Pace | None = field(init=False, default=None)
     _position_ms: int = field(init=False, default=0)
-    _pending: deque[tuple[str, Message]] = field(init=False, default_factory=deque)
+    _pending: deque[tuple[str, ReplayBatch]] = field(init=False, default_factory=deque)
     _pending_ms: int = field(init=False, default=0)
 
     def begin(self, plan: StepArrivals | None, now: float, after_s: float) -> None:
@@ -252,7 +252,7 @@ class Pace:
         return list(zip([begin, *changes], [*changes, end], strict=True))
 
 
-class Replay:
+class StreamReplay:
     """The messages of one stream."""
 
     def __init__(self, table: pa.Table, time_column: str, begin_ms: int, period_ms: int) -> None:
@@ -260,10 +260,10 @@ class Replay:
         self._time_column, self._period_ms = time_column, period_ms
         self._since = self._batch.column(time_column).to_numpy() - begin_ms
         self.rows: int = table.num_rows
-        self._messages: dict[tuple[int, int], Message] = {}
+        self._messages: dict[tuple[int, int], ReplayBatch] = {}
         self._span_ms = 0
 
-    def message(self, lap: int, begin_ms: int, end_ms: int, span_ms: int) -> Message:
+    def message(self, lap: int, begin_ms: int, end_ms: int, span_ms: int) -> ReplayBatch:
         """The rows of an interval of the lap; good until the same interval is asked for again."""
         if span_ms != self._span_ms:
             self._messages.clear()
@@ -271,13 +271,13 @@ class Replay:
         message = self._messages.get((begin_ms, end_ms))
         if message is None:
             first, last = np.searchsorted(self._since, (begin_ms, end_ms))
-            message = Message(self._batch.slice(first, last - first), self._time_column)
+            message = ReplayBatch(self._batch.slice(first, last - first), self._time_column)
             self._messages[begin_ms, end_ms] = message
         message.stamp(lap * self._period_ms)
         return message
 
 
-class Message:
+class ReplayBatch:
     """A batch as it is sent, of which the times can be moved."""
 
     def __init__(self, batch: pa.RecordBatch, time_column: str) -> None:

@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from actors.gateway.producer_dedup import LastBatches
-from actors.gateway.reader_connection import Peer
-from actors.log.segment_log import KEEP_NONE, Frame, LogFull, Reader, Writer, frames_left
+from actors.gateway.reader_connection import ReaderConnection
+from actors.log.segment_log import KEEP_NONE, Frame, LogFull, Reader, SegmentWriter, frames_left
 from actors.log.train_format import BatchId, batch_head, batch_id, batch_parts
 from actors.messages.gateway_messages import (
     FROM_NOW,
@@ -48,7 +48,7 @@ class ReaderPosition:
 
     released: int
     lossless: bool
-    peer: Peer | None = None
+    peer: ReaderConnection | None = None
     rows: int | None = None  # of the stream before what was released; None if that is not known
 
 
@@ -77,7 +77,7 @@ class Stream:
         self.expected: dict[str, Expected | None] = {}
         self.armed: set[str] = set()  # who waits for News
         self.origin: str | None = None  # the node whose stream this is a copy of
-        self.log = Writer(folder, bytes_max=bytes_max, segment_bytes=segment_bytes)
+        self.log = SegmentWriter(folder, bytes_max=bytes_max, segment_bytes=segment_bytes)
         self.log.keep_from = KEEP_NONE
         # What is in frames alone is in the record before they are forgotten.
         self.log.forgetting = self.save
@@ -142,7 +142,7 @@ class Stream:
         if expected is not None and below > expected.next:
             self.expected[reader] = None
 
-    def subscribe(self, asked: Subscribe, peer: Peer) -> None:
+    def subscribe(self, asked: Subscribe, peer: ReaderConnection) -> None:
         before = self.readers.get(asked.reader)
         # It may be subscribed by a message of its life before the declaration: that one is not where it begins.
         expected = self.expected.get(asked.reader) if asked.next == FROM_NOW else None
@@ -174,7 +174,7 @@ class Stream:
         else:
             peer.send(Subscribed(asked.reader, asked.stream, asked.ask, self.log.next))
 
-    def heard(self, asked: Heard, peer: Peer) -> None:
+    def heard(self, asked: Heard, peer: ReaderConnection) -> None:
         """One News now or as soon as there is more."""
         if self._reading(asked.reader, peer) is None:
             return
@@ -182,7 +182,7 @@ class Stream:
         if asked.next < self.log.next:
             self._tell_one(asked.reader)
 
-    def release(self, asked: Released, peer: Peer) -> None:
+    def release(self, asked: Released, peer: ReaderConnection) -> None:
         reading = self._reading(asked.reader, peer)
         if reading is not None and asked.below > reading.released:
             reading.released, reading.rows = min(asked.below, self.log.next), None
@@ -209,7 +209,7 @@ class Stream:
             if reading.lossless and reading.peer is not None and reading.released <= self.log.keep_from:
                 reading.peer.send(LogIsFull(name, self.name))
 
-    def left(self, peer: Peer) -> None:
+    def left(self, peer: ReaderConnection) -> None:
         """The connection has ended; what its readers have not released is kept for them."""
         for name, reading in self.readers.items():
             if reading.peer is peer:
@@ -308,7 +308,7 @@ class Stream:
         is_known = number == self.log.next and (self.origin is None or number > 0)
         return self.rows if is_known else None
 
-    def _reading(self, reader: str, peer: Peer) -> ReaderPosition | None:
+    def _reading(self, reader: str, peer: ReaderConnection) -> ReaderPosition | None:
         """The reader, if this is its connection; it is told if it is not subscribed."""
         reading = self.readers.get(reader)
         if reading is None or reading.peer is not peer:

@@ -34,7 +34,7 @@ import pyarrow as pa
 from actors.gateway.batch_validation import check_columns, checked_batch
 from actors.gateway.class_growth import ClassGrowth
 from actors.gateway.dropped_streams import DroppedStreams
-from actors.gateway.reader_connection import Peer
+from actors.gateway.reader_connection import ReaderConnection
 from actors.gateway.stream import RECORD, RECORD_VERSION, ReaderPosition, Stream
 from actors.log.segment_log import LOG_BYTES, SEGMENT_BYTES, SEGMENTS_LEAST, Frame, LogFull, Part
 from actors.log.train_format import BatchId, batch_head
@@ -45,7 +45,7 @@ from actors.messages.gateway_messages import (
     Heard,
     Message,
     Reads,
-    Refused,
+    RefusedBatch,
     Released,
     Subscribe,
     Unsubscribe,
@@ -153,7 +153,7 @@ class Streams:
 
     def append(
         self, name: str, message: Part, rows: int, part_of: BatchId | None = None
-    ) -> Accepted | Refused:
+    ) -> Accepted | RefusedBatch:
         """The message of a record batch into the stream's log, stamped with the time."""
         try:
             with self.lock:
@@ -161,7 +161,7 @@ class Streams:
             # Without the lock: it takes as long as there are texts to check.
             batch = checked_batch(message, stream.schema, stream.arrow, rows)
         except InvalidInput as problem:
-            return Refused(str(problem))
+            return RefusedBatch(str(problem))
         return self.publish(stream, [stream.train(batch)], part_of)
 
     def publish(
@@ -170,7 +170,7 @@ class Streams:
         trains: Sequence[Train],
         part_of: BatchId | None = None,
         before: Callable[[], None] = lambda: None,
-    ) -> Accepted | Refused:
+    ) -> Accepted | RefusedBatch:
         """All trains into the stream's log or none, stamped with the time. What has come before is not published again.
 
         Other streams go on meanwhile. `before` is done first if nothing but the log can refuse them any more.
@@ -184,7 +184,7 @@ class Streams:
             size = sum(size for _, size in frames)
             most = self._bytes_max // SEGMENTS_LEAST
             if size > most:
-                return Refused(f"{size:,} bytes where {most:,} are the most: send smaller batches")
+                return RefusedBatch(f"{size:,} bytes where {most:,} are the most: send smaller batches")
             before()
             return self._append(stream, frames, sum(map(len, trains)), part_of)
 
@@ -203,7 +203,7 @@ class Streams:
                 stream.published(frames, number)
                 self.grown.notify_all()
 
-    def hear(self, message: Message, peer: Peer) -> None:
+    def hear(self, message: Message, peer: ReaderConnection) -> None:
         """What a reader says; what cannot be is answered with Denied."""
         if isinstance(message, Reads):
             self._keep_only(message)
@@ -247,7 +247,7 @@ class Streams:
                 if name not in read and said.reader not in stream.expected:
                     stream.unsubscribe(said.reader)
 
-    def left(self, peer: Peer) -> None:
+    def left(self, peer: ReaderConnection) -> None:
         self.growth.left(peer)
         with self.lock:
             for stream in self._streams.values():
@@ -348,19 +348,19 @@ class Streams:
         with self.grown:
             self.grown.wait_for(reached, timeout_s)
 
-    def _answered(self, stream: Stream, part_of: BatchId | None) -> Accepted | Refused | None:
+    def _answered(self, stream: Stream, part_of: BatchId | None) -> Accepted | RefusedBatch | None:
         """What is said to a batch that does not come into the log."""
         if self._streams.get(stream.name.lower()) is not stream:
-            return Refused(f"stream {stream.name} was dropped")
+            return RefusedBatch(f"stream {stream.name} was dropped")
         if stream.origin is not None:
-            return Refused(f"stream {stream.name} comes from node {stream.origin}: send it there")
+            return RefusedBatch(f"stream {stream.name} comes from node {stream.origin}: send it there")
         if part_of is not None and stream.producers.has(part_of):
             return Accepted(stream.log.next, again=True)
         return None
 
     def _append(
         self, stream: Stream, frames: Sequence[Frame], rows: int, part_of: BatchId | None
-    ) -> Accepted | Refused:
+    ) -> Accepted | RefusedBatch:
         try:
             with self.lock:
                 number = stream.log.begin(frames)
@@ -372,7 +372,7 @@ class Streams:
             stream.refused_batches += 1
             with self.lock:
                 stream.report_full(self._clock())
-            return Refused(f"stream {stream.name}: {full}", RETRY_AFTER_S)
+            return RefusedBatch(f"stream {stream.name}: {full}", RETRY_AFTER_S)
         with self.lock:
             if part_of is not None:
                 stream.producers.note(part_of)

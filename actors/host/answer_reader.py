@@ -24,7 +24,7 @@ import numpy as np
 
 from actors.log.commit_format import answers_of, is_snapshot, steps_of
 from actors.log.segment_log import Reader, frames_left
-from actors.log.unit_log import QUERIES, Described, described
+from actors.log.unit_log import QUERIES, LoggedQuery, described
 from actors.messages.unit_messages import class_of
 from actors.runtime.run_dirs import RunDirs
 from configs.errors import UnknownName, nearest
@@ -43,11 +43,11 @@ def units_of(dirs: RunDirs, class_name: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class AnswerRows:
     """Answers in a row, as a log has them at one moment."""
 
     mark: str
-    """Of the query, see `Described`."""
+    """Of the query, see `LoggedQuery`."""
     first: int
     """The number of the first row; those before it that were asked for are not kept."""
     following: int
@@ -63,7 +63,7 @@ class AnswerReader:
 
     def __init__(self, dirs: RunDirs, unit: str) -> None:
         self._folder = dirs.class_log(unit)
-        self._described: Mapping[str, Described] = {}
+        self._described: Mapping[str, LoggedQuery] = {}
         self._as_of: tuple[int, int] | None = None
         self._places: OrderedDict[tuple[str, int], int] = OrderedDict()
         self._last: tuple[int, int, Mapping[str, int]] = (-1, -1, {})
@@ -74,7 +74,7 @@ class AnswerReader:
         for log in (self._log, self._tail):
             log.let_go()
 
-    def described(self, query: str) -> Described:
+    def described(self, query: str) -> LoggedQuery:
         """UnknownName if the class has never had the query."""
         self._look()
         if query not in self._described:
@@ -99,7 +99,7 @@ class AnswerReader:
         following = self.given(query)
         return min(self.some(query, 0, 1).first, following), following
 
-    def some(self, query: str, row: int, most: int) -> Rows:
+    def some(self, query: str, row: int, most: int) -> AnswerRows:
         """The first rows from this one on that are kept: one at least if there is any, so many at most."""
         begun, given, wanted = self.described(query), self.given(query), row
         answers: list[Answer] = []
@@ -107,11 +107,11 @@ class AnswerReader:
             answers, upto = self._gathered(begun, query, wanted, most)
             wanted = given if upto is None else max(wanted + 1, upto)
         if self.described(query) is not begun:  # what was read may be answers of the other
-            return Rows(self._described[query].mark, 0, 0, ())
+            return AnswerRows(self._described[query].mark, 0, 0, ())
         if not answers:
-            return Rows(begun.mark, max(row, given), max(row, given), ())
+            return AnswerRows(begun.mark, max(row, given), max(row, given), ())
         last = answers[-1]
-        return Rows(begun.mark, answers[0].first, last.first + len(last.train), answers)
+        return AnswerRows(begun.mark, answers[0].first, last.first + len(last.train), answers)
 
     def answers(self, query: str, after: int = -1) -> Iterator[Answer]:
         """Trains of the rows with a greater number."""
@@ -150,7 +150,9 @@ class AnswerReader:
         self._log, self._tail = Reader(self._folder), Reader(self._folder)
         self._last = (-1, -1, {})
 
-    def _gathered(self, begun: Described, query: str, row: int, most: int) -> tuple[list[Answer], int | None]:
+    def _gathered(
+        self, begun: LoggedQuery, query: str, row: int, most: int
+    ) -> tuple[list[Answer], int | None]:
         """Answers in a row, as many as are near; and up to which row they are all that is left, None: to the end."""
         found: list[Answer] = []
         following, room, without, last = row, most, 0, None
@@ -185,7 +187,7 @@ class AnswerReader:
             number += step
         return -1, {}
 
-    def _frame_of(self, begun: Described, query: str, row: int) -> int:
+    def _frame_of(self, begun: LoggedQuery, query: str, row: int) -> int:
         """A frame before which the row was not given, and not many before the one in which it was."""
         low, high = self._places.get((begun.mark, row), -1), self._log.next
         if low < 0:
@@ -207,7 +209,7 @@ class AnswerReader:
             self._places.popitem(last=False)
 
 
-def own(begun: Described, query: str, number: int, payload: memoryview) -> list[Answer]:
+def own(begun: LoggedQuery, query: str, number: int, payload: memoryview) -> list[Answer]:
     """The answers in a commit that are not of a query that had the name before."""
     found = answers_of(payload, query)
     if number != begun.began or not found:

@@ -37,7 +37,7 @@ from actors.messages.unit_messages import Account, Explanations, Unit, UnitRepor
 from actors.runtime.cpu_pinning import Cores
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveSettings
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 
 # Class thread and ingest thread share the interpreter: how long one of them may keep it when the other wants it. Between
 # 20 µs and 5 ms it makes no difference to slices, which give it up in every larger call of numpy: with 300 batches a second
@@ -151,7 +151,7 @@ class Host:
         decisions = self.ask(lambda: self.units.named(unit).load.explanations(last))
         return Explanations(time.time() - time.monotonic(), decisions)
 
-    def plan(self, unit: str) -> list[Line]:
+    def plan(self, unit: str) -> list[PlanLine]:
         return self.ask(lambda: self.units.named(unit).plan())
 
     def noticed(self, unit: str) -> UnitNow | None:

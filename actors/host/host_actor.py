@@ -31,7 +31,7 @@ from actors.runtime.idle_throttle import Rest
 from actors.runtime.names import COORDINATOR, NAMESPACE, find, host_key, host_name
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveSettings
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 from loadshed.records import header_of
 
 # Reports that wait while the coordinator is not to be found; older ones are of no use.
@@ -150,7 +150,7 @@ class ClassHost:
         """The last decisions of the unit's load manager."""
         return self._host.explanations(unit, last)
 
-    def plan(self, unit: str) -> list[Line]:
+    def plan(self, unit: str) -> list[PlanLine]:
         """The unit's operators with what was measured of them."""
         return self._host.plan(unit)
 

@@ -25,7 +25,7 @@ PIECES_MAX = 10_000
 BACKOFF_LEAST_S, BACKOFF_MOST_S = 0.01, 1.0
 
 
-class Arrived(NamedTuple):
+class ArrivedPiece(NamedTuple):
     """A piece of input; so many rows has its stream had with it."""
 
     piece: Piece
@@ -39,7 +39,7 @@ class Inbox:
     """Between the two threads."""
 
     # By the ingest thread.
-    arrived: deque[Arrived] = field(default_factory=deque)
+    arrived: deque[ArrivedPiece] = field(default_factory=deque)
     # Streams, the batch they begin with, how many rows came before, if that is known, and the feed.
     begun: deque[tuple[str, int, int | None, Feed | None]] = field(default_factory=deque)
     let_in: Counter[str] = field(default_factory=Counter)  # tuples by stream
@@ -61,7 +61,7 @@ class Inbox:
     rooms: Mapping[str, int] = field(default_factory=dict)
     asleep: bool = False
 
-    def put(self, arrived: Arrived) -> None:
+    def put(self, arrived: ArrivedPiece) -> None:
         """By the ingest thread."""
         piece = arrived.piece
         self.let_in[piece.stream] += len(piece.train)
@@ -131,7 +131,7 @@ class Feed:
         rows, _, before = batch_head(payload)
         if number > self.next and self.upto is not None:
             lost = turned_away(self.name, number - 1, failed=intake.part_of(before - self.upto))
-            inbox.put(Arrived(lost, before, self))
+            inbox.put(ArrivedPiece(lost, before, self))
         if in_time:
             cycle, keep = inbox.keep
             if cycle != self.cycle:
@@ -142,7 +142,7 @@ class Feed:
             piece = turned_away(self.name, number, rejected=intake.part_of(rows))
         self.next, self.upto = number + 1, before + rows
         inbox.bytes_in += len(payload)
-        inbox.put(Arrived(piece, self.upto, self))
+        inbox.put(ArrivedPiece(piece, self.upto, self))
 
 
 @dataclass(eq=False, slots=True)

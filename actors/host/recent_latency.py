@@ -29,7 +29,7 @@ class RecentFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LatencyPiece:
     began: float
     results: int
     """Answers before it."""
@@ -41,7 +41,7 @@ class Recent:
 
     def __init__(self, now: float, results: int) -> None:
         self.figures = RecentFigures()
-        self._pieces: deque[Piece] = deque()
+        self._pieces: deque[LatencyPiece] = deque()
         self._began, self._results = now, results
 
     def end_cycle(self, now: float, results: int, responses: ResponseStatistics) -> bool:
@@ -52,7 +52,7 @@ class Recent:
             return False
         while self._pieces and self._pieces[0].began <= now - RECENT_S:
             self._pieces.popleft()
-        piece = Piece(self._began, self._results, responses)
+        piece = LatencyPiece(self._began, self._results, responses)
         self.figures = figures_of([*self._pieces, piece], now, results)
         if is_over:
             self._pieces.append(piece)
@@ -60,7 +60,7 @@ class Recent:
         return is_over
 
 
-def figures_of(pieces: list[Piece], now: float, results: int) -> RecentFigures:
+def figures_of(pieces: list[LatencyPiece], now: float, results: int) -> RecentFigures:
     together = ResponseStatistics()
     for piece in pieces:
         together.include(piece.responses)

@@ -10,16 +10,16 @@ import time
 from dataclasses import dataclass, field
 from itertools import islice
 
-from actors.messages.unit_messages import BOUNDS, QUERIES_MAX, Answered, Counted, Qualities
+from actors.messages.unit_messages import BOUNDS, QUERIES_MAX, Qualities, ResponseCounts, UnitCounts
 from engine.class_.hosted_class import HostedClass
 from engine.class_.scheduled_nodes import waiting_s
-from loadshed.aloma import Branch
-from loadshed.manager import Explanation
+from loadshed.aloma import AlomaBranch
+from loadshed.manager import ManagerDecision
 from loadshed.responses import ResponseStatistics
 
 # A slice ends with the train that it is in; one that takes this many quotas is more than that.
 OVERRUN_QUOTAS = 2.0
-PLACES = {branch: place for place, branch in enumerate(Branch)}
+PLACES = {branch: place for place, branch in enumerate(AlomaBranch)}
 
 
 @dataclass(eq=False, slots=True)
@@ -47,7 +47,7 @@ class Counting:
             self._overrun_s += used_s - quota_s
             self._overruns += used_s > OVERRUN_QUOTAS * quota_s
 
-    def decided(self, explanation: Explanation, reclaim: bool, cycle_s: float) -> None:
+    def decided(self, explanation: ManagerDecision, reclaim: bool, cycle_s: float) -> None:
         """A load manager has, at the end of a load cycle."""
         self._branches[PLACES[explanation.after.branch]] += 1
         self._at_max_drop += explanation.at_max_drop
@@ -59,9 +59,9 @@ class Counting:
             self._reclaims += not self._asking
         self._asking = reclaim
 
-    def told(self, hosted: HostedClass, now: float, quality: Qualities) -> Counted:
+    def told(self, hosted: HostedClass, now: float, quality: Qualities) -> UnitCounts:
         ages = [waiting_s(hosted.runner.network.source(stream), now) for stream in hosted.queries.schemas]
-        return Counted(
+        return UnitCounts(
             pid=os.getpid(),
             born=self.born,
             recovered=self.recovered,
@@ -83,7 +83,7 @@ class Counting:
         )
 
 
-def answered(responses: ResponseStatistics) -> Answered:
+def answered(responses: ResponseStatistics) -> ResponseCounts:
     target_s = responses.target_s
     within = responses.counts([part * target_s for part in BOUNDS])
-    return Answered(target_s, responses.count, responses.within_target, responses.sum_s, within)
+    return ResponseCounts(target_s, responses.count, responses.within_target, responses.sum_s, within)

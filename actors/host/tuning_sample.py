@@ -14,11 +14,11 @@ from operator import is_
 from actors.host.unit_quality import Totals, totals
 from configs.classes.policies import Automatic
 from configs.classes.utility import UtilityGraph
-from engine.class_.explain import Line, explain
+from engine.class_.explain import PlanLine, explain
 from engine.class_.hosted_class import HostedClass
-from engine.measure.answer_quality import QueryQuality
-from engine.network.node import Node, slack_of
-from engine.network.plan_alignment import Running
+from engine.measure.answer_quality import AnswerQuality
+from engine.network.node import QueuedOperator, slack_of
+from engine.network.plan_alignment import RunningPlan
 from loadshed.cycle import CycleEnded
 from loadshed.responses import ResponseStatistics
 from scheduler.ratios import ratio
@@ -31,7 +31,7 @@ CYCLES_KEPT = 64
 class UnitNow:
     """A unit as it is."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[PlanLine, ...]
     arrivals: Mapping[str, tuple[tuple[int, int], ...]]
     """By stream: tuples that were let in and batches in which they came, of the last load cycles, oldest first."""
     cycle_s: float
@@ -54,7 +54,7 @@ class UnitNow:
     """Of the same: how much it counts that their answers are fresh."""
     slacks: tuple[float | None, ...] = ()
     """Of the lines: how many seconds their answers may take before they are tardy."""
-    running: Running | None = None
+    running: RunningPlan | None = None
     """What other plans are made from."""
     is_exchanging: bool = False
     """Whether queries have run by two plans at a time."""
@@ -71,7 +71,7 @@ class Noticed:
     _cycles: int = field(init=False, default=0)
     _at: float = field(init=False, default=0.0)
     """When the last load cycle ended."""
-    _queries: Sequence[QueryQuality] = field(init=False, default=())
+    _queries: Sequence[AnswerQuality] = field(init=False, default=())
     _before: Totals | None = field(init=False, default=None)
     _exchanging: bool = field(init=False, default=False)
     """Whether queries have run by two plans at a time since the last load cycle that counts."""
@@ -157,7 +157,7 @@ class Noticed:
         )
 
 
-def slack_s_of(node: Node) -> float | None:
+def slack_s_of(node: QueuedOperator) -> float | None:
     """None of one that gives no answers, or none with a deadline."""
     slack = slack_of(node) if node.outputs else None
     return None if slack is None else slack()

@@ -39,7 +39,7 @@ from actors.messages.turn_messages import (
     Left,
     Message,
     Ready,
-    Refused,
+    RefusedHost,
     decode,
     encode,
 )
@@ -64,7 +64,7 @@ class RefusedByDispatcher(Exception):
     """The dispatcher does not understand this host, and would not the next time either."""
 
 
-class State(Enum):
+class TurnState(Enum):
     IDLE = "idle"
     WAITING = "waiting"
     RUNNING = "running"
@@ -92,7 +92,7 @@ class SliceClient:
         self._cores = cores or Cores(why_not="not asked for")
         self._lane = -1  # whose core the class thread is on
         self._lock = threading.Lock()  # over what follows
-        self._states = dict.fromkeys(classes, State.IDLE)
+        self._states = dict.fromkeys(classes, TurnState.IDLE)
         self._channel: Channel | None = None
         self._unsaid: deque[Message] = deque()  # found no room; later ones queue behind
         self._wake_up = WakeUp()
@@ -104,17 +104,17 @@ class SliceClient:
         """The class has got input. Of a class that has left, this is no news."""
         with self._lock:
             state = self._states.get(name)
-            if state is State.IDLE:
-                self._states[name] = State.WAITING
+            if state is TurnState.IDLE:
+                self._states[name] = TurnState.WAITING
                 self._say(Ready(name))
-            elif state is State.RUNNING:
-                self._states[name] = State.RUNNING_WITH_NEWS
+            elif state is TurnState.RUNNING:
+                self._states[name] = TurnState.RUNNING_WITH_NEWS
 
     def join(self, name: str) -> None:
         """The host holds one more class."""
         with self._lock:
             if name not in self._states:
-                self._states[name] = State.IDLE
+                self._states[name] = TurnState.IDLE
                 self._say(Hello(self._host, (name,)))
 
     def leave(self, name: str) -> None:
@@ -167,7 +167,7 @@ class SliceClient:
             names = list(self._states)
             for begin in range(0, max(len(names), 1), CLASSES_A_HELLO):
                 self._unsaid.append(Hello(self._host, tuple(names[begin : begin + CLASSES_A_HELLO])))
-            waiting = [name for name, state in self._states.items() if state is State.WAITING]
+            waiting = [name for name, state in self._states.items() if state is TurnState.WAITING]
             self._unsaid.extend(map(Ready, waiting))
             self._channel = channel
         self._say_unsaid(channel)
@@ -208,7 +208,7 @@ class SliceClient:
         match message:
             case Granted():
                 self._slice(message)
-            case Refused(reason):
+            case RefusedHost(reason):
                 raise RefusedByDispatcher(reason)
             case _:
                 raise AssertionError(f"a dispatcher does not say {message}")
@@ -218,7 +218,7 @@ class SliceClient:
         with self._lock:
             held = name in self._states
             if held:
-                self._states[name] = State.RUNNING
+                self._states[name] = TurnState.RUNNING
             else:  # it left while the grant was under way
                 self._say(Ended(name, lane, 0.0, 0.0, backlog=False))
         if held:
@@ -236,8 +236,10 @@ class SliceClient:
         state = self._states.get(name)
         if state is None:  # it left during the slice
             return False
-        waits = state in (State.RUNNING_WITH_NEWS, State.WAITING) or (backlog and state is State.RUNNING)
-        self._states[name] = State.WAITING if waits else State.IDLE
+        waits = state in (TurnState.RUNNING_WITH_NEWS, TurnState.WAITING) or (
+            backlog and state is TurnState.RUNNING
+        )
+        self._states[name] = TurnState.WAITING if waits else TurnState.IDLE
         return waits
 
     def _rest(self, pause_s: float) -> None:

@@ -31,12 +31,12 @@ from actors.host.unit_input import UnitInput
 from actors.host.unit_load import OpenRecord, UnitLoad, not_recorded
 from actors.host.unit_measurements import UnitMeasurements
 from actors.host.unit_snapshots import UnitSnapshots
-from actors.log.unit_log import Found, UnitLog
+from actors.log.unit_log import LogContents, UnitLog
 from actors.messages.unit_messages import FAILING, Account, Figures, Unit, UnitReport
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveClass, LiveSettings
 from configs.classes.managers import sheds
-from engine.class_.explain import Line, explain
+from engine.class_.explain import PlanLine, explain
 from engine.class_.hosted_class import HostedClass
 from loadshed.cycle import CycleEnded
 
@@ -134,7 +134,7 @@ class HostedUnit:
             self._begin(now)
             opened.pop_all()
 
-    def _recover(self, found: Found) -> None:
+    def _recover(self, found: LogContents) -> None:
         declared, snapshot = self.unit.declared, found.snapshot
         state = None if snapshot is None else bytes(snapshot.state)
         self.hosted.recover(state, found.commits, self.input.fetch)
@@ -372,7 +372,7 @@ class HostedUnit:
 
     # -- what people see ----------------------------------------------------------------------------------
 
-    def plan(self) -> list[Line]:
+    def plan(self) -> list[PlanLine]:
         return explain(self.hosted.runner)
 
     def noticed(self) -> UnitNow | None:

@@ -20,7 +20,7 @@ from configs.classes.managers import sheds
 from engine.class_.class_queries import schemas_of
 from engine.class_.door import Door
 from engine.class_.hosted_class import HostedClass
-from engine.class_.input_account import Following
+from engine.class_.input_account import StreamPosition
 from engine.data.schema import StreamSchema
 from engine.data.train import Train
 from loadshed.manager import LEAST_ROOM
@@ -61,7 +61,7 @@ class UnitInput:
             name: schema
             for schema in self._hosted.queries.streams()
             if self._schemas.get(name := schema.name.lower()) == schema
-            and not (repeating and following[name] == Following())
+            and not (repeating and following[name] == StreamPosition())
         }
         before, self.reading = self.reading, reads
         was_whole, self.intake.is_whole = self.intake.is_whole, not repeating
@@ -82,7 +82,7 @@ class UnitInput:
         self._feeds |= {feed.name: feed for feed in more}
         return more, less
 
-    def _feed(self, schema: StreamSchema, start: Following) -> Feed:
+    def _feed(self, schema: StreamSchema, start: StreamPosition) -> Feed:
         declared, stream = self._unit.declared, schema.name.lower()
         door = Door(
             stream=stream,

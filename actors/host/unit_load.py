@@ -17,9 +17,9 @@ from loadshed.build import load_manager
 from loadshed.cycle import CycleEnded
 from loadshed.manager import (
     DropOlder,
-    Explanation,
     HoldBack,
     LoadManager,
+    ManagerDecision,
     ReportUsage,
     RequestReclaim,
     SetKeep,
@@ -122,7 +122,7 @@ class UnitLoad:
         headroom, share = (0.0, 1.0) if manager is None else (manager.control.headroom, manager.share)
         self._log.steer(Steered(self.keep, headroom, share))
 
-    def explanations(self, last: int) -> tuple[Explanation, ...]:
+    def explanations(self, last: int) -> tuple[ManagerDecision, ...]:
         """Return the last decisions of the unit's load manager."""
         if self.manager is None or last <= 0:
             return ()

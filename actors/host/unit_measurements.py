@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from actors.host.failure_counts import FailureCounts
 from actors.host.recent_latency import LateShares, Recent, RecentFlow
 from actors.host.slice_counts import Counting
-from actors.host.unit_quality import Worth
-from actors.messages.unit_messages import Account, Counted, Failure, Figures
+from actors.host.unit_quality import UnitWorth
+from actors.messages.unit_messages import Account, Failure, Figures, UnitCounts
 from engine.class_.hosted_class import HostedClass
 from loadshed.ledger import TupleLedger
 
@@ -20,7 +20,7 @@ class UnitMeasurements:
         self.counting = Counting(recovered=recovered)
         self.figures = Figures()
         self._hosted = hosted
-        self._worth = Worth(hosted.runner.scheduled.alone)
+        self._worth = UnitWorth(hosted.runner.scheduled.alone)
         self._late = LateShares()
         self._failing = FailureCounts()
         self._late_now: dict[str, float] = {}
@@ -42,7 +42,9 @@ class UnitMeasurements:
         if self._recent.end_cycle(now, self._hosted.queries.answers, self._hosted.times.recent):
             self._hosted.times.begin_recent()
 
-    def end_cycle(self, now: float, asleep: bool) -> tuple[dict[str, Account], Counted, tuple[Failure, ...]]:
+    def end_cycle(
+        self, now: float, asleep: bool
+    ) -> tuple[dict[str, Account], UnitCounts, tuple[Failure, ...]]:
         """Return the accounts of streams, the counts, and the largest failures of operators."""
         hosted = self._hosted
         self._worth.end_cycle(now, hosted.runner.answers.quality, asleep)

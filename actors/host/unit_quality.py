@@ -16,9 +16,9 @@ from operator import is_not
 
 from actors.host.recent_latency import PIECE_S, RECENT_S
 from actors.messages.unit_messages import QUERIES_MAX, Qualities
-from engine.measure.answer_quality import QueryQuality
+from engine.measure.answer_quality import AnswerQuality
 from engine.measure.ideal_cost import Alone
-from loadshed.tardiness import Tardiness
+from loadshed.tardiness import AnswerTardiness
 from scheduler.ratios import mean, ratio
 
 
@@ -77,7 +77,7 @@ class Totals:
 
 
 @dataclass
-class Worth:
+class UnitWorth:
     """Shown a unit's queries at the end of each load cycle."""
 
     alone: Callable[[], Mapping[str, Alone]] = dict
@@ -85,11 +85,11 @@ class Worth:
     figures: WorthFigures = field(init=False, default_factory=WorthFigures)
     queries: Qualities = field(init=False, default_factory=Qualities)
     _totals: deque[Totals] = field(init=False, default_factory=deque)
-    _known: list[QueryQuality] = field(init=False, default_factory=list)
+    _known: list[AnswerQuality] = field(init=False, default_factory=list)
     _removed: Totals = field(init=False, default=Totals(0.0, 0, 0.0, 0, 0.0))
     """Answers of queries that were removed: counts from the beginning never fall."""
 
-    def begin(self, now: float, queries: Mapping[str, QueryQuality]) -> None:
+    def begin(self, now: float, queries: Mapping[str, AnswerQuality]) -> None:
         """What was before is not recent."""
         known, self._known = self._known, list(queries.values())
         present = set(map(id, self._known))
@@ -102,7 +102,7 @@ class Worth:
         """Return the totals of all queries since the unit began."""
         return totals(now, self._known).with_counts_of(self._removed)
 
-    def end_cycle(self, now: float, queries: Mapping[str, QueryQuality], is_last: bool = False) -> None:
+    def end_cycle(self, now: float, queries: Mapping[str, AnswerQuality], is_last: bool = False) -> None:
         """`is_last`: nobody will look again before there is input."""
         known = self._totals[-1]
         is_first = not known.answers and any(query.has_answers for query in queries.values())
@@ -135,7 +135,7 @@ class Worth:
         self._totals.append(latest)
 
 
-def totals(now: float, queries: Sequence[QueryQuality]) -> Totals:
+def totals(now: float, queries: Sequence[AnswerQuality]) -> Totals:
     utilities = [query.utility for query in queries if query.utility is not None]
     tardiness = [query.tardiness for query in queries if query.tardiness is not None]
     return Totals(
@@ -153,7 +153,7 @@ def totals(now: float, queries: Sequence[QueryQuality]) -> Totals:
     )
 
 
-def utility_of(latest: Totals, queries: Sequence[QueryQuality]) -> dict[str, float]:
+def utility_of(latest: Totals, queries: Sequence[AnswerQuality]) -> dict[str, float]:
     whole = ratio(latest.utility, latest.answers, 1.0)
     means = [query.utility.mean for query in queries if query.utility is not None]
     return {
@@ -165,7 +165,7 @@ def utility_of(latest: Totals, queries: Sequence[QueryQuality]) -> dict[str, flo
     }
 
 
-def slowdown_of(latest: Totals, queries: Sequence[QueryQuality]) -> dict[str, float]:
+def slowdown_of(latest: Totals, queries: Sequence[AnswerQuality]) -> dict[str, float]:
     """Of the queries, those that have answered."""
     means = [query.slowdown / query.responses.count for query in queries if query.responses.count]
     return {
@@ -190,14 +190,14 @@ def tardiness_of(latest: Totals) -> dict[str, float]:
     }
 
 
-def qualities(queries: Mapping[str, QueryQuality], now: float) -> Qualities:
+def qualities(queries: Mapping[str, AnswerQuality], now: float) -> Qualities:
     """Of the first QUERIES_MAX."""
     told = [
         (name, one, one.utility)
         for name, one in islice(queries.items(), QUERIES_MAX)
         if one.utility is not None
     ]
-    tardiness = [one.tardiness or Tardiness() for _, one, _ in told]
+    tardiness = [one.tardiness or AnswerTardiness() for _, one, _ in told]
     return Qualities(
         query=tuple([name for name, _, _ in told]),
         answers=tuple([utility.count for _, _, utility in told]),

@@ -32,11 +32,11 @@ from engine.class_.steps import (
     ExchangeGivenUp,
     Interrupted,
     LimitsSet,
+    LookupsReleased,
     Opened,
     PlanSet,
     QueryAdded,
     QueryRemoved,
-    Released,
     Step,
     StreamLeft,
     StreamsSet,
@@ -49,7 +49,7 @@ COMMIT, SNAPSHOT = 3, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SnapshotFrame:
     """The state of a class at one moment."""
 
     following: int
@@ -109,7 +109,7 @@ def commit_parts(commit: Commit) -> tuple[list[Part], int]:
     return parts, begin + size
 
 
-def snapshot_parts(snapshot: Snapshot) -> tuple[list[Part], int]:
+def snapshot_parts(snapshot: SnapshotFrame) -> tuple[list[Part], int]:
     state = memoryview(snapshot.state).cast("B")
     parts: list[Part] = []
     head = _SNAPSHOT.pack(VERSION, SNAPSHOT, snapshot.following, len(state))
@@ -146,15 +146,15 @@ def answers_of(payload: memoryview, query: str) -> list[Answer]:
     return found
 
 
-def _head_of(payload: memoryview) -> tuple[Head, int, int, int]:
+def _head_of(payload: memoryview) -> tuple[HeadReader, int, int, int]:
     _, _, steps, answers, queries, size = _COMMIT.unpack_from(payload)
-    return Head(payload[_COMMIT.size : _COMMIT.size + size]), steps, queries, answers
+    return HeadReader(payload[_COMMIT.size : _COMMIT.size + size]), steps, queries, answers
 
 
-def snapshot_of(payload: memoryview) -> Snapshot:
+def snapshot_of(payload: memoryview) -> SnapshotFrame:
     _, _, following, length = _SNAPSHOT.unpack_from(payload)
     begin = aligned(_SNAPSHOT.size)
-    return Snapshot(following, payload[begin : begin + length])
+    return SnapshotFrame(following, payload[begin : begin + length])
 
 
 def step_bytes(step: Step) -> bytes:
@@ -169,7 +169,7 @@ def step_bytes(step: Step) -> bytes:
             return named_bytes(_EVICTED, stream, tuples)
         case Advanced(stream, time, now):
             return named_bytes(_ADVANCED, stream, time) + _NOW.pack(now)
-        case Released(query, upto_us, now):
+        case LookupsReleased(query, upto_us, now):
             return named_bytes(_RELEASED, query, upto_us) + _NOW.pack(now)
         case QueryAdded(query, sql, with_next):
             text = sql.encode()
@@ -204,7 +204,7 @@ def counted_bytes(text: str, number: int) -> bytes:
     return _COUNTED.pack(len(name), number) + name
 
 
-class Head:
+class HeadReader:
     """Reads what stands before the arrays, from the beginning on."""
 
     def __init__(self, data: memoryview) -> None:
@@ -243,7 +243,7 @@ class Head:
         if kind == _ADVANCED:
             return Advanced(name, number, *self.take(_NOW))
         if kind == _RELEASED:
-            return Released(name, number, *self.take(_NOW))
+            return LookupsReleased(name, number, *self.take(_NOW))
         if kind in (_ADDED, _ADDED_WITH_NEXT):
             return QueryAdded(name, self.text(number), kind == _ADDED_WITH_NEXT)
         if kind == _WINDOWS:

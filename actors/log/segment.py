@@ -32,7 +32,7 @@ class SegmentGone(Exception):
     """What was a segment of that number when the folder was listed is none any more, or another one."""
 
 
-class Segment:
+class LogSegment:
     """One file of a log, its first `mapped` bytes in memory; who only reads has a lock on it meanwhile.
 
     `file` is closed by who writes to it; of who reads, with the segment. The lock stays with whatever was given out.
@@ -91,10 +91,10 @@ def path_of(folder: Path, base: int) -> Path:
     return folder / f"{base:020d}{SUFFIX}"
 
 
-def shared(folder: Path, base: int, mapped: int | None = None) -> Segment:
+def shared(folder: Path, base: int, mapped: int | None = None) -> LogSegment:
     """A segment as readers have it, which nobody will write anew as long as they do; SegmentGone if there is none."""
     try:
-        segment = Segment(path_of(folder, base), mapped, write=False)
+        segment = LogSegment(path_of(folder, base), mapped, write=False)
     except (FileNotFoundError, BlockingIOError):
         raise SegmentGone from None
     if segment.base != base:

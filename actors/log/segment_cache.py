@@ -15,7 +15,7 @@ import os
 from collections import deque
 from pathlib import Path
 
-from actors.log.segment import Segment, SegmentGone, path_of
+from actors.log.segment import LogSegment, SegmentGone, path_of
 
 # To look at all of them takes some ten calls of the system.
 LOOK_TIMES = 32
@@ -26,19 +26,19 @@ class Kept:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._held: deque[Segment] = deque()  # left, and still locked for who holds something of them
-        self._free: dict[int, Segment] = {}  # by inode
+        self._held: deque[LogSegment] = deque()  # left, and still locked for who holds something of them
+        self._free: dict[int, LogSegment] = {}  # by inode
         self._times = 0
 
     def __bool__(self) -> bool:
         return bool(self._held or self._free)
 
-    def leave(self, segment: Segment) -> None:
+    def leave(self, segment: LogSegment) -> None:
         """Nothing more will be read of it, until it is taken again."""
         if self.most:
             self._held.append(segment)
 
-    def take(self, folder: Path, base: int) -> Segment | None:
+    def take(self, folder: Path, base: int) -> LogSegment | None:
         """The segment of that number, locked, if its file is among those kept; SegmentGone if there is none any more."""
         if not self:
             return None

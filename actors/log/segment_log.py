@@ -50,7 +50,7 @@ from actors.log.segment import (
     SEALED,
     SUFFIX,
     LogMissing,
-    Segment,
+    LogSegment,
     SegmentGone,
     pages,
     path_of,
@@ -100,7 +100,7 @@ class FrameForgotten(WeirError):
     next: int = 0
 
 
-class Writer:
+class SegmentWriter:
     """The one process that appends; it holds a lock on the folder until it closes or dies.
 
     Frames below `keep_from` may be forgotten, the oldest first, when there is no room for a new one. Before any are,
@@ -365,7 +365,7 @@ class Writer:
         draft.rename(path_of(self.folder, base))
 
     def _open(self, base: int) -> None:
-        segment = Segment(path_of(self.folder, base), PAGE, write=True)
+        segment = LogSegment(path_of(self.folder, base), PAGE, write=True)
         self._file, self._words, self._capacity = segment.file, segment.words, segment.capacity
         self._base, self._length, self._count = base, segment.length, segment.next - base
         self._taken = segment.taken
@@ -386,8 +386,8 @@ class Reader:
     def __init__(self, folder: Path, keeps: int = 0) -> None:
         self.folder = folder
         self._kept = Kept(keeps)
-        self._tail: Segment | None = None  # the last one there is, as far as that was asked for
-        self._segment: Segment | None = None
+        self._tail: LogSegment | None = None  # the last one there is, as far as that was asked for
+        self._segment: LogSegment | None = None
         self._number = 0  # the frame at the offset in the segment
         self._offset = 0
         self._bases()
@@ -427,7 +427,7 @@ class Reader:
                 self._kept.look_now_and_then()
                 return
 
-    def _at(self, number: int) -> Segment | None:
+    def _at(self, number: int) -> LogSegment | None:
         """The segment with the frame, the place set to it; None if it is yet to be written."""
         segment = self._segment
         if segment is None or number < segment.base or (number >= segment.next and segment.sealed):
@@ -447,7 +447,7 @@ class Reader:
             self._number += 1
         return segment
 
-    def _find(self, number: int) -> Segment | None:
+    def _find(self, number: int) -> LogSegment | None:
         """The segment where the frame is or will be; None while an empty one is being replaced."""
         while True:
             bases = self._bases()
@@ -466,12 +466,12 @@ class Reader:
                 return None
             # Sealed since the folder was listed: the next segment is there now.
 
-    def _go_on(self) -> Segment:
+    def _go_on(self) -> LogSegment:
         while self._tail is None or self._tail.sealed:
             self._tail = self._last()
         return self._tail
 
-    def _last(self) -> Segment:
+    def _last(self) -> LogSegment:
         while True:
             try:
                 return shared(self.folder, self._bases()[-1], PAGE)
@@ -527,7 +527,7 @@ def emptied(path: Path, base: int) -> bool:
 
 def seal(path: Path) -> None:
     """A writer may have been killed between making the next segment and saying so."""
-    segment = Segment(path, PAGE, write=True)
+    segment = LogSegment(path, PAGE, write=True)
     segment.words[COMMIT] |= SEALED
     os.close(segment.file)
 

@@ -28,9 +28,9 @@ import pyarrow as pa
 
 from actors.log.segment_log import ALIGNED, Part
 from configs.errors import WeirError
-from engine.data.schema import DataType, Field, Kind
+from engine.data.schema import DataType, Field, TypeKind
 from engine.data.train import Train, Values, empty_values, is_same, same_arrival
-from engine.data.watermark_causes import Causes, Moment, Step, Together, Tuples
+from engine.data.watermark_causes import AdvanceCause, Causes, Moment, Together, Tuples
 
 VERSION = 1
 TRAIN, BATCH = 1, 2
@@ -41,7 +41,7 @@ _TRAIN = Struct("=BB?xHxxQQdqd")
 _COLUMN = Struct("=BBB?xxxxQ")
 # version, kind, rows, arrival, rows of all batches before, mark of the producer, number of its batch
 _BATCH = Struct("=BB6xQdQ16sq8x")
-_KINDS = tuple(Kind)
+_KINDS = tuple(TypeKind)
 PADDING = tuple(bytes(size) for size in range(ALIGNED))
 MARK_BYTES = 16
 NOBODY = bytes(MARK_BYTES)
@@ -70,7 +70,7 @@ class NotAFrame(WeirError):
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class WrittenType:
     """A type as it is written."""
 
     type: DataType  # held, so that no other type gets its id
@@ -83,7 +83,7 @@ class Described:
         return _COLUMN.pack(self.code, type_.precision, type_.scale, column.valid is not None, text)
 
 
-_described: dict[int, Described] = {}
+_described: dict[int, WrittenType] = {}
 _types: dict[tuple[int, int, int], DataType] = {}
 
 
@@ -162,7 +162,7 @@ def train_of(payload: memoryview) -> Train:
         if masked:
             valid = np.frombuffer(payload, np.bool_, rows, place)
             place = aligned(place + rows)
-        if type_.kind is Kind.STRING:
+        if type_.kind is TypeKind.STRING:
             begin = aligned(place + 4 * (rows + 1))
             data: Any = text_of(payload[place:begin], payload[begin : begin + text], rows)
             place = aligned(begin + text)
@@ -234,12 +234,12 @@ def contiguous(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
-def described(type_: DataType) -> Described:
+def described(type_: DataType) -> WrittenType:
     if len(_described) >= TYPES_KEPT:
         _described.clear()
     code = _KINDS.index(type_.kind)
     record = _COLUMN.pack(code, type_.precision, type_.scale, False, 0)
-    found = _described[id(type_)] = Described(type_, code, type_.kind is Kind.STRING, record)
+    found = _described[id(type_)] = WrittenType(type_, code, type_.kind is TypeKind.STRING, record)
     return found
 
 
@@ -271,7 +271,7 @@ def causes_bytes(causes: Causes) -> bytes:
     return b"".join([_COUNT.pack(len(causes)), *map(step_bytes, causes)])
 
 
-def step_bytes(step: Step) -> bytes:
+def step_bytes(step: AdvanceCause) -> bytes:
     match step:
         case Moment(upto, at):
             return _MOMENT_OF.pack(_MOMENT, upto, at)
@@ -298,7 +298,7 @@ def read_causes(payload: memoryview, place: int) -> tuple[Causes, int]:
     return tuple(found), place
 
 
-def read_step(payload: memoryview, place: int) -> tuple[Step, int]:
+def read_step(payload: memoryview, place: int) -> tuple[AdvanceCause, int]:
     (kind,) = _COUNT.unpack_from(payload, place)
     if kind == _MOMENT:
         _, upto, at = _MOMENT_OF.unpack_from(payload, place)

@@ -24,7 +24,7 @@ from pathlib import Path
 from struct import Struct
 
 from actors.log.commit_format import (
-    Snapshot,
+    SnapshotFrame,
     commit_parts,
     is_snapshot,
     snapshot_of,
@@ -32,7 +32,14 @@ from actors.log.commit_format import (
     steps_of,
 )
 from actors.log.segment import PAGE, LogMissing
-from actors.log.segment_log import SEGMENT_BYTES, SEGMENTS_LEAST, FrameForgotten, LogFull, Reader, Writer
+from actors.log.segment_log import (
+    SEGMENT_BYTES,
+    SEGMENTS_LEAST,
+    FrameForgotten,
+    LogFull,
+    Reader,
+    SegmentWriter,
+)
 from configs.errors import WeirError
 from engine.class_.steps import Commit
 from engine.plan.plan import Query
@@ -55,10 +62,10 @@ class LogBroken(WeirError):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LogContents:
     """What a unit goes on from."""
 
-    snapshot: Snapshot | None
+    snapshot: SnapshotFrame | None
     commits: Sequence[Commit]
 
 
@@ -74,7 +81,7 @@ class Steered:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class LoggedQuery:
     """The answers of a query, from the moment it was added until it is removed."""
 
     columns: tuple[tuple[str, str], ...]
@@ -90,9 +97,9 @@ class UnitLog:
 
     def __init__(self, folder: Path, bytes_max: int) -> None:
         self.folder = folder
-        self._commits = Writer(folder, bytes_max=bytes_max, segment_bytes=SEGMENT_BYTES)
+        self._commits = SegmentWriter(folder, bytes_max=bytes_max, segment_bytes=SEGMENT_BYTES)
         try:
-            self._snapshots = Writer(
+            self._snapshots = SegmentWriter(
                 folder / SNAPSHOTS, bytes_max=SNAPSHOT_BYTES, segment_bytes=SNAPSHOT_SEGMENT_BYTES
             )
         except BaseException:
@@ -115,7 +122,7 @@ class UnitLog:
         """Whether a snapshot should make room."""
         return self.bytes_since > self._filled
 
-    def found(self) -> Found:
+    def found(self) -> LogContents:
         """LogBroken if there is no state that all later commits are known of."""
         snapshot = self._last_snapshot()
         start = self._commits.first if snapshot is None else snapshot.following
@@ -135,7 +142,7 @@ class UnitLog:
         if missing:
             raise LogBroken("commits are missing after the last snapshot", file=str(self.folder))
         self._commits.keep_from = 0 if snapshot is None else snapshot.following
-        return Found(snapshot, commits)
+        return LogContents(snapshot, commits)
 
     def append(self, commit: Commit) -> None:
         parts, size = commit_parts(commit)
@@ -148,14 +155,14 @@ class UnitLog:
 
     def save(self, state: bytes) -> None:
         """A state that knows of everything appended so far. LogFull if there is no room for it."""
-        number = self._snapshots.append(*snapshot_parts(Snapshot(self.next, state)))
+        number = self._snapshots.append(*snapshot_parts(SnapshotFrame(self.next, state)))
         self._snapshots.forget(number - SNAPSHOTS_KEPT + 1)
         self._commits.keep_from = self.next
         self.bytes_since = 0
 
     def rest(self, state: bytes) -> None:
         """The same as the last frame of the log itself, which may be taken to another place."""
-        self._commits.append(*snapshot_parts(Snapshot(self.next + 1, state)))
+        self._commits.append(*snapshot_parts(SnapshotFrame(self.next + 1, state)))
 
     def describe(self, queries: Mapping[str, Query], added: Collection[str] = ()) -> None:
         """Beside those that are there: answers of queries that have gone can be read as long as they are kept.
@@ -168,7 +175,7 @@ class UnitLog:
             if name in added or name not in known:
                 columns = tuple((field.name, str(field.type)) for field in query.plan.schema.fields)
                 began = self.next if name in added else 0
-                known[name] = Described(columns, secrets.token_hex(MARK_BYTES), began)
+                known[name] = LoggedQuery(columns, secrets.token_hex(MARK_BYTES), began)
         told = {name: [one.columns, one.mark, one.began] for name, one in known.items()}
         try:
             describe_as(self.folder, json.dumps({"version": QUERIES_VERSION, "queries": told}).encode())
@@ -194,7 +201,7 @@ class UnitLog:
         self.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _last_snapshot(self) -> Snapshot | None:
+    def _last_snapshot(self) -> SnapshotFrame | None:
         log = Reader(self.folder / SNAPSHOTS)
         for _, payload in log.frames(max(log.first, log.next - 1)):
             return snapshot_of(payload)
@@ -214,7 +221,7 @@ def describe_as(folder: Path, description: bytes) -> None:
     os.replace(draft, folder / QUERIES)
 
 
-def described(folder: Path) -> dict[str, Described]:
+def described(folder: Path) -> dict[str, LoggedQuery]:
     """By query."""
     try:
         record = json.loads((folder / QUERIES).read_text(encoding="utf-8"))
@@ -223,9 +230,9 @@ def described(folder: Path) -> dict[str, Described]:
     if record["version"] != QUERIES_VERSION:
         raise LogMissing("queries are described in another version", file=str(folder / QUERIES))
     return {
-        name: Described(tuple((column, kind) for column, kind in columns), mark, began)
+        name: LoggedQuery(tuple((column, kind) for column, kind in columns), mark, began)
         for name, (columns, mark, began) in record["queries"].items()
     }
 
 
-__all__ = ["Described", "Found", "LogBroken", "LogFull", "Steered", "UnitLog", "described"]
+__all__ = ["LoggedQuery", "LogContents", "LogBroken", "LogFull", "Steered", "UnitLog", "described"]

@@ -261,7 +261,7 @@ def _checked(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ProducerHead:
     """What comes before the body of what a producer says."""
 
     kind: int
@@ -280,7 +280,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedBatch:
     """The batch is not in the log. It may be sent again after `retry_after_s`; if that is None, never."""
 
     reason: str
@@ -294,7 +294,7 @@ class Described:
     schema: bytes
 
 
-Answer = Accepted | Refused | Described
+Answer = Accepted | RefusedBatch | Described
 
 DESCRIBE, PUBLISH = range(2)
 DESCRIBED, ACCEPTED, REFUSED, AGAIN = range(4)
@@ -325,17 +325,19 @@ def name_size(head: memoryview) -> int:
     return int(size)
 
 
-def head_of(data: memoryview) -> Head:
+def head_of(data: memoryview) -> ProducerHead:
     _, kind, _, rows, body, mark, number = HEAD.unpack_from(data)
     part_of = None if mark == NOBODY else BatchId(mark, number)
-    return Head(kind, _checked(bytes(data[HEAD.size :]).decode(errors="replace")), rows, body, part_of)
+    return ProducerHead(
+        kind, _checked(bytes(data[HEAD.size :]).decode(errors="replace")), rows, body, part_of
+    )
 
 
 def answer_bytes(answer: Answer) -> bytes:
     match answer:
         case Accepted(number, again):
             return _ANSWER.pack(VERSION, AGAIN if again else ACCEPTED, 0, number, 0.0)
-        case Refused(reason, retry_after_s):
+        case RefusedBatch(reason, retry_after_s):
             text = reason.encode()[:REASON_MAX]
             after = _NEVER if retry_after_s is None else retry_after_s
             return _ANSWER.pack(VERSION, REFUSED, len(text), 0, after) + text
@@ -357,4 +359,4 @@ def answer_of(head: bytes, body: bytes) -> Answer:
         return Accepted(number, kind == AGAIN)
     if kind == DESCRIBED:
         return Described(body)
-    return Refused(body.decode(errors="replace"), None if seconds == _NEVER else seconds)
+    return RefusedBatch(body.decode(errors="replace"), None if seconds == _NEVER else seconds)

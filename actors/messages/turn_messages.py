@@ -72,13 +72,13 @@ class Granted:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedHost:
     """The dispatcher will not talk to this host; the channel ends."""
 
     reason: str
 
 
-Message = Hello | Ready | Ended | Left | Granted | Refused
+Message = Hello | Ready | Ended | Left | Granted | RefusedHost
 
 
 class NotUnderstood(Exception):
@@ -98,7 +98,7 @@ def encode(message: Message) -> bytes:
             return _PLAIN.pack(VERSION, LEFT) + name.encode()
         case Hello(host, classes):
             return _PLAIN.pack(VERSION, HELLO) + _SEPARATOR.join((host, *classes)).encode()
-        case Refused(reason):
+        case RefusedHost(reason):
             return _PLAIN.pack(VERSION, REFUSED) + reason.encode()[: MESSAGE_MAX - _PLAIN.size]
 
 
@@ -110,7 +110,7 @@ def decode(packet: bytes) -> Message:
         raise NotUnderstood(f"longer than {MESSAGE_MAX} bytes")
     version, kind = packet[0], packet[1]
     if kind == REFUSED:
-        return Refused(packet[_PLAIN.size :].decode(errors="replace"))
+        return RefusedHost(packet[_PLAIN.size :].decode(errors="replace"))
     if version != VERSION:
         raise NotUnderstood(f"version {version} of the turn messages, not {VERSION}")
     try:

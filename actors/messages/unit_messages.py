@@ -15,7 +15,7 @@ from configs.classes.policies import POLICY
 from configs.classes.policy_and_plan import Choice, choice_of
 from loadshed.cycle import CycleEnded
 from loadshed.ledger import TupleLedger
-from loadshed.manager import Explanation
+from loadshed.manager import ManagerDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ BOUNDS = (0.1, 0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 4.0, 8.0, 16.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ResponseCounts:
     """How long the answers of one life have taken."""
 
     target_s: float = 0.0
@@ -226,7 +226,7 @@ class Qualities:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class UnitCounts:
     """What is counted of a unit for those who watch from outside: from 0 in each of its lives, but for `results`."""
 
     pid: int
@@ -243,7 +243,7 @@ class Counted:
     reclaims: int = 0
     reclaims_overdue: int = 0
     reclaim_s: float = 0.0
-    answered: Answered = Answered()
+    answered: ResponseCounts = ResponseCounts()
     results: Mapping[str, int] = field(default_factory=dict)
     """By query; of the first QUERIES_MAX."""
     queue_bytes: int = 0
@@ -304,7 +304,7 @@ class UnitReport:
     """Why it does not run as it should; empty if it does."""
     trouble: Trouble = ""
     """Whether the problem keeps it from running, or it runs all the same."""
-    counted: Counted | None = None
+    counted: UnitCounts | None = None
     failures: tuple[Failure, ...] = ()
     """The largest FAILURES_MAX in operators of its queries."""
     at: float = 0.0
@@ -321,4 +321,4 @@ class Explanations:
 
     epoch_s: float
     """To be added to their times, which are of the clock of the unit's node, for seconds since 1970."""
-    decisions: tuple[Explanation, ...]
+    decisions: tuple[ManagerDecision, ...]

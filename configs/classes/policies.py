@@ -129,7 +129,7 @@ class Superbox(Settings):
     that follow it; or those that release most memory first."""
 
 
-class Waiting(Settings):
+class PrioritySearch(Settings):
     """How a policy whose priorities grow with time finds the highest (Sharaf §3.3.2)."""
 
     clusters: Clusters = 0
@@ -152,20 +152,20 @@ class Waiting(Settings):
         return self
 
 
-class LongestStretchFirst(Waiting):
+class LongestStretchFirst(PrioritySearch):
     """W/T: least maximum slowdown."""
 
     kind: Literal["lsf"] = "lsf"
 
 
-class BalanceResponse(Waiting):
+class BalanceResponse(PrioritySearch):
     """(S/C̄)·W: least ℓ2 norm of response times."""
 
     kind: Literal["brt"] = "brt"
     sharing: Sharing = "pdt"
 
 
-class BalanceSlowdown(Waiting):
+class BalanceSlowdown(PrioritySearch):
     """S/(C̄·T)·W/T: least ℓ2 norm of slowdowns.
 
     `clusters` 0 evaluates every ready operator at each decision; 12 logarithmic clusters cost about 5% of the
@@ -247,7 +247,7 @@ ClassPolicy = Annotated[PolicySettings | Automatic, Field(discriminator="kind")]
 POLICY_MODELS: tuple[type[Settings], ...] = get_args(get_args(PolicySettings)[0])
 POLICY_KINDS: tuple[str, ...] = tuple(model.model_fields["kind"].default for model in POLICY_MODELS)
 CLUSTERED_KINDS: tuple[str, ...] = tuple(
-    model.model_fields["kind"].default for model in POLICY_MODELS if issubclass(model, Waiting)
+    model.model_fields["kind"].default for model in POLICY_MODELS if issubclass(model, PrioritySearch)
 )
 """Policies that have `clusters`."""
 

@@ -33,7 +33,7 @@ KAFKA_SQL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class KnownFormat:
     """A format of Spark's that is known here."""
 
     options: tuple[str, ...]
@@ -79,18 +79,18 @@ _TEXT = (
     "compression",
 )
 
-SOURCES: Mapping[str, Source] = {
-    "rate": Source(("rowsPerSecond", "rampUpTime", "numPartitions")),
-    "rate-micro-batch": Source(
+SOURCES: Mapping[str, KnownFormat] = {
+    "rate": KnownFormat(("rowsPerSecond", "rampUpTime", "numPartitions")),
+    "rate-micro-batch": KnownFormat(
         ("rowsPerBatch", "numPartitions", "startTimestamp", "advanceMillisPerBatch"), (("rowsPerBatch",),)
     ),
-    "socket": Source(("host", "port", "includeTimestamp"), (("host",), ("port",))),
-    "parquet": Source(
+    "socket": KnownFormat(("host", "port", "includeTimestamp"), (("host",), ("port",))),
+    "parquet": KnownFormat(
         (*_FILES, "mergeSchema", "datetimeRebaseMode", "int96RebaseMode"), (("path",),), schema=True
     ),
-    "orc": Source((*_FILES, "mergeSchema"), (("path",),), schema=True),
-    "text": Source((*_FILES, "wholetext", "lineSep", "encoding"), (("path",),)),
-    "csv": Source(
+    "orc": KnownFormat((*_FILES, "mergeSchema"), (("path",),), schema=True),
+    "text": KnownFormat((*_FILES, "wholetext", "lineSep", "encoding"), (("path",),)),
+    "csv": KnownFormat(
         (
             *_FILES,
             *_TEXT,
@@ -119,7 +119,7 @@ SOURCES: Mapping[str, Source] = {
         (("path",),),
         schema=True,
     ),
-    "json": Source(
+    "json": KnownFormat(
         (
             *_FILES,
             *_TEXT,
@@ -138,7 +138,7 @@ SOURCES: Mapping[str, Source] = {
         (("path",),),
         schema=True,
     ),
-    KAFKA: Source(
+    KAFKA: KnownFormat(
         (
             "kafka.bootstrap.servers",
             "subscribe",
@@ -179,7 +179,7 @@ def problems_of_source(name: str, options: Mapping[str, str]) -> Iterator[Contra
     yield from missing(source, {option.lower(): option for option in options})
 
 
-def misnamed(name: str, source: Source, options: Mapping[str, str]) -> Iterator[Contradiction]:
+def misnamed(name: str, source: KnownFormat, options: Mapping[str, str]) -> Iterator[Contradiction]:
     declared = {option.lower() for option in source.options}
     for option, value in options.items():
         if name == KAFKA and option.lower() in KAFKA_REFUSED:
@@ -191,7 +191,7 @@ def misnamed(name: str, source: Source, options: Mapping[str, str]) -> Iterator[
             yield Contradiction(f"{name} has no such option", "options", option, hint)
 
 
-def missing(source: Source, given: Mapping[str, str]) -> Iterator[Contradiction]:
+def missing(source: KnownFormat, given: Mapping[str, str]) -> Iterator[Contradiction]:
     for choices in source.needs:
         present = [given[choice.lower()] for choice in choices if choice.lower() in given]
         if not present:

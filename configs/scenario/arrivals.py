@@ -51,7 +51,7 @@ class BurstArrivals(Settings):
         return self.rate
 
 
-class Step(Settings):
+class RateStep(Settings):
     """From `at_s` on, this rate."""
 
     at_s: NonNegative
@@ -62,7 +62,7 @@ class StepArrivals(Settings):
     """Equally spaced at a rate that changes at given times."""
 
     kind: Literal["steps"]
-    steps: tuple[Step, ...] = Field(min_length=1, max_length=100_000)
+    steps: tuple[RateStep, ...] = Field(min_length=1, max_length=100_000)
 
     @model_validator(mode="after")
     def in_order(self) -> Self:

@@ -42,7 +42,7 @@ class Costs(Settings):
     """Computing and comparing one priority, by policies whose priorities grow with time."""
 
 
-class Select(Settings):
+class SelectBox(Settings):
     """A filter: keeps a tuple or drops it."""
 
     kind: Literal["select"]
@@ -52,7 +52,7 @@ class Select(Settings):
     size_out: Positive = 1.0
 
 
-class Project(Settings):
+class ProjectBox(Settings):
     """One tuple in, one out."""
 
     kind: Literal["project"]
@@ -65,7 +65,7 @@ class Project(Settings):
         return 1.0
 
 
-class Lookup(Settings):
+class LookupBox(Settings):
     """A join with a stored relation: on average `selectivity` matches a tuple, possibly more than one."""
 
     kind: Literal["lookup"]
@@ -75,7 +75,7 @@ class Lookup(Settings):
     size_out: Positive = 1.0
 
 
-class Aggregate(Settings):
+class AggregateBox(Settings):
     """A sliding window aggregate by panes: `groups` results each slide."""
 
     kind: Literal["aggregate"]
@@ -99,7 +99,7 @@ class Aggregate(Settings):
         return self
 
 
-class Join(Settings):
+class JoinBox(Settings):
     """A symmetric window join of two inputs; a pair within the window matches with `selectivity`."""
 
     kind: Literal["join"]
@@ -111,7 +111,9 @@ class Join(Settings):
     size_out: Positive = 1.0
 
 
-OperatorModel = Annotated[Select | Project | Lookup | Aggregate | Join, Field(discriminator="kind")]
+OperatorModel = Annotated[
+    SelectBox | ProjectBox | LookupBox | AggregateBox | JoinBox, Field(discriminator="kind")
+]
 
 
 class QueryModel(Settings):

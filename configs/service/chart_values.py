@@ -34,7 +34,7 @@ Duration = Annotated[str, Field(pattern=r"^[0-9]+(ms|s|m)$")]
 DnsLabel = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$")]
 
 
-class Values(Settings):
+class ChartSection(Settings):
     """Keys are written in camel case."""
 
     model_config = ConfigDict(alias_generator=to_camel)
@@ -81,7 +81,7 @@ class Resources(Settings):
     limits: Amounts
 
 
-class Image(Values):
+class Image(ChartSection):
     """Where an image comes from."""
 
     registry: str = ""
@@ -98,7 +98,7 @@ class Image(Values):
     """Names of Secrets for the registry."""
 
 
-class ServiceAccount(Values):
+class ServiceAccount(ChartSection):
     """As whom pods run."""
 
     create: bool = True
@@ -109,7 +109,7 @@ class ServiceAccount(Values):
     """Of the one that is made."""
 
 
-class DisruptionBudget(Values):
+class DisruptionBudget(ChartSection):
     """How many pods may be away while nodes are drained; one of the two."""
 
     enabled: bool = False
@@ -120,7 +120,7 @@ class DisruptionBudget(Values):
     """Pods that may be away, or a percentage."""
 
 
-class Pods(Values):
+class Pods(ChartSection):
     """What can be said of all pods of a kind."""
 
     labels: Mapping[str, str] = {}
@@ -162,7 +162,7 @@ class RayPods(Pods):
     """Further options of `ray start`, all of them text."""
 
 
-class Head(RayPods):
+class HeadValues(RayPods):
     """The pod with Ray's head, the coordinator, and the service beside them."""
 
     resources: Resources = Resources.model_validate(needs("1", "2Gi"))
@@ -182,7 +182,7 @@ class Workers(RayPods):
     """How they are spread: over machines, where there are several; a constraint without `labelSelector` is about these pods."""
 
 
-class WorkerGroup(Values):
+class WorkerGroup(ChartSection):
     """A kind of worker; every key of `worker` may be given here too, and goes before it."""
 
     replicas: Count = 1
@@ -208,7 +208,7 @@ class WorkerGroup(Values):
     ray_start_params: Mapping[str, str] | None = None
 
 
-class RayAuth(Values):
+class RayAuth(ChartSection):
     """Who may join the Ray cluster and call it."""
 
     enabled: bool = True
@@ -217,7 +217,7 @@ class RayAuth(Values):
     """Secret with the token as `auth_token`; KubeRay makes one without it."""
 
 
-class GcsFaultTolerance(Values):
+class GcsFaultTolerance(ChartSection):
     """Ray's tables in a Redis: when the head pod goes, workers keep their windows until it is back."""
 
     enabled: bool = False
@@ -232,7 +232,7 @@ class GcsFaultTolerance(Values):
     """Names these tables in the Redis; leave it empty unless a cluster is to take over those of another."""
 
 
-class Autoscaler(Values):
+class Autoscaler(ChartSection):
     """Ray's own, which starts and ends workers. Actors count as load: a worker with classes is not ended."""
 
     enabled: bool = False
@@ -247,7 +247,7 @@ class Autoscaler(Values):
     """Of its container in the head pod."""
 
 
-class Ray(Values):
+class Ray(ChartSection):
     """The Ray cluster."""
 
     version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] = RAY_VERSION
@@ -257,7 +257,7 @@ class Ray(Values):
     autoscaler: Autoscaler = Autoscaler()
 
 
-class Persistence(Values):
+class Persistence(ChartSection):
     """A volume."""
 
     enabled: bool = False
@@ -270,7 +270,7 @@ class Persistence(Values):
     """Use this claim instead."""
 
 
-class Catalog(Values):
+class CatalogValues(ChartSection):
     """Where tenants, queries and keys are kept."""
 
     dsn: str = ""
@@ -283,14 +283,14 @@ class Catalog(Values):
     """Of the volume with SQLite; not needed with PostgreSQL."""
 
 
-class Keys(Values):
+class KeysValues(ChartSection):
     """The pepper of all keys, and the keys of pods and of Prometheus."""
 
     existing_secret: str = ""
     """Secret with `pepper`, `admin-key`, `feeds-key`, `metrics-key`. Without it one is made, and kept by upgrades and uninstall."""
 
 
-class ApiService(Values):
+class ApiService(ChartSection):
     """The Service in front of REST and the console."""
 
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
@@ -301,7 +301,7 @@ class ApiService(Values):
     """Annotations."""
 
 
-class Tls(Values):
+class Tls(ChartSection):
     """REST and the console by TLS, in the pod itself."""
 
     enabled: bool = False
@@ -310,7 +310,7 @@ class Tls(Values):
     """Secret with `tls.crt`, `tls.key` and `ca.crt`; the certificate names the Service."""
 
 
-class Ingress(Values):
+class Ingress(ChartSection):
     """A way in from outside the cluster."""
 
     enabled: bool = False
@@ -325,7 +325,7 @@ class Ingress(Values):
     """Secret with the certificate of these names."""
 
 
-class HttpRoute(Values):
+class HttpRoute(ChartSection):
     """The same by the Gateway API."""
 
     enabled: bool = False
@@ -338,7 +338,7 @@ class HttpRoute(Values):
     """Annotations."""
 
 
-class Api(Values):
+class Api(ChartSection):
     """The service, beside Ray's head: REST, the console, what Prometheus is told."""
 
     resources: Resources = Resources.model_validate(needs("1", "1Gi"))
@@ -355,7 +355,7 @@ class Api(Values):
     http_route: HttpRoute = HttpRoute()
 
 
-class Executors(Values):
+class Executors(ChartSection):
     """Spark's executors in pods of their own; the driver alone without them."""
 
     enabled: bool = False
@@ -370,14 +370,14 @@ class Executors(Values):
     """Further settings of the session."""
 
 
-class Rbac(Values):
+class Rbac(ChartSection):
     """What Spark's driver may do in its namespace: have executors."""
 
     create: bool = True
     """Make Role and RoleBinding, where there are executors."""
 
 
-class Ingest(Pods):
+class IngestValues(Pods):
     """The pod whose Spark brings the streams that have a source."""
 
     enabled: bool = True
@@ -394,7 +394,7 @@ class Ingest(Pods):
     executors: Executors = Executors()
 
 
-class PodMonitor(Values):
+class PodMonitor(ChartSection):
     """What Prometheus' operator scrapes."""
 
     enabled: bool = False
@@ -409,7 +409,7 @@ class PodMonitor(Values):
     """Ray's own metrics, too."""
 
 
-class PrometheusRule(Values):
+class PrometheusRule(ChartSection):
     """Recording rules and alerts."""
 
     enabled: bool = False
@@ -420,7 +420,7 @@ class PrometheusRule(Values):
     """Names of alerts that are left out."""
 
 
-class Dashboards(Values):
+class Dashboards(ChartSection):
     """Grafana's dashboards, a ConfigMap each, for its sidecar."""
 
     enabled: bool = False
@@ -435,7 +435,7 @@ class Dashboards(Values):
     """Further labels."""
 
 
-class Monitoring(Values):
+class Monitoring(ChartSection):
     """For Prometheus and Grafana."""
 
     pod_monitor: PodMonitor = PodMonitor()
@@ -443,7 +443,7 @@ class Monitoring(Values):
     dashboards: Dashboards = Dashboards()
 
 
-class Dns(Values):
+class Dns(ChartSection):
     """Where names are asked for."""
 
     namespace_selector: Mapping[str, Any] = {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
@@ -454,7 +454,7 @@ class Dns(Values):
     """UDP and TCP."""
 
 
-class ExtraRules(Values):
+class ExtraRules(ChartSection):
     """Rules of Kubernetes' NetworkPolicy, added to those of a kind of pod."""
 
     head: Sequence[Object] = []
@@ -465,7 +465,7 @@ class ExtraRules(Values):
     """For Spark: its sources."""
 
 
-class NetworkPolicy(Values):
+class NetworkPolicy(ChartSection):
     """Who may talk with whom."""
 
     enabled: bool = False
@@ -502,7 +502,7 @@ class MirrorValues(Settings):
     """CREATE MIRROR …"""
 
 
-class Apply(Values):
+class Apply(ChartSection):
     """The Job that declares `priorityClasses`, `tenants` and `mirrors` after install and upgrade."""
 
     resources: Resources = Resources.model_validate(needs("200m", "256Mi"))
@@ -515,7 +515,7 @@ class Apply(Values):
     """Taints it bears."""
 
 
-class Tests(Values):
+class Tests(ChartSection):
     """The pod of `helm test`: a tenant comes, asks, reads a result, and goes."""
 
     enabled: bool = True
@@ -534,7 +534,7 @@ CONFIG = UpSettings(
 )
 
 
-class ChartValues(Values):
+class ChartValues(ChartSection):
     """All of them."""
 
     name_override: str = ""
@@ -548,20 +548,20 @@ class ChartValues(Values):
     image: Image = Image(repository="weir")
     config: UpSettings = CONFIG
     """What `weir up` reads, with its own keys; they are listed below."""
-    catalog: Catalog = Catalog()
-    keys: Keys = Keys()
+    catalog: CatalogValues = CatalogValues()
+    keys: KeysValues = KeysValues()
     ray: Ray = Ray()
     service_account: ServiceAccount = ServiceAccount()
     pod_security_context: Mapping[str, Any] = POD_RESTRICTED
     """Of head, workers, and the Job."""
     security_context: Mapping[str, Any] = RESTRICTED
     """Of every container."""
-    head: Head = Head()
+    head: HeadValues = HeadValues()
     worker: Workers = Workers()
     worker_groups: Mapping[DnsLabel, WorkerGroup] = {"default": WorkerGroup()}
     """By name; a group that is null is left out."""
     api: Api = Api()
-    ingest: Ingest = Ingest()
+    ingest: IngestValues = IngestValues()
     monitoring: Monitoring = Monitoring()
     network_policy: NetworkPolicy = NetworkPolicy()
     priority_classes: Sequence[PriorityClassValues] = []

@@ -18,7 +18,7 @@ from engine.data.schema import StreamSchema
 from engine.plan.partition_check import Places, key_places
 from engine.plan.plan import Query, Scan
 from engine.plan.plan_references import check_lookups, dependents, reads, sources
-from engine.sql import Catalog, PlanningError, parse_create_stream, plan_query
+from engine.sql import PlanningError, SqlCatalog, parse_create_stream, plan_query
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class CheckedClass:
     declared: LiveClass
     streams: Mapping[str, StreamSchema]
     """What it may read, by name in small letters."""
-    catalog: Catalog
+    catalog: SqlCatalog
     queries: Mapping[str, Query]
     keys: Mapping[str, Places]
     """Where the outputs of queries hold the key, by name in small letters; only of a class that is split."""
@@ -135,7 +135,7 @@ def runnable(declared: LiveClass) -> tuple[CheckedClass, dict[str, Exception]]:
             )
         streams[stream.name.lower()] = stream
     found = CheckedClass(
-        declared.model_copy(update={"queries": {}}), streams, Catalog.of(streams=streams.values()), {}, {}
+        declared.model_copy(update={"queries": {}}), streams, SqlCatalog.of(streams=streams.values()), {}, {}
     )
     check_key_types(found)
     problems: dict[str, Exception] = {}

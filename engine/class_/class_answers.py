@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from engine.data.train import Train
-from engine.measure.answer_quality import QueryQuality
-from engine.network.node import Node
+from engine.measure.answer_quality import AnswerQuality
+from engine.network.node import QueuedOperator
 
 Sink = Callable[[str, Train], None]
 
@@ -16,7 +16,7 @@ class ClassAnswers:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self.quality: dict[str, QueryQuality] = {}
+        self.quality: dict[str, AnswerQuality] = {}
         self.counts: dict[str, int] = {}
         """Rows that were handed out, by query."""
         self.measures = True
@@ -24,7 +24,7 @@ class ClassAnswers:
         self.handed_out_at = 0.0
         self.unsettled: list[tuple[str, Train]] = []
 
-    def add_query(self, name: str, quality: QueryQuality) -> None:
+    def add_query(self, name: str, quality: AnswerQuality) -> None:
         self.quality[name] = quality
         self.counts[name] = 0
 
@@ -39,7 +39,7 @@ class ClassAnswers:
             answers, self.unsettled = self.unsettled, []
             self._hand_out(answers, now)
 
-    def hand_out_finished(self, inside: Iterable[Node], now: float) -> bool:
+    def hand_out_finished(self, inside: Iterable[QueuedOperator], now: float) -> bool:
         """Hand out answers of queries to which no input of these nodes can lead; return False if there are none."""
         finished = {query for query, _ in self.unsettled}
         for node in inside:

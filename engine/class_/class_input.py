@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from engine.class_.commit_buffer import CommitBuffer
 from engine.class_.door import Piece
-from engine.class_.input_account import FROM_NOW, Entrance, Following, Position
+from engine.class_.input_account import FROM_NOW, Entrance, Position, StreamPosition
 from engine.class_.runner import ClassRunner
 from engine.class_.steps import Evicted, StreamLeft, Took
 from engine.data.samples import Samples
@@ -48,7 +48,7 @@ class ClassInput:
         while len(self.ended) > ENDED_MAX:
             del self.ended[next(iter(self.ended))]
 
-    def set_next(self, stream: str, following: Following) -> None:
+    def set_next(self, stream: str, following: StreamPosition) -> None:
         """Begin a stream that has not been read yet here."""
         entrance = self.entrances.get(stream)
         if entrance is not None and entrance.next_batch == FROM_NOW:
@@ -57,7 +57,7 @@ class ClassInput:
     def leave(self, stream: str) -> None:
         """Drop by decision what is queued of a stream that no query reads; a later query begins with what comes then."""
         entrance = self.entrances.get(stream)
-        if entrance is None or entrance.following == Following():
+        if entrance is None or entrance.following == StreamPosition():
             return
         self.evict(stream, entrance.tuples)
         self._consume(entrance, 0)
@@ -73,7 +73,7 @@ class ClassInput:
     def forget_position(self, stream: str) -> None:
         entrance = self.entrances.get(stream)
         if entrance is not None:
-            entrance.next_batch, entrance.rows = Following()
+            entrance.next_batch, entrance.rows = StreamPosition()
         self._unread.pop(stream, None)
 
     def reader_goes(self, query: str) -> None:

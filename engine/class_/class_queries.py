@@ -14,11 +14,11 @@ from engine.class_.load_cycle import LoadCycle
 from engine.class_.runner import ClassRunner
 from engine.class_.steps import QueryRemoved, StreamsSet
 from engine.data.schema import StreamSchema
-from engine.network.plan_alignment import Running
+from engine.network.plan_alignment import RunningPlan
 from engine.operators.source import SourceOperator
 from engine.plan.plan import Query, Scan
 from engine.plan.plan_references import sources, streams
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 
 
 class ClassQueries:
@@ -41,7 +41,7 @@ class ClassQueries:
         """Declared queries that cannot run, and why."""
         self.answered_before = 0
         """Answers of queries that were removed."""
-        self._catalog = Catalog.of(streams=self.schemas.values())
+        self._catalog = SqlCatalog.of(streams=self.schemas.values())
         self._runner, self._input, self._cycle, self._buffer = runner, input_, cycle, buffer
         self._declare_values(settings)
         self._weights = settings.weights
@@ -58,7 +58,7 @@ class ClassQueries:
             raise InvalidInput("the class has a query of this name", "query", name, "choose another name")
         return plan_query(name, sql, self._catalog)
 
-    def planned_all(self, queries: Mapping[str, str], catalog: Catalog) -> list[Query]:
+    def planned_all(self, queries: Mapping[str, str], catalog: SqlCatalog) -> list[Query]:
         """Return the plans of the queries that can be planned; a query may read the output of an earlier one."""
         planned = []
         for name, sql in queries.items():
@@ -115,7 +115,7 @@ class ClassQueries:
         del self.by_name[name]
         self._buffer.forget_query(name)
         self._cycle.remove_query(name)
-        self._catalog = Catalog.of(streams=self.schemas.values()).with_queries(self.by_name.values())
+        self._catalog = SqlCatalog.of(streams=self.schemas.values()).with_queries(self.by_name.values())
 
     def set_streams(self, statements: Sequence[str]) -> None:
         """Let queries read these streams and no others; no query reads one that changes."""
@@ -123,7 +123,7 @@ class ClassQueries:
         for stream in changed_streams(self.schemas, schemas):
             self._input.end(stream)
         self.statements, self.schemas = tuple(statements), schemas
-        self._catalog = Catalog.of(streams=schemas.values()).with_queries(self.by_name.values())
+        self._catalog = SqlCatalog.of(streams=schemas.values()).with_queries(self.by_name.values())
 
     def change_streams(self, statements: Sequence[str], schemas: Mapping[str, StreamSchema]) -> None:
         """Leave streams that change, and let queries read these, at a settle point; write that down."""
@@ -152,10 +152,10 @@ class ClassQueries:
     def _graph(self, name: str) -> UtilityGraph:
         return self._graphs.get(name, self._class_graph)
 
-    def running(self) -> Running:
+    def running(self) -> RunningPlan:
         """Return what runs, for other plans to be made from it."""
         network, values = self._runner.network, self._runner.values
-        return Running(
+        return RunningPlan(
             queries=tuple(self.by_name.values()),
             planned_as={name: network.planned_as(name) for name in self.by_name},
             choice=Choice(self._runner.scheduled.policy, network.plan),

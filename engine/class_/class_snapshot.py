@@ -9,10 +9,10 @@ from typing import Any
 
 from configs.errors import InvalidInput
 from engine.class_.class_answers import ClassAnswers
-from engine.data.held_state import Account, Lot, train_bytes
+from engine.data.held_state import Lot, StateAccount, train_bytes
 from engine.data.train import Train
 from engine.network.network import ClassNetwork
-from engine.network.node import Node
+from engine.network.node import QueuedOperator
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class ClassSnapshot:
         answers.unsettled = list(self.unsettled)
 
 
-def lots(node: Node, account: Account) -> deque[Lot | None]:
+def lots(node: QueuedOperator, account: StateAccount) -> deque[Lot | None]:
     """Return the room that a node's queue takes if no other queue has its trains."""
     trains = () if node.source else node.queue
     return deque([Lot(account, train_bytes(train), 1) if len(train) else None for train in trains])

@@ -10,7 +10,7 @@ from engine.class_.class_input import ClassInput
 from engine.class_.class_queries import ClassQueries
 from engine.class_.commit_buffer import CommitBuffer
 from engine.class_.door import Piece, unpacked
-from engine.class_.input_account import Entrance, Following
+from engine.class_.input_account import Entrance, StreamPosition
 from engine.class_.query_exchanges import QueryExchanges
 from engine.class_.repetition import Repetition
 from engine.class_.runner import ClassRunner, Clock
@@ -22,11 +22,11 @@ from engine.class_.steps import (
     ExchangeGivenUp,
     Interrupted,
     LimitsSet,
+    LookupsReleased,
     Opened,
     PlanSet,
     QueryAdded,
     QueryRemoved,
-    Released,
     Step,
     StreamLeft,
     StreamsSet,
@@ -88,7 +88,7 @@ class CommitReplay:
         self.fetch: Fetch = nothing_kept
         self._to_add: dict[str, str] = {}  # of queries that are added together, those that have been repeated
         self._held: deque[tuple[Piece, int]] = deque()
-        self._following: dict[str, Following] = {}  # by stream, where to read on after the repetition
+        self._following: dict[str, StreamPosition] = {}  # by stream, where to read on after the repetition
 
     def __bool__(self) -> bool:
         return bool(self._repetition or self._held)
@@ -101,9 +101,9 @@ class CommitReplay:
         for step in (step for commit in commits for step in commit.steps):
             match step:
                 case Opened(stream, batch):
-                    self._following[stream] = Following(batch + 1, step.upto)
+                    self._following[stream] = StreamPosition(batch + 1, step.upto)
                 case StreamLeft(stream):
-                    self._following[stream] = Following()
+                    self._following[stream] = StreamPosition()
 
     def run(self, quota_s: float, now: Clock, cpu: Clock) -> float:
         """Repeat for a slice, and queue what was held once everything is repeated; return the processor time used."""
@@ -117,19 +117,19 @@ class CommitReplay:
 
     # --- input -----------------------------------------------------------------------------------------
 
-    def following(self) -> dict[str, Following]:
+    def following(self) -> dict[str, StreamPosition]:
         """Return where to read on, by stream, as far as steps still to be repeated say that."""
         return self._following if self._repetition else {}
 
-    def stream_begins(self, stream: str, following: Following) -> None:
+    def stream_begins(self, stream: str, following: StreamPosition) -> None:
         """Begin a stream here that no step has read."""
-        if self._repetition and self._following.get(stream) == Following():
+        if self._repetition and self._following.get(stream) == StreamPosition():
             self._following[stream] = following
 
     def hold(self, piece: Piece, upto: int) -> None:
         """Keep a piece until everything is repeated."""
         self._held.append((piece, upto))
-        self._following[piece.stream] = Following(piece.batch + 1, upto)
+        self._following[piece.stream] = StreamPosition(piece.batch + 1, upto)
 
     def queue_held(self) -> None:
         while self._held:
@@ -184,7 +184,7 @@ class CommitReplay:
             case Advanced(stream, time, at):
                 runner.advance(stream, time, at)
                 runner.drain(now)
-            case Released(query, upto_us, at):
+            case LookupsReleased(query, upto_us, at):
                 runner.release(query, upto_us, at)
                 runner.drain(now)
             case QueryAdded(name, sql, with_next):

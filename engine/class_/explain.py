@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.class_.runner import ClassRunner
-from engine.network.node import Node
+from engine.network.node import QueuedOperator
 from scheduler.operators.policies.static import ratio
 
 # Tuples after which little is left of the first estimate of an operator: (1 - ALPHA) ** 10 windows of 100, 15% of it.
@@ -13,7 +13,7 @@ MEASURED_TUPLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PlanLine:
     """One operator: where it stands, what was measured of it, what follows for its turn."""
 
     number: int
@@ -34,13 +34,13 @@ class Line:
         return self.tuples >= MEASURED_TUPLES or (not self.tuples and self.calls > 0)
 
 
-def explain(runner: ClassRunner) -> list[Line]:
+def explain(runner: ClassRunner) -> list[PlanLine]:
     """A line an operator, those that feed others first."""
     believed = runner.scheduled.believed()
     nodes = runner.network.nodes
     place = {id(node): number for number, node in enumerate(nodes)}
     return [
-        Line(
+        PlanLine(
             number=number,
             name=node.name,
             feeds=tuple(place[id(below)] for below in node.downstream),
@@ -59,5 +59,5 @@ def explain(runner: ClassRunner) -> list[Line]:
     ]
 
 
-def shared_by(node: Node) -> set[str]:
+def shared_by(node: QueuedOperator) -> set[str]:
     return node.users

@@ -43,7 +43,7 @@ from engine.class_.class_queries import ClassQueries, reads_as_declared, schemas
 from engine.class_.commit_buffer import CommitBuffer
 from engine.class_.commit_replay import CommitReplay, Fetch
 from engine.class_.door import Piece
-from engine.class_.input_account import Following
+from engine.class_.input_account import StreamPosition
 from engine.class_.load_cycle import LoadCycle
 from engine.class_.query_exchanges import QueryExchanges
 from engine.class_.repetition import Repetition
@@ -54,16 +54,16 @@ from engine.class_.steps import (
     Commit,
     Interrupted,
     LimitsSet,
+    LookupsReleased,
     PlanSet,
     QueryAdded,
-    Released,
     WindowsSet,
 )
 from engine.data.samples import Samples
 from engine.data.train import Train
 from engine.plan.plan import Query
 from engine.plan.plan_references import dependents, reads
-from engine.sql import Catalog
+from engine.sql import SqlCatalog
 from loadshed.cycle import CycleEnded
 
 STATE_VERSION = 6
@@ -159,7 +159,7 @@ class HostedClass(RunListener):
             left = {name: query for name, query in running.items() if name not in gone}
             added = {name: sql for name, sql in queries.items() if name not in left}
             self.queries.refused = {}
-            catalog = Catalog.of(streams=schemas.values()).with_queries(left.values())
+            catalog = SqlCatalog.of(streams=schemas.values()).with_queries(left.values())
             planned = self.queries.planned_all(added, catalog)
             # Exchanges that wait begin again with other queries, and with these alone: so do they when this is repeated.
             with self.exchanges.restarted() if gone or planned else nullcontext():
@@ -213,7 +213,7 @@ class HostedClass(RunListener):
 
     def begin(self, stream: str, batch: int, rows: int | None = None) -> None:
         """Begin a stream that has not been read yet with this batch; so many rows came before."""
-        following = Following(batch, rows)
+        following = StreamPosition(batch, rows)
         self.replay.stream_begins(stream, following)
         self.input.set_next(stream, following)
 
@@ -253,7 +253,7 @@ class HostedClass(RunListener):
     def release(self, before: float, now: float) -> None:
         """Answer the lookups of tuples that arrived before with the rows there are; only where nothing is queued."""
         for query, upto_us in sorted(self.runner.lookups.overdue(before).items()):
-            self._buffer.write(Released(query, upto_us, now))
+            self._buffer.write(LookupsReleased(query, upto_us, now))
             self.runner.release(query, upto_us, now)
 
     def rest(self, now: Clock) -> None:
@@ -295,7 +295,7 @@ class HostedClass(RunListener):
 
     # --- recovery --------------------------------------------------------------------------------------
 
-    def following(self) -> Mapping[str, Following]:
+    def following(self) -> Mapping[str, StreamPosition]:
         """Return by stream where to read on."""
         following = self.replay.following()
         return {

@@ -19,7 +19,7 @@ from loadshed.ledger import TupleLedger
 FROM_NOW = -1
 
 
-class Following(NamedTuple):
+class StreamPosition(NamedTuple):
     """Where a stream is to be read on: at this batch, and so many rows has the stream had before."""
 
     batch: int = FROM_NOW
@@ -115,8 +115,8 @@ class Entrance:
         self.rows = max(opened.upto, self.rows or 0)
 
     @property
-    def following(self) -> Following:
-        return Following(self.next_batch, self.queued[-1][0].upto if self.queued else self.rows)
+    def following(self) -> StreamPosition:
+        return StreamPosition(self.next_batch, self.queued[-1][0].upto if self.queued else self.rows)
 
     @property
     def position(self) -> Position:

@@ -13,7 +13,7 @@ from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 
 
 @dataclass(slots=True)
-class Responses:
+class QueryResponses:
     """Of one query in this load cycle."""
 
     results: int = 0
@@ -22,13 +22,13 @@ class Responses:
 
 @dataclass
 class LoadCycle:
-    _responses: dict[str, Responses] = field(init=False, default_factory=dict)
+    _responses: dict[str, QueryResponses] = field(init=False, default_factory=dict)
     _began: float | None = field(init=False, default=None)
     _work: WorkCheck = field(init=False, default_factory=WorkCheck)
     _steady: SteadyWork = field(init=False, default_factory=SteadyWork)
 
     def add_query(self, name: str) -> None:
-        self._responses[name] = Responses()
+        self._responses[name] = QueryResponses()
         self._steady.forget()
 
     def remove_query(self, name: str) -> None:
@@ -78,7 +78,7 @@ class LoadCycle:
         for query, seen in self._responses.items():
             mean_s = max(0.0, seen.total_s / seen.results) if seen.results else 0.0
             outputs.append(OutputCycle(query, target_s, seen.results, mean_s, longest))
-            self._responses[query] = Responses()
+            self._responses[query] = QueryResponses()
         queued_work_s = factor * sum(
             node.tuples * (works[node.stream] if node.source else believed.segments[place].cost_s)
             for place, node in enumerate(runner.network.nodes)

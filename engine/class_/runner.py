@@ -22,10 +22,10 @@ from engine.class_.scheduled_nodes import ScheduledNodes, queue_head
 from engine.data.held_state import Lot, beginning, train_bytes, tuple_bytes
 from engine.data.train import LateRows, Train, counting_dropped, progress
 from engine.data.watermark_causes import Moment
-from engine.measure.answer_quality import QueryQuality
+from engine.measure.answer_quality import AnswerQuality
 from engine.measure.answer_values import AnswerValues
 from engine.network.network import ClassNetwork
-from engine.network.node import Node, slack_of
+from engine.network.node import QueuedOperator, slack_of
 from engine.network.waiting_lookups import WaitingLookups, state_of
 from engine.operators.source import SourceOperator
 from engine.plan.plan import Query
@@ -103,7 +103,7 @@ class ClassRunner:
         slacks = {name: slack_of(node) for name, node in outputs}
         for query in queries:
             name = query.name
-            quality = QueryQuality(values.graphs.get(name), slacks.get(name), values.weight(name))
+            quality = AnswerQuality(values.graphs.get(name), slacks.get(name), values.weight(name))
             self.answers.add_query(name, quality)
         for name, node in outputs:
             values.value(name, node)
@@ -230,7 +230,7 @@ class ClassRunner:
         self,
         scheduler: OperatorScheduler,
         number: int,
-        node: Node,
+        node: QueuedOperator,
         most: int,
         now: Clock,
         upto: float = math.inf,
@@ -308,11 +308,11 @@ class ClassRunner:
     def _count_inside(self) -> int:
         return sum(bool(node.queue) and not node.source for node in self.network.nodes)
 
-    def _pass_time(self, node: Node, watermark: int, now: float, late: LateRows | None) -> None:
+    def _pass_time(self, node: QueuedOperator, watermark: int, now: float, late: LateRows | None) -> None:
         """Deliver progress of event time that is caused by the clock."""
         self._deliver(node, progress(watermark, (Moment(watermark, now),), late), now)
 
-    def _deliver(self, node: Node, out: Train, head: float) -> int:
+    def _deliver(self, node: QueuedOperator, out: Train, head: float) -> int:
         """Pass on what a node gives; return how many readers were told of event time alone."""
         if len(out):
             node.given += len(out)
@@ -331,7 +331,7 @@ class ClassRunner:
                 readers += 1
         return readers
 
-    def _pass_on(self, node: Node, out: Train, head: float) -> None:
+    def _pass_on(self, node: QueuedOperator, out: Train, head: float) -> None:
         """Queue a train for all that take it, as far as there is room."""
         if node.width is None:
             node.width = tuple_bytes(out)
@@ -345,13 +345,13 @@ class ClassRunner:
         for below in node.downstream:
             self._enqueue(below, out, head, lot)
 
-    def _enqueue(self, node: Node, train: Train, head: float, lot: Lot | None = None) -> None:
+    def _enqueue(self, node: QueuedOperator, train: Train, head: float, lot: Lot | None = None) -> None:
         was_empty = node.enqueue(train, lot)
         self._inside += was_empty and not node.source
         self.scheduled.queued(node, was_empty, head)
 
 
-def missing_rows(source: Node) -> LateRows | None:
+def missing_rows(source: QueuedOperator) -> LateRows | None:
     """Return the tuples that were dropped from a source's queue, for windows that close before it has a train."""
     missing = source.take_missing()
     assert isinstance(source.operator, SourceOperator)

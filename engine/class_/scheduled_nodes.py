@@ -14,9 +14,9 @@ from engine.data.train import Train
 from engine.measure.answer_values import AnswerValues
 from engine.measure.ideal_cost import Alone, alone_of
 from engine.network.network import ClassNetwork
-from engine.network.node import Node, slack_of
+from engine.network.node import QueuedOperator, slack_of
 from scheduler.operators.network import Estimate, Network, NetworkEstimates
-from scheduler.operators.network import Operator as Box
+from scheduler.operators.network import ScheduledOperator as Box
 from scheduler.operators.scheduler import OperatorScheduler
 
 # What is believed of an operator before it has run.
@@ -36,7 +36,7 @@ class ScheduledNodes:
 
     def __init__(self, network: ClassNetwork, values: AnswerValues, policy: PolicySettings) -> None:
         self.policy = policy
-        self.nodes: list[Node] = []
+        self.nodes: list[QueuedOperator] = []
         self.tuples: list[int] = []
         """Tuples that each operator has taken so far."""
         self.calls: list[int] = []
@@ -62,13 +62,13 @@ class ScheduledNodes:
         """Make another scheduler next time: what this one knows of its operators is not so any more."""
         self._removals = NEVER
 
-    def __contains__(self, node: Node) -> bool:
+    def __contains__(self, node: QueuedOperator) -> bool:
         return id(node) in self._places
 
-    def place(self, node: Node) -> int:
+    def place(self, node: QueuedOperator) -> int:
         return self._places[id(node)]
 
-    def queued(self, node: Node, was_empty: bool, head: float) -> None:
+    def queued(self, node: QueuedOperator, was_empty: bool, head: float) -> None:
         """A node has more input; one that has no place yet is reported when it gets one."""
         place = self._places.get(id(node))
         scheduler = self._scheduler
@@ -79,7 +79,7 @@ class ScheduledNodes:
         if was_empty:
             scheduler.ready(place, queue_head(node, head))
 
-    def dropped(self, node: Node) -> None:
+    def dropped(self, node: QueuedOperator) -> None:
         """A source has less input, none of which was run."""
         if self._scheduler is None or node not in self:
             return
@@ -124,7 +124,7 @@ class ScheduledNodes:
         ]
         return alone_of(self.nodes, scheduler.network, [mean_cost(node) for node in self.nodes], passed_on)
 
-    def taken(self) -> Iterator[tuple[Node, int]]:
+    def taken(self) -> Iterator[tuple[QueuedOperator, int]]:
         """Yield each node and the tuples that it has taken."""
         return zip(self.nodes, self.tuples, strict=True)
 
@@ -169,7 +169,7 @@ class ScheduledNodes:
         self._report_queued(self._scheduler, 0)
         return self._scheduler
 
-    def _number(self, nodes: Sequence[Node]) -> None:
+    def _number(self, nodes: Sequence[QueuedOperator]) -> None:
         """Number further nodes as the scheduler's operators."""
         self._places.update((id(node), place) for place, node in enumerate(nodes, len(self.nodes)))
         self.nodes += nodes
@@ -178,7 +178,7 @@ class ScheduledNodes:
             places = tuple(self.place(source) for source in group)
             self._meeting.update((place, places) for place in places)
 
-    def _box(self, node: Node) -> Box:
+    def _box(self, node: QueuedOperator) -> Box:
         below = tuple([self.place(reader) for reader in node.downstream])
         slack = None if below else slack_of(node)
         return Box(
@@ -205,23 +205,23 @@ class ScheduledNodes:
                 yield place, queue_head(node, moved_at(node.queue[0])), node.tuples
 
 
-def first_estimate(node: Node) -> Estimate:
+def first_estimate(node: QueuedOperator) -> Estimate:
     return FIRST_ESTIMATE_OF_PANES if node.tells else FIRST_ESTIMATE
 
 
-def mean_cost(node: Node) -> Estimate:
+def mean_cost(node: QueuedOperator) -> Estimate:
     """Return the cost that was measured so far; the first estimate if the node has not run."""
     cost_s = node.mean_cost_s
     return FIRST_ESTIMATE if cost_s is None else Estimate(cost_s, FIRST_ESTIMATE.selectivity)
 
 
-def queue_head(node: Node, otherwise: float) -> float:
+def queue_head(node: QueuedOperator, otherwise: float) -> float:
     """Return the arrival of the oldest queued tuple."""
     arrival = node.queue[0].arrival
     return float(arrival[0]) if len(arrival) else otherwise
 
 
-def waiting_s(source: Node | None, now: float) -> float:
+def waiting_s(source: QueuedOperator | None, now: float) -> float:
     """Return the age of the oldest tuple that waits at a source; 0 without one."""
     return max(0.0, now - queue_head(source, now)) if source is not None and source.queue else 0.0
 
@@ -231,7 +231,7 @@ def moved_at(train: Train) -> float:
     return train.causes[0].arrival(train.causes[0].upto) if train.causes else 0.0
 
 
-def meeting(nodes: Sequence[Node]) -> list[list[Node]]:
+def meeting(nodes: Sequence[QueuedOperator]) -> list[list[QueuedOperator]]:
     """Return groups of several sources whose tuples come together in some node."""
     group: dict[int, int] = {id(node): number for number, node in enumerate(nodes)}
     changed = True
@@ -243,7 +243,7 @@ def meeting(nodes: Sequence[Node]) -> list[list[Node]]:
             for member in together:
                 changed |= group[id(member)] != least
                 group[id(member)] = least
-    groups: dict[int, list[Node]] = {}
+    groups: dict[int, list[QueuedOperator]] = {}
     for node in nodes:
         if node.source:
             groups.setdefault(group[id(node)], []).append(node)

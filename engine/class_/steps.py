@@ -65,7 +65,7 @@ class Advanced:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class LookupsReleased:
     """Lookups of a query that had waited for long were answered with the rows there were, up to a time in microseconds."""
 
     query: str
@@ -144,7 +144,7 @@ Step = (
     | Took
     | Evicted
     | Advanced
-    | Released
+    | LookupsReleased
     | QueryAdded
     | QueryRemoved
     | StreamLeft

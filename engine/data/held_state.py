@@ -21,7 +21,7 @@ import numpy as np
 
 from configs.classes.limits import ClassLimits
 from engine.data.keys import KEY_BYTES, Codes, KeyIndex
-from engine.data.schema import Kind
+from engine.data.schema import TypeKind
 from engine.data.train import Train, Values, is_same
 
 QUEUES = 4
@@ -29,7 +29,7 @@ QUEUES = 4
 FEW_KEYS = 1024
 
 
-class Account:
+class StateAccount:
     """What all operators of a class hold."""
 
     def __init__(self, limits: ClassLimits) -> None:
@@ -62,13 +62,13 @@ class Holding:
     """What one operator and its queue hold, as part of its class's account."""
 
     def __init__(self) -> None:
-        self._account = Account(ClassLimits())
+        self._account = StateAccount(ClassLimits())
         self.groups = self.keys = self.state = 0
         self.refused: Counter[str] = Counter()
         self.compact: Callable[[], None] = lambda: None
         self._pressed = False  # whether tuples were refused that might have had the room of forgotten keys
 
-    def enter(self, account: Account) -> None:
+    def enter(self, account: StateAccount) -> None:
         """Count from now on in the account."""
         self._account = account
         account.groups += self.groups
@@ -141,7 +141,7 @@ class Lot:
 
     __slots__ = ("_account", "_queues", "_size")
 
-    def __init__(self, account: Account, size: int, queues: int) -> None:
+    def __init__(self, account: StateAccount, size: int, queues: int) -> None:
         self._account, self._size, self._queues = account, size, queues
         account.queued += size
 
@@ -164,7 +164,7 @@ def train_bytes(train: Train) -> int:
 
 def tuple_bytes(train: Train) -> int:
     """What each tuple of a train takes, if none has a text; 0 otherwise."""
-    if any(column.type.kind is Kind.STRING for column in train.columns):
+    if any(column.type.kind is TypeKind.STRING for column in train.columns):
         return 0
     return int(train.arrival.itemsize + sum(column.data.itemsize + 1 for column in train.columns))
 

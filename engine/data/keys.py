@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.data.schema import DataType, Kind
+from engine.data.schema import DataType, TypeKind
 from engine.data.train import Values
 
 Codes = npt.NDArray[np.intp]
@@ -38,7 +38,7 @@ class KeyIndex:
         self._size = 0
         self._known: dict[Hashable, int] = {}
         self._keys: list[tuple[Any, ...]] = []
-        self._texts = [place for place, one in enumerate(types) if one.kind is Kind.STRING]
+        self._texts = [place for place, one in enumerate(types) if one.kind is TypeKind.STRING]
         self.text_bytes = 0
         self.refused = False  # whether there was no room for some of the keys last asked for
 
@@ -149,7 +149,7 @@ class KeyIndex:
 
 def distinct(column: Values) -> tuple[Codes, list[Any]]:
     """Per tuple the place of its value among the distinct ones; NULL is one of them, and equal to itself."""
-    if column.type.kind is Kind.STRING:
+    if column.type.kind is TypeKind.STRING:
         array = column.data if column.valid is None else pc.if_else(pa.array(column.valid), column.data, None)
         encoded = array.dictionary_encode(null_encoding="encode")
         return np.asarray(encoded.indices, np.intp), encoded.dictionary.to_pylist()
@@ -173,7 +173,7 @@ def from_python(values: Sequence[Any], type_: DataType) -> Values:
     """Values of a type from Python objects as `distinct` gives them."""
     valid = np.array([value is not None for value in values], bool)
     mask = None if valid.all() else valid
-    if type_.kind is Kind.STRING:
+    if type_.kind is TypeKind.STRING:
         return Values(
             type_, pa.array(["" if value is None else value for value in values], pa.string()), mask
         )

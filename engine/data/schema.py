@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 
-class Kind(StrEnum):
+class TypeKind(StrEnum):
     """A kind of value."""
 
     BOOLEAN = "boolean"
@@ -33,13 +33,13 @@ class Kind(StrEnum):
 
 DECIMAL_DIGITS_MAX = 18
 _NUMPY = {
-    Kind.BOOLEAN: np.dtype(np.bool_),
-    Kind.INT32: np.dtype(np.int32),
-    Kind.INT64: np.dtype(np.int64),
-    Kind.FLOAT32: np.dtype(np.float32),
-    Kind.FLOAT64: np.dtype(np.float64),
-    Kind.DECIMAL: np.dtype(np.int64),
-    Kind.TIMESTAMP: np.dtype(np.int64),
+    TypeKind.BOOLEAN: np.dtype(np.bool_),
+    TypeKind.INT32: np.dtype(np.int32),
+    TypeKind.INT64: np.dtype(np.int64),
+    TypeKind.FLOAT32: np.dtype(np.float32),
+    TypeKind.FLOAT64: np.dtype(np.float64),
+    TypeKind.DECIMAL: np.dtype(np.int64),
+    TypeKind.TIMESTAMP: np.dtype(np.int64),
 }
 
 
@@ -47,24 +47,26 @@ _NUMPY = {
 class DataType:
     """A kind, with digits for decimals."""
 
-    kind: Kind
+    kind: TypeKind
     precision: int = 0
     scale: int = 0
 
     def __str__(self) -> str:
-        return f"decimal({self.precision}, {self.scale})" if self.kind is Kind.DECIMAL else self.kind.value
+        return (
+            f"decimal({self.precision}, {self.scale})" if self.kind is TypeKind.DECIMAL else self.kind.value
+        )
 
     @property
     def is_integer(self) -> bool:
-        return self.kind in (Kind.INT32, Kind.INT64)
+        return self.kind in (TypeKind.INT32, TypeKind.INT64)
 
     @property
     def is_float(self) -> bool:
-        return self.kind in (Kind.FLOAT32, Kind.FLOAT64)
+        return self.kind in (TypeKind.FLOAT32, TypeKind.FLOAT64)
 
     @property
     def is_numeric(self) -> bool:
-        return self.is_integer or self.is_float or self.kind is Kind.DECIMAL
+        return self.is_integer or self.is_float or self.kind is TypeKind.DECIMAL
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
@@ -74,35 +76,35 @@ class DataType:
     @property
     def arrow(self) -> pa.DataType:
         match self.kind:
-            case Kind.BOOLEAN:
+            case TypeKind.BOOLEAN:
                 return pa.bool_()
-            case Kind.INT32:
+            case TypeKind.INT32:
                 return pa.int32()
-            case Kind.INT64:
+            case TypeKind.INT64:
                 return pa.int64()
-            case Kind.FLOAT32:
+            case TypeKind.FLOAT32:
                 return pa.float32()
-            case Kind.FLOAT64:
+            case TypeKind.FLOAT64:
                 return pa.float64()
-            case Kind.DECIMAL:
+            case TypeKind.DECIMAL:
                 return pa.decimal128(self.precision, self.scale)
-            case Kind.STRING:
+            case TypeKind.STRING:
                 return pa.string()
-            case Kind.TIMESTAMP:
+            case TypeKind.TIMESTAMP:
                 return pa.timestamp("us", tz="UTC")
 
 
-BOOLEAN = DataType(Kind.BOOLEAN)
-INT32 = DataType(Kind.INT32)
-INT64 = DataType(Kind.INT64)
-FLOAT32 = DataType(Kind.FLOAT32)
-FLOAT64 = DataType(Kind.FLOAT64)
-STRING = DataType(Kind.STRING)
-TIMESTAMP = DataType(Kind.TIMESTAMP)
+BOOLEAN = DataType(TypeKind.BOOLEAN)
+INT32 = DataType(TypeKind.INT32)
+INT64 = DataType(TypeKind.INT64)
+FLOAT32 = DataType(TypeKind.FLOAT32)
+FLOAT64 = DataType(TypeKind.FLOAT64)
+STRING = DataType(TypeKind.STRING)
+TIMESTAMP = DataType(TypeKind.TIMESTAMP)
 
 
 def decimal(precision: int, scale: int) -> DataType:
-    return DataType(Kind.DECIMAL, precision, scale)
+    return DataType(TypeKind.DECIMAL, precision, scale)
 
 
 @dataclass(frozen=True, slots=True)

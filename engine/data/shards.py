@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import numpy.typing as npt
 
-from engine.data.schema import Kind
+from engine.data.schema import TypeKind
 from engine.data.train import Places, Train, Values
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -16,7 +16,7 @@ FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 def key_codes(column: Values) -> npt.NDArray[np.int64]:
     """A number for each value, equal for equal values; NULLs are equal here."""
-    if column.type.kind is Kind.STRING:
+    if column.type.kind is TypeKind.STRING:
         encoded = column.data.dictionary_encode()
         texts = [zlib.crc32(text.encode()) for text in encoded.dictionary.to_pylist()]
         codes = np.array(texts or [0], np.int64).take(encoded.indices.to_numpy(zero_copy_only=False))

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.data.keys import Codes, distinct
-from engine.data.schema import DataType, Kind
+from engine.data.schema import DataType, TypeKind
 from engine.data.train import Values
 
 Array = npt.NDArray[Any]
@@ -129,7 +129,7 @@ class FrequentSketches:
     def add(self, codes: Codes, column: Values) -> None:
         self.type = column.type
         inverse, listed = distinct(column)
-        texts = listed if column.type.kind is Kind.STRING else [str(one) for one in listed]
+        texts = listed if column.type.kind is TypeKind.STRING else [str(one) for one in listed]
         order = np.argsort(codes, kind="stable")  # within a group in the order of arrival
         ordered, places = codes[order], inverse[order]
         starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
@@ -234,7 +234,7 @@ def growth_max(name: str, column: Values) -> int:
         return BIN_BYTES * len(column)
     if name == "distinct":
         return (SKETCH_BYTES + ENTRY_BYTES) * len(column)
-    text = column.data.nbytes if column.type.kind is Kind.STRING else NUMBER_TEXT * len(column)
+    text = column.data.nbytes if column.type.kind is TypeKind.STRING else NUMBER_TEXT * len(column)
     return int(text) + (SKETCH_BYTES + COUNTER_BYTES + HEADER_BYTES) * len(column)
 
 
@@ -273,11 +273,11 @@ def most_frequent(parts: Sequence[FrequentSketches], groups: Codes, most: int) -
 
 def rank_of(text: str, type_: DataType | None) -> Any:
     """By what equally frequent values are put in order: by value; NaN is the largest."""
-    if type_ is None or type_.kind is Kind.STRING:
+    if type_ is None or type_.kind is TypeKind.STRING:
         return text
     if type_.is_float:
         return text == "nan", float(text)
-    return text == "True" if type_.kind is Kind.BOOLEAN else int(text)
+    return text == "True" if type_.kind is TypeKind.BOOLEAN else int(text)
 
 
 def quantiles(parts: Sequence[QuantileSketches], groups: Codes, part: float) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.data.schema import DataType, Field, Kind, Schema
+from engine.data.schema import DataType, Field, Schema, TypeKind
 from engine.data.watermark_causes import NO_PROGRESS, Causes
 
 Mask = npt.NDArray[np.bool_]
@@ -38,7 +38,9 @@ class Values:
         return len(self.data)
 
     def take(self, places: Places) -> Values:
-        data = self.data.take(pa.array(places)) if self.type.kind is Kind.STRING else self.data.take(places)
+        data = (
+            self.data.take(pa.array(places)) if self.type.kind is TypeKind.STRING else self.data.take(places)
+        )
         return Values(self.type, data, None if self.valid is None else self.valid.take(places))
 
     def slice(self, start: int, stop: int) -> Values:
@@ -199,15 +201,15 @@ def values_from_arrow(array: pa.Array, type_: DataType) -> Values:
         array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
     valid = None if array.null_count == 0 else np.asarray(array.is_valid())
     match type_.kind:
-        case Kind.STRING:
+        case TypeKind.STRING:
             return Values(type_, array if valid is None else array.fill_null(""), valid)
-        case Kind.DECIMAL:
+        case TypeKind.DECIMAL:
             # Of 128 bits, the lower half: there are no more digits than it holds.
             halves = np.frombuffer(array.buffers()[1] or b"", np.int64)
             return Values(type_, halves[2 * array.offset : 2 * (array.offset + len(array)) : 2].copy(), valid)
-        case Kind.TIMESTAMP:
+        case TypeKind.TIMESTAMP:
             array = array.cast(type_.arrow).view(pa.int64())
-        case Kind.BOOLEAN:
+        case TypeKind.BOOLEAN:
             filled = array if valid is None else array.fill_null(False)
             return Values(type_, filled.to_numpy(zero_copy_only=False), valid)
     filled = array if valid is None else array.fill_null(0)
@@ -217,16 +219,16 @@ def values_from_arrow(array: pa.Array, type_: DataType) -> Values:
 def values_to_arrow(values: Values) -> pa.Array:
     mask = None if values.valid is None else ~values.valid
     match values.type.kind:
-        case Kind.STRING:
+        case TypeKind.STRING:
             if mask is None:
                 return values.data
             return pc.if_else(pa.array(values.valid), values.data, pa.scalar(None, pa.string()))
-        case Kind.DECIMAL:
+        case TypeKind.DECIMAL:
             # Of 128 bits, the upper half is the sign.
             halves = np.stack([values.data, values.data >> 63], axis=1)
             found = pa.Array.from_buffers(values.type.arrow, len(values), [None, pa.py_buffer(halves)])
             return found if mask is None else pc.if_else(pa.array(values.valid), found, None)
-        case Kind.TIMESTAMP:
+        case TypeKind.TIMESTAMP:
             return pa.array(values.data, pa.int64(), mask=mask).view(values.type.arrow)
     return pa.array(values.data, values.type.arrow, mask=mask)
 
@@ -271,7 +273,7 @@ def joined_arrivals(parts: Sequence[Arrivals]) -> Arrivals:
 
 def joined(parts: Sequence[Values]) -> Values:
     first = parts[0]
-    if first.type.kind is Kind.STRING:
+    if first.type.kind is TypeKind.STRING:
         data: Any = pa.concat_arrays([cast(pa.Array, part.data) for part in parts])
     else:
         data = np.concatenate([part.data for part in parts])
@@ -286,6 +288,6 @@ def empty_train(schema: Schema) -> Train:
 
 
 def empty_values(field: Field) -> Values:
-    if field.type.kind is Kind.STRING:
+    if field.type.kind is TypeKind.STRING:
         return Values(field.type, pa.array([], pa.string()))
     return Values(field.type, np.empty(0, field.type.numpy))

@@ -22,7 +22,7 @@ NO_PROGRESS = -(2**63)
 STEPS_MAX = 256
 
 
-class Step(Protocol):
+class AdvanceCause(Protocol):
     """Event time has come up to `upto`, from wherever it was."""
 
     @property
@@ -33,7 +33,7 @@ class Step(Protocol):
         ...
 
 
-Causes = tuple[Step, ...]
+Causes = tuple[AdvanceCause, ...]
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ class Meeting:
     def __init__(self, behind: Sequence[int]) -> None:
         self.marks = [NO_PROGRESS] * len(behind)
         self._behind = tuple(behind)
-        self._steps: list[deque[Step]] = [deque(maxlen=STEPS_MAX) for _ in behind]
+        self._steps: list[deque[AdvanceCause]] = [deque(maxlen=STEPS_MAX) for _ in behind]
 
     @property
     def watermark(self) -> int:
@@ -121,7 +121,7 @@ class Meeting:
         self._steps[place] = deque(steps, STEPS_MAX)
 
 
-def passed(steps: deque[Step], upto: int) -> Causes:
+def passed(steps: deque[AdvanceCause], upto: int) -> Causes:
     """The steps as far as `upto`; only one that goes further stays."""
     found = []
     while steps and steps[0].upto <= upto:

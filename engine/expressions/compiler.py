@@ -7,7 +7,7 @@ depend on the row is computed, equal parts are found. What is left per train is 
     constants            stay scalars until something needs a column
     equal parts          of one projection are computed once per train
     functions            `engine/expressions/strict_functions.py` those that are NULL where an argument is, `engine/expressions/lenient_functions.py` others
-    rows that fail       have NULL for a value, and stand in `Failures` with the reason; the caller drops them
+    rows that fail       have NULL for a value, and stand in `RowFailures` with the reason; the caller drops them
 
 A part that is not needed for a row (a branch of CASE not taken, what follows a FALSE in AND, a TRUE in OR, a value in
 COALESCE, the right one in IN) is computed for it all the same, as that is cheaper than picking rows, but it cannot
@@ -24,7 +24,15 @@ import numpy as np
 
 from engine.data.schema import BOOLEAN, DataType
 from engine.data.train import Mask, Train, Values
-from engine.expressions.frames import Computed, Frame, Node, column_node, constant_node, folded, null_node
+from engine.expressions.frames import (
+    CompiledTerm,
+    Computed,
+    Frame,
+    column_node,
+    constant_node,
+    folded,
+    null_node,
+)
 from engine.expressions.kernels import arithmetic, comparison, logic, strings, times
 from engine.expressions.kernels.casts import build_cast
 from engine.expressions.kernels.kernel import Argument, Build, Kernel
@@ -48,7 +56,7 @@ BUILDERS: dict[str, Build] = {
 }
 
 
-class Failures:
+class RowFailures:
     """The rows of a train that failed, each with the first reason it failed for."""
 
     __slots__ = ("_counts", "_rows")
@@ -78,8 +86,8 @@ class Failures:
         return dict(self._counts)
 
 
-Projection = Callable[[Train, Failures], tuple[Values, ...]]
-Condition = Callable[[Train, Failures], Mask]
+Projection = Callable[[Train, RowFailures], tuple[Values, ...]]
+Condition = Callable[[Train, RowFailures], Mask]
 
 
 def compile_projection(expressions: Sequence[Expression]) -> Projection:
@@ -88,7 +96,7 @@ def compile_projection(expressions: Sequence[Expression]) -> Projection:
     columns = [(expression.type, compiler.compile(expression).run) for expression in expressions]
     slots, quiet = compiler.slots, not compiler.noisy
 
-    def project(train: Train, failures: Failures) -> tuple[Values, ...]:
+    def project(train: Train, failures: RowFailures) -> tuple[Values, ...]:
         frame = Frame(train, slots)
         if quiet:
             result = tuple([Values(type_, *run(frame)) for type_, run in columns])
@@ -108,7 +116,7 @@ def compile_condition(condition: Expression) -> Condition:
     run = compiler.compile(condition).run
     slots, quiet = compiler.slots, not compiler.noisy
 
-    def select(train: Train, failures: Failures) -> Mask:
+    def select(train: Train, failures: RowFailures) -> Mask:
         frame = Frame(train, slots)
         if quiet:
             data, valid = run(frame)
@@ -133,7 +141,7 @@ class Compiler:
         self.noisy = False
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._uses: Counter[int] = Counter()
-        self._nodes: dict[int, Node] = {}
+        self._nodes: dict[int, CompiledTerm] = {}
         self._known: dict[int, tuple[Expression, int]] = {}
         self._uses.update(map(self._number, expressions))
 
@@ -168,7 +176,7 @@ class Compiler:
         self._known[id(expression)] = expression, number
         return number
 
-    def compile(self, expression: Expression) -> Node:
+    def compile(self, expression: Expression) -> CompiledTerm:
         number = self._number(expression)
         node = self._nodes.get(number)
         if node is None:
@@ -178,7 +186,7 @@ class Compiler:
             self._nodes[number] = node
         return node
 
-    def _share(self, node: Node) -> Node:
+    def _share(self, node: CompiledTerm) -> CompiledTerm:
         """A part that is computed once per train and used more than once."""
         if node.constant:
             return node
@@ -192,7 +200,7 @@ class Compiler:
                     computed = frame.shared[slot] = run(frame)
                 return computed
 
-            return Node(node.type, once)
+            return CompiledTerm(node.type, once)
 
         def once_with_failures(frame: Frame) -> Computed:
             found: tuple[Computed, list[tuple[Mask, str]]] | None = frame.shared[slot]
@@ -206,9 +214,9 @@ class Compiler:
                 frame.fail(bad, reason)
             return found[0]
 
-        return Node(node.type, once_with_failures, fails=True)
+        return CompiledTerm(node.type, once_with_failures, fails=True)
 
-    def _compiled(self, expression: Expression) -> Node:
+    def _compiled(self, expression: Expression) -> CompiledTerm:
         match expression:
             case Literal(value, type_):
                 return constant_node(type_, value)
@@ -222,12 +230,12 @@ class Compiler:
             case Call(function, arguments, type_):
                 return self._call(function, type_, [self.compile(one) for one in arguments])
 
-    def _cast(self, node: Node, type_: DataType, try_: bool = False) -> Node:
+    def _cast(self, node: CompiledTerm, type_: DataType, try_: bool = False) -> CompiledTerm:
         if node.type == type_:
             return node
         return self._strict(type_, [node], lambda arguments, _: build_cast(arguments[0].type, type_), try_)
 
-    def _call(self, function: str, type_: DataType, nodes: list[Node]) -> Node:
+    def _call(self, function: str, type_: DataType, nodes: list[CompiledTerm]) -> CompiledTerm:
         match function:
             case "and":
                 return conjunction(nodes)
@@ -251,7 +259,7 @@ class Compiler:
                 return concat(nodes)
         return self._strict(type_, nodes, BUILDERS[function])
 
-    def _in(self, value: Node, items: list[Node]) -> Node:
+    def _in(self, value: CompiledTerm, items: list[CompiledTerm]) -> CompiledTerm:
         value = self._share(value)
         constants = [item.value for item in items if item.constant and not item.is_null]
         found = [item for item in items if item.is_null][:1]
@@ -262,12 +270,12 @@ class Compiler:
         found += [
             self._strict(BOOLEAN, [value, item], BUILDERS["equal"]) for item in items if not item.constant
         ]
-        return disjunction([Node(BOOLEAN) if one.is_null else one for one in found])
+        return disjunction([CompiledTerm(BOOLEAN) if one.is_null else one for one in found])
 
-    def _extreme(self, type_: DataType, nodes: list[Node], greatest: bool) -> Node:
+    def _extreme(self, type_: DataType, nodes: list[CompiledTerm], greatest: bool) -> CompiledTerm:
         nodes = [node for node in nodes if not node.is_null]
         if not nodes:
-            return Node(type_)
+            return CompiledTerm(type_)
         name = "greater" if greatest else "less"
         before = BUILDERS[name]([Argument(type_), Argument(type_)], BOOLEAN).apply
 
@@ -285,9 +293,11 @@ class Compiler:
                 valid = None if valid is None or other_valid is None else valid | other_valid
             return data, valid
 
-        return folded(Node(type_, run, fails=any(node.fails for node in nodes)), nodes)
+        return folded(CompiledTerm(type_, run, fails=any(node.fails for node in nodes)), nodes)
 
-    def _strict(self, type_: DataType, nodes: Sequence[Node], build: Build, try_: bool = False) -> Node:
+    def _strict(
+        self, type_: DataType, nodes: Sequence[CompiledTerm], build: Build, try_: bool = False
+    ) -> CompiledTerm:
         """A function that is NULL where any argument is."""
         if any(node.is_null for node in nodes):
             return null_node(type_, nodes)
@@ -301,10 +311,10 @@ class Compiler:
         self.noisy = self.noisy or (kernel.noisy and not constant)
         gather = gathering(nodes, arguments)
         if kernel.reason:
-            node = Node(
+            node = CompiledTerm(
                 type_, checked(gather, kernel, try_), fails=not try_ or any(one.fails for one in nodes)
             )
         else:
             run = binary(nodes, kernel) if len(nodes) == 2 and not constant else plain(gather, kernel)
-            node = Node(type_, run, fails=any(one.fails for one in nodes))
+            node = CompiledTerm(type_, run, fails=any(one.fails for one in nodes))
         return folded(node, nodes)

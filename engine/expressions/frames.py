@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from engine.data.schema import DataType, Kind
+from engine.data.schema import DataType, TypeKind
 from engine.data.train import Mask, Train
 
 
@@ -40,7 +40,7 @@ Computed = tuple[Any, Mask | None]
 Run = Callable[[Frame], Computed]
 
 
-class Node:
+class CompiledTerm:
     """A compiled part: a constant (None is NULL), or what gives a column of a frame."""
 
     __slots__ = ("constant", "fails", "run", "type", "value")
@@ -69,16 +69,16 @@ class Node:
         return computed
 
 
-def constant_node(type_: DataType, value: Any) -> Node:
+def constant_node(type_: DataType, value: Any) -> CompiledTerm:
     """A constant, held as kernels want it: text as str, everything else as a numpy scalar."""
     if value is None:
-        return Node(type_)
-    return Node(type_, value=str(value) if type_.kind is Kind.STRING else type_.numpy.type(value))
+        return CompiledTerm(type_)
+    return CompiledTerm(type_, value=str(value) if type_.kind is TypeKind.STRING else type_.numpy.type(value))
 
 
 def blank(type_: DataType) -> Any:
     """Some value, to stand under a NULL."""
-    return "" if type_.kind is Kind.STRING else type_.numpy.type(0)
+    return "" if type_.kind is TypeKind.STRING else type_.numpy.type(0)
 
 
 def broadcast(type_: DataType, value: Any) -> Run:
@@ -93,12 +93,12 @@ def broadcast(type_: DataType, value: Any) -> Run:
 
 
 def full(type_: DataType, datum: Any, rows: int) -> Any:
-    if type_.kind is Kind.STRING:
+    if type_.kind is TypeKind.STRING:
         return pa.repeat(pa.scalar(datum, pa.string()), rows)
     return np.full(rows, datum, type_.numpy)
 
 
-def failing_node(type_: DataType, reason: str) -> Node:
+def failing_node(type_: DataType, reason: str) -> CompiledTerm:
     """A constant that cannot be computed: it fails every row that needs it."""
     null = broadcast(type_, None)
 
@@ -106,14 +106,14 @@ def failing_node(type_: DataType, reason: str) -> Node:
         frame.fail(np.ones(frame.rows, bool), reason)
         return null(frame)
 
-    return Node(type_, run, fails=True)
+    return CompiledTerm(type_, run, fails=True)
 
 
-def null_node(type_: DataType, arguments: Sequence[Node]) -> Node:
+def null_node(type_: DataType, arguments: Sequence[CompiledTerm]) -> CompiledTerm:
     """What is NULL whatever the arguments are; these may still fail rows."""
     failing = [node for node in arguments if node.fails]
     if not failing:
-        return Node(type_)
+        return CompiledTerm(type_)
     null = broadcast(type_, None)
 
     def run(frame: Frame) -> Computed:
@@ -121,21 +121,21 @@ def null_node(type_: DataType, arguments: Sequence[Node]) -> Node:
             node.run(frame)
         return null(frame)
 
-    return Node(type_, run, fails=True)
+    return CompiledTerm(type_, run, fails=True)
 
 
-def column_node(place: int, type_: DataType) -> Node:
+def column_node(place: int, type_: DataType) -> CompiledTerm:
     def run(frame: Frame) -> Computed:
         column = frame.columns[place]
         return column.data, column.valid
 
-    return Node(type_, run)
+    return CompiledTerm(type_, run)
 
 
 ONE_ROW = Train((), np.zeros(1))
 
 
-def folded(node: Node, parts: Sequence[Node]) -> Node:
+def folded(node: CompiledTerm, parts: Sequence[CompiledTerm]) -> CompiledTerm:
     """A function of constants as the constant it is."""
     if not all(part.constant for part in parts):
         return node
@@ -145,5 +145,5 @@ def folded(node: Node, parts: Sequence[Node]) -> Node:
     if frame.failed:
         return failing_node(node.type, frame.failed[0][1])
     if valid is not None and not valid[0]:
-        return Node(node.type)
-    return constant_node(node.type, data[0].as_py() if node.type.kind is Kind.STRING else data[0])
+        return CompiledTerm(node.type)
+    return constant_node(node.type, data[0].as_py() if node.type.kind is TypeKind.STRING else data[0])

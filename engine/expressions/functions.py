@@ -59,7 +59,7 @@ from engine.data.schema import (
     STRING,
     TIMESTAMP,
     DataType,
-    Kind,
+    TypeKind,
     decimal,
 )
 
@@ -171,9 +171,9 @@ def resolve(name: str, arguments: Types) -> Signature:
 
 def castable(source: DataType, target: DataType) -> bool:
     """Whether CAST from one type to the other exists; a value may still not fit."""
-    if source == target or Kind.STRING in (source.kind, target.kind):
+    if source == target or TypeKind.STRING in (source.kind, target.kind):
         return True
-    return Kind.TIMESTAMP not in (source.kind, target.kind)
+    return TypeKind.TIMESTAMP not in (source.kind, target.kind)
 
 
 def common_type(types: Types) -> DataType | None:
@@ -197,9 +197,9 @@ def common_type(types: Types) -> DataType | None:
 
 def as_decimal(type_: DataType) -> DataType:
     """The decimal type that holds an integer type's values (of int64: those of up to 18 digits)."""
-    if type_.kind is Kind.DECIMAL:
+    if type_.kind is TypeKind.DECIMAL:
         return type_
-    return decimal(10, 0) if type_.kind is Kind.INT32 else decimal(DECIMAL_DIGITS_MAX, 0)
+    return decimal(10, 0) if type_.kind is TypeKind.INT32 else decimal(DECIMAL_DIGITS_MAX, 0)
 
 
 def capped(digits: int, scale: int) -> DataType:
@@ -242,7 +242,7 @@ def arithmetic(name: str, types: Types) -> Signature:
     left, right = numbers(name, types, wanted)
     common = common_type([left, right])
     assert common is not None
-    if common.kind is not Kind.DECIMAL:
+    if common.kind is not TypeKind.DECIMAL:
         return Signature(name, (common, common), common)
     left, right = as_decimal(left), as_decimal(right)
     match name:
@@ -306,7 +306,7 @@ def rounding(name: str, types: Types) -> Signature:
     (one,) = numbers(name, types, "a number")
     if one.is_integer:
         return Signature(name, (FLOAT64,), FLOAT64)
-    return Signature(name, (one,), decimal(one.precision, 0) if one.kind is Kind.DECIMAL else one)
+    return Signature(name, (one,), decimal(one.precision, 0) if one.kind is TypeKind.DECIMAL else one)
 
 
 def round_(name: str, types: Types) -> Signature:
@@ -314,10 +314,10 @@ def round_(name: str, types: Types) -> Signature:
     check_count(name, types, 1, 2, wanted)
     (one,) = numbers(name, types[:1], wanted)
     if len(types) == 1:
-        return Signature(name, (one,), decimal(one.precision, 0) if one.kind is Kind.DECIMAL else one)
+        return Signature(name, (one,), decimal(one.precision, 0) if one.kind is TypeKind.DECIMAL else one)
     if types[1] is not None and not types[1].is_integer:
         raise refuse(name, types, 1, wanted)
-    result = capped(one.precision + 1, one.scale) if one.kind is Kind.DECIMAL else one
+    result = capped(one.precision + 1, one.scale) if one.kind is TypeKind.DECIMAL else one
     return Signature(name, (one, INT32), result)
 
 

@@ -1,6 +1,6 @@
 """Functions with their own way with NULL: AND, OR, IS NULL, COALESCE, NULLIF, CASE, CONCAT.
 
-Parts that only some rows need are computed within these rows (`Node.within`), so that the others cannot fail by them.
+Parts that only some rows need are computed within these rows (`CompiledTerm.within`), so that the others cannot fail by them.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ import pyarrow.compute as pc
 
 from engine.data.schema import BOOLEAN, STRING, DataType
 from engine.data.train import Mask
-from engine.expressions.frames import Computed, Frame, Node, blank, constant_node
+from engine.expressions.frames import CompiledTerm, Computed, Frame, blank, constant_node
 from engine.expressions.kernels import logic
 
 
-def conjunction(nodes: Sequence[Node]) -> Node:
+def conjunction(nodes: Sequence[CompiledTerm]) -> CompiledTerm:
     return connected(nodes, False, logic.all_of, logic.surely_not)
 
 
-def disjunction(nodes: Sequence[Node]) -> Node:
+def disjunction(nodes: Sequence[CompiledTerm]) -> CompiledTerm:
     return connected(nodes, True, logic.any_of, logic.surely)
 
 
 def connected(
-    nodes: Sequence[Node],
+    nodes: Sequence[CompiledTerm],
     decisive: bool,
     combine: Callable[[logic.Booleans, logic.Booleans], logic.Booleans],
     decided: Callable[[logic.Booleans], Mask],
-) -> Node:
+) -> CompiledTerm:
     """AND or OR; where one has the decisive value, those after it are not needed."""
-    needed: list[Node] = []
+    needed: list[CompiledTerm] = []
     for node in nodes:
         needed.append(node)
         if node.constant and not node.is_null and node.value == decisive:
@@ -43,7 +43,7 @@ def connected(
     # A constant is neutral here, but for a decisive one at the end.
     columns = [node for node in needed if not node.constant or node.value == decisive]
     if not columns:
-        return Node(BOOLEAN) if unknown else constant_node(BOOLEAN, not decisive)
+        return CompiledTerm(BOOLEAN) if unknown else constant_node(BOOLEAN, not decisive)
     if len(columns) == 1 and not unknown:
         return columns[0]
     first, *others = columns
@@ -57,14 +57,14 @@ def connected(
                 column = combine(column, other.run(frame))
         return combine(column, NULL) if unknown else column
 
-    return Node(BOOLEAN, run, fails=any(node.fails for node in columns))
+    return CompiledTerm(BOOLEAN, run, fails=any(node.fails for node in columns))
 
 
 NULL: Any = (np.False_, np.False_)
 """A NULL beside a boolean column."""
 
 
-def null_test(node: Node, wanted: bool) -> Node:
+def null_test(node: CompiledTerm, wanted: bool) -> CompiledTerm:
     """IS NULL, IS NOT NULL."""
     if node.constant:
         return constant_node(BOOLEAN, node.is_null == wanted)
@@ -75,18 +75,18 @@ def null_test(node: Node, wanted: bool) -> Node:
             return np.full(frame.rows, not wanted), None
         return ~valid if wanted else valid, None
 
-    return Node(BOOLEAN, run, fails=node.fails)
+    return CompiledTerm(BOOLEAN, run, fails=node.fails)
 
 
-def coalesce(type_: DataType, nodes: Sequence[Node]) -> Node:
-    needed: list[Node] = []
+def coalesce(type_: DataType, nodes: Sequence[CompiledTerm]) -> CompiledTerm:
+    needed: list[CompiledTerm] = []
     for node in nodes:
         if not node.is_null:
             needed.append(node)
             if node.constant:
                 break
     if len(needed) < 2:
-        return needed[0] if needed else Node(type_)
+        return needed[0] if needed else CompiledTerm(type_)
     first, *others = needed
 
     def run(frame: Frame) -> Computed:
@@ -99,31 +99,33 @@ def coalesce(type_: DataType, nodes: Sequence[Node]) -> Node:
             valid = logic.choose_valid(valid, None, other_valid)
         return data, valid
 
-    return Node(type_, run, fails=any(node.fails for node in needed))
+    return CompiledTerm(type_, run, fails=any(node.fails for node in needed))
 
 
-def branch(node: Node, frame: Frame, needed: Mask) -> tuple[Any, Mask | bool | None]:
+def branch(node: CompiledTerm, frame: Frame, needed: Mask) -> tuple[Any, Mask | bool | None]:
     """A part that some rows need, for `logic.choose`: a constant stays one."""
     if not node.constant:
         return node.within(frame, needed)
     return (blank(node.type), False) if node.value is None else (node.value, None)
 
 
-def nullif(first: Node, same: Node) -> Node:
+def nullif(first: CompiledTerm, same: CompiledTerm) -> CompiledTerm:
     if same.constant:
-        return Node(first.type) if same.value else first
+        return CompiledTerm(first.type) if same.value else first
 
     def run(frame: Frame) -> Computed:
         data, valid = first.run(frame)
         differs = ~logic.surely(same.run(frame))
         return data, differs if valid is None else valid & differs
 
-    return Node(first.type, run, fails=first.fails or same.fails)
+    return CompiledTerm(first.type, run, fails=first.fails or same.fails)
 
 
-def case(type_: DataType, pairs: Sequence[tuple[Node, Node]], otherwise: Node) -> Node:
+def case(
+    type_: DataType, pairs: Sequence[tuple[CompiledTerm, CompiledTerm]], otherwise: CompiledTerm
+) -> CompiledTerm:
     """The value of the first branch whose condition is true."""
-    branches: list[tuple[Node, Node]] = []
+    branches: list[tuple[CompiledTerm, CompiledTerm]] = []
     for condition, value in pairs:
         if not condition.constant:
             branches.append((condition, value))
@@ -153,10 +155,10 @@ def case(type_: DataType, pairs: Sequence[tuple[Node, Node]], otherwise: Node) -
         return data, valid
 
     parts = [otherwise, *(part for pair in branches for part in pair)]
-    return Node(type_, run, fails=any(part.fails for part in parts))
+    return CompiledTerm(type_, run, fails=any(part.fails for part in parts))
 
 
-def concat(nodes: Sequence[Node]) -> Node:
+def concat(nodes: Sequence[CompiledTerm]) -> CompiledTerm:
     """Text after text, NULLs passed over."""
     parts = [node for node in nodes if not node.is_null]
     if all(node.constant for node in parts):
@@ -172,4 +174,4 @@ def concat(nodes: Sequence[Node]) -> Node:
             texts.append(data if valid is None else logic.choose(STRING, valid, data, ""))
         return pc.binary_join_element_wise(*texts, ""), None
 
-    return Node(STRING, run, fails=any(node.fails for node in parts))
+    return CompiledTerm(STRING, run, fails=any(node.fails for node in parts))

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.data.train import Mask
-from engine.expressions.frames import Computed, Frame, Node, Run
+from engine.expressions.frames import CompiledTerm, Computed, Frame, Run
 from engine.expressions.kernels.kernel import Argument, Kernel
 
 Gather = Callable[[Frame], tuple[list[Any], Mask | None]]
 
 
-def gathering(nodes: Sequence[Node], arguments: Sequence[Argument]) -> Gather:
+def gathering(nodes: Sequence[CompiledTerm], arguments: Sequence[Argument]) -> Gather:
     """The arguments of a kernel, constants as they are, and where all are valid."""
     if len(nodes) == 1:
         run = nodes[0].run
@@ -46,7 +46,7 @@ def plain(gather: Gather, kernel: Kernel) -> Run:
     return run
 
 
-def binary(nodes: Sequence[Node], kernel: Kernel) -> Run:
+def binary(nodes: Sequence[CompiledTerm], kernel: Kernel) -> Run:
     """The commonest shape, with nothing in its way."""
     apply = kernel.apply
     left, right = nodes

@@ -24,8 +24,8 @@ import numpy.typing as npt
 from configs.classes.utility import UtilityGraph
 from engine.data.train import is_same
 from loadshed.responses import ResponseStatistics
-from loadshed.staleness import Staleness
-from loadshed.tardiness import Tardiness
+from loadshed.staleness import OutputStaleness
+from loadshed.tardiness import AnswerTardiness
 from loadshed.utility import UtilityStatistics
 from scheduler.ratios import ratio
 
@@ -35,7 +35,7 @@ TOGETHER = 128
 FEW = 12
 
 
-class QueryQuality:
+class AnswerQuality:
     """From the moment on when the query was added, in this process."""
 
     __slots__ = (
@@ -64,11 +64,11 @@ class QueryQuality:
         """`slack_s` tells how long an answer of a window may take from falling due; None without a window."""
         self.weight = weight  # how much its staleness counts beside other queries'
         self._slack_s = slack_s
-        self.tardiness = None if slack_s is None else Tardiness()
+        self.tardiness = None if slack_s is None else AnswerTardiness()
         self._responses = ResponseStatistics()
         self._utility = None if graph is None else UtilityStatistics(graph)
         # Who answers first may not be who came first, so there is no beginning before which nothing counts.
-        self._staleness = Staleness(-math.inf)
+        self._staleness = OutputStaleness(-math.inf)
         self._since = math.inf
         self.slowdown = 0.0  # of all answers together that `slowed` has been told of
         self._response_s = self._slowed_s = 0.0  # response times of all answers, and of these

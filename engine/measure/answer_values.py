@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from configs.classes.utility import UtilityGraph
-from engine.network.node import Node
+from engine.network.node import QueuedOperator
 
 
 class AnswerValues:
@@ -26,22 +26,22 @@ class AnswerValues:
     def weight(self, query: str) -> float:
         return self.weights.get(query, 1.0)
 
-    def graph_of(self, node: Node) -> UtilityGraph | None:
+    def graph_of(self, node: QueuedOperator) -> UtilityGraph | None:
         """Return the graph of a node that gives answers; of queries with equal answers, the most urgent one counts."""
         return self._by_node.get(id(node))
 
-    def weight_of(self, node: Node) -> float:
+    def weight_of(self, node: QueuedOperator) -> float:
         """Return the sum of the weights of all queries that have their answers of the node."""
         # The sum is exact, since names of a set come in any order.
         return math.fsum(map(self.weight, node.outputs)) if node.outputs else 1.0
 
-    def value(self, query: str, node: Node) -> None:
+    def value(self, query: str, node: QueuedOperator) -> None:
         """Let a node give the answers of a query."""
         graph, before = self.graphs.get(query), self.graph_of(node)
         if graph is not None and (before is None or urgency(graph) < urgency(before)):
             self._by_node[id(node)] = graph
 
-    def value_all(self, nodes: Iterable[Node]) -> None:
+    def value_all(self, nodes: Iterable[QueuedOperator]) -> None:
         """Find the graphs of these nodes, and forget those of all others."""
         self._by_node = {}
         for node in nodes:

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.network.node import Node
+from engine.network.node import QueuedOperator
 from scheduler.operators.network import Estimate, Network
 
 
@@ -33,7 +33,7 @@ NO_ANSWER = Alone(math.inf)
 
 
 def alone_of(
-    nodes: Sequence[Node], network: Network, costs: Sequence[Estimate], given: Sequence[float]
+    nodes: Sequence[QueuedOperator], network: Network, costs: Sequence[Estimate], given: Sequence[float]
 ) -> dict[str, Alone]:
     """By query, the least if several nodes answer it. `given` are the tuples that each node has passed on."""
     every, found = list[Alone](), dict[str, Alone]()

@@ -16,15 +16,15 @@ from configs.classes.limits import ClassLimits
 from configs.classes.plans import PlanSettings
 from configs.classes.window_settings import WindowSettings
 from configs.errors import InvalidInput, nearest
-from engine.data.held_state import Account
+from engine.data.held_state import StateAccount
 from engine.data.schema import StreamSchema
 from engine.data.train import (
     Mask,
     Train,
 )
 from engine.data.watermark_causes import Meeting
-from engine.expressions.compiler import Condition, Failures, compile_condition
-from engine.network.node import Node, join_up, time_of, used_by
+from engine.expressions.compiler import Condition, RowFailures, compile_condition
+from engine.network.node import QueuedOperator, join_up, time_of, used_by
 from engine.operators.join import JoinSideOperator, JoinState
 from engine.operators.join_state import TOO_MANY_PAIRS
 from engine.operators.last import LastRows, LastRowsOperator, LookUp, LookUpOperator
@@ -69,20 +69,20 @@ class ClassNetwork:
     """All nodes of a class, in an order in which every node comes after those that feed it."""
 
     def __init__(self, tables: Mapping[str, Train] | None = None, limits: ClassLimits | None = None) -> None:
-        self.account = Account(ClassLimits() if limits is None else limits)
-        self.nodes: list[Node] = []
+        self.account = StateAccount(ClassLimits() if limits is None else limits)
+        self.nodes: list[QueuedOperator] = []
         self._tables = {name.lower(): table for name, table in (tables or {}).items()}
         self.queries: dict[str, Query] = {}
         # How often nodes have gone, and the others may have new places; or windows have been given other slacks.
         self.removals = 0
-        self._found: dict[Hashable, tuple[Node, ...]] = {}
-        self._stores: dict[Hashable, list[tuple[PaneStore, WindowSchedule, Node]]] = {}
+        self._found: dict[Hashable, tuple[QueuedOperator, ...]] = {}
+        self._stores: dict[Hashable, list[tuple[PaneStore, WindowSchedule, QueuedOperator]]] = {}
         self._windows_as = WindowSettings()
         self.plan = PlanSettings()  # of queries that are added from now on
         self._planned_as: dict[str, PlanSettings] = {}
-        self._twins: dict[str, tuple[Node, ...]] = {}  # who will give the answers
-        self._beside: list[Node] = []  # that only twins use
-        self._sources: dict[str, Node] = {}
+        self._twins: dict[str, tuple[QueuedOperator, ...]] = {}  # who will give the answers
+        self._beside: list[QueuedOperator] = []  # that only twins use
+        self._sources: dict[str, QueuedOperator] = {}
         self._pane_lengths: dict[Hashable, int] = {}
 
     @property
@@ -107,7 +107,7 @@ class ClassNetwork:
             for _, schedule, _ in stores:
                 schedule.settings = settings
 
-    def add(self, *queries: Query) -> list[tuple[str, Node]]:
+    def add(self, *queries: Query) -> list[tuple[str, QueuedOperator]]:
         """Add queries; those added together choose pane lengths that serve them all. Who gives the answers of each."""
         for query in queries:
             if query.name in self.queries:
@@ -197,7 +197,7 @@ class ClassNetwork:
             node.users -= users
         self._sweep()
 
-    def exchange(self, name: str) -> list[Node]:
+    def exchange(self, name: str) -> list[QueuedOperator]:
         """The twin takes the query's place, and gives its answers from now on."""
         nodes, twin = self._twins.pop(name), TWIN + name
         for node in self.nodes:
@@ -225,13 +225,13 @@ class ClassNetwork:
         users = {TWIN + name for name in self._twins}
         self._beside = [node for node in self.nodes if node.users <= users]
 
-    def source(self, stream: str) -> Node | None:
+    def source(self, stream: str) -> QueuedOperator | None:
         """Where a stream enters; None if no query reads it."""
         return self._sources.get(stream.lower())
 
     # --- building ------------------------------------------------------------------------------------
 
-    def _build(self, plan: Plan, user: str) -> tuple[Node, ...]:
+    def _build(self, plan: Plan, user: str) -> tuple[QueuedOperator, ...]:
         """The nodes that give the plan's output, built or found; a join has two."""
         if isinstance(plan, Apart):
             return self._build(plan.input, user)
@@ -242,22 +242,26 @@ class ClassNetwork:
             used_by(node, user)
         return nodes
 
-    def _made(self, plan: Plan, user: str) -> Iterator[Node]:
+    def _made(self, plan: Plan, user: str) -> Iterator[QueuedOperator]:
         match plan:
             case Scan(stream):
                 yield self._source(stream)
             case Project(Filter(below, condition), expressions):
-                yield self._fed(Node(plan, "select", SelectOperator(condition, expressions)), below, user)
+                yield self._fed(
+                    QueuedOperator(plan, "select", SelectOperator(condition, expressions)), below, user
+                )
             case Project(below, expressions):
-                yield self._fed(Node(plan, "project", SelectOperator(None, expressions)), below, user)
+                yield self._fed(
+                    QueuedOperator(plan, "project", SelectOperator(None, expressions)), below, user
+                )
             case Filter(below, condition):
-                yield self._fed(Node(plan, "filter", SelectOperator(condition, None)), below, user)
+                yield self._fed(QueuedOperator(plan, "filter", SelectOperator(condition, None)), below, user)
             case WindowAggregate(below, TimeWindow() as window):
                 yield self._windows(plan, below, window, user)
             case WindowAggregate(below, RowWindow() as window):
                 yield self._row_windows(plan, below, window, user)
             case Numbered(below):
-                yield self._fed(Node(plan, "number", NumberOperator()), below, user)
+                yield self._fed(QueuedOperator(plan, "number", NumberOperator()), below, user)
             case IntervalJoin():
                 unit, test = time_of(plan.left).unit_us, condition_of(plan.residual)
                 yield from self._sides(plan, plan.low_us // unit, plan.high_us // unit, test, user)
@@ -271,7 +275,9 @@ class ClassNetwork:
                 state = Meeting([0] * len(inputs))
                 for place, below in enumerate(inputs):
                     operator = UnionInputOperator(state, place)
-                    yield self._fed(Node((plan, place), "union", operator, progressive=True), below, user)
+                    yield self._fed(
+                        QueuedOperator((plan, place), "union", operator, progressive=True), below, user
+                    )
             case QueryOutput():
                 raise AssertionError("queries over queries are inlined before they are built")
 
@@ -281,9 +287,9 @@ class ClassNetwork:
                 hint = nearest(one.table.name, self._tables)
                 raise InvalidInput("the table has not been loaded", "table", one.table.name, hint)
 
-    def _source(self, stream: StreamSchema) -> Node:
+    def _source(self, stream: StreamSchema) -> QueuedOperator:
         lateness = stream.lateness_us // stream.time_unit_us
-        node = Node(
+        node = QueuedOperator(
             ("source", stream),
             f"source:{stream.name}",
             SourceOperator(stream.time, lateness),
@@ -294,11 +300,11 @@ class ClassNetwork:
         self._sources[stream.name.lower()] = node
         return node
 
-    def _place(self, node: Node) -> None:
+    def _place(self, node: QueuedOperator) -> None:
         node.holding.enter(self.account)
         self.nodes.append(node)
 
-    def _fed(self, node: Node, below: Plan, user: str) -> Node:
+    def _fed(self, node: QueuedOperator, below: Plan, user: str) -> QueuedOperator:
         """A new node behind the ones that give its input."""
         feeders = self._build(below, user)
         self._place(node)
@@ -306,7 +312,7 @@ class ClassNetwork:
             join_up(feeder, node)
         return node
 
-    def _windows(self, plan: WindowAggregate, below: Plan, window: TimeWindow, user: str) -> Node:
+    def _windows(self, plan: WindowAggregate, below: Plan, window: TimeWindow, user: str) -> QueuedOperator:
         time = time_of(below)
         range_, slide = window.range_us // time.unit_us, window.slide_us // time.unit_us
         store, schedule, panes = self._panes(plan, below, window, time, user)
@@ -323,12 +329,14 @@ class ClassNetwork:
             schedule=schedule,
         )
         name = "window:at most" if window.at_most else "window"
-        node = Node(plan, name, operator, progressive=True)
+        node = QueuedOperator(plan, name, operator, progressive=True)
         self._place(node)
         join_up(panes, node)
         return node
 
-    def _row_windows(self, plan: WindowAggregate, below: Plan, window: RowWindow, user: str) -> Node:
+    def _row_windows(
+        self, plan: WindowAggregate, below: Plan, window: RowWindow, user: str
+    ) -> QueuedOperator:
         numbered = next(one for one in walk(below) if isinstance(one, Numbered))
         numbers = self._build(numbered, user)[0].operator
         assert isinstance(numbers, NumberOperator)
@@ -343,12 +351,12 @@ class ClassNetwork:
             clock=plan.clock,
         )
         return self._fed(
-            Node(plan, "rows", operator, progressive=True, holding=operator.holding), below, user
+            QueuedOperator(plan, "rows", operator, progressive=True, holding=operator.holding), below, user
         )
 
     def _panes(
         self, plan: WindowAggregate, below: Plan, window: TimeWindow, time: EventTime, user: str
-    ) -> tuple[PaneStore, WindowSchedule, Node]:
+    ) -> tuple[PaneStore, WindowSchedule, QueuedOperator]:
         """A store whose panes make up the window, or a new one."""
         key = (below, plan.keys)
         range_, slide = window.range_us // time.unit_us, window.slide_us // time.unit_us
@@ -362,7 +370,7 @@ class ClassNetwork:
                 return store, schedule, node
         types = [below.schema.fields[place].type for place in plan.keys]
         store = PaneStore(length, time.place, plan.keys, types)
-        node = Node(
+        node = QueuedOperator(
             ("panes", key, length),
             "panes",
             PaneOperator(store),
@@ -374,7 +382,7 @@ class ClassNetwork:
         self._stores.setdefault(key, []).append((store, schedule, node))
         return store, schedule, node
 
-    def _window_join(self, plan: WindowJoin, user: str) -> Iterator[Node]:
+    def _window_join(self, plan: WindowJoin, user: str) -> Iterator[QueuedOperator]:
         """Pairs within the ranges of each other, of which some common window's end still sees both."""
         left, right = time_of(plan.left), time_of(plan.right)
         slide = math.lcm(plan.left_window.slide_us, plan.right_window.slide_us) // left.unit_us
@@ -382,7 +390,7 @@ class ClassNetwork:
         places = left.place, len(plan.left.schema) + right.place
         condition = condition_of(plan.residual)
 
-        def together(pairs: Train, failures: Failures) -> Mask:
+        def together(pairs: Train, failures: RowFailures) -> Mask:
             first, second = (pairs.columns[place].data for place in places)
             end = (np.maximum(first, second) // slide + 1) * slide
             seen: Mask = (end - ranges[0] <= first) & (end - ranges[1] <= second)
@@ -395,7 +403,7 @@ class ClassNetwork:
 
     def _sides(
         self, plan: IntervalJoin | WindowJoin, low: int, high: int, test: Condition | None, user: str
-    ) -> Iterator[Node]:
+    ) -> Iterator[QueuedOperator]:
         """Both sides of a join of streams."""
         state = JoinState(
             (plan.left.schema, plan.right.schema),
@@ -407,14 +415,14 @@ class ClassNetwork:
         inputs = [picked(plan.left), picked(plan.right)]
         operators = [JoinSideOperator(state, side, test, inputs[side][1]) for side in (0, 1)]
         left, right = (
-            Node((plan, side), f"join.{name}", operator, progressive=True, holding=operator.holding)
+            QueuedOperator((plan, side), f"join.{name}", operator, progressive=True, holding=operator.holding)
             for side, (name, operator) in enumerate(zip(("left", "right"), operators, strict=True))
         )
         left.partner, right.partner = right, left
         yield self._fed(left, inputs[0][0], user)
         yield self._fed(right, inputs[1][0], user)
 
-    def _last_join(self, plan: LastJoin, user: str) -> Iterator[Node]:
+    def _last_join(self, plan: LastJoin, user: str) -> Iterator[QueuedOperator]:
         times = time_of(plan.left), time_of(plan.right)
         state = LookUp(
             rows=LastRows(plan.right.schema, plan.right_keys, times[1]),
@@ -425,13 +433,17 @@ class ClassNetwork:
             outer=plan.outer,
             schema=plan.schema,
         )
-        left = Node((plan, 0), "lookup", LookUpOperator(state), progressive=True, holding=state.holding)
-        right = Node((plan, 1), "last", LastRowsOperator(state), progressive=True, holding=state.rows_holding)
+        left = QueuedOperator(
+            (plan, 0), "lookup", LookUpOperator(state), progressive=True, holding=state.holding
+        )
+        right = QueuedOperator(
+            (plan, 1), "last", LastRowsOperator(state), progressive=True, holding=state.rows_holding
+        )
         left.partner, right.partner = right, left
         yield self._fed(left, plan.left, user)
         yield self._fed(right, plan.right, user)
 
-    def _table_join(self, plan: TableJoin, user: str) -> Node:
+    def _table_join(self, plan: TableJoin, user: str) -> QueuedOperator:
         operator = TableJoinOperator(
             table=self._tables[plan.table.name.lower()],
             table_schema=plan.table.schema,
@@ -441,7 +453,7 @@ class ClassNetwork:
             outer=plan.outer,
             schema=plan.schema,
         )
-        return self._fed(Node(plan, f"table:{plan.table.name}", operator), plan.input, user)
+        return self._fed(QueuedOperator(plan, f"table:{plan.table.name}", operator), plan.input, user)
 
 
 def is_made_of(window: TimeWindow, range_: int, slide: int, pane: int) -> bool:

@@ -31,14 +31,14 @@ MISSING_MAX = 4096
 
 
 @dataclass(eq=False)
-class Node:
+class QueuedOperator:
     """One box with its queue."""
 
     key: Hashable
     name: str
     operator: Operator
-    downstream: list[Node] = field(default_factory=list)
-    upstream: list[Node] = field(default_factory=list)
+    downstream: list[QueuedOperator] = field(default_factory=list)
+    upstream: list[QueuedOperator] = field(default_factory=list)
     queue: deque[Train] = field(default_factory=deque)
     lots: deque[Lot | None] = field(default_factory=deque)  # of the trains in the queue; none at a source
     tuples: int = 0  # queued
@@ -47,7 +47,7 @@ class Node:
     width: int | None = None  # bytes of a tuple that it gives; 0 if there are texts among them, which differ
     users: set[str] = field(default_factory=set)  # queries that need it
     outputs: set[str] = field(default_factory=set)  # queries whose answers it gives
-    partner: Node | None = None
+    partner: QueuedOperator | None = None
     source: bool = False
     stream: str = ""  # that a source takes in, in small letters
     progressive: bool = False  # whether progress without tuples matters to it
@@ -175,7 +175,7 @@ def goes_with(train: Train, other: Train) -> bool:
     return train.kept == other.kept and train.watermark == other.watermark == NO_PROGRESS
 
 
-def slack_of(node: Node) -> Callable[[], float] | None:
+def slack_of(node: QueuedOperator) -> Callable[[], float] | None:
     """Return a function for the seconds an answer may take from falling due; None if no window of time leads to it."""
     reached, stack = {id(node)}, [node]
     while stack:
@@ -189,12 +189,12 @@ def slack_of(node: Node) -> Callable[[], float] | None:
     return None
 
 
-def join_up(above: Node, below: Node) -> None:
+def join_up(above: QueuedOperator, below: QueuedOperator) -> None:
     above.downstream.append(below)
     below.upstream.append(above)
 
 
-def used_by(node: Node, user: str) -> None:
+def used_by(node: QueuedOperator, user: str) -> None:
     """The query needs the node and all that feeds it."""
     stack = [node]
     while stack:

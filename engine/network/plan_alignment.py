@@ -72,7 +72,7 @@ class Aligned:
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningPlan:
     queries: tuple[Query, ...]
     planned_as: Mapping[str, PlanSettings]
     """By query: those that could not be exchanged run by another plan than the class's."""

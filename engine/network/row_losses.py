@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from engine.network.network import TWIN
-from engine.network.node import Node
+from engine.network.node import QueuedOperator
 from engine.operators.source import SourceOperator
 
 
@@ -25,12 +25,12 @@ class FailingOperator:
     """Tuples that failed, by reason."""
 
 
-def late_rows(nodes: Iterable[Node]) -> Mapping[str, int]:
+def late_rows(nodes: Iterable[QueuedOperator]) -> Mapping[str, int]:
     """Return late tuples by source."""
     return {node.name: node.operator.late for node in nodes if isinstance(node.operator, SourceOperator)}
 
 
-def failed_rows(nodes: Iterable[Node]) -> Counter[str]:
+def failed_rows(nodes: Iterable[QueuedOperator]) -> Counter[str]:
     """Return how many tuples failed or found no room, by reason."""
     counts: Counter[str] = Counter()
     for node in nodes:
@@ -38,7 +38,7 @@ def failed_rows(nodes: Iterable[Node]) -> Counter[str]:
     return counts
 
 
-def failing_operators(taken: Iterable[tuple[Node, int]]) -> list[FailingOperator]:
+def failing_operators(taken: Iterable[tuple[QueuedOperator, int]]) -> list[FailingOperator]:
     """Return the operators of queries in which tuples failed or found no room; `taken` are all nodes with their tuples."""
     operators = []
     for node, tuples in taken:

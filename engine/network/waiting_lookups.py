@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.network.network import ClassNetwork
-from engine.network.node import Node
+from engine.network.node import QueuedOperator
 from engine.operators.last import LookUp, LookUpOperator
 
 
@@ -12,10 +12,10 @@ class WaitingLookups:
 
     def __init__(self, network: ClassNetwork) -> None:
         self._network = network
-        self._nodes: list[Node] = []
+        self._nodes: list[QueuedOperator] = []
         self._searched = (0, 0)  # how often nodes had gone, and how many there were
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[QueuedOperator]:
         """Return the nodes that look up."""
         network = self._network
         state = network.removals, len(network.nodes)
@@ -35,7 +35,7 @@ class WaitingLookups:
         return times_us
 
 
-def state_of(lookup: Node) -> LookUp:
+def state_of(lookup: QueuedOperator) -> LookUp:
     """Return what the operators of a lookup share."""
     assert isinstance(lookup.operator, LookUpOperator)
     return lookup.operator.state

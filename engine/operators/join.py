@@ -22,8 +22,8 @@ from engine.data.keys import Codes, KeyIndex
 from engine.data.schema import DataType, Schema
 from engine.data.train import Mask, Train, Values, counting_dropped, progress, taken
 from engine.data.watermark_causes import NO_PROGRESS, Meeting
-from engine.expressions.compiler import Condition, Failures
-from engine.operators.join_state import TOO_MANY_PAIRS, Stored, Times
+from engine.expressions.compiler import Condition, RowFailures
+from engine.operators.join_state import TOO_MANY_PAIRS, StoredTuples, Times
 
 
 class Side:
@@ -31,7 +31,7 @@ class Side:
 
     def __init__(self, schema: Schema, keys: tuple[int, ...], time: int) -> None:
         self.keys, self.time = keys, time
-        self.stored = Stored(schema, time)
+        self.stored = StoredTuples(schema, time)
 
     def add(self, train: Train, codes: Codes) -> None:
         """Keep tuples."""
@@ -189,7 +189,7 @@ class JoinSideOperator:
         self.holding.refuse_keys(len(codes) - len(places))
         return train.take(places), codes.take(places)
 
-    def _pairs(self, train: Train, codes: Codes, times: Times, other: Stored) -> Train | None:
+    def _pairs(self, train: Train, codes: Codes, times: Times, other: StoredTuples) -> Train | None:
         before = other.refused
         mine, theirs = other.matches(codes, times, self._low, self._high, len(self._state.index))
         if other.refused > before:
@@ -206,7 +206,7 @@ class JoinSideOperator:
 
 def held(pairs: Train, residual: Condition, failed: Counter[str]) -> Train | None:
     """The pairs that satisfy the condition; None if there are none."""
-    failures = Failures()
+    failures = RowFailures()
     chosen = residual(pairs, failures).nonzero()[0]
     failed.update(failures.counts())
     return pairs.take(chosen) if len(chosen) else None

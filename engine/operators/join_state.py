@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.data.keys import Codes
-from engine.data.schema import DataType, Kind, Schema
+from engine.data.schema import DataType, Schema, TypeKind
 from engine.data.train import Arrivals, Mask, Places, Train, Values, is_same, joined
 from engine.data.watermark_causes import NO_PROGRESS
 
@@ -41,7 +41,7 @@ TOO_MANY_PAIRS = f"too many pairs of equal keys for one train (limit {PAIRS_MAX:
 NOWHERE: Places = np.empty(0, np.intp)
 
 
-class Column(Protocol):
+class StoredColumn(Protocol):
     """One column of the stored tuples."""
 
     def write(self, values: Values, at: int) -> None: ...
@@ -110,28 +110,28 @@ class Texts:
         self._parts = [self.take(places)]
 
 
-class Stored:
+class StoredTuples:
     """Tuples in the order in which they came, found by their keys' codes."""
 
     def __init__(
         self, schema: Schema, time: int, room: int = ROOM_MIN, scanned_max: int = SCANNED_MAX
     ) -> None:
         self._room_min, self._scanned_max = room, scanned_max
-        self._columns: list[Column] = [
-            Texts(field.type) if field.type.kind is Kind.STRING else Fixed(field.type, room)
+        self._columns: list[StoredColumn] = [
+            Texts(field.type) if field.type.kind is TypeKind.STRING else Fixed(field.type, room)
             for field in schema.fields
         ]
         times = self._columns[time]
         assert isinstance(times, Fixed)
         self._time = times
         self._texts = [column for column in self._columns if isinstance(column, Texts)]
-        numbers = [field.type.numpy for field in schema.fields if field.type.kind is not Kind.STRING]
+        numbers = [field.type.numpy for field in schema.fields if field.type.kind is not TypeKind.STRING]
         self._width = sum([np.dtype(number).itemsize + 1 for number in numbers]) + HIDDEN_BYTES
         self._codes: Codes = np.empty(room, np.intp)
         self._arrival = np.empty(room)
         self._kept = np.empty(room)
         self._head = self._end = self._indexed = 0
-        self._index = KeyOrder(self._codes[:0], 0)
+        self._index = CodeOrder(self._codes[:0], 0)
         self._scanned = 0  # for want of an index
         self.refused = 0  # pairs that would have been too many for one train
         self._latest = -np.inf  # no tuple has arrived after this
@@ -155,7 +155,9 @@ class Stored:
         """
         texts = 0
         if self._texts:
-            texts = sum([column.data.nbytes for column in train.columns if column.type.kind is Kind.STRING])
+            texts = sum(
+                [column.data.nbytes for column in train.columns if column.type.kind is TypeKind.STRING]
+            )
         tuples = len(train) if texts <= most else len(train) * most // texts
         room, free = len(self._codes), len(self._codes) - self._end
         if tuples > free:
@@ -173,7 +175,7 @@ class Stored:
     def recode(self, mapped: Codes) -> None:
         """Codes have got others."""
         self.codes()[:] = mapped[self.codes()]
-        self._index, self._indexed = KeyOrder(self._codes[:0], 0), self._head
+        self._index, self._indexed = CodeOrder(self._codes[:0], 0), self._head
 
     def add(self, train: Train, codes: Codes) -> None:
         """Keep a train's tuples."""
@@ -248,7 +250,7 @@ class Stored:
         return np.concatenate([found[0][0], found[1][0]]), np.concatenate([found[0][1], found[1][1]])
 
     def _scan(self, start: int, codes: Codes, size: int) -> tuple[Places, Places]:
-        order = KeyOrder(codes, size)
+        order = CodeOrder(codes, size)
         stored, probe = order.pairs(self._codes[start : self._end])
         self.refused += order.refused
         stored += start
@@ -262,7 +264,7 @@ class Stored:
         return probe, stored
 
     def _reindex(self, size: int) -> None:
-        self._index = KeyOrder(self._codes[self._head : self._end], size)
+        self._index = CodeOrder(self._codes[self._head : self._end], size)
         self._indexed, self._scanned = self._end, 0
         self._measure()
 
@@ -286,11 +288,11 @@ class Stored:
         self._kept = moved(self._kept, alive, room)
         self._least_kept = float(self._kept[: len(alive)].min(initial=1.0))
         self._head, self._end = 0, len(alive)
-        self._index, self._indexed = KeyOrder(self._codes[:0], 0), 0
+        self._index, self._indexed = CodeOrder(self._codes[:0], 0), 0
         self._measure()
 
 
-class KeyOrder:
+class CodeOrder:
     """Tuples in the order of their codes, with where each code begins."""
 
     def __init__(self, codes: Codes, size: int) -> None:

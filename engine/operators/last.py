@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from engine.data.held_state import Holding, train_bytes
 from engine.data.keys import Codes, KeyIndex
-from engine.data.schema import Kind, Schema
+from engine.data.schema import Schema, TypeKind
 from engine.data.train import (
     Arrivals,
     LateRows,
@@ -45,9 +45,9 @@ from engine.data.train import (
     taken,
 )
 from engine.data.watermark_causes import NO_PROGRESS, Causes, Meeting, Moment, arrival_of
-from engine.expressions.compiler import Condition, Failures
+from engine.expressions.compiler import Condition, RowFailures
 from engine.operators.join import key_mask, key_types, without_mask, without_null_keys
-from engine.operators.join_state import ROOM_MIN, Column, Fixed, Texts, Times
+from engine.operators.join_state import ROOM_MIN, Fixed, StoredColumn, Texts, Times
 from engine.operators.outer_join import UnmatchedRows
 from engine.plan.plan import EventTime
 
@@ -66,7 +66,7 @@ class LastRows:
     def __init__(self, schema: Schema, keys: Sequence[int], time: EventTime) -> None:
         self._schema, self._keys, self._time = schema, tuple(keys), time
         self.index = KeyIndex(key_types(schema, keys))
-        self._columns: list[Column] = []
+        self._columns: list[StoredColumn] = []
         self._room = self._end = 0
         self._place: Places = np.full(0, NOWHERE, np.intp)
         """By code, the row up to the horizon; NOWHERE for keys that have none."""
@@ -79,7 +79,7 @@ class LastRows:
         self._places: Places = np.empty(0, np.intp)
         self._is_sorted = True
         self._width = LATER_BYTES + sum(
-            1 + field.type.numpy.itemsize for field in schema.fields if field.type.kind is not Kind.STRING
+            1 + field.type.numpy.itemsize for field in schema.fields if field.type.kind is not TypeKind.STRING
         )
 
     @property
@@ -204,7 +204,7 @@ class LastRows:
         if not self._columns:
             self._room = max(ROOM_MIN, 2 * more)
             self._columns = [
-                Texts(field.type) if field.type.kind is Kind.STRING else Fixed(field.type, self._room)
+                Texts(field.type) if field.type.kind is TypeKind.STRING else Fixed(field.type, self._room)
                 for field in self._schema.fields
             ]
             return
@@ -368,7 +368,7 @@ class LookUp:
         columns = [column.take(known) for column in probing.columns] + self.rows.take(found.take(known))
         pairs = Train(tuple(columns), taken(train.arrival, sources), train.kept)
         if self._residual is not None:
-            failures = Failures()
+            failures = RowFailures()
             holds = np.flatnonzero(self._residual(pairs, failures))
             failed.update(failures.counts())
             pairs, sources = pairs.take(holds), sources[holds]

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from engine.data.train import LateRows, Train, taken
-from engine.expressions.compiler import Failures, compile_condition, compile_projection
+from engine.expressions.compiler import RowFailures, compile_condition, compile_projection
 from engine.operators.protocol import Stateless
 from engine.plan.plan import Column, Expression
 
@@ -38,7 +38,7 @@ class SelectOperator(Stateless):
         return out
 
     def _selected(self, train: Train) -> Train:
-        failures = Failures()
+        failures = RowFailures()
         if self._places is not None:
             train = (
                 train.with_columns(tuple(train.columns[place] for place in self._places))
@@ -48,7 +48,7 @@ class SelectOperator(Stateless):
         elif self._condition is not None:
             train = self._filtered(train, failures, range(len(train.columns)))
         if self._project is not None and len(train):
-            failed = Failures()
+            failed = RowFailures()
             train = train.with_columns(self._project(train, failed))
             rows = failed.rows()
             if rows is not None:
@@ -60,7 +60,7 @@ class SelectOperator(Stateless):
     def _late(self, late: LateRows) -> LateRows | None:
         """Return the late rows that would have been selected, or None; those that fail are counted nowhere else."""
         if self._condition is not None:
-            failures = Failures()
+            failures = RowFailures()
             mask, failed = self._condition(late.as_train(), failures), failures.rows()
             late = late.take(np.flatnonzero(mask if failed is None else mask & ~failed))
         if not len(late):
@@ -69,11 +69,11 @@ class SelectOperator(Stateless):
             return replace(late, columns=tuple(late.columns[place] for place in self._places))
         if self._project is None:
             return late
-        failures = Failures()
+        failures = RowFailures()
         late, failed = replace(late, columns=self._project(late.as_train(), failures)), failures.rows()
         return late if failed is None else late.take(np.flatnonzero(~failed))
 
-    def _filtered(self, train: Train, failures: Failures, places: Sequence[int]) -> Train:
+    def _filtered(self, train: Train, failures: RowFailures, places: Sequence[int]) -> Train:
         """Only the columns asked for are gathered."""
         assert self._condition is not None
         mask = self._condition(train, failures)

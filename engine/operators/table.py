@@ -13,9 +13,9 @@ import numpy as np
 from engine.data.keys import KeyIndex
 from engine.data.schema import Schema
 from engine.data.train import Places, Train, progress, taken
-from engine.expressions.compiler import Condition, Failures
+from engine.expressions.compiler import Condition, RowFailures
 from engine.operators.join import key_mask, without_mask, without_null_keys
-from engine.operators.join_state import TOO_MANY_PAIRS, KeyOrder
+from engine.operators.join_state import TOO_MANY_PAIRS, CodeOrder
 from engine.operators.outer_join import UnmatchedRows
 from engine.operators.protocol import Stateless
 
@@ -37,7 +37,7 @@ class TableJoinOperator(Stateless):
         self._table = without_null_keys(table, table_keys)
         self._index = KeyIndex([table_schema.fields[key].type for key in table_keys])
         codes = self._index.codes([without_mask(self._table.columns[key]) for key in table_keys])
-        self._order = KeyOrder(codes, len(self._index))
+        self._order = CodeOrder(codes, len(self._index))
         self.failed: Counter[str] = Counter()
         self._unmatched = UnmatchedRows(table_schema, schema) if outer else None
 
@@ -65,7 +65,7 @@ class TableJoinOperator(Stateless):
         columns += [column.take(stored) for column in self._table.columns]
         pairs = Train(tuple(columns), taken(probing.arrival, mine), train.kept)
         if self._residual is not None:
-            failures = Failures()
+            failures = RowFailures()
             holds = np.flatnonzero(self._residual(pairs, failures))
             failed.update(failures.counts())
             pairs, mine = pairs.take(holds), mine[holds]

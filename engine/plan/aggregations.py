@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
-from engine.data.schema import DECIMAL_DIGITS_MAX, FLOAT64, INT64, STRING, DataType, Kind, decimal
+from engine.data.schema import DECIMAL_DIGITS_MAX, FLOAT64, INT64, STRING, DataType, TypeKind, decimal
 
 
 class Aggregation(StrEnum):
@@ -54,7 +54,7 @@ class Gives(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class AggregateSignature:
     """How queries call an aggregate function."""
 
     function: Aggregation
@@ -69,29 +69,31 @@ class Signature:
 
 
 SIGNATURES = (
-    Signature(Aggregation.COUNT_ALL, "", Takes.ANYTHING, Gives.COUNT),
-    Signature(Aggregation.COUNT, "count", Takes.ANYTHING, Gives.COUNT),
-    Signature(Aggregation.COUNT, "count_if countif", Takes.CONDITIONS, Gives.COUNT),
-    Signature(Aggregation.COUNT_DISTINCT, "", Takes.ANYTHING, Gives.COUNT),
-    Signature(Aggregation.SUM, "sum", Takes.NUMBERS, Gives.SUM),
-    Signature(Aggregation.AVG, "avg mean", Takes.NUMBERS, Gives.FLOAT),
-    Signature(Aggregation.MIN, "min", Takes.ANYTHING, Gives.ARGUMENT),
-    Signature(Aggregation.MIN, "bool_and", Takes.CONDITIONS, Gives.ARGUMENT),
-    Signature(Aggregation.MAX, "max", Takes.ANYTHING, Gives.ARGUMENT),
-    Signature(Aggregation.MAX, "bool_or", Takes.CONDITIONS, Gives.ARGUMENT),
-    Signature(Aggregation.STDDEV, "stddev stddev_samp", Takes.NUMBERS, Gives.FLOAT),
-    Signature(Aggregation.VARIANCE, "variance var var_samp", Takes.NUMBERS, Gives.FLOAT),
-    Signature(Aggregation.STDDEV_POP, "stddev_pop", Takes.NUMBERS, Gives.FLOAT),
-    Signature(Aggregation.VARIANCE_POP, "var_pop", Takes.NUMBERS, Gives.FLOAT),
-    Signature(Aggregation.MEDIAN, "median", Takes.NUMBERS, Gives.FLOAT),
-    Signature(
+    AggregateSignature(Aggregation.COUNT_ALL, "", Takes.ANYTHING, Gives.COUNT),
+    AggregateSignature(Aggregation.COUNT, "count", Takes.ANYTHING, Gives.COUNT),
+    AggregateSignature(Aggregation.COUNT, "count_if countif", Takes.CONDITIONS, Gives.COUNT),
+    AggregateSignature(Aggregation.COUNT_DISTINCT, "", Takes.ANYTHING, Gives.COUNT),
+    AggregateSignature(Aggregation.SUM, "sum", Takes.NUMBERS, Gives.SUM),
+    AggregateSignature(Aggregation.AVG, "avg mean", Takes.NUMBERS, Gives.FLOAT),
+    AggregateSignature(Aggregation.MIN, "min", Takes.ANYTHING, Gives.ARGUMENT),
+    AggregateSignature(Aggregation.MIN, "bool_and", Takes.CONDITIONS, Gives.ARGUMENT),
+    AggregateSignature(Aggregation.MAX, "max", Takes.ANYTHING, Gives.ARGUMENT),
+    AggregateSignature(Aggregation.MAX, "bool_or", Takes.CONDITIONS, Gives.ARGUMENT),
+    AggregateSignature(Aggregation.STDDEV, "stddev stddev_samp", Takes.NUMBERS, Gives.FLOAT),
+    AggregateSignature(Aggregation.VARIANCE, "variance var var_samp", Takes.NUMBERS, Gives.FLOAT),
+    AggregateSignature(Aggregation.STDDEV_POP, "stddev_pop", Takes.NUMBERS, Gives.FLOAT),
+    AggregateSignature(Aggregation.VARIANCE_POP, "var_pop", Takes.NUMBERS, Gives.FLOAT),
+    AggregateSignature(Aggregation.MEDIAN, "median", Takes.NUMBERS, Gives.FLOAT),
+    AggregateSignature(
         Aggregation.PERCENTILE, "percentile quantile_cont", Takes.NUMBERS, Gives.FLOAT, "PERCENTILE(x, 0.95)"
     ),
-    Signature(Aggregation.FIRST, "first", Takes.ANYTHING, Gives.ARGUMENT),
-    Signature(Aggregation.LAST, "last", Takes.ANYTHING, Gives.ARGUMENT),
-    Signature(Aggregation.TOP, "top", Takes.ANYTHING, Gives.TEXT, "TOP(x, 10)", 1_000),
-    Signature(Aggregation.APPROX_COUNT_DISTINCT, "approx_count_distinct", Takes.ANYTHING, Gives.COUNT),
-    Signature(
+    AggregateSignature(Aggregation.FIRST, "first", Takes.ANYTHING, Gives.ARGUMENT),
+    AggregateSignature(Aggregation.LAST, "last", Takes.ANYTHING, Gives.ARGUMENT),
+    AggregateSignature(Aggregation.TOP, "top", Takes.ANYTHING, Gives.TEXT, "TOP(x, 10)", parameter_max=1_000),
+    AggregateSignature(
+        Aggregation.APPROX_COUNT_DISTINCT, "approx_count_distinct", Takes.ANYTHING, Gives.COUNT
+    ),
+    AggregateSignature(
         Aggregation.APPROX_QUANTILE,
         "approx_quantile",
         Takes.NUMBERS,
@@ -99,7 +101,14 @@ SIGNATURES = (
         "APPROX_QUANTILE(x, 0.95)",
     ),
     # Of a sketch fewer, for it knows 768.
-    Signature(Aggregation.APPROX_TOP, "approx_top_k", Takes.ANYTHING, Gives.TEXT, "APPROX_TOP_K(x, 10)", 100),
+    AggregateSignature(
+        Aggregation.APPROX_TOP,
+        "approx_top_k",
+        Takes.ANYTHING,
+        Gives.TEXT,
+        "APPROX_TOP_K(x, 10)",
+        parameter_max=100,
+    ),
 )
 AGGREGATES = {name: signature for signature in SIGNATURES for name in signature.names.split()}
 GENERAL = {signature.function: signature for signature in reversed(SIGNATURES)}
@@ -120,7 +129,7 @@ def argument_type(function: Aggregation, given: DataType, scaled: bool) -> DataT
     if not given.is_numeric:
         return None
     # A sum of decimals is a decimal; the rest reckons in floats, which do not know a decimal's scale.
-    if given.kind is Kind.DECIMAL and (scaled or function is not Aggregation.SUM):
+    if given.kind is TypeKind.DECIMAL and (scaled or function is not Aggregation.SUM):
         return FLOAT64
     return given
 
@@ -137,6 +146,6 @@ def result_type(function: Aggregation, argument: DataType | None, scaled: bool) 
             return argument
         case Gives.SUM if argument is not None and argument.is_integer:
             return INT64
-        case Gives.SUM if argument is not None and argument.kind is Kind.DECIMAL:
+        case Gives.SUM if argument is not None and argument.kind is TypeKind.DECIMAL:
             return decimal(DECIMAL_DIGITS_MAX, argument.scale)
     return FLOAT64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from engine.plan.plan import Aggregate, Plan, Query, WindowAggregate, inputs
-from engine.sql.catalog import Catalog, output_of
+from engine.sql.catalog import SqlCatalog, output_of
 from engine.sql.create import parse_create_stream
 from engine.sql.create_mirror import Mirror, parse_create_mirror
 from engine.sql.dialect import parsed
@@ -15,7 +15,7 @@ from engine.sql.select import Selects
 from engine.sql.statements import Statement, split_statements
 
 
-def plan_query(name: str, sql: str, catalog: Catalog) -> Query:
+def plan_query(name: str, sql: str, catalog: SqlCatalog) -> Query:
     """The plan of a query, or a PlanningError that says where it is wrong and what would work."""
     text = Text(sql)
     try:
@@ -39,7 +39,7 @@ def aggregates(plan: Plan) -> list[Aggregate]:
 
 
 __all__ = [
-    "Catalog",
+    "SqlCatalog",
     "Mirror",
     "PlanningError",
     "Statement",

@@ -13,7 +13,7 @@ Known = StreamSchema | TableSchema | QueryOutput
 
 
 @dataclass(frozen=True)
-class Catalog:
+class SqlCatalog:
     """Names, without regard to case, and what they stand for. Frozen: adding gives a new catalog."""
 
     entries: Mapping[str, Known] = field(default_factory=lambda: MappingProxyType({}))
@@ -23,9 +23,9 @@ class Catalog:
         streams: Iterable[StreamSchema] = (),
         tables: Iterable[TableSchema] = (),
         queries: Iterable[QueryOutput] = (),
-    ) -> Catalog:
+    ) -> SqlCatalog:
         known: list[Known] = [*streams, *tables, *queries]
-        return Catalog(MappingProxyType({name_of(one).lower(): one for one in known}))
+        return SqlCatalog(MappingProxyType({name_of(one).lower(): one for one in known}))
 
     def find(self, name: str) -> Known | None:
         return self.entries.get(name.lower())
@@ -33,15 +33,15 @@ class Catalog:
     def names(self) -> list[str]:
         return [name_of(entry) for entry in self.entries.values()]
 
-    def with_entry(self, one: Known) -> Catalog:
+    def with_entry(self, one: Known) -> SqlCatalog:
         """A catalog with one more name, or with another meaning of it."""
         return replace(self, entries=MappingProxyType({**self.entries, name_of(one).lower(): one}))
 
-    def with_query(self, query: Query) -> Catalog:
+    def with_query(self, query: Query) -> SqlCatalog:
         """A catalog in which other queries may read this one's output."""
         return self.with_entry(output_of(query))
 
-    def with_queries(self, queries: Iterable[Query]) -> Catalog:
+    def with_queries(self, queries: Iterable[Query]) -> SqlCatalog:
         """The same of many at once, which have names of their own."""
         return replace(
             self,

@@ -14,7 +14,7 @@ from typing import ClassVar
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from engine.data.schema import Field, Kind, Schema, StreamSchema
+from engine.data.schema import Field, Schema, StreamSchema, TypeKind
 from engine.sql.dialect import TypeName, WeirParser, read
 from engine.sql.errors import Text
 from engine.sql.terms.literals import interval_us
@@ -128,12 +128,12 @@ def _timed(text: Text, name: str, schema: Schema, watermark: WatermarkOf) -> Str
     if place is None:
         raise text.error(watermark, "there is no such column", watermark.name, ", ".join(schema.names))
     kind = schema.fields[place].type.kind
-    if kind not in (Kind.TIMESTAMP, Kind.INT64):
+    if kind not in (TypeKind.TIMESTAMP, TypeKind.INT64):
         what = "event time is a timestamp, or an int64 of milliseconds since the epoch"
         raise text.error(watermark, what, f"{watermark.name} {schema.fields[place].type}")
     behind = watermark.args.get("behind")
     lateness_us = 0 if behind is None else _lateness_us(text, behind)
-    return StreamSchema(name, schema, place, lateness_us, 1 if kind is Kind.TIMESTAMP else MILLISECOND_US)
+    return StreamSchema(name, schema, place, lateness_us, 1 if kind is TypeKind.TIMESTAMP else MILLISECOND_US)
 
 
 def _lateness_us(text: Text, behind: exp.Expr) -> int:

@@ -22,7 +22,7 @@ from typing import ClassVar
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from engine.data.schema import TIMESTAMP, Field, Kind, Schema, StreamSchema
+from engine.data.schema import TIMESTAMP, Field, Schema, StreamSchema, TypeKind
 from engine.sql.create import COLUMNS_MAX, ColumnOf, StreamParser, schema_of
 from engine.sql.dialect import read
 from engine.sql.errors import Text
@@ -196,7 +196,7 @@ def parse_create_mirror(sql: str) -> Mirror:
     if not 1 <= len(columns) <= COLUMNS_MAX:
         raise text.error(tree, f"a mirror has 1 to {COLUMNS_MAX:,} columns", hint=EXAMPLE)
     schema = schema_of(text, columns)
-    if schema.fields[0].type.kind not in (Kind.STRING, Kind.INT64, Kind.INT32):
+    if schema.fields[0].type.kind not in (TypeKind.STRING, TypeKind.INT64, TypeKind.INT32):
         title = "the first column is the key: a string or a whole number"
         raise text.error(columns[0], title, f"{columns[0].name} {schema.fields[0].type}")
     for column in columns:

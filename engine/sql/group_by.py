@@ -47,7 +47,7 @@ FIRST_KEY = 2
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedAggregate:
     """An aggregate of an expression below the window."""
 
     function: Aggregation
@@ -81,7 +81,7 @@ class Grouped(Expressions):
         self.below, self.keys, self.bound = below, list(keys), bound
         self.above = {id(result) for root in roots for result in self._over_results(root)}
         self.computed_keys = any(not isinstance(one, Column) for one in keys)
-        self.wanted: dict[Wanted, int] = {}
+        self.wanted: dict[WantedAggregate, int] = {}
         self.aliases: dict[str, exp.Expr] = {}
 
     def read(self, node: exp.Expr) -> Expression:
@@ -247,7 +247,7 @@ class Grouped(Expressions):
         parameter: float = 0.0,
     ) -> Expression:
         type_ = result_type(function, argument_type, bool(scaling))
-        wanted = Wanted(
+        wanted = WantedAggregate(
             function=function,
             argument=argument,
             type=type_,
@@ -299,7 +299,7 @@ def windowed(
     window: TimeWindow | RowWindow,
     time: EventTime | None,
     keys: Sequence[Expression],
-    wanted: Sequence[Wanted],
+    wanted: Sequence[WantedAggregate],
     clock: Column | None = None,
 ) -> tuple[WindowAggregate, dict[int, Expression]]:
     """The windowed aggregate, and where things of provisional places are in its output.

@@ -61,7 +61,7 @@ class Joined:
 
 
 @dataclass(frozen=True, eq=False)
-class Condition:
+class JoinOperand:
     """One operand of the AND of WHERE or ON."""
 
     node: exp.Expr
@@ -106,7 +106,7 @@ class Joiner:
     text: Text
     items: Sequence[Item]
     where: exp.Expr | None
-    conditions: list[Condition] = field(default_factory=list)
+    conditions: list[JoinOperand] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.scope = Scope(self.text, [item.relation for item in self.items])
@@ -144,13 +144,13 @@ class Joiner:
                 self.conditions.append(self._condition(node, owner if item.is_outer else None))
         self.conditions += [self._condition(node, None) for node in conjuncts(self.where)]
 
-    def _condition(self, node: exp.Expr, outer: int | None) -> Condition:
+    def _condition(self, node: exp.Expr, outer: int | None) -> JoinOperand:
         owners = set()
         for column in node.find_all(exp.Column):
             seen = self.scope.find(column)
             if seen is not None:
                 owners.add(seen.owner)
-        return Condition(node, frozenset(owners), outer)
+        return JoinOperand(node, frozenset(owners), outer)
 
     def _use(self, owner: int, name: exp.Identifier) -> None:
         """USING (k): k of this item equals k of an earlier one, and is visible once."""
@@ -169,7 +169,7 @@ class Joiner:
         equal = exp.EQ(this=sides[0], expression=sides[1])
         self.conditions.append(self._condition(equal, owner if self.items[owner].is_outer else None))
 
-    def _take(self, wanted: Iterable[Condition]) -> list[Condition]:
+    def _take(self, wanted: Iterable[JoinOperand]) -> list[JoinOperand]:
         taken = dict.fromkeys(wanted)
         self.conditions = [condition for condition in self.conditions if condition not in taken]
         return list(taken)

@@ -29,10 +29,10 @@ from engine.plan.plan import (
     event_time,
     event_times,
 )
-from engine.sql.catalog import Catalog
+from engine.sql.catalog import SqlCatalog
 from engine.sql.dialect import FunctionWindow, LastRow, Source
 from engine.sql.errors import Text
-from engine.sql.group_by import Grouped, Wanted, is_aggregate, is_bound, windowed
+from engine.sql.group_by import Grouped, WantedAggregate, is_aggregate, is_bound, windowed
 from engine.sql.joins import Item, Joined, Joiner, filtered
 from engine.sql.names import Named, Relation, columns_of, time_among
 from engine.sql.output import (
@@ -66,7 +66,7 @@ class Selects:
     """Plans queries of one text over a catalog."""
 
     text: Text
-    catalog: Catalog
+    catalog: SqlCatalog
     known: Mapping[str, Relation]  # WITH
 
     def relation(self, node: exp.Expr) -> Relation:
@@ -416,7 +416,7 @@ def numbered(relation: Relation) -> Relation:
     return replace(relation, source=Numbered(relation.plan))
 
 
-def clock_of(joined: Joined, wanted: Iterable[Wanted]) -> Column | None:
+def clock_of(joined: Joined, wanted: Iterable[WantedAggregate]) -> Column | None:
     """What FIRST and LAST go by in a window of rows, if there are any and their source has event time."""
     if joined.time is None or not any(one.function in ORDERED for one in wanted):
         return None

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.data.keys import Codes, from_python
-from engine.data.schema import Kind
+from engine.data.schema import TypeKind
 from engine.data.sketches import distinct_counts, most_frequent, quantiles
 from engine.data.train import Values
 from engine.plan.aggregations import Aggregation
@@ -61,7 +61,7 @@ def measures_of(aggregate: Aggregate) -> set[Measure]:
         return {("count", place)}
     if function in (Aggregation.SUM, Aggregation.AVG):
         return {("sum", place), ("count", place)}
-    if function in (Aggregation.MIN, Aggregation.MAX) and aggregate.type.kind is not Kind.STRING:
+    if function in (Aggregation.MIN, Aggregation.MAX) and aggregate.type.kind is not TypeKind.STRING:
         return {(function.value, place), ("count", place)}
     if function in SKETCHED:
         return {(SKETCHED[function], place)}

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from engine.data.held_state import FEW_KEYS, Holding
 from engine.data.keys import Codes, KeyIndex
-from engine.data.schema import DataType, Kind
+from engine.data.schema import DataType, TypeKind
 from engine.data.sketches import SKETCHES, Sketches, growth_max
 from engine.data.train import LateRows, Places, Train, Values, stands_for
 from engine.data.watermark_causes import NO_PROGRESS
@@ -45,18 +45,18 @@ Measure = tuple[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingRows:
     """Rows that were not taken, before shedding."""
 
     rows: float = 0.0
     dropped: float = 0.0
     """Those of them that were dropped from a queue; the others were late."""
 
-    def __add__(self, other: Missing) -> Missing:
-        return Missing(self.rows + other.rows, self.dropped + other.dropped)
+    def __add__(self, other: MissingRows) -> MissingRows:
+        return MissingRows(self.rows + other.rows, self.dropped + other.dropped)
 
 
-NOTHING_MISSING = Missing()
+NOTHING_MISSING = MissingRows()
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class PaneStore:
         self._time, self._keys = time, tuple(keys)
         self._floors: dict[str, int] = {}
         # By pane and the number of the first end that a window can still close at.
-        self._missed: dict[tuple[int, int], Missing] = {}
+        self._missed: dict[tuple[int, int], MissingRows] = {}
         self.holding = Holding()
         self.holding.compact = self.compact
         self._bytes = 0  # of all panes
@@ -143,10 +143,12 @@ class PaneStore:
         dropped = np.bincount(inverse.ravel(), late.offered * late.shed)
         for number, end, *more in zip(*places.tolist(), rows.tolist(), dropped.tolist(), strict=True):
             if number >= floor and ((number, end) in self._missed or self.holding.room >= MISSED_BYTES):
-                self._missed[number, end] = self._missed.get((number, end), NOTHING_MISSING) + Missing(*more)
+                self._missed[number, end] = self._missed.get((number, end), NOTHING_MISSING) + MissingRows(
+                    *more
+                )
         self._tell()
 
-    def missed(self, start: int, end: int) -> Missing:
+    def missed(self, start: int, end: int) -> MissingRows:
         """Return what a window with these bounds lacks."""
         found = NOTHING_MISSING
         first, last = start // self.pane, end // self.pane
@@ -449,9 +451,9 @@ def extreme(kind: DataType, largest: bool) -> Any:
     """The largest or smallest value of the type; NaN is larger than any number, as in SQL's order."""
     if kind.is_float:
         return np.nan if largest else -np.inf
-    if kind.kind is Kind.BOOLEAN:
+    if kind.kind is TypeKind.BOOLEAN:
         return largest
-    limits = np.iinfo(np.int32 if kind.kind is Kind.INT32 else np.int64)
+    limits = np.iinfo(np.int32 if kind.kind is TypeKind.INT32 else np.int64)
     return limits.max if largest else limits.min
 
 

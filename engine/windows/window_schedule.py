@@ -59,7 +59,7 @@ class WindowReader(Protocol):
 
 
 @dataclass(slots=True)
-class Progress:
+class WindowProgress:
     """How far a window that slides by at most so much has come, in panes."""
 
     reader: WindowReader
@@ -75,7 +75,7 @@ class WindowSchedule:
     def __init__(self, store: PaneStore, settings: WindowSettings) -> None:
         self._store, self._settings = store, settings
         self._readers: dict[str, WindowReader] = {}
-        self._flexible: dict[str, Progress] = {}
+        self._flexible: dict[str, WindowProgress] = {}
         self._periods: Mapping[int, int] | None = None  # by bound; None if windows have come or gone
         self._reached: int | None = None
         self._scans = Scans(store)
@@ -92,7 +92,7 @@ class WindowSchedule:
     def join(self, name: str, reader: WindowReader) -> None:
         self._readers[name] = reader
         if reader.at_most:
-            self._flexible[name] = Progress(reader)
+            self._flexible[name] = WindowProgress(reader)
         self._change()
 
     def leave(self, name: str) -> None:
@@ -208,7 +208,7 @@ class WindowSchedule:
     def _slide(self, name: str) -> int:
         return self._flexible[name].reader.slide
 
-    def _due(self, one: Progress, reached: int, numbers: Sequence[int]) -> int | None:
+    def _due(self, one: WindowProgress, reached: int, numbers: Sequence[int]) -> int | None:
         """The next end, if event time has come as far; a stretch without tuples is passed over in one step."""
         due = self._following(one)
         if due > reached:
@@ -219,7 +219,7 @@ class WindowSchedule:
             due = self._following(one)
         return due if due <= reached else None
 
-    def _following(self, one: Progress) -> int:
+    def _following(self, one: WindowProgress) -> int:
         assert one.last is not None
         period = self._period(one.reader)
         return (one.last // period + 1) * period

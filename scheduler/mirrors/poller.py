@@ -43,7 +43,7 @@ SIZE_ALPHA = 0.175
 MEASURED_HALF_LIFE_S = 300.0
 
 
-class Outcome(Enum):
+class PollOutcome(Enum):
     """What came of a poll."""
 
     CHANGED = "changed"
@@ -140,14 +140,14 @@ class MirrorCore:
 
     # -- observe -----------------------------------------------------------------------------------------
 
-    def polled(self, one: int, asked_at: float, outcome: Outcome, size: float, now: float) -> None:
+    def polled(self, one: int, asked_at: float, outcome: PollOutcome, size: float, now: float) -> None:
         """What came of it: as the object was at `asked_at`, for so much of the bandwidth."""
         assert self._in_flight[one]
         self._in_flight[one] = False
         self.polls += 1
         if self._by_bytes:
             self._charge(size - float(self._sizes[one]))
-        if outcome is Outcome.FAILED:
+        if outcome is PollOutcome.FAILED:
             self.failures += 1
             self._failing += self._failed[one] == 0
             self._failed[one] += 1
@@ -157,12 +157,12 @@ class MirrorCore:
             return
         self._failing -= self._failed[one] > 0
         self._failed[one], self._pause[one] = 0, math.inf
-        self.changes += outcome is Outcome.CHANGED
+        self.changes += outcome is PollOutcome.CHANGED
         if self._by_bytes:
             self._learn_size(one, size)
         before = float(self._last[one])
         if before > -math.inf and asked_at > before:
-            self._rates.observe(one, asked_at - before, outcome is Outcome.CHANGED)
+            self._rates.observe(one, asked_at - before, outcome is PollOutcome.CHANGED)
             self._measure(one, asked_at - before, outcome, now)
         self._last[one], self._uses[one] = asked_at, 0.0
         self._due[one] = self._next(one)
@@ -246,10 +246,10 @@ class MirrorCore:
         often = float(self._frequencies[one])
         return float(self._last[one]) + (1 / often if often > 0 else SOLVE_S)
 
-    def _measure(self, one: int, interval_s: float, outcome: Outcome, now: float) -> None:
+    def _measure(self, one: int, interval_s: float, outcome: PollOutcome, now: float) -> None:
         uses = float(self._uses[one])
         weight = uses if self._is_used else float(self._weights[one]) * interval_s
-        fresh = 1.0 if outcome is Outcome.UNCHANGED else fresh_part(self._rates.rate(one) * interval_s)
+        fresh = 1.0 if outcome is PollOutcome.UNCHANGED else fresh_part(self._rates.rate(one) * interval_s)
         if self._measured_at > -math.inf:
             kept = 0.5 ** (max(0.0, now - self._measured_at) / MEASURED_HALF_LIFE_S)
             self._fresh, self._seen = self._fresh * kept, self._seen * kept

@@ -27,7 +27,7 @@ from scheduler.operators.segment_trees import NO_TREE, Tree, tree_above
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
+class ScheduledOperator:
     """One box of the network. `source` marks the operators that take tuples from a stream's queue."""
 
     name: str
@@ -50,7 +50,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class PathSegment:
     """Operator x down to its roots, summed up."""
 
     selectivity: float  # S
@@ -64,14 +64,14 @@ Found = TypeVar("Found")
 # What an answer is counted as, by the name of its sum over a segment.
 Gain = Literal["selectivity", "answers_per_ideal", "answers_per_ideal_sq"]
 
-NOTHING = Segment(0.0, 0.0, 0.0, 0.0, 0.0)
+NOTHING = PathSegment(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Network:
     """Operators in topological order: every edge goes from a lower number to a higher one."""
 
-    operators: tuple[Operator, ...]
+    operators: tuple[ScheduledOperator, ...]
     roots: tuple[int, ...] = field(init=False)
     sources: tuple[int, ...] = field(init=False)
     upstream: list[list[int]] = field(init=False, compare=False, repr=False)
@@ -79,7 +79,7 @@ class Network:
     def __post_init__(self) -> None:
         self._look_at(0, (), (), [[] for _ in self.operators])
 
-    def extended(self, more: Sequence[Operator], edges: Iterable[tuple[int, int]]) -> Network:
+    def extended(self, more: Sequence[ScheduledOperator], edges: Iterable[tuple[int, int]]) -> Network:
         """With more operators at the end, and edges to them from those that were there; these are not looked at."""
         operators, start = [*self.operators, *more], len(self.operators)
         upstream = [*self.upstream, *([] for _ in more)]
@@ -109,14 +109,14 @@ class Network:
         object.__setattr__(self, "sources", (*sources, *more_sources))
         object.__setattr__(self, "upstream", upstream)
 
-    def segments(self, estimates: Sequence[Estimate]) -> tuple[Segment, ...]:
+    def segments(self, estimates: Sequence[Estimate]) -> tuple[PathSegment, ...]:
         """Every operator's segment under the estimates, in one walk from the roots up."""
         size = len(self.operators)
         return self.segments_with((NOTHING,) * size, range(size), estimates)
 
     def segments_with(
-        self, known: Sequence[Segment], others: Iterable[int], estimates: Sequence[Estimate]
-    ) -> tuple[Segment, ...]:
+        self, known: Sequence[PathSegment], others: Iterable[int], estimates: Sequence[Estimate]
+    ) -> tuple[PathSegment, ...]:
         """The segments, of which all but those of the others are known.
 
         All sums over the roots below are linear in what the downstream operators have, so none is listed twice.
@@ -126,7 +126,7 @@ class Network:
             own, below = estimates[number], [segments[other] for other in self.operators[number].downstream]
             kept = own.selectivity
             if below:
-                segments[number] = Segment(
+                segments[number] = PathSegment(
                     kept * sum([segment.selectivity for segment in below]),
                     own.cost_s + kept * sum([segment.cost_s for segment in below]),
                     min([segment.ideal_s for segment in below]),
@@ -136,7 +136,7 @@ class Network:
             else:
                 whole = self.ideal_cost(number, estimates)
                 per_ideal, per_ideal_sq = (kept / whole, kept / whole**2) if whole > 0 else (0.0, 0.0)
-                segments[number] = Segment(kept, own.cost_s, whole, per_ideal, per_ideal_sq)
+                segments[number] = PathSegment(kept, own.cost_s, whole, per_ideal, per_ideal_sq)
         return tuple(segments)
 
     def ideal_costs(self, estimates: Sequence[Estimate]) -> dict[int, float]:
@@ -188,12 +188,12 @@ class NetworkEstimates:
 
     network: Network
     estimates: tuple[Estimate, ...]
-    known: tuple[Segment, ...] | None = field(default=None, compare=False, repr=False)
+    known: tuple[PathSegment, ...] | None = field(default=None, compare=False, repr=False)
     _trees: dict[Gain, list[Tree]] = field(default_factory=dict, compare=False, repr=False)
     _worked_out: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
-    def segments(self) -> tuple[Segment, ...]:
+    def segments(self) -> tuple[PathSegment, ...]:
         return self.network.segments(self.estimates) if self.known is None else self.known
 
     def once(self, what: Hashable, work_out: Callable[[NetworkEstimates], Found]) -> Found:

@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from configs.classes.policies import PolicySettings
-from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, ScheduledOperator
 from scheduler.operators.policies import (
     NONE,
     CountingPolicy,
@@ -85,7 +85,7 @@ class OperatorScheduler:
         self._counting = self._who_counts(network.operators)
 
     def extend(
-        self, more: Sequence[Operator], edges: Iterable[tuple[int, int]], initial: Sequence[Estimate]
+        self, more: Sequence[ScheduledOperator], edges: Iterable[tuple[int, int]], initial: Sequence[Estimate]
     ) -> None:
         """More operators at the end, without input; edges lead to them from those that are there."""
         self.network = self.network.extended(more, edges)
@@ -103,14 +103,14 @@ class OperatorScheduler:
         if self._plans is not None:
             self._plans.extend(self._believed, changed)
 
-    def _who_counts(self, operators: Sequence[Operator]) -> list[CountingPolicy]:
+    def _who_counts(self, operators: Sequence[ScheduledOperator]) -> list[CountingPolicy]:
         """The policy of each, if it counts. Whether it does is asked once: for 1,000 operators that would take milliseconds."""
         inner, sources = self._inner, self._sources
         if not isinstance(inner, CountingPolicy) or not isinstance(sources, CountingPolicy):
             return []
         return [sources if operator.source else inner for operator in operators]
 
-    def _counted(self, operators: Sequence[Operator]) -> list[bool]:
+    def _counted(self, operators: Sequence[ScheduledOperator]) -> list[bool]:
         return [self.counts and (self._plans is None or operator.source) for operator in operators]
 
     def pending(self, operator: int, tuples: int) -> None:
@@ -229,7 +229,7 @@ class QueryScheduler(OperatorScheduler):
         self._looked = 0
 
     def extend(
-        self, more: Sequence[Operator], edges: Iterable[tuple[int, int]], initial: Sequence[Estimate]
+        self, more: Sequence[ScheduledOperator], edges: Iterable[tuple[int, int]], initial: Sequence[Estimate]
     ) -> None:
         super().extend(more, edges, initial)
         self._is_ready += [False for _ in more]

@@ -126,7 +126,7 @@ class _Turn:
 
 
 @dataclass
-class RoundRobin:
+class TurnRoundRobin:
     """The turns of one node's lanes. `handle(event, now)` returns the grants that follow."""
 
     shares: Mapping[str, float]

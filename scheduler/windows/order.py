@@ -24,7 +24,7 @@ NOWHERE = 0
 FEW = 64
 
 
-class Waiting(Protocol):
+class WaitingTask(Protocol):
     """What an order has to know of a task."""
 
     deadline_s: float
@@ -40,7 +40,7 @@ class Waiting(Protocol):
         """Of equal ones the lowest goes first, then who came first."""
 
 
-AnyTask = TypeVar("AnyTask", bound=Waiting)
+AnyTask = TypeVar("AnyTask", bound=WaitingTask)
 
 
 class TaskHeap(Generic[AnyTask]):
@@ -88,7 +88,7 @@ class TaskOrder(Protocol[AnyTask]):
 class KeyOrder(Generic[AnyTask]):
     """The least key first: EDF, HR."""
 
-    def __init__(self, key: Callable[[Waiting], float]) -> None:
+    def __init__(self, key: Callable[[WaitingTask], float]) -> None:
         self._key = key
         self._tasks = TaskHeap[AnyTask]()
         self._places = NOWHERE
@@ -108,7 +108,7 @@ class KeyOrder(Generic[AnyTask]):
         return self._tasks.head()
 
 
-class DeadlineOrRate(Generic[AnyTask]):
+class DeadlineOrRateOrder(Generic[AnyTask]):
     """EDF/HR."""
 
     def __init__(self) -> None:
@@ -142,15 +142,15 @@ class DeadlineOrRate(Generic[AnyTask]):
         return too_late
 
 
-def deadline(task: Waiting) -> float:
+def deadline(task: WaitingTask) -> float:
     return task.deadline_s
 
 
-def latest_start(task: Waiting) -> float:
+def latest_start(task: WaitingTask) -> float:
     return task.deadline_s - task.cost
 
 
-def negative_rate(task: Waiting) -> float:
+def negative_rate(task: WaitingTask) -> float:
     return -task.rate
 
 
@@ -161,4 +161,4 @@ def build_order(order: Order) -> TaskOrder[AnyTask]:
         case "hr":
             return KeyOrder(negative_rate)
         case "edf-hr":
-            return DeadlineOrRate()
+            return DeadlineOrRateOrder()

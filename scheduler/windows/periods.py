@@ -197,7 +197,7 @@ def share(terms: dict[int, int]) -> float:
 
 
 @dataclass(slots=True)
-class State:
+class PeriodState:
     """The first `place` sub-groups (by falling scan) have their periods."""
 
     place: int
@@ -207,7 +207,7 @@ class State:
     runs: float
     cost: float
     period: int = 0
-    before: State | None = None
+    before: PeriodState | None = None
 
 
 @dataclass
@@ -267,7 +267,7 @@ class Search:
 
     def run(self, known: Periods, states_max: int) -> Periods:
         size = len(self._order)
-        start = State(0, 0, {}, 0.0, 0.0)
+        start = PeriodState(0, 0, {}, 0.0, 0.0)
         queue = [(self._bound(0, 0.0), 0, 0, start)]
         best, visited, pushed = self._narrow(known), 0, 0
         while queue:
@@ -288,9 +288,9 @@ class Search:
 
     def _narrow(self, known: Periods) -> Periods:
         """Of all states of as many sub-groups, the most promising ones alone: what the search ends with if it must."""
-        states = [State(0, 0, {}, 0.0, 0.0)]
+        states = [PeriodState(0, 0, {}, 0.0, 0.0)]
         for _ in self._order:
-            first: dict[int, State] = {}
+            first: dict[int, PeriodState] = {}
             for after in sorted(
                 (following for state in states for following in self._next(state)), key=self._estimate
             ):
@@ -299,17 +299,17 @@ class Search:
         best = min(states, key=self._estimate)
         return Periods(self._periods_of(best), best.cost) if best.cost < known.cost else known
 
-    def _estimate(self, state: State) -> float:
+    def _estimate(self, state: PeriodState) -> float:
         return state.cost + self._bound(state.place, state.runs)
 
-    def _next(self, state: State) -> Iterator[State]:
+    def _next(self, state: PeriodState) -> Iterator[PeriodState]:
         place = state.place
         for period in self._options[place]:
             free = bool(state.covered & self._bit[period])
             covered = state.covered | self._covers[period]
             terms, runs = (state.terms, state.runs) if free else self._joined(state, period, covered)
             cost = state.cost + self._layer[place] * runs + self._answer[place] / period
-            yield State(
+            yield PeriodState(
                 place=place + 1,
                 covered=covered,
                 terms=terms,
@@ -321,7 +321,7 @@ class Search:
             if free:
                 return
 
-    def _joined(self, state: State, period: int, covered: int) -> tuple[dict[int, int], float]:
+    def _joined(self, state: PeriodState, period: int, covered: int) -> tuple[dict[int, int], float]:
         """Terms depend on what is covered alone, whichever way it came to that."""
         entry = self._terms.get(covered)
         if entry is None:
@@ -329,7 +329,7 @@ class Search:
             entry = self._terms[covered] = terms, share(terms)
         return entry
 
-    def _dominated(self, state: State) -> bool:
+    def _dominated(self, state: PeriodState) -> bool:
         """Another one with as many sub-groups costs no more and covers nothing that this one does not."""
         others = self._best.setdefault(state.place, [])
         if any(cost <= state.cost and not covered & ~state.covered for covered, cost in others):
@@ -339,9 +339,9 @@ class Search:
             others.append((state.covered, state.cost))
         return False
 
-    def _periods_of(self, state: State) -> tuple[int, ...]:
+    def _periods_of(self, state: PeriodState) -> tuple[int, ...]:
         periods = [0] * len(self._order)
-        at: State | None = state
+        at: PeriodState | None = state
         while at is not None and at.place:
             periods[self._order[at.place - 1]] = at.period
             at = at.before

@@ -123,10 +123,10 @@ class Sub:
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
+class DueBatch:
     """Sub-groups of a group that fell due together."""
 
-    group: Group
+    group: ScanGroup
     due: int
     due_s: float
     deadline_s: float
@@ -145,7 +145,7 @@ class Batch:
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class ScanGroup:
     """Queries that one scan answers."""
 
     name: str
@@ -153,7 +153,7 @@ class Group:
     costs: ScanCosts
     planned_with: ScanCosts
     subs: dict[SubKey, Sub] = field(default_factory=dict)
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[DueBatch] = field(default_factory=list)
     running: int = 0
 
 
@@ -165,9 +165,9 @@ class Synopsis:
     interval_s: float
     number: int
     updated_s: float
-    groups: dict[str, Group] = field(default_factory=dict)
+    groups: dict[str, ScanGroup] = field(default_factory=dict)
     # Waiting sub-groups by the update at which they fall due; an entry that names another update than theirs is old.
-    calendar: list[tuple[int, int, Group, Sub]] = field(default_factory=list)
+    calendar: list[tuple[int, int, ScanGroup, Sub]] = field(default_factory=list)
 
 
 class PeriodicScheduler:
@@ -176,9 +176,9 @@ class PeriodicScheduler:
     def __init__(self, settings: PeriodicSettings) -> None:
         self.settings = settings
         self._synopses: dict[str, Synopsis] = {}
-        self._queries: dict[str, tuple[PeriodicQuery, Group, SubKey]] = {}
-        self._order: TaskOrder[Batch] = build_order(settings.order)
-        self._changed: dict[tuple[str, str], Group] = {}
+        self._queries: dict[str, tuple[PeriodicQuery, ScanGroup, SubKey]] = {}
+        self._order: TaskOrder[DueBatch] = build_order(settings.order)
+        self._changed: dict[tuple[str, str], ScanGroup] = {}
         self._entries = count()
         self._alone = count(1)
         self._waiting = 0
@@ -204,7 +204,7 @@ class PeriodicScheduler:
         synopsis = self._synopsis(query.synopsis)
         group = synopsis.groups.get(query.group)
         if group is None:
-            group = synopsis.groups[query.group] = Group(query.group, synopsis, costs, costs)
+            group = synopsis.groups[query.group] = ScanGroup(query.group, synopsis, costs, costs)
         alone = self.settings.kind == "none" and self.settings.tasks == "query"
         key = (query.slide, query.at_most, next(self._alone) if alone else 0)
         sub = group.subs.get(key)
@@ -286,7 +286,7 @@ class PeriodicScheduler:
 
     # -- falling due -----------------------------------------------------------------------------------
 
-    def _wait(self, group: Group, sub: Sub) -> None:
+    def _wait(self, group: ScanGroup, sub: Sub) -> None:
         sub.stage = Stage.WAITING
         heappush(group.synopsis.calendar, (sub.due, next(self._entries), group, sub))
 
@@ -303,23 +303,23 @@ class PeriodicScheduler:
         for batch in changed.values():
             self._put(batch)
 
-    def _batch(self, group: Group, due: int) -> Batch:
+    def _batch(self, group: ScanGroup, due: int) -> DueBatch:
         """Those of the group that fell due by the same update; nobody else's, if nothing is shared."""
         if self.settings.kind != "none":
             for batch in group.batches:
                 if batch.due == due:
                     return batch
         synopsis = group.synopsis
-        batch = Batch(group, due, synopsis.updated_s, synopsis.updated_s + synopsis.interval_s)
+        batch = DueBatch(group, due, synopsis.updated_s, synopsis.updated_s + synopsis.interval_s)
         group.batches.append(batch)
         return batch
 
-    def _put(self, batch: Batch) -> None:
+    def _put(self, batch: DueBatch) -> None:
         batch.answers = sum(len(sub.windows) for sub in batch.subs)
         batch.cost = cost_of(batch.subs, batch.group.costs)
         self._order.put(batch)
 
-    def _forget(self, group: Group, sub: Sub) -> None:
+    def _forget(self, group: ScanGroup, sub: Sub) -> None:
         """A sub-group without queries."""
         del group.subs[sub.key]
         if sub.stage is Stage.DUE:
@@ -334,14 +334,14 @@ class PeriodicScheduler:
         sub.stage, sub.due = Stage.WAITING, -1
         self._forget_empty(group)
 
-    def _forget_empty(self, group: Group) -> None:
+    def _forget_empty(self, group: ScanGroup) -> None:
         if not group.subs and not group.running:
             del group.synopsis.groups[group.name]
             self._changed.pop((group.synopsis.name, group.name), None)
 
     # -- running ---------------------------------------------------------------------------------------
 
-    def _along_with(self, batch: Batch) -> list[Batch]:
+    def _along_with(self, batch: DueBatch) -> list[DueBatch]:
         """The batch and what runs with it."""
         settings, group = self.settings, batch.group
         number = group.synopsis.number
@@ -356,7 +356,7 @@ class PeriodicScheduler:
         # Those of the group that are due and not late are one batch: where there are several, there is an overload.
         return list(group.batches)
 
-    def _task(self, group: Group, batches: list[Batch]) -> Task:
+    def _task(self, group: ScanGroup, batches: list[DueBatch]) -> Task:
         number = group.synopsis.number
         parts = [
             Part(
@@ -390,7 +390,7 @@ class PeriodicScheduler:
 
     def _early(self) -> Task | None:
         """What would be due next and may run now: the lowest d in seconds, and what of its group has the same d."""
-        best: tuple[float, Group, int] | None = None
+        best: tuple[float, ScanGroup, int] | None = None
         for synopsis in self._synopses.values():
             for group in synopsis.groups.values():
                 for sub in group.subs.values():
@@ -404,12 +404,12 @@ class PeriodicScheduler:
         subs = [sub for sub in group.subs.values() if sub.due == due and may_run_early(sub, group.synopsis)]
         since = group.synopsis.updated_s
         deadline_s = since + group.synopsis.interval_s
-        batch = Batch(group, due, since, deadline_s, subs if self.settings.kind != "none" else subs[:1])
+        batch = DueBatch(group, due, since, deadline_s, subs if self.settings.kind != "none" else subs[:1])
         return self._task(group, [batch])
 
     # -- periods ---------------------------------------------------------------------------------------
 
-    def _replan_later(self, group: Group) -> None:
+    def _replan_later(self, group: ScanGroup) -> None:
         self._changed[group.synopsis.name, group.name] = group
 
     def _replan(self) -> None:
@@ -419,7 +419,7 @@ class PeriodicScheduler:
                 del self._changed[name]
                 self._set_periods(group)
 
-    def _set_periods(self, group: Group) -> None:
+    def _set_periods(self, group: ScanGroup) -> None:
         subs = list(group.subs.values())
         described = [sub.described for sub in subs]
         group.planned_with = group.costs
@@ -429,7 +429,7 @@ class PeriodicScheduler:
         if self.settings.kind != "none":
             self._synchronise(group)
 
-    def _synchronise(self, group: Group) -> None:
+    def _synchronise(self, group: ScanGroup) -> None:
         """Sub-groups with one period are due together, at the next multiple of it unless one has to run before."""
         synopsis = group.synopsis
         by_period: dict[int, list[Sub]] = {}

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from configs.errors import InvalidInput, UnknownName, nearest
 from services.api import openapi, problems
-from services.api.callers import Door
+from services.api.callers import Gatekeeper
 from services.api.request_bodies import JSON
 from services.api.routes import (
     audit,
@@ -84,5 +84,5 @@ def make_app(service: Service) -> FastAPI:
     async def description() -> Response:
         return Response(orjson.dumps(app.openapi()), media_type=JSON)
 
-    app.add_middleware(Door, service=service)
+    app.add_middleware(Gatekeeper, service=service)
     return app

@@ -1,6 +1,6 @@
 """Who calls, and what that caller may do.
 
-`Door` stands before all routes: without a live key nobody gets further than health and the console's sign-in. What a route
+`Gatekeeper` stands before all routes: without a live key nobody gets further than health and the console's sign-in. What a route
 is about is for the route to ask:
 
     caller.must_be_admin()          for what concerns everybody
@@ -139,7 +139,7 @@ async def caller_of(request: Request) -> Caller:
 CallerOf = Annotated[Caller, Depends(caller_of)]
 
 
-class Door:
+class Gatekeeper:
     """Lets in who shows a live key, as often as it may come and with no more than it may bring."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:

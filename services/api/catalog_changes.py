@@ -15,10 +15,10 @@ from configs.documents.declarations import Document, Ref, declared_in, hold_warn
 from configs.errors import Away, InvalidInput, VersionDiffers
 from configs.yaml_loading import A_NAME, is_name
 from services.api.callers import Caller
-from services.api.catalog_snapshot import Entry
-from services.api.problems import BODY, NotRunning, TooManyRequests, WouldMissTarget
-from services.api.service import Plan, Service
-from services.catalog.catalog import Change, needs_plan
+from services.api.catalog_snapshot import SnapshotEntry
+from services.api.problems import BODY, NotRunning, TooManyRequests, WouldMissTargetProblem
+from services.api.service import Service, TargetForecast
+from services.catalog.catalog import DeclarationChange, needs_plan
 from services.catalog.redaction import change_told, restored
 from services.ingest.paths import missing_paths
 
@@ -36,9 +36,9 @@ NOT_ENACTED = (
 class Made:
     """What was changed, or would be."""
 
-    changes: Sequence[Change]
+    changes: Sequence[DeclarationChange]
     warnings: Sequence[str] = ()
-    plan: Plan | None = None
+    plan: TargetForecast | None = None
 
     def as_json(self) -> dict[str, Any]:
         content: dict[str, Any] = {
@@ -78,7 +78,7 @@ class Declaring:
         if self.dry_run:
             return Made(service.catalog.diff(documents, self.versions), (*warnings, *missing), plan)
         if plan is not None and not plan.holds and service.settings.admission == "refuse":
-            raise WouldMissTarget(
+            raise WouldMissTargetProblem(
                 warnings[0] if warnings else "a delay target would be missed",
                 hint="ask for less, or see the plan for what would fit",
                 extra={"plan": plan.as_json(), "warnings": list(warnings)},
@@ -97,9 +97,9 @@ class Declaring:
         else:
             catalog.delete(ref, self.caller.principal, version)
             self.service.snapshot.refresh()
-        return Made([Change(ref, "deleted")])
+        return Made([DeclarationChange(ref, "deleted")])
 
-    def _planned(self, documents: Sequence[Document]) -> tuple[Plan | None, Sequence[str]]:
+    def _planned(self, documents: Sequence[Document]) -> tuple[TargetForecast | None, Sequence[str]]:
         """Asked only of what would change something, and can be; with what there is to warn of."""
         planner, admission = self.service.planner, self.service.settings.admission
         starting = self.service.waits_for() if planner is None else ""
@@ -155,7 +155,7 @@ def check_name(name: str, parameter: str) -> None:
 # -- conditions ------------------------------------------------------------------------------------------------
 
 
-def wanted_version(here: Entry | None, if_match: str | None, if_none_match: str | None) -> int | None:
+def wanted_version(here: SnapshotEntry | None, if_match: str | None, if_none_match: str | None) -> int | None:
     """Which one it must be now; None if any."""
     if if_none_match is not None:
         if if_none_match.strip() != ANY:
@@ -175,7 +175,7 @@ def wanted_version(here: Entry | None, if_match: str | None, if_none_match: str 
     return int(match[1])
 
 
-def is_fresh(entry: Entry, if_none_match: str | None) -> bool:
+def is_fresh(entry: SnapshotEntry, if_none_match: str | None) -> bool:
     """Whether the caller has it already."""
     if if_none_match is None:
         return False

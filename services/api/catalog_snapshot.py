@@ -22,7 +22,7 @@ from configs.errors import WeirError
 from services.catalog.catalog import Catalog
 from services.catalog.keys import Holder
 from services.catalog.redaction import shown_document
-from services.catalog.state import Stored
+from services.catalog.state import StoredDeclaration
 from services.common.background_thread import BackgroundThread
 
 LOG = logging.getLogger(__name__)
@@ -32,10 +32,10 @@ NOTE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class SnapshotEntry:
     """A declaration, and how it is shown."""
 
-    stored: Stored
+    stored: StoredDeclaration
     document: bytes
     """JSON, without secrets."""
     public: bytes
@@ -51,27 +51,27 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SnapshotContents:
     """All that is declared, as of one moment."""
 
     revision: int
-    entries: Mapping[Ref, Entry]
-    of_kind: Mapping[str, Sequence[Entry]]
+    entries: Mapping[Ref, SnapshotEntry]
+    of_kind: Mapping[str, Sequence[SnapshotEntry]]
     """In the order in which they were declared; so are these:"""
-    queries: Mapping[str, Sequence[Entry]]
+    queries: Mapping[str, Sequence[SnapshotEntry]]
     """By tenant."""
     holders: Mapping[bytes, Holder]
     """Live keys by their digests."""
     by_id: Mapping[str, Holder]
 
-    def get(self, ref: Ref) -> Entry | None:
+    def get(self, ref: Ref) -> SnapshotEntry | None:
         return self.entries.get(ref)
 
     def has_tenant(self, name: str) -> bool:
         return Ref("Tenant", name) in self.entries
 
 
-class Snapshot(BackgroundThread):
+class CatalogSnapshot(BackgroundThread):
     """`now` is what is known; from `start` to `stop` it follows the catalog."""
 
     def __init__(self, catalog: Catalog, look_s: float = LOOK_S) -> None:
@@ -81,7 +81,7 @@ class Snapshot(BackgroundThread):
         self._used: dict[str, float] = {}
         self._noted_at = time.monotonic()
         self._is_away = False
-        self.now = Seen(revision=-1, entries={}, of_kind={}, queries={}, holders={}, by_id={})
+        self.now = SnapshotContents(revision=-1, entries={}, of_kind={}, queries={}, holders={}, by_id={})
         self.refresh()
 
     # -- reading ---------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class Snapshot(BackgroundThread):
 
     # -- following -------------------------------------------------------------------------------------
 
-    def refresh(self) -> Seen:
+    def refresh(self) -> SnapshotContents:
         """As the catalog is now, or later."""
         with self._lock:
             before = self.now
@@ -121,11 +121,11 @@ class Snapshot(BackgroundThread):
                 self.now = self._later(before)
             return self.now
 
-    def _later(self, before: Seen) -> Seen:
+    def _later(self, before: SnapshotContents) -> SnapshotContents:
         change = self._catalog.known(before.revision)
-        entries: dict[Ref, Entry] = {}
-        of_kind: defaultdict[str, list[Entry]] = defaultdict(list)
-        queries: defaultdict[str, list[Entry]] = defaultdict(list)
+        entries: dict[Ref, SnapshotEntry] = {}
+        of_kind: defaultdict[str, list[SnapshotEntry]] = defaultdict(list)
+        queries: defaultdict[str, list[SnapshotEntry]] = defaultdict(list)
         for ref, stored in change.state.items():
             entry = before.entries.get(ref)
             if entry is None or entry.stored is not stored:
@@ -136,7 +136,7 @@ class Snapshot(BackgroundThread):
                 queries[ref.tenant].append(entry)
         holders = before.holders if change.keys is None else {key.digest: key for key in change.keys}
         by_id = {holder.id: holder for holder in holders.values()}
-        return Seen(
+        return SnapshotContents(
             revision=change.revision,
             entries=entries,
             of_kind=dict(of_kind),
@@ -170,12 +170,12 @@ class Snapshot(BackgroundThread):
             self._catalog.keys.note_used(dict(used))
 
 
-def entry_of(stored: Stored) -> Entry:
+def entry_of(stored: StoredDeclaration) -> SnapshotEntry:
     document = shown_document(stored.declaration)
     whole = orjson.dumps(document)
     if document.pop("source", None) is None:
-        return Entry(stored, whole, whole)
-    return Entry(stored, whole, orjson.dumps(document))
+        return SnapshotEntry(stored, whole, whole)
+    return SnapshotEntry(stored, whole, orjson.dumps(document))
 
 
 def not_ours(problem: Exception) -> Exception | None:
@@ -183,7 +183,7 @@ def not_ours(problem: Exception) -> Exception | None:
     return None if isinstance(problem, WeirError) else problem
 
 
-def page(entries: Sequence[Entry], after: int, limit: int) -> Sequence[Entry]:
+def page(entries: Sequence[SnapshotEntry], after: int, limit: int) -> Sequence[SnapshotEntry]:
     """Those that were declared after a place."""
     first = bisect_right(entries, after, key=lambda one: one.stored.place)
     return entries[first : first + limit]

@@ -15,9 +15,9 @@ from pydantic import BaseModel, Field
 from actors.coordinator.coordinator_status import Decisions
 from actors.messages.unit_messages import class_of
 from configs.classes.objectives import Objective
-from loadshed.manager import Explanation
+from loadshed.manager import ManagerDecision
 from scheduler.capacity.core import ShareMove
-from scheduler.tuning import Explanation as Tuned
+from scheduler.tuning import TuningDecision as Tuned
 
 ANOTHER = "another class"
 # Of what is told as moved.
@@ -147,7 +147,7 @@ def policy_decision(one: Tuned, epoch_s: float) -> PolicyDecision:
     )
 
 
-def load_decision(unit: str, one: Explanation, epoch_s: float) -> LoadDecision:
+def load_decision(unit: str, one: ManagerDecision, epoch_s: float) -> LoadDecision:
     before, after, verdict = one.before, one.after, one.verdict
     return LoadDecision(
         at=moment(one.at + epoch_s),

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from configs.classes.objectives import Objective
 from services.api.explanations import Decision, ShareDecision
-from services.watch.states import State
+from services.watch.states import ClassState
 
 Processors = Annotated[float, Field(description="Processors.")]
 Milliseconds = Annotated[float, Field(ge=0)]
@@ -17,7 +17,7 @@ Ratio = Annotated[float, Field(ge=0, le=1)]
 Percent = Annotated[float, Field(ge=0, le=100)]
 
 
-class Seen(BaseModel):
+class AsOf(BaseModel):
     """As of when, since the system may not answer now."""
 
     at: datetime
@@ -98,7 +98,7 @@ class OperatorFailure(BaseModel):
     part: Ratio = Field(description="Part of the rows that the operator took in the last minute of input.")
 
 
-class ClassStatus(Seen):
+class ClassStatus(AsOf):
     """A class at this moment. What is counted counts from its beginning; of several shards it is the sum."""
 
     age_s: float = Field(
@@ -113,7 +113,7 @@ class ClassStatus(Seen):
     lossless: bool
     queries: int
     units: int = Field(description="Shards that have reported.")
-    state: State = Field(description="The most serious state that it is in.")
+    state: ClassState = Field(description="The most serious state that it is in.")
     reason: str = Field(description="Why it is in that state, in words.")
     asleep: bool = Field(description="Without input; it neither runs nor reports until it has some.")
     objective: Objective = Field(description="What it is measured by.")
@@ -186,11 +186,11 @@ class IdleTenant(BaseModel):
 
     name: str
     running: Literal[False] = False
-    state: State = Field(description="`no queries` or `starting`.")
+    state: ClassState = Field(description="`no queries` or `starting`.")
     reason: str = Field(description="Why nothing of it runs, in words.")
 
 
-class Classes(Seen):
+class Classes(AsOf):
     items: list[ClassStatus]
 
 
@@ -233,7 +233,7 @@ class QueryQuality(BaseModel):
     failed_reason: str | None = Field(None, description="Why most of them failed; null if none did.")
 
 
-class TenantQuality(Seen):
+class TenantQuality(AsOf):
     """Since a process of the class began; of several shards over all of them. At most 1,000 queries are told."""
 
     tenant: str
@@ -261,7 +261,7 @@ class Explanation(BaseModel):
     items: list[Decision]
 
 
-class Operator(BaseModel):
+class OperatorFigures(BaseModel):
     """A box of the class's network; of several shards the first one's."""
 
     number: int
@@ -284,7 +284,7 @@ class Operator(BaseModel):
 class Operators(BaseModel):
     tenant: str
     running: bool
-    items: list[Operator]
+    items: list[OperatorFigures]
 
 
 # -- the ledger ------------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ class RejectedRows(BaseModel):
     reason: str = Field(description="Why the last of them were rejected.")
 
 
-class Ledger(Seen):
+class Ledger(AsOf):
     items: list[AccountLine]
     closes: bool = Field(description="Whether every account does.")
     given_up: list[str] = Field(
@@ -343,7 +343,7 @@ class LentLine(BaseModel):
     now: Processors = Field(description="Processors, at this moment.")
 
 
-class Lending(Seen):
+class Lending(AsOf):
     items: list[LentLine]
     moves: list[ShareDecision] = Field(description="The last moves of shares, oldest first.")
 
@@ -366,7 +366,7 @@ class UnitPlace(BaseModel):
     moving_to: str | None
 
 
-class SystemView(Seen):
+class SystemView(AsOf):
     version: str
     name: str
     uptime_s: float

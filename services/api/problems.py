@@ -36,7 +36,7 @@ LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProblemKind:
     """A type of problem."""
 
     slug: str
@@ -44,27 +44,27 @@ class Kind:
     title: str
 
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, ProblemKind] = {
     kind.slug: kind
     for kind in (
-        Kind("malformed", 400, "The request cannot be read"),
-        Kind("unauthenticated", 401, "A valid key is needed"),
-        Kind("forbidden", 403, "The key may not do that"),
-        Kind("not-found", 404, "There is no such thing"),
-        Kind("method-not-allowed", 405, "That cannot be done with it"),
-        Kind("not-acceptable", 406, "It cannot be answered in that form"),
-        Kind("in-use", 409, "Something else needs it"),
-        Kind("would-miss-target", 409, "A delay target would be missed"),
-        Kind("rows-forgotten", 410, "Rows after that cursor are no longer kept"),
-        Kind("version-differs", 412, "It was changed meanwhile"),
-        Kind("too-large", 413, "The body has too many bytes"),
-        Kind("unsupported-media", 415, "The body is not of a kind that is read"),
-        Kind("invalid", 422, "The request says something that cannot be"),
-        Kind("too-many-requests", 429, "Too many requests"),
-        Kind("head-too-large", 431, "Path and headers have too many bytes"),
-        Kind("internal", 500, "Something went wrong within Weir"),
-        Kind("not-running", 503, "Nothing runs that could answer"),
-        Kind("catalog-away", 503, "The catalog does not answer"),
+        ProblemKind("malformed", 400, "The request cannot be read"),
+        ProblemKind("unauthenticated", 401, "A valid key is needed"),
+        ProblemKind("forbidden", 403, "The key may not do that"),
+        ProblemKind("not-found", 404, "There is no such thing"),
+        ProblemKind("method-not-allowed", 405, "That cannot be done with it"),
+        ProblemKind("not-acceptable", 406, "It cannot be answered in that form"),
+        ProblemKind("in-use", 409, "Something else needs it"),
+        ProblemKind("would-miss-target", 409, "A delay target would be missed"),
+        ProblemKind("rows-forgotten", 410, "Rows after that cursor are no longer kept"),
+        ProblemKind("version-differs", 412, "It was changed meanwhile"),
+        ProblemKind("too-large", 413, "The body has too many bytes"),
+        ProblemKind("unsupported-media", 415, "The body is not of a kind that is read"),
+        ProblemKind("invalid", 422, "The request says something that cannot be"),
+        ProblemKind("too-many-requests", 429, "Too many requests"),
+        ProblemKind("head-too-large", 431, "Path and headers have too many bytes"),
+        ProblemKind("internal", 500, "Something went wrong within Weir"),
+        ProblemKind("not-running", 503, "Nothing runs that could answer"),
+        ProblemKind("catalog-away", 503, "The catalog does not answer"),
     )
 }
 # Of what the framework refuses by itself.
@@ -107,13 +107,13 @@ class NotAcceptable(ApiProblem):
     slug = "not-acceptable"
 
 
-class WouldMissTarget(ApiProblem):
+class WouldMissTargetProblem(ApiProblem):
     """`extra` holds the plan."""
 
     slug = "would-miss-target"
 
 
-class RowsForgotten(ApiProblem):
+class RowsForgottenProblem(ApiProblem):
     """`extra` holds `next`, the cursor to go on from."""
 
     slug = "rows-forgotten"
@@ -184,7 +184,7 @@ def problem_response(problem: WeirError, body: object = None) -> Response:
     return told_as(kind, members, headers)
 
 
-def told_as(kind: Kind, told: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+def told_as(kind: ProblemKind, told: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     head = {"type": URN + kind.slug, "title": kind.title, "status": kind.status}
     content = head | {key: value for key, value in told.items() if value not in ("", None)}
     # A value that is shown may hold what is no text.
@@ -315,7 +315,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, internal)
 
 
-def of_validation(problem: RequestValidationError) -> tuple[Kind, dict[str, Any]]:
+def of_validation(problem: RequestValidationError) -> tuple[ProblemKind, dict[str, Any]]:
     """What pydantic has found in parameters and bodies that a route has declared."""
     errors = [located(error) for error in problem.errors()[:20]]
     is_malformed = any(error["type"] == "json_invalid" for error in problem.errors())

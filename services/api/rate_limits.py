@@ -46,7 +46,7 @@ class Buckets:
         return 0.0 if took else (1.0 - left) / self._rate_per_s
 
 
-class Limits:
+class RateLimits:
     """Of one service; may be called by several threads."""
 
     def __init__(self, settings: ServiceSettings, clock: Callable[[], float] = time.monotonic) -> None:

@@ -42,7 +42,7 @@ class Serving:
         self._socket: socket.socket | None = None
         self.app = make_app(service)
         self._ending = Ending(self.app)
-        self._server: Server | None = None
+        self._server: ApiServer | None = None
         self._thread = threading.Thread(target=self._run, name="service", daemon=True)
         self._problem: BaseException | None = None
 
@@ -60,7 +60,7 @@ class Serving:
         self._address: tuple[str, int] = self._socket.getsockname()[:2]
         # What goes wrong in a route is in our own log, with the route.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-        self._server = Server(config_of(self._ending, self.settings))
+        self._server = ApiServer(config_of(self._ending, self.settings))
         self._service.snapshot.start()
         self._thread.start()
         self._server.listens.wait()
@@ -95,7 +95,7 @@ class Serving:
             self._server.listens.set()
 
 
-class Server(uvicorn.Server):
+class ApiServer(uvicorn.Server):
     """It says when it listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from configs.documents.declarations import Document, FeedDeclaration, StreamDeclaration
 from configs.service.service_settings import ServiceSettings
-from services.api.catalog_snapshot import Snapshot
+from services.api.catalog_snapshot import CatalogSnapshot
 from services.api.problems import NotRunning
-from services.api.rate_limits import Limits
+from services.api.rate_limits import RateLimits
 from services.api.sessions import Sessions
 from services.catalog.catalog import Catalog
 from services.ingest.progress import FeedProgress, ToldFeeds
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from services.metrics.nodes import Nodes
     from services.mirror.poll_loop import MirrorProgress
     from services.results.results import Results
-    from services.results.rows import Rows
-    from services.watch.losses import Intake
+    from services.results.rows import RowDelivery
+    from services.watch.losses import StreamIntake
     from services.watch.watch import Watch
 
 ASK_AGAIN = "ask again in a few seconds"
@@ -33,7 +33,7 @@ Part = TypeVar("Part")
 NO_PROCESS = "no process that runs feeds reports to this service; start one with `weir ingest --from-service`"
 
 
-class Plan(Protocol):
+class TargetForecast(Protocol):
     """What would become of the delay targets."""
 
     @property
@@ -46,7 +46,7 @@ class Plan(Protocol):
     def as_json(self) -> dict[str, Any]: ...
 
 
-class Planner(Protocol):
+class TargetPlanner(Protocol):
     """Predicts."""
 
     def plan(
@@ -54,7 +54,7 @@ class Planner(Protocol):
         documents: Sequence[Document],
         rates: Mapping[str, float] = ...,
         tenants: Collection[str] | None = None,
-    ) -> Plan:
+    ) -> TargetForecast:
         """As if these were declared; of other tenants than these, if any are named, nothing is told by name."""
 
 
@@ -72,11 +72,11 @@ class Service:
 
     catalog: Catalog
     settings: ServiceSettings
-    snapshot: Snapshot
+    snapshot: CatalogSnapshot
     results: Results | None = None
-    rows: Rows | None = None
+    rows: RowDelivery | None = None
     watch: Watch | None = None
-    planner: Planner | None = None
+    planner: TargetPlanner | None = None
     metrics: SystemCollector | None = None
     mirrors: Callable[[], Sequence[MirrorProgress]] | None = None
     """How those fare that are polled here."""
@@ -90,12 +90,12 @@ class Service:
     """Progress that a process elsewhere reports."""
     nodes: Nodes | None = None
     """What gateways have accepted."""
-    limits: Limits = field(init=False)
+    limits: RateLimits = field(init=False)
     sessions: Sessions = field(init=False)
     """Of consoles."""
 
     def __post_init__(self) -> None:
-        self.limits = Limits(self.settings)
+        self.limits = RateLimits(self.settings)
         self.sessions = Sessions()
 
     def feeds_declared(self) -> dict[str, FeedDeclared]:
@@ -121,14 +121,14 @@ class Service:
         )
         return [progress.get(name) or replace(unknown, feed=name) for name in self.feeds_declared()]
 
-    def intakes(self) -> Mapping[str, Intake]:
+    def intakes(self) -> Mapping[str, StreamIntake]:
         """Return the rows that gateways have accepted and rejected, by stream in small letters."""
         return {} if self.nodes is None else self.nodes.intakes.by_stream
 
 
 def service_of(catalog: Catalog, settings: ServiceSettings | None = None) -> Service:
     """Of declarations alone: nothing runs here."""
-    return Service(catalog, settings or ServiceSettings(), Snapshot(catalog))
+    return Service(catalog, settings or ServiceSettings(), CatalogSnapshot(catalog))
 
 
 def running(part: Part | None, service: Service) -> Part:

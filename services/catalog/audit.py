@@ -13,7 +13,7 @@ from services.catalog.tables import audit
 
 
 @dataclass(frozen=True, slots=True)
-class AuditEntry:
+class AuditRecord:
     """One change."""
 
     id: int
@@ -43,7 +43,7 @@ def entries(
     kind: str | None = None,
     name: str | None = None,
     before: int | None = None,
-) -> list[AuditEntry]:
+) -> list[AuditRecord]:
     """The last ones first."""
     query = sa.select(audit).order_by(audit.c.id.desc()).limit(most)
     if kind is not None:
@@ -53,7 +53,7 @@ def entries(
     if before is not None:
         query = query.where(audit.c.id < before)
     return [
-        AuditEntry(
+        AuditRecord(
             id=row.id,
             at=row.at,
             who=row.who,

@@ -37,12 +37,12 @@ from configs.documents.declarations import (
 from configs.documents.spark_streams import StreamsFile
 from configs.errors import InUse, UnknownName, VersionDiffers, nearest
 from services.catalog import tables
-from services.catalog.audit import AuditEntry, entries, note
+from services.catalog.audit import AuditRecord, entries, note
 from services.catalog.checks import applied, brought, completed, told, users
 from services.catalog.database import Database
-from services.catalog.keys import Holder, Keys
-from services.catalog.rows import Seen, has_changed, later, revision_of, save, set_columns
-from services.catalog.state import State, Stored
+from services.catalog.keys import Holder, KeyStore
+from services.catalog.rows import StateAtRevision, has_changed, later, revision_of, save, set_columns
+from services.catalog.state import CatalogState, StoredDeclaration
 from services.common.weir_home import Home
 from services.ingest.keys import KeyRing
 
@@ -53,7 +53,7 @@ NO_VERSIONS: Versions = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DeclarationChange:
     """What became, or would become, of a declaration."""
 
     ref: Ref
@@ -70,7 +70,7 @@ class Change:
 PLANNED = ("Tenant", "Query")
 
 
-def needs_plan(changes: Iterable[Change]) -> bool:
+def needs_plan(changes: Iterable[DeclarationChange]) -> bool:
     """Return True if admission has something to plan in these changes."""
     return any(change.ref.kind in PLANNED and change.action != "unchanged" for change in changes)
 
@@ -97,7 +97,7 @@ class Known:
     """All that is declared, as of one moment, to be kept in memory."""
 
     revision: int
-    state: State
+    state: CatalogState
     keys: tuple[Holder, ...] | None
     """None if they are as they were."""
 
@@ -108,8 +108,8 @@ class Catalog:
     def __init__(self, home: Home, clock: Callable[[], float] = time.time) -> None:
         self._database = Database(home)
         self._clock = clock
-        self._seen = Seen(-1, State())
-        self.keys = Keys(self._database, home, clock)
+        self._seen = StateAtRevision(-1, CatalogState())
+        self.keys = KeyStore(self._database, home, clock)
         with self._database.reading() as connection:
             is_new = revision_of(connection) == 0
         if is_new:
@@ -120,15 +120,15 @@ class Catalog:
 
     # -- reading ---------------------------------------------------------------------------------------
 
-    def get(self, ref: Ref) -> Stored:
+    def get(self, ref: Ref) -> StoredDeclaration:
         return found_in(self.state(), ref)
 
-    def all(self, kind: str | None = None) -> list[Stored]:
+    def all(self, kind: str | None = None) -> list[StoredDeclaration]:
         """In the order in which they were declared."""
         state = self.state()
         return list(state.values()) if kind is None else state.stored(kind)
 
-    def state(self) -> State:
+    def state(self) -> CatalogState:
         """All of it, as of one moment."""
         with self._database.reading() as connection:
             return self._look(connection).state
@@ -150,14 +150,16 @@ class Catalog:
         kind: str | None = None,
         name: str | None = None,
         before: int | None = None,
-    ) -> list[AuditEntry]:
+    ) -> list[AuditRecord]:
         """Changes, the last one first: of one thing, of a kind, before another."""
         if ref is not None:
             kind, name = ref.kind, name_of(ref)
         with self._database.reading() as connection:
             return entries(connection, most, kind, name, before)
 
-    def diff(self, documents: Sequence[Document], versions: Versions = NO_VERSIONS) -> list[Change]:
+    def diff(
+        self, documents: Sequence[Document], versions: Versions = NO_VERSIONS
+    ) -> list[DeclarationChange]:
         """What applying them would change."""
         before = self.state()
         check_versions(before, versions)
@@ -196,7 +198,7 @@ class Catalog:
 
     # -- changing --------------------------------------------------------------------------------------
 
-    def put(self, declaration: Declaration, who: str, version: int | None = None) -> Stored:
+    def put(self, declaration: Declaration, who: str, version: int | None = None) -> StoredDeclaration:
         """Declare it, or declare it anew; with a version, only if that is the one that is there (0: none)."""
         ref = ref_of(declaration)
         state, _ = self._apply([Document(declaration)], who, {} if version is None else {ref: version})
@@ -204,7 +206,7 @@ class Catalog:
 
     def apply(
         self, documents: Sequence[Document], who: str, versions: Versions = NO_VERSIONS
-    ) -> list[Change]:
+    ) -> list[DeclarationChange]:
         """Declare all of them, or none; with versions, only if those are there."""
         return self._apply(documents, who, versions)[1]
 
@@ -218,10 +220,12 @@ class Catalog:
             )
             after = before.copy()
             after.remove(ref)
-            latest = Seen(note(connection, self._clock(), who, "deleted", ref), after)
+            latest = StateAtRevision(note(connection, self._clock(), who, "deleted", ref), after)
         self._seen = latest
 
-    def _check_delete(self, connection: sa.Connection, state: State, ref: Ref, version: int | None) -> None:
+    def _check_delete(
+        self, connection: sa.Connection, state: CatalogState, ref: Ref, version: int | None
+    ) -> None:
         check_version(found_in(state, ref), version)
         needed = self._users(connection, state, ref)
         if needed:
@@ -232,12 +236,12 @@ class Catalog:
                 users=tuple(needed),
             )
 
-    def _users(self, connection: sa.Connection, state: State, ref: Ref) -> list[str]:
+    def _users(self, connection: sa.Connection, state: CatalogState, ref: Ref) -> list[str]:
         return [*map(str, users(state.values(), ref)), *self.keys.users(connection, ref)]
 
     def _apply(
         self, documents: Sequence[Document], who: str, versions: Versions
-    ) -> tuple[State, list[Change]]:
+    ) -> tuple[CatalogState, list[DeclarationChange]]:
         with self._database.changing() as connection:
             latest = self._look(connection)
             check_versions(latest.state, versions)
@@ -252,8 +256,13 @@ class Catalog:
         ]
 
     def _written(
-        self, connection: sa.Connection, seen: Seen, after: State, made: Sequence[Change], who: str
-    ) -> Seen:
+        self,
+        connection: sa.Connection,
+        seen: StateAtRevision,
+        after: CatalogState,
+        made: Sequence[DeclarationChange],
+        who: str,
+    ) -> StateAtRevision:
         revision, before = seen.revision, seen.state
         for change in made:
             if change.action != "unchanged":
@@ -272,13 +281,13 @@ class Catalog:
                 was = before.get(stored.ref)
                 if was is not None and was.reads != stored.reads:
                     set_columns(connection, stored.place, reads=json.dumps(stored.reads))
-        return Seen(revision, after)
+        return StateAtRevision(revision, after)
 
-    def _look(self, connection: sa.Connection) -> Seen:
+    def _look(self, connection: sa.Connection) -> StateAtRevision:
         """As the transaction sees it; what was seen before is not read again."""
         latest, revision = self._seen, revision_of(connection)
         if latest.revision != revision:
-            latest = Seen(revision, later(connection, latest))
+            latest = StateAtRevision(revision, later(connection, latest))
             self._seen = latest
         return latest
 
@@ -299,18 +308,18 @@ def opened(home: Home) -> Iterator[Catalog]:
         catalog.close()
 
 
-def check_version(found: Stored | None, version: int | None) -> None:
+def check_version(found: StoredDeclaration | None, version: int | None) -> None:
     here = 0 if found is None else found.version
     if version is not None and version != here:
         raise VersionDiffers(f"it is at version {here} now", "version", version, "read it again")
 
 
-def check_versions(state: State, versions: Versions) -> None:
+def check_versions(state: CatalogState, versions: Versions) -> None:
     for ref, version in versions.items():
         check_version(state.get(ref), version)
 
 
-def found_in(state: State, ref: Ref) -> Stored:
+def found_in(state: CatalogState, ref: Ref) -> StoredDeclaration:
     if ref not in state:
         if ref.tenant and Ref("Tenant", ref.tenant) not in state:
             return found_in(state, Ref("Tenant", ref.tenant))
@@ -326,18 +335,20 @@ def found_in(state: State, ref: Ref) -> Stored:
 # -- what is different -----------------------------------------------------------------------------------------
 
 
-def changes(before: State, after: State, documents: Sequence[Document]) -> list[Change]:
+def changes(
+    before: CatalogState, after: CatalogState, documents: Sequence[Document]
+) -> list[DeclarationChange]:
     """One a document, in their order."""
     changed = []
     for document in documents:
         was, new = before.get(document.ref), as_document(after[document.ref].declaration)
         if was is None:
-            changed.append(Change(document.ref, "created", after=new))
+            changed.append(DeclarationChange(document.ref, "created", after=new))
         elif was.declaration == document.declaration:
-            changed.append(Change(document.ref, "unchanged", before=new, after=new))
+            changed.append(DeclarationChange(document.ref, "unchanged", before=new, after=new))
         else:
             old = as_document(was.declaration)
-            changed.append(Change(document.ref, "changed", tuple(differing(old, new)), old, new))
+            changed.append(DeclarationChange(document.ref, "changed", tuple(differing(old, new)), old, new))
     return changed
 
 

@@ -33,9 +33,9 @@ from engine.class_.admission import CheckedClass, check_change, check_together, 
 from engine.data.schema import StreamSchema
 from engine.plan.plan import Query, Scan
 from engine.plan.plan_references import reads, sources
-from engine.sql import Catalog as SqlCatalog
 from engine.sql import Mirror, PlanningError, plan_query
-from services.catalog.state import State, Stored
+from engine.sql import SqlCatalog as SqlCatalog
+from services.catalog.state import CatalogState, StoredDeclaration
 from services.ingest.answers import OWN
 from services.ingest.declared_streams import read_declaration
 from services.mirror.mirror_definition import read_mirror, stream_of
@@ -47,7 +47,7 @@ NO_CATALOG = SqlCatalog.of()
 MIRRORS_MAX = 100
 
 
-def completed(before: State, documents: Sequence[Document]) -> Sequence[Document]:
+def completed(before: CatalogState, documents: Sequence[Document]) -> Sequence[Document]:
     """With the stream of each mirror, unless somebody has declared it: it comes with its mirror, and changes with it."""
     if not any(isinstance(document.declaration, MirrorDeclaration) for document in documents):
         return documents
@@ -65,7 +65,7 @@ def completed(before: State, documents: Sequence[Document]) -> Sequence[Document
     return complete
 
 
-def is_its_own(before: State, ref: Ref, stream: StreamDeclaration) -> bool:
+def is_its_own(before: CatalogState, ref: Ref, stream: StreamDeclaration) -> bool:
     """Whether the stream is not there, or is as the mirror's was before, and is now to be another."""
     there, mirror = before.get(ref), before.get(Ref("Mirror", ref.name))
     if there is None:
@@ -78,7 +78,7 @@ def is_its_own(before: State, ref: Ref, stream: StreamDeclaration) -> bool:
     return schema == read_mirror(mirror.declaration).stream
 
 
-def applied(before: State, documents: Sequence[Document]) -> State:
+def applied(before: CatalogState, documents: Sequence[Document]) -> CatalogState:
     """All that is there afterwards; versions and places are those from before."""
     documents = completed(before, documents)
     check_differ(documents)
@@ -94,7 +94,7 @@ def applied(before: State, documents: Sequence[Document]) -> State:
 class Changing:
     """One change, as it is looked at."""
 
-    def __init__(self, before: State, documents: Sequence[Document]) -> None:
+    def __init__(self, before: CatalogState, documents: Sequence[Document]) -> None:
         self.before = before
         self.after = before.copy()
         self.places = {document.ref: document.place for document in documents}
@@ -102,7 +102,7 @@ class Changing:
         for document in documents:
             if document.ref not in before or before[document.ref].declaration != document.declaration:
                 self.touched.append(document.declaration)
-                stored = before.get(document.ref, Stored(document.declaration))
+                stored = before.get(document.ref, StoredDeclaration(document.declaration))
                 self.after.put(replace(stored, declaration=document.declaration))
 
     def touches(self, *kinds: type[Declaration]) -> bool:
@@ -356,20 +356,20 @@ class Changing:
                 raise replace(problem, field=field) from None
 
 
-def brought(state: State) -> Iterator[Declaration]:
+def brought(state: CatalogState) -> Iterator[Declaration]:
     """What says what Spark is to bring."""
     for kind in (StreamDeclaration, FeedDeclaration, SessionDeclaration):
         yield from state.of_kind(kind)
 
 
-def users(stored: Iterable[Stored], ref: Ref, kind: str = "") -> list[Ref]:
+def users(stored: Iterable[StoredDeclaration], ref: Ref, kind: str = "") -> list[Ref]:
     """Who needs a declaration; of one kind, if it is given."""
     return [
         entry.ref for entry in stored if uses(entry, ref) and (not kind or entry.declaration.kind == kind)
     ]
 
 
-def uses(one: Stored, ref: Ref) -> bool:
+def uses(one: StoredDeclaration, ref: Ref) -> bool:
     match one.declaration, ref.kind:
         case TenantDeclaration() as tenant, "PriorityClass":
             return tenant.priority_class == ref.name

@@ -41,7 +41,7 @@ GIVEN = re.compile(r"weir_[A-Za-z0-9_-]{32,190}")
 
 
 @dataclass(frozen=True, slots=True)
-class KeyInfo:
+class IssuedKey:
     """What may be seen of a key."""
 
     id: str
@@ -74,21 +74,21 @@ class Holder:
         return self.expires_at is None or now < self.expires_at
 
 
-class Keys:
+class KeyStore:
     """Of one catalog."""
 
     def __init__(self, database: Database, home: Home, clock: Callable[[], float] = time.time) -> None:
         self._database, self._home, self._clock = database, home, clock
         self._pepper: bytes | None = None
 
-    def all(self) -> list[KeyInfo]:
+    def all(self) -> list[IssuedKey]:
         """The oldest first."""
         with self._database.reading() as connection:
             return infos(connection)
 
     def create(
         self, principal: str, scopes: Iterable[str], who: str, expires_at: float | None = None
-    ) -> tuple[str, KeyInfo]:
+    ) -> tuple[str, IssuedKey]:
         """The key, which nobody can find out again, and what is kept of it."""
         check_principal(principal)
         now = self._clock()
@@ -103,7 +103,7 @@ class Keys:
                 hint = f"revoke one of them first: {ids}"
                 raise InvalidInput(f"has {LIVE_KEYS} live keys already", "principal", principal, hint)
             key, id_ = new_key(), f"k{secrets.token_hex(6)}"
-            info = KeyInfo(
+            info = IssuedKey(
                 id=id_,
                 principal=principal,
                 scopes=expanded,
@@ -144,7 +144,7 @@ class Keys:
                 note(connection, now, who, "revoked", info.ref)
             add_key(
                 connection,
-                KeyInfo(
+                IssuedKey(
                     id=f"k{secrets.token_hex(6)}",
                     principal=principal,
                     scopes=expanded,
@@ -269,10 +269,10 @@ def parts_of(scope: str, names: dict[str, list[str]]) -> Iterable[str]:
         raise InvalidInput("not a scope", "scope", scope, f"give {SCOPES}")
 
 
-def infos(connection: sa.Connection) -> list[KeyInfo]:
+def infos(connection: sa.Connection) -> list[IssuedKey]:
     rows = connection.execute(sa.select(tables.keys).order_by(tables.keys.c.created_at, tables.keys.c.id))
     return [
-        KeyInfo(
+        IssuedKey(
             id=row.id,
             principal=row.principal,
             scopes=tuple(json.loads(row.scopes)),
@@ -285,7 +285,7 @@ def infos(connection: sa.Connection) -> list[KeyInfo]:
     ]
 
 
-def add_key(connection: sa.Connection, info: KeyInfo, digest: bytes, who: str) -> None:
+def add_key(connection: sa.Connection, info: IssuedKey, digest: bytes, who: str) -> None:
     connection.execute(
         sa.insert(tables.keys).values(
             id=info.id,

@@ -32,7 +32,7 @@ NOTHING = -1
 
 
 @dataclass(frozen=True)
-class Running:
+class SystemState:
     """What runs."""
 
     classes: tuple[LiveClass, ...] = ()
@@ -95,7 +95,7 @@ Step = RemoveClass | DropStream | DeclareStream | ApplyClasses | Bring | Publish
 class Machine(Protocol):
     """The system, its streams and its Spark."""
 
-    def running(self) -> Running: ...
+    def running(self) -> SystemState: ...
 
     def perform(self, step: Step) -> None:
         """Idempotent. Raises what cannot be."""
@@ -111,7 +111,7 @@ class Machine(Protocol):
         """End what was started, also what is being performed; called by another thread, idempotent."""
 
 
-def steps(wanted: Desired, running: Running) -> list[Step]:
+def steps(wanted: Desired, running: SystemState) -> list[Step]:
     """What leads from one to the other. A class never reads a stream that is not there, or is another."""
     due: list[Step] = []
     if running.keys != wanted.keys:

@@ -10,7 +10,7 @@ from configs.documents.spark_streams import SECRET
 from configs.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from services.catalog.catalog import Change
+    from services.catalog.catalog import DeclarationChange
 
 HIDDEN = "(hidden)"
 # Mappings whose values may be secret.
@@ -67,7 +67,7 @@ def is_secret(key: object, within: str) -> bool:
 # -- changes ---------------------------------------------------------------------------------------------------
 
 
-def change_told(one: Change) -> dict[str, Any]:
+def change_told(one: DeclarationChange) -> dict[str, Any]:
     """What has become of a declaration, field by field: before, and after."""
     ref = {
         "kind": one.ref.kind,

@@ -11,18 +11,18 @@ import sqlalchemy as sa
 
 from configs.documents.declarations import KINDS, Ref, as_document
 from services.catalog import tables
-from services.catalog.state import State, Stored
+from services.catalog.state import CatalogState, StoredDeclaration
 
 # After so many changes of others it is quicker to read everything.
 READ_ANEW = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class StateAtRevision:
     """What was there at a revision."""
 
     revision: int
-    state: State
+    state: CatalogState
 
 
 def revision_of(connection: sa.Connection) -> int:
@@ -36,15 +36,15 @@ def has_changed(connection: sa.Connection, kind: str, since: int) -> bool:
     return connection.execute(query).first() is not None
 
 
-def later(connection: sa.Connection, seen: Seen) -> State:
+def later(connection: sa.Connection, seen: StateAtRevision) -> CatalogState:
     """What has become of what was seen."""
     rows = tables.audit.c
     query = sa.select(rows.kind, rows.name).distinct().where(rows.id > seen.revision).limit(READ_ANEW)
     changed = connection.execute(query).all()
     if seen.revision < 0 or revision_of(connection) < seen.revision or len(changed) == READ_ANEW:
-        return State(stored_in(connection))
+        return CatalogState(stored_in(connection))
     after = seen.state.copy()
-    stored: dict[Ref, Stored] = {}
+    stored: dict[Ref, StoredDeclaration] = {}
     for where, refs in touched(seen.state, changed):
         there = {row.ref: row for row in stored_in(connection, where)}
         stored |= there
@@ -58,7 +58,9 @@ def later(connection: sa.Connection, seen: Seen) -> State:
     return after
 
 
-def touched(state: State, changed: Iterable[Any]) -> Iterator[tuple[sa.ColumnElement[bool], list[Ref]]]:
+def touched(
+    state: CatalogState, changed: Iterable[Any]
+) -> Iterator[tuple[sa.ColumnElement[bool], list[Ref]]]:
     """Conditions for the rows that may have changed, with what is known of them now."""
     rows, tenants = tables.documents.c, set()
     for kind, name in changed:
@@ -73,7 +75,9 @@ def touched(state: State, changed: Iterable[Any]) -> Iterator[tuple[sa.ColumnEle
         yield where, [row.ref for row in state.queries_of(tenant)]
 
 
-def stored_in(connection: sa.Connection, where: sa.ColumnElement[bool] | None = None) -> Iterator[Stored]:
+def stored_in(
+    connection: sa.Connection, where: sa.ColumnElement[bool] | None = None
+) -> Iterator[StoredDeclaration]:
     """All declarations, or some of them."""
     rows = tables.documents.c
     query = sa.select(rows.document, rows.version, rows.place, rows.reads).order_by(rows.place)
@@ -81,10 +85,14 @@ def stored_in(connection: sa.Connection, where: sa.ColumnElement[bool] | None = 
         query = query.where(where)
     for document, version, place, reads in connection.execute(query):
         data = json.loads(document)
-        yield Stored(KINDS[data["kind"]].model_validate(data), version, place, tuple(json.loads(reads)))
+        yield StoredDeclaration(
+            KINDS[data["kind"]].model_validate(data), version, place, tuple(json.loads(reads))
+        )
 
 
-def save(connection: sa.Connection, before: Stored | None, after: Stored, version: int) -> Stored:
+def save(
+    connection: sa.Connection, before: StoredDeclaration | None, after: StoredDeclaration, version: int
+) -> StoredDeclaration:
     """As it is there now."""
     columns = {
         "document": json.dumps(as_document(after.declaration)),

@@ -26,7 +26,7 @@ from configs.documents.declarations import (
 )
 from engine.class_.admission import CheckedClass, checked
 from engine.data.schema import StreamSchema
-from engine.sql import Catalog as SqlCatalog
+from engine.sql import SqlCatalog as SqlCatalog
 from engine.sql import parse_create_stream
 
 Kind = TypeVar("Kind", bound=Declaration)
@@ -35,7 +35,7 @@ CHECKED = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredDeclaration:
     """A declaration with what is known of it."""
 
     declaration: Declaration
@@ -50,15 +50,15 @@ class Stored:
         return ref_of(self.declaration)
 
 
-class State(Mapping[Ref, Stored]):
+class CatalogState(Mapping[Ref, StoredDeclaration]):
     """In the order in which they were declared."""
 
-    def __init__(self, stored: Iterable[Stored] = ()) -> None:
-        self._all: dict[Ref, Stored] = {}
-        self._of_kind: dict[str, dict[Ref, Stored]] = {}
+    def __init__(self, stored: Iterable[StoredDeclaration] = ()) -> None:
+        self._all: dict[Ref, StoredDeclaration] = {}
+        self._of_kind: dict[str, dict[Ref, StoredDeclaration]] = {}
         self._folded: dict[Ref, Ref] = {}
         # By tenant; those of the tenants that are named beside it are this State's own, the others may be shared.
-        self._queries: dict[str, dict[Ref, Stored]] = {}
+        self._queries: dict[str, dict[Ref, StoredDeclaration]] = {}
         self._own: set[str] = set()
         # What is derived: it is made when it is asked for, and forgotten when what it is made of changes.
         self._sql: SqlCatalog | None = None
@@ -68,8 +68,8 @@ class State(Mapping[Ref, Stored]):
         for entry in stored:
             self.put(entry)
 
-    def copy(self) -> State:
-        duplicate = State()
+    def copy(self) -> CatalogState:
+        duplicate = CatalogState()
         duplicate._all, duplicate._folded = dict(self._all), dict(self._folded)
         duplicate._of_kind = {kind: dict(those) for kind, those in self._of_kind.items()}
         duplicate._queries = dict(self._queries)
@@ -82,7 +82,7 @@ class State(Mapping[Ref, Stored]):
 
     # -- reading ---------------------------------------------------------------------------------------
 
-    def __getitem__(self, ref: Ref) -> Stored:
+    def __getitem__(self, ref: Ref) -> StoredDeclaration:
         return self._all[ref]
 
     def __iter__(self) -> Iterator[Ref]:
@@ -95,7 +95,7 @@ class State(Mapping[Ref, Stored]):
         name = kind.__name__.removesuffix("Declaration")
         return declared(self._of_kind.get(name, {}).values(), kind)
 
-    def stored(self, kind: str) -> list[Stored]:
+    def stored(self, kind: str) -> list[StoredDeclaration]:
         return list(self._of_kind.get(kind, {}).values())
 
     def names(self, kind: str) -> list[str]:
@@ -105,7 +105,7 @@ class State(Mapping[Ref, Stored]):
         """Who has the name, letters' case aside."""
         return self._folded.get(ref.folded)
 
-    def queries_of(self, tenant: str) -> list[Stored]:
+    def queries_of(self, tenant: str) -> list[StoredDeclaration]:
         return list(self._queries.get(tenant, {}).values())
 
     def tenants_with_queries(self) -> list[str]:
@@ -154,7 +154,7 @@ class State(Mapping[Ref, Stored]):
             checked_class = self._checked[tenant] = grown(self.class_of(tenant), before)
         return checked_class
 
-    def _stream(self, name: str) -> Stored | None:
+    def _stream(self, name: str) -> StoredDeclaration | None:
         ref = self.in_use(Ref("Stream", name))
         return None if ref is None else self[ref]
 
@@ -167,7 +167,7 @@ class State(Mapping[Ref, Stored]):
 
     # -- changing --------------------------------------------------------------------------------------
 
-    def put(self, one: Stored) -> None:
+    def put(self, one: StoredDeclaration) -> None:
         """In its place if it is there, otherwise as the last one."""
         ref = one.ref
         before = self._all.get(ref)
@@ -187,7 +187,7 @@ class State(Mapping[Ref, Stored]):
             del self._own_queries(ref.tenant)[ref]
         self._forget(ref)
 
-    def _own_queries(self, tenant: str) -> dict[Ref, Stored]:
+    def _own_queries(self, tenant: str) -> dict[Ref, StoredDeclaration]:
         if tenant not in self._own:
             self._own.add(tenant)
             self._queries[tenant] = dict(self._queries.get(tenant, {}))
@@ -218,7 +218,7 @@ class State(Mapping[Ref, Stored]):
         self._checked.clear()
 
 
-def declared(stored: Iterable[Stored], kind: type[Kind]) -> list[Kind]:
+def declared(stored: Iterable[StoredDeclaration], kind: type[Kind]) -> list[Kind]:
     return [entry.declaration for entry in stored if isinstance(entry.declaration, kind)]
 
 

@@ -20,7 +20,7 @@ from typer.models import CommandFunctionType
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CommandPlace:
     """The module that has a command, or a group of them, by its name; and what it stands under in the help."""
 
     module: str
@@ -31,7 +31,7 @@ class Commands(UserDict[str, Any]):
     """By name; one whose place is known takes it when it is asked for."""
 
     def __getitem__(self, name: str) -> Any:
-        if isinstance(self.data[name], Place):
+        if isinstance(self.data[name], CommandPlace):
             self.data[name] = command_at(name, self.data[name])
         return self.data[name]
 
@@ -60,7 +60,7 @@ class Command(TyperCommand):
         return super().parse_args(ctx, args)
 
 
-class Group(TyperGroup):
+class HelpGroup(TyperGroup):
     """Group of commands with help of our layout."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -79,7 +79,7 @@ class CommandGroup(typer.Typer):
     """Group of commands that are declared with `@group.command()`."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(cls=Group, **settings)
+        super().__init__(cls=HelpGroup, **settings)
 
     def command(
         self, name: str | None = None, **settings: Any
@@ -110,10 +110,10 @@ def help_of(command: Any, ctx: Any) -> str:
     return help_text(command, ctx)
 
 
-class LazyGroup(Group):
+class LazyGroup(HelpGroup):
     """Of commands whose places are known."""
 
-    places: ClassVar[Mapping[str, Place]] = {}
+    places: ClassVar[Mapping[str, CommandPlace]] = {}
 
     def __init__(self, **told: Any) -> None:
         super().__init__(**told)
@@ -129,7 +129,7 @@ class LazyGroup(Group):
         return names.shell_complete(type(ctx)(names), incomplete)
 
 
-def command_at(name: str, place: Place) -> Any:
+def command_at(name: str, place: CommandPlace) -> Any:
     target = getattr(import_module(place.module), name)
     if isinstance(target, typer.Typer):
         command: Any = get_group(target)

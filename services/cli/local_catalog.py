@@ -11,7 +11,7 @@ from configs.errors import InvalidInput
 from services.catalog import catalog
 from services.catalog.catalog import Catalog, needs_plan
 from services.catalog.redaction import change_told, restored
-from services.catalog.state import Stored
+from services.catalog.state import StoredDeclaration
 from services.ingest.paths import missing_paths
 from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKey
 
@@ -92,7 +92,7 @@ class CatalogHere:
 
 
 def applied(
-    made: Iterable[catalog.Change], documents: Sequence[Document], warnings: Sequence[str] = ()
+    made: Iterable[catalog.DeclarationChange], documents: Sequence[Document], warnings: Sequence[str] = ()
 ) -> Applied:
     """Return the changes, with warnings, also of files that are not there and of documents that make producers wait."""
     missing = missing_paths(document.declaration for document in documents)
@@ -104,5 +104,5 @@ def applied(
     )
 
 
-def declared(one: Stored) -> Declared:
+def declared(one: StoredDeclaration) -> Declared:
     return Declared(version=one.version, declaration=one.declaration)

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from configs.errors import Away, NotAllowed, Several, WeirError
-from services.cli.lazy_commands import LazyGroup, Place
+from services.cli.lazy_commands import CommandPlace, LazyGroup
 
 EXIT_NO = 1
 EXIT_WRONG_INPUT = 2
@@ -36,41 +36,41 @@ SERVICE, TENANTS, RUNS, FILES = (
 ABOUT = "About this command"
 
 
-class Weir(LazyGroup):
+class MainCommands(LazyGroup):
     """In the order of the help."""
 
     places: ClassVar = {
-        "up": Place("services.cli.commands.up", SERVICE),
-        "down": Place("services.cli.commands.down", SERVICE),
-        "demo": Place("services.cli.commands.demo", SERVICE),
-        "top": Place("services.cli.commands.top", SERVICE),
-        "ingest": Place("services.cli.commands.ingest", SERVICE),
-        "mirror": Place("services.cli.commands.mirror", SERVICE),
-        "plan": Place("services.cli.commands.plan", TENANTS),
-        "apply": Place("services.cli.commands.apply", TENANTS),
-        "diff": Place("services.cli.commands.apply", TENANTS),
-        "get": Place("services.cli.commands.apply", TENANTS),
-        "describe": Place("services.cli.commands.apply", TENANTS),
-        "delete": Place("services.cli.commands.apply", TENANTS),
-        "query": Place("services.cli.commands.query", TENANTS),
-        "keys": Place("services.cli.commands.keys", TENANTS),
-        "results": Place("services.cli.commands.results", RUNS),
-        "explain": Place("services.cli.commands.account", RUNS),
-        "ledger": Place("services.cli.commands.account", RUNS),
-        "rows": Place("services.cli.commands.rows", RUNS),
-        "dashboards": Place("services.cli.commands.dashboards", RUNS),
-        "run": Place("services.cli.commands.run", FILES),
-        "sim": Place("services.cli.commands.sim", FILES),
-        "papers": Place("services.cli.commands.papers", FILES),
-        "bench": Place("services.cli.commands.bench", FILES),
-        "config": Place("services.cli.commands.config", FILES),
-        "help": Place("services.cli.help_layout", ABOUT),
-        "version": Place("services.cli.help_layout", ABOUT),
+        "up": CommandPlace("services.cli.commands.up", SERVICE),
+        "down": CommandPlace("services.cli.commands.down", SERVICE),
+        "demo": CommandPlace("services.cli.commands.demo", SERVICE),
+        "top": CommandPlace("services.cli.commands.top", SERVICE),
+        "ingest": CommandPlace("services.cli.commands.ingest", SERVICE),
+        "mirror": CommandPlace("services.cli.commands.mirror", SERVICE),
+        "plan": CommandPlace("services.cli.commands.plan", TENANTS),
+        "apply": CommandPlace("services.cli.commands.apply", TENANTS),
+        "diff": CommandPlace("services.cli.commands.apply", TENANTS),
+        "get": CommandPlace("services.cli.commands.apply", TENANTS),
+        "describe": CommandPlace("services.cli.commands.apply", TENANTS),
+        "delete": CommandPlace("services.cli.commands.apply", TENANTS),
+        "query": CommandPlace("services.cli.commands.query", TENANTS),
+        "keys": CommandPlace("services.cli.commands.keys", TENANTS),
+        "results": CommandPlace("services.cli.commands.results", RUNS),
+        "explain": CommandPlace("services.cli.commands.account", RUNS),
+        "ledger": CommandPlace("services.cli.commands.account", RUNS),
+        "rows": CommandPlace("services.cli.commands.rows", RUNS),
+        "dashboards": CommandPlace("services.cli.commands.dashboards", RUNS),
+        "run": CommandPlace("services.cli.commands.run", FILES),
+        "sim": CommandPlace("services.cli.commands.sim", FILES),
+        "papers": CommandPlace("services.cli.commands.papers", FILES),
+        "bench": CommandPlace("services.cli.commands.bench", FILES),
+        "config": CommandPlace("services.cli.commands.config", FILES),
+        "help": CommandPlace("services.cli.help_layout", ABOUT),
+        "version": CommandPlace("services.cli.help_layout", ABOUT),
     }
 
 
 app = typer.Typer(
-    cls=Weir,
+    cls=MainCommands,
     help="Run continuous queries for many tenants, each with a promise of its own.",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EPILOG,

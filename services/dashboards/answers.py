@@ -8,23 +8,23 @@ from string import ascii_uppercase
 from typing import Protocol
 
 from services.dashboards.boards import Board, Panel, Row
-from services.metrics.prometheus import Series
+from services.metrics.prometheus import LabelledSeries
 
 EVERYTHING = ".*"
 # Of a plot, at most; as many as are worth drawing.
 POINTS = 240
 
 
-class Asked(Protocol):
+class PrometheusClient(Protocol):
     """A Prometheus."""
 
-    def ask(self, expr: str, at: float | None = None) -> list[Series]: ...
+    def ask(self, expr: str, at: float | None = None) -> list[LabelledSeries]: ...
 
-    def over(self, expr: str, begin: float, end: float, step_s: float) -> list[Series]: ...
+    def over(self, expr: str, begin: float, end: float, step_s: float) -> list[LabelledSeries]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """What a reader looks at."""
 
     begin: float
@@ -39,13 +39,13 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class AnsweredPanel:
     """A panel with its answers."""
 
     board: Board
     row: Row
     panel: Panel
-    series: Mapping[str, Sequence[Series]]
+    series: Mapping[str, Sequence[LabelledSeries]]
     """By the letter of the query; of plots all the time, of everything else the last moment, but for tiles' lines."""
 
     @property
@@ -54,8 +54,8 @@ class Answered:
 
 
 def answers(
-    prometheus: Asked, boards: Sequence[Board], span: Span, chosen: Mapping[str, str]
-) -> Iterator[Answered]:
+    prometheus: PrometheusClient, boards: Sequence[Board], span: TimeSpan, chosen: Mapping[str, str]
+) -> Iterator[AnsweredPanel]:
     """In the order in which panels stand; `chosen` by variable, and where nothing is chosen everything."""
     for board in boards:
         for row in board.rows:
@@ -64,16 +64,16 @@ def answers(
                     letter: answer(prometheus, panel, substituted(query.expr, span, chosen), span)
                     for letter, query in zip(ascii_uppercase, panel.queries, strict=False)
                 }
-                yield Answered(board, row, panel, series_by_letter)
+                yield AnsweredPanel(board, row, panel, series_by_letter)
 
 
-def answer(prometheus: Asked, panel: Panel, expr: str, span: Span) -> list[Series]:
+def answer(prometheus: PrometheusClient, panel: Panel, expr: str, span: TimeSpan) -> list[LabelledSeries]:
     if panel.kind == "table":
         return prometheus.ask(expr, span.end)
     return prometheus.over(expr, span.begin, span.end, span.step_s)
 
 
-def substituted(expr: str, span: Span, chosen: Mapping[str, str]) -> str:
+def substituted(expr: str, span: TimeSpan, chosen: Mapping[str, str]) -> str:
     """As Grafana would send it."""
     values = {
         "$__rate_interval": f"{span.rate_interval_s:g}s",

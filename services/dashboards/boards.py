@@ -19,7 +19,7 @@ VariableName = Literal["tenant", "class", "query", "stream", "node"]
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PanelQuery:
     """In PromQL."""
 
     expr: str
@@ -28,7 +28,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """Of a table: what its query, by its place, or its label is shown as."""
 
     title: str
@@ -45,7 +45,7 @@ class Panel:
     """For people: what is seen, and what to make of it."""
     unit: str
     """Grafana's name of it."""
-    queries: tuple[Query, ...]
+    queries: tuple[PanelQuery, ...]
     kind: Kind = "timeseries"
     width: int = 8
     height: int = 8
@@ -59,7 +59,7 @@ class Panel:
     """Legends of what is drawn dashed in red, as a bound to what else is drawn."""
     texts: Mapping[str, str] = field(default_factory=dict)
     """What is shown in place of a value."""
-    columns: Mapping[str, Column] = field(default_factory=dict)
+    columns: Mapping[str, TableColumn] = field(default_factory=dict)
     """Of a table, by label or by the letter of its query."""
     sorted_by: str = ""
     """Of a table, the title of a column; the highest first."""

@@ -163,7 +163,7 @@ class Grafana:
         """None if there is no such thing."""
         try:
             return self._json(what, call)
-        except Refused as refused:
+        except RefusedByGrafana as refused:
             if refused.status == HTTPStatus.NOT_FOUND:
                 return None
             raise
@@ -172,7 +172,7 @@ class Grafana:
         """None if it has been made; what Grafana says if something like it is there already."""
         try:
             self._json(what, call)
-        except Refused as refused:
+        except RefusedByGrafana as refused:
             if refused.status in THERE_ALREADY:
                 return refused.title
             raise
@@ -231,14 +231,14 @@ class Grafana:
             return Away(
                 f"{self.url} could not {what}: {status} {said}", hint="try again later"
             ), status in PASSING
-        return Refused(f"{self.url} does not {what}: {said}", status=status), False
+        return RefusedByGrafana(f"{self.url} does not {what}: {said}", status=status), False
 
     def _no_grafana(self) -> InvalidInput:
         return InvalidInput("no Grafana answers there", "--grafana", self.url, URL_HINT)
 
 
 @dataclass(eq=False)
-class Refused(InvalidInput):
+class RefusedByGrafana(InvalidInput):
     """By Grafana, for a reason of its own."""
 
     status: int = 0

@@ -15,9 +15,9 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from services.dashboards.answers import Answered, Span
-from services.dashboards.boards import Column, Panel
-from services.metrics.prometheus import Series
+from services.dashboards.answers import AnsweredPanel, TimeSpan
+from services.dashboards.boards import Panel, TableColumn
+from services.metrics.prometheus import LabelledSeries
 
 # A page of 1,080 pixels is 24 columns wide; pictures have half as many pixels more, for screens that show them.
 COLUMN_IN, ROW_IN, DPI = 45 / 72, 26 / 72, 108
@@ -47,7 +47,7 @@ STYLE = """
 """
 
 
-def boards_html(answered: Iterable[Answered], span: Span) -> str:
+def boards_html(answered: Iterable[AnsweredPanel], span: TimeSpan) -> str:
     """All dashboards, each with its panels where they stand."""
     parts = [f"<style>{STYLE}</style>"]
     for board, of_board in groupby(answered, lambda one: one.board):
@@ -60,7 +60,7 @@ def boards_html(answered: Iterable[Answered], span: Span) -> str:
     return "\n".join(parts)
 
 
-def panel_html(one: Answered, span: Span) -> str:
+def panel_html(one: AnsweredPanel, span: TimeSpan) -> str:
     panel = one.panel
     data = base64.b64encode(picture(one, span)).decode()
     title, about = html.escape(panel.title), html.escape(panel.description)
@@ -70,7 +70,7 @@ def panel_html(one: Answered, span: Span) -> str:
     )
 
 
-def picture(one: Answered, span: Span) -> bytes:
+def picture(one: AnsweredPanel, span: TimeSpan) -> bytes:
     """PNG."""
     panel = one.panel
     drawing = Figure(figsize=(panel.width * COLUMN_IN, panel.height * ROW_IN), layout="constrained")
@@ -143,7 +143,7 @@ def tell(axes: Axes, text: str, color: str, size: float) -> None:
     axes.text(0.5, 0.5, text, color=color, fontsize=size, ha="center", va="center", transform=axes.transAxes)
 
 
-def lines(one: Answered) -> list[tuple[str, Series]]:
+def lines(one: AnsweredPanel) -> list[tuple[str, LabelledSeries]]:
     """What is drawn, each with its legend."""
     pairs = []
     for query, series in zip(one.panel.queries, one.series.values(), strict=True):
@@ -151,7 +151,7 @@ def lines(one: Answered) -> list[tuple[str, Series]]:
     return pairs
 
 
-def draw_tile(axes: Axes, one: Answered) -> None:
+def draw_tile(axes: Axes, one: AnsweredPanel) -> None:
     panel, texts = one.panel, []
     color = NAMED["text"]
     for name, series in lines(one)[:LINES_MOST]:
@@ -162,7 +162,7 @@ def draw_tile(axes: Axes, one: Answered) -> None:
     tell(axes, "\n".join(texts), color, size=18 if len(texts) == 1 else 10)
 
 
-def draw_plot(axes: Axes, one: Answered, span: Span) -> None:
+def draw_plot(axes: Axes, one: AnsweredPanel, span: TimeSpan) -> None:
     panel, pairs = one.panel, lines(one)
     free = [(name, each) for name, each in pairs if name not in panel.limits]
     highest = sorted(free, key=lambda pair: -max(value for _, value in pair[1].points))[:LINES_MOST]
@@ -191,7 +191,7 @@ def draw_plot(axes: Axes, one: Answered, span: Span) -> None:
     finish(axes, panel, span)
 
 
-def draw_stack(axes: Axes, found: Sequence[tuple[str, Series]], span: Span) -> None:
+def draw_stack(axes: Axes, found: Sequence[tuple[str, LabelledSeries]], span: TimeSpan) -> None:
     """Series need not have a value at every moment."""
     moments = sorted({at for _, each in found for at, _ in each.points})
     values = [[dict(each.points).get(at, 0.0) for at in moments] for _, each in found]
@@ -205,7 +205,7 @@ def draw_stack(axes: Axes, found: Sequence[tuple[str, Series]], span: Span) -> N
     )
 
 
-def finish(axes: Axes, panel: Panel, span: Span) -> None:
+def finish(axes: Axes, panel: Panel, span: TimeSpan) -> None:
     low, high = axes.get_ylim()
     least = min(low, 0.0) if panel.min is None else panel.min
     most = high if panel.max is None else min(high, 1.05 * panel.max)
@@ -223,7 +223,7 @@ def finish(axes: Axes, panel: Panel, span: Span) -> None:
         axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), ncols=columns, frameon=False, fontsize=8)
 
 
-def draw_spread(axes: Axes, one: Answered, span: Span) -> None:
+def draw_spread(axes: Axes, one: AnsweredPanel, span: TimeSpan) -> None:
     """Buckets hold all that took no longer: a band is what is not in the one below."""
     buckets = sorted(
         (math.inf if each.labels["le"] == "+Inf" else float(each.labels["le"]), dict(each.points))
@@ -248,7 +248,7 @@ def draw_spread(axes: Axes, one: Answered, span: Span) -> None:
     bar.set_label("answers/s", fontsize=8)
 
 
-def draw_table(axes: Axes, one: Answered) -> None:
+def draw_table(axes: Axes, one: AnsweredPanel) -> None:
     """A line for each value of the labels; what is highest in the sorted column first."""
     panel = one.panel
     keys = [key for key in panel.columns if key.islower()]
@@ -284,7 +284,7 @@ def sortable(value: float | None) -> float:
     return -math.inf if value is None or math.isnan(value) else value
 
 
-def cell(column: Column, name: str | None, value: float | None) -> tuple[str, str]:
+def cell(column: TableColumn, name: str | None, value: float | None) -> tuple[str, str]:
     if name is not None:
         return name, NAMED["text"]
     if value is None:

@@ -35,7 +35,7 @@ Action = Literal["create", "change", "keep"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PushStep:
     """What becomes of one thing in Grafana."""
 
     kind: Literal["folder", "datasource", "dashboard"]
@@ -65,7 +65,7 @@ class Wish:
             checked_url(self.datasource_url, "--datasource-url")
 
 
-def push(grafana: Grafana, wish: Wish, dry_run: bool = False) -> list[Step]:
+def push(grafana: Grafana, wish: Wish, dry_run: bool = False) -> list[PushStep]:
     """What has been done, or would be."""
     grafana.version()
     steps = list(planned(grafana, wish))
@@ -75,7 +75,7 @@ def push(grafana: Grafana, wish: Wish, dry_run: bool = False) -> list[Step]:
     return steps
 
 
-def planned(grafana: Grafana, wish: Wish) -> Iterator[Step]:
+def planned(grafana: Grafana, wish: Wish) -> Iterator[PushStep]:
     """In the order in which they can be done."""
     yield folder_step(grafana, wish)
     chosen: Json | None = None
@@ -86,7 +86,7 @@ def planned(grafana: Grafana, wish: Wish) -> Iterator[Step]:
         yield dashboard_step(grafana, document, wish.folder_uid, chosen)
 
 
-def perform(grafana: Grafana, step: Step, folder_uid: str) -> None:
+def perform(grafana: Grafana, step: PushStep, folder_uid: str) -> None:
     match step.kind, step.action:
         case _, "keep":
             return
@@ -100,15 +100,15 @@ def perform(grafana: Grafana, step: Step, folder_uid: str) -> None:
             grafana.write_dashboard(step.document, folder_uid, MESSAGE)
 
 
-def folder_step(grafana: Grafana, wish: Wish) -> Step:
+def folder_step(grafana: Grafana, wish: Wish) -> PushStep:
     """One that is there keeps its title, whoever has given it."""
     title = grafana.folder_title(wish.folder_uid)
     if title is not None:
-        return Step("folder", wish.folder_uid, title, "keep", {})
-    return Step("folder", wish.folder_uid, wish.folder_title, "create", {})
+        return PushStep("folder", wish.folder_uid, title, "keep", {})
+    return PushStep("folder", wish.folder_uid, wish.folder_title, "create", {})
 
 
-def datasource_step(found: Json | None, url: str) -> Step:
+def datasource_step(found: Json | None, url: str) -> PushStep:
     if found is None:
         document = {
             "uid": DATASOURCE_UID,
@@ -120,7 +120,7 @@ def datasource_step(found: Json | None, url: str) -> Step:
             # Long queries do not fit into an address.
             "jsonData": {"httpMethod": "POST"},
         }
-        return Step("datasource", DATASOURCE_UID, DATASOURCE_NAME, "create", document)
+        return PushStep("datasource", DATASOURCE_UID, DATASOURCE_NAME, "create", document)
     name = str(found.get("name", ""))
     if found.get("type") != "prometheus":
         raise InvalidInput(
@@ -129,7 +129,7 @@ def datasource_step(found: Json | None, url: str) -> Step:
             hint="leave it out and choose a data source in the dashboards",
         )
     if str(found.get("url", "")).rstrip("/") == url.rstrip("/"):
-        return Step("datasource", DATASOURCE_UID, name, "keep", {})
+        return PushStep("datasource", DATASOURCE_UID, name, "keep", {})
     if found.get("readOnly"):
         raise InvalidInput(
             f"the data source {DATASOURCE_UID} is provisioned from a file",
@@ -138,18 +138,18 @@ def datasource_step(found: Json | None, url: str) -> Step:
             "change that file",
         )
     document = {key: found[key] for key in WRITTEN if key in found} | {"url": url}
-    return Step("datasource", DATASOURCE_UID, name, "change", document)
+    return PushStep("datasource", DATASOURCE_UID, name, "change", document)
 
 
-def dashboard_step(grafana: Grafana, document: Json, folder_uid: str, chosen: Json | None) -> Step:
+def dashboard_step(grafana: Grafana, document: Json, folder_uid: str, chosen: Json | None) -> PushStep:
     """Without a data source of ours, the one that somebody has saved as chosen stays so."""
     uid, title = str(document["uid"]), str(document["title"])
     stored = grafana.dashboard(uid)
     if stored is None:
-        return Step("dashboard", uid, title, "create", looking_at(chosen, document))
+        return PushStep("dashboard", uid, title, "create", looking_at(chosen, document))
     document = looking_at(chosen or choice_in(stored.document), document)
     if stored.folder_uid == folder_uid and says_all_of(stored.document, document):
-        return Step("dashboard", uid, title, "keep", document)
+        return PushStep("dashboard", uid, title, "keep", document)
     if stored.is_provisioned:
         raise InvalidInput(
             "is provisioned from a file, and Grafana takes no other",
@@ -162,7 +162,7 @@ def dashboard_step(grafana: Grafana, document: Json, folder_uid: str, chosen: Js
             f"dashboard {uid}",
             hint=f"delete it, or give it the tag {TAG} if it may be overwritten",
         )
-    return Step("dashboard", uid, title, "change", document)
+    return PushStep("dashboard", uid, title, "change", document)
 
 
 def looking_at(chosen: Json | None, document: Json) -> Json:

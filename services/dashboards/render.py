@@ -19,7 +19,7 @@ from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models import heatmap as heat
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from services.dashboards.boards import GREY, RED, WIDTH, Board, Column, Panel, Query, Row, Variable
+from services.dashboards.boards import GREY, RED, WIDTH, Board, Panel, PanelQuery, Row, TableColumn, Variable
 
 TAG = "weir"
 CHOSEN = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
@@ -220,7 +220,7 @@ def drawn(one: Panel) -> Builder:
     return plot(one)
 
 
-def target(one: Panel, letter: str, query: Query) -> prometheus.Dataquery:
+def target(one: Panel, letter: str, query: PanelQuery) -> prometheus.Dataquery:
     dataquery = prometheus.Dataquery().expr(query.expr).ref_id(letter).datasource(CHOSEN)
     if query.legend:
         dataquery = dataquery.legend_format(query.legend)
@@ -319,7 +319,7 @@ def as_limit() -> list[model.DynamicConfigValue]:
     ]
 
 
-def as_column(column: Column, is_tenant: bool) -> list[model.DynamicConfigValue]:
+def as_column(column: TableColumn, is_tenant: bool) -> list[model.DynamicConfigValue]:
     overrides = [value("unit", column.unit)]
     if column.thresholds:
         written = [{"value": at, "color": color} for at, color in column.thresholds]

@@ -11,7 +11,7 @@ from services.dashboards.boards import (
     YELLOW,
     Board,
     Panel,
-    Query,
+    PanelQuery,
     Row,
     per_second,
     rate_by,
@@ -38,35 +38,35 @@ AT_A_GLANCE = Row(
             "Rows coming in",
             "Rows a second that the gateways accept, of all chosen streams.",
             "rowsps",
-            (Query(f"sum({per_second('weir_stream_rows_total', OF_STREAMS)})"),),
+            (PanelQuery(f"sum({per_second('weir_stream_rows_total', OF_STREAMS)})"),),
             kind="stat", width=4, height=5, thresholds=((None, "blue"),),
         ),
         Panel(
             "Streams without rows",
             "Streams of which nothing came just now. Some have pauses by nature; a stream that should never pause is stalled.",
             "short",
-            (Query(STALLED),),
+            (PanelQuery(STALLED),),
             kind="stat", width=5, height=5, thresholds=((None, GREEN), (1, YELLOW)),
         ),
         Panel(
             "Rows that could not be",
             "Rows of the time shown that have no event time, or a value that does not fit its column. They are kept in the stream's folder `dead`, with the reason.",
             "short",
-            (Query(f"sum(increase(weir_stream_dead_letters_total{{{OF_STREAMS}}}[$__range]))"),),
+            (PanelQuery(f"sum(increase(weir_stream_dead_letters_total{{{OF_STREAMS}}}[$__range]))"),),
             kind="stat", width=5, height=5, thresholds=((None, GREEN), (1, ORANGE)), decimals=0,
         ),
         Panel(
             "Feeds that do not run",
             "Feeds whose Spark query begins, waits after a failure, or is run by no process. `weir get feeds` shows the last error.",
             "short",
-            (Query(f"count(weir_feed_running{{{OF_STREAMS}}} == 0) or vector(0)"),),
+            (PanelQuery(f"count(weir_feed_running{{{OF_STREAMS}}} == 0) or vector(0)"),),
             kind="stat", width=5, height=5, thresholds=((None, GREEN), (1, RED)), texts={"0": "none"},
         ),
         Panel(
             "Longest micro-batch",
             "What Spark's last micro-batch took, of the slowest feed. It is most of the time between a row's arrival at its source and at Weir.",
             "s",
-            (Query(f"max(weir_feed_batch_seconds{{{OF_STREAMS}}})"),),
+            (PanelQuery(f"max(weir_feed_batch_seconds{{{OF_STREAMS}}})"),),
             kind="stat", width=5, height=5, thresholds=((None, GREEN), (1, YELLOW), (10, RED)), empty_unless=WITH_SPARK,
         ),
     ),
@@ -79,7 +79,7 @@ GATEWAYS = Row(
             "Rows accepted",
             "Rows a second, by stream.",
             "rowsps",
-            (Query(rate_by("stream", "weir_stream_rows_total", OF_STREAMS), BY_STREAM),),
+            (PanelQuery(rate_by("stream", "weir_stream_rows_total", OF_STREAMS), BY_STREAM),),
             width=8, stacked=True,
         ),
         Panel(
@@ -87,7 +87,7 @@ GATEWAYS = Row(
             "How many rows come at a time. Few rows a batch cost more processor time each.",
             "short",
             (
-                Query(
+                PanelQuery(
                     f"{rate_by('stream', 'weir_stream_rows_total', OF_STREAMS)}"
                     f" / ({rate_by('stream', 'weir_stream_batches_total', OF_STREAMS)} > 0)",
                     BY_STREAM,
@@ -99,28 +99,28 @@ GATEWAYS = Row(
             "Batches refused",
             "Batches a second that producers were told to bring again, because there was no room, or that could not be taken. They bring them again by themselves.",
             "eps",
-            (Query(rate_by("stream", "weir_stream_refused_batches_total", OF_STREAMS), BY_STREAM),),
+            (PanelQuery(rate_by("stream", "weir_stream_refused_batches_total", OF_STREAMS), BY_STREAM),),
             width=8,
         ),
         Panel(
             "Rows that could not be, by stream",
             "Rows a second without an event time, or with a value that does not fit its column.",
             "rowsps",
-            (Query(rate_by("stream", "weir_stream_dead_letters_total", OF_STREAMS), BY_STREAM),),
+            (PanelQuery(rate_by("stream", "weir_stream_dead_letters_total", OF_STREAMS), BY_STREAM),),
             width=8,
         ),
         Panel(
             "Room for recovery",
             "Part of a stream's room that holds input which a restarted class would need. At 100% a lossless reader holds its producers back, and others lose the oldest.",
             "percentunit",
-            (Query(KEPT, BY_STREAM),),
+            (PanelQuery(KEPT, BY_STREAM),),
             width=8, max=1, thresholds=((None, GREEN), (0.8, YELLOW), (1.0, RED)),
         ),
         Panel(
             "Producers",
             "Producers that number their batches, so that a batch which comes twice counts once. The last 10,000 are remembered.",
             "short",
-            (Query(f"sum by (stream) (weir_stream_producers{{{OF_STREAMS}}})", BY_STREAM),),
+            (PanelQuery(f"sum by (stream) (weir_stream_producers{{{OF_STREAMS}}})", BY_STREAM),),
             width=8, thresholds=((None, GREEN), (10_000, RED)),
         ),
     ),
@@ -133,35 +133,35 @@ SPARK = Row(
             "Behind its source",
             "Offsets that a feed's source has and that Spark has not done. If it grows, Spark is slower than what comes.",
             "short",
-            (Query(f"max by (stream) (weir_feed_lag_rows{{{OF_STREAMS}}})", BY_STREAM),),
+            (PanelQuery(f"max by (stream) (weir_feed_lag_rows{{{OF_STREAMS}}})", BY_STREAM),),
             width=8, empty_unless="a feed's source tells how far it is",
         ),
         Panel(
             "Micro-batches",
             "What the last micro-batch of each feed took.",
             "s",
-            (Query(f"max by (stream) (weir_feed_batch_seconds{{{OF_STREAMS}}})", BY_STREAM),),
+            (PanelQuery(f"max by (stream) (weir_feed_batch_seconds{{{OF_STREAMS}}})", BY_STREAM),),
             width=8, empty_unless=WITH_SPARK,
         ),
         Panel(
             "Rows read by Spark",
             "Rows a second. After a failure some are read again; Weir takes them once.",
             "rowsps",
-            (Query(rate_by("stream", "weir_feed_rows_total", OF_STREAMS), BY_STREAM),),
+            (PanelQuery(rate_by("stream", "weir_feed_rows_total", OF_STREAMS), BY_STREAM),),
             width=8, stacked=True, empty_unless=WITH_SPARK,
         ),
         Panel(
             "Feeds started again",
             "Times that a feed's query was started again after a failure. It resumes where it had stopped; rows that are read twice count once.",
             "short",
-            (Query(f"sum by (stream) (increase(weir_feed_restarts_total{{{OF_STREAMS}}}[$__rate_interval]))", BY_STREAM),),
+            (PanelQuery(f"sum by (stream) (increase(weir_feed_restarts_total{{{OF_STREAMS}}}[$__rate_interval]))", BY_STREAM),),
             width=12, empty_unless=WITH_SPARK,
         ),
         Panel(
             "Feeds that run",
             "1 while a feed's query runs, 0 while it begins, waits after a failure, or no process runs it.",
             "short",
-            (Query(f"min by (stream) (weir_feed_running{{{OF_STREAMS}}})", BY_STREAM),),
+            (PanelQuery(f"min by (stream) (weir_feed_running{{{OF_STREAMS}}})", BY_STREAM),),
             width=12, max=1, empty_unless=WITH_SPARK,
         ),
     ),
@@ -175,8 +175,8 @@ MIRRORS = Row(
             "Part of the uses of a mirror's objects that found a fresh copy. Less than what is expected of the frequencies: rates of change or interests have just changed, or objects fail.",
             "percentunit",
             (
-                Query(f"max by (stream) (weir_mirror_perceived_freshness_ratio{{{OF_STREAMS}}})", BY_STREAM),
-                Query(f"max by (stream) (weir_mirror_expected_freshness_ratio{{{OF_STREAMS}}})", "{{stream}}, expected"),
+                PanelQuery(f"max by (stream) (weir_mirror_perceived_freshness_ratio{{{OF_STREAMS}}})", BY_STREAM),
+                PanelQuery(f"max by (stream) (weir_mirror_expected_freshness_ratio{{{OF_STREAMS}}})", "{{stream}}, expected"),
             ),
             width=8, max=1, empty_unless=WITH_MIRRORS,
         ),
@@ -184,7 +184,7 @@ MIRRORS = Row(
             "Polls",
             "Looks at remote objects a second, by what came of them.",
             "eps",
-            (Query(rate_by("stream, result", "weir_mirror_polls_total", OF_STREAMS), "{{stream}} {{result}}"),),
+            (PanelQuery(rate_by("stream, result", "weir_mirror_polls_total", OF_STREAMS), "{{stream}} {{result}}"),),
             width=8, stacked=True, empty_unless=WITH_MIRRORS,
         ),
         Panel(
@@ -192,11 +192,11 @@ MIRRORS = Row(
             "Part of a mirror's objects whose last poll failed; the others have the bandwidth. The mirror's status tells why. Some may not have been fetched yet.",
             "percentunit",
             (
-                Query(
+                PanelQuery(
                     f"max by (stream) (weir_mirror_failing_objects{{{OF_STREAMS}}} / (weir_mirror_objects{{{OF_STREAMS}}} > 0))",
                     BY_STREAM,
                 ),
-                Query(
+                PanelQuery(
                     f"max by (stream) (1 - weir_mirror_held_objects{{{OF_STREAMS}}} / (weir_mirror_objects{{{OF_STREAMS}}} > 0))",
                     "{{stream}}, not fetched",
                 ),
@@ -207,42 +207,42 @@ MIRRORS = Row(
             "Bandwidth used",
             "Part of a mirror's bandwidth that polls use. Less than all: objects fail, or nobody takes the changes.",
             "percentunit",
-            (Query(f"max by (stream) (weir_mirror_bandwidth_used_ratio{{{OF_STREAMS}}})", BY_STREAM),),
+            (PanelQuery(f"max by (stream) (weir_mirror_bandwidth_used_ratio{{{OF_STREAMS}}})", BY_STREAM),),
             width=8, empty_unless=WITH_MIRRORS,
         ),
         Panel(
             "Uses of objects",
             "Lookups a second that answers of a mirror's query have told; by these it learns how much each object is wanted.",
             "eps",
-            (Query(rate_by("stream", "weir_mirror_uses_total", OF_STREAMS), BY_STREAM),),
+            (PanelQuery(rate_by("stream", "weir_mirror_uses_total", OF_STREAMS), BY_STREAM),),
             width=8, empty_unless=WITH_MIRRORS,
         ),
         Panel(
             "Mirrors that poll",
             "1 while a mirror polls, 0 while it begins, or waits since its store does not answer or has no such keys.",
             "short",
-            (Query(f"min by (stream) (weir_mirror_running{{{OF_STREAMS}}})", BY_STREAM),),
+            (PanelQuery(f"min by (stream) (weir_mirror_running{{{OF_STREAMS}}})", BY_STREAM),),
             width=8, max=1, empty_unless=WITH_MIRRORS,
         ),
         Panel(
             "Rows of mirrors",
             "Changes a second that streams have taken of their mirrors.",
             "rowsps",
-            (Query(rate_by("stream", "weir_mirror_rows_total", OF_STREAMS), BY_STREAM),),
+            (PanelQuery(rate_by("stream", "weir_mirror_rows_total", OF_STREAMS), BY_STREAM),),
             width=8, stacked=True, empty_unless=WITH_MIRRORS,
         ),
         Panel(
             "Bytes fetched",
             "What stores answer a second, with headers; of rows of a database as text.",
             "bytes",
-            (Query(rate_by("stream", "weir_mirror_bytes_total", OF_STREAMS), BY_STREAM),),
+            (PanelQuery(rate_by("stream", "weir_mirror_bytes_total", OF_STREAMS), BY_STREAM),),
             width=8, stacked=True, empty_unless=WITH_MIRRORS,
         ),
         Panel(
             "Frequencies solved for",
             "Times a second that a mirror divides its bandwidth anew by what it has learned. Less than every two seconds: the process has no time.",
             "eps",
-            (Query(rate_by("stream", "weir_mirror_solves_total", OF_STREAMS), BY_STREAM),),
+            (PanelQuery(rate_by("stream", "weir_mirror_solves_total", OF_STREAMS), BY_STREAM),),
             width=8, empty_unless=WITH_MIRRORS,
         ),
     ),
@@ -255,7 +255,7 @@ READERS = Row(
             "Offered to tenants",
             "Tuples a second that come to the doors of all tenants that read a stream: a row comes once for each.",
             "rowsps",
-            (Query(rate_by("stream", "weir_class_offered_tuples_total", OF_STREAMS), BY_STREAM),),
+            (PanelQuery(rate_by("stream", "weir_class_offered_tuples_total", OF_STREAMS), BY_STREAM),),
             width=8, stacked=True,
         ),
         Panel(
@@ -263,7 +263,7 @@ READERS = Row(
             "Part of what tenants were offered of a stream that was not worked on, the ten highest.",
             "percentunit",
             (
-                Query(
+                PanelQuery(
                     worst(
                         rate_by("stream", "weir_class_tuples_total", f'{OF_STREAMS}, fate!="delivered"')
                         + f" / ({rate_by('stream', 'weir_class_offered_tuples_total', OF_STREAMS)} > 0)"
@@ -278,7 +278,7 @@ READERS = Row(
             "Tuples of a stream that wait for a tenant's first operator, the ten longest queues.",
             "short",
             (
-                Query(
+                PanelQuery(
                     worst(f"sum by (stream, tenant) (weir_class_queued_tuples{{{OF_STREAMS}}})"),
                     "{{tenant}} {{stream}}",
                 ),

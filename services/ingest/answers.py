@@ -13,7 +13,7 @@ from actors.host.answer_reader import AnswerReader, units_of
 from actors.runtime.run_dirs import RunDirs
 from configs.errors import InvalidInput, WeirError
 from engine.class_.steps import Answer
-from engine.data.schema import DataType, Kind
+from engine.data.schema import DataType, TypeKind
 from engine.data.train import merged, values_to_arrow
 from services.ingest.columns import type_text
 
@@ -26,7 +26,7 @@ DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
 
 
 @dataclass(eq=False)
-class RowsForgotten(WeirError):
+class AnswersForgotten(WeirError):
     """The row is no longer kept; `next` is the first after it that is."""
 
     next: int = 0
@@ -104,7 +104,7 @@ def missing(dirs: RunDirs, unit: str, query: str, number: int) -> WeirError:
     if number >= following:
         return InvalidInput("there is no such row yet", "to", number, f"there are rows up to {following}")
     what = f"row {number} of {query} is forgotten; next kept is {kept}"
-    return RowsForgotten(what, unit, hint="read on from there, or keep more (results_bytes)", next=kept)
+    return AnswersForgotten(what, unit, hint="read on from there, or keep more (results_bytes)", next=kept)
 
 
 def joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
@@ -118,5 +118,5 @@ def joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
 def arrow_of(kind: str) -> pa.DataType:
     digits = DECIMAL.fullmatch(kind)
     if digits is None:
-        return DataType(Kind(kind)).arrow
-    return DataType(Kind.DECIMAL, int(digits[1]), int(digits[2])).arrow
+        return DataType(TypeKind(kind)).arrow
+    return DataType(TypeKind.DECIMAL, int(digits[1]), int(digits[2])).arrow

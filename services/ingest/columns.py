@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from actors.gateway.batch_validation import not_accepted
 from configs.errors import nearest
-from engine.data.schema import DataType, Field, Kind, StreamSchema
+from engine.data.schema import DataType, Field, StreamSchema, TypeKind
 from services.ingest.deadletters import DeadRows
 from services.ingest.messages import SchemaPolicy
 
@@ -35,8 +35,8 @@ UNIT_NS: Mapping[str, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 US_NS = 1000
 INT64_MAX = 2**63 - 1
 # Whole numbers up to here have a float of their own.
-EXACT: Mapping[Kind, int] = {Kind.FLOAT32: 2**24, Kind.FLOAT64: 2**53}
-INTEGER_BITS: Mapping[Kind, int] = {Kind.INT32: 32, Kind.INT64: 64}
+EXACT: Mapping[TypeKind, int] = {TypeKind.FLOAT32: 2**24, TypeKind.FLOAT64: 2**53}
+INTEGER_BITS: Mapping[TypeKind, int] = {TypeKind.INT32: 32, TypeKind.INT64: 64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Conversion:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class IngestColumn:
     """A column of the stream."""
 
     field: Field
@@ -66,7 +66,7 @@ class Mapped:
 
     stream: StreamSchema
     arrow: pa.Schema
-    columns: Sequence[Column]
+    columns: Sequence[IngestColumn]
 
     def take(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadRows]]:
         """The rows as the stream has them, and those that cannot be; for a batch that is sound."""
@@ -131,7 +131,7 @@ def mapped(
         conversion = Conversion(lambda array: array)
         if source is not None:
             conversion = conversion_of(stream, field, given.field(source).type, is_time)
-        columns.append(Column(field, source, conversion, is_time))
+        columns.append(IngestColumn(field, source, conversion, is_time))
     return Mapped(stream, stream.schema.arrow, columns)
 
 
@@ -175,7 +175,11 @@ def type_text(given: pa.DataType) -> str:
         return "timestamp"
     if is_text(given):
         return "string"
-    names = {type_.arrow: type_.kind.value for type_ in map(DataType, Kind) if type_.kind is not Kind.DECIMAL}
+    names = {
+        type_.arrow: type_.kind.value
+        for type_ in map(DataType, TypeKind)
+        if type_.kind is not TypeKind.DECIMAL
+    }
     return names.get(given, "…")
 
 
@@ -191,13 +195,13 @@ def conversion_of(stream: StreamSchema, field: Field, given: pa.DataType, is_tim
         conversion = Conversion(lambda array: array)
     elif pa.types.is_null(given):
         conversion = Conversion(lambda array: pa.nulls(len(array), target.arrow))
-    elif target.kind is Kind.STRING and is_text(given):
+    elif target.kind is TypeKind.STRING and is_text(given):
         conversion = Conversion(lambda array: array.cast(pa.string()))
     elif pa.types.is_integer(given):
         conversion = of_integers(given, target)
     elif given in (pa.float16(), pa.float32()) and target.is_float:
         conversion = Conversion(lambda array: array.cast(target.arrow))
-    elif pa.types.is_decimal(given) and target.kind is Kind.DECIMAL and target.scale >= given.scale:
+    elif pa.types.is_decimal(given) and target.kind is TypeKind.DECIMAL and target.scale >= given.scale:
         conversion = of_decimals(given, target)
     if conversion is None:
         what = f"{given} where {target} ({target.arrow}) is expected"
@@ -206,7 +210,7 @@ def conversion_of(stream: StreamSchema, field: Field, given: pa.DataType, is_tim
 
 
 def remedy(given: pa.DataType, target: DataType) -> str:
-    if pa.types.is_timestamp(given) and target.kind is Kind.TIMESTAMP:
+    if pa.types.is_timestamp(given) and target.kind is TypeKind.TIMESTAMP:
         return "write it with a time zone, as in 2026-11-19T16:10:00Z, or cast it to TIMESTAMP"
     return f"cast it to {target.arrow}"
 
@@ -223,7 +227,9 @@ def of_timestamps(
     given: pa.TimestampType, target: DataType, time_unit_us: int, is_time: bool
 ) -> Conversion | None:
     """A timestamp without a time zone is no moment."""
-    if given.tz is None or not (target.kind is Kind.TIMESTAMP or (is_time and target.kind is Kind.INT64)):
+    if given.tz is None or not (
+        target.kind is TypeKind.TIMESTAMP or (is_time and target.kind is TypeKind.INT64)
+    ):
         return None
     from_ns = UNIT_NS[given.unit]
     to_ns = time_unit_us * US_NS if is_time else US_NS
@@ -256,7 +262,7 @@ def of_integers(given: pa.DataType, target: DataType) -> Conversion | None:
     if target.is_float:
         most = EXACT[target.kind]
         return Conversion(lambda array: array.cast(target.arrow), beyond(given, -most, most))
-    if target.kind is Kind.DECIMAL:
+    if target.kind is TypeKind.DECIMAL:
         most = 10 ** (target.precision - target.scale) - 1
         # Arrow asks for as many digits as the integers could have.
         wide = pa.decimal128(min(38, 20 + target.scale), target.scale)

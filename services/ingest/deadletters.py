@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from actors.gateway.producer_dedup import LastBatches
 from actors.gateway.stream import Stream
-from actors.log.segment_log import KEEP_NONE, SEGMENTS_LEAST, Frame, Part, Reader, Writer, frames_left
+from actors.log.segment_log import KEEP_NONE, SEGMENTS_LEAST, Frame, Part, Reader, SegmentWriter, frames_left
 from actors.log.train_format import BatchId, NotAFrame, aligned, append_in_a_row, mark_of
 
 FOLDER = "dead"
@@ -65,7 +65,7 @@ class DeadLog:
     """Of one stream; who writes holds the stream."""
 
     def __init__(self, folder: Path, bytes_max: int) -> None:
-        self._writer = Writer(folder, bytes_max=bytes_max, keep_from=KEEP_NONE)
+        self._writer = SegmentWriter(folder, bytes_max=bytes_max, keep_from=KEEP_NONE)
         self._bytes_max = bytes_max
         self._last = LastBatches()
         self.counts: Mapping[str, int] = {}

@@ -13,7 +13,7 @@ from configs.documents.spark_streams import StreamDefinition, StreamsFile
 from configs.errors import InvalidInput, UnknownName, WeirError, nearest
 from engine.data.schema import StreamSchema
 from engine.sql import PlanningError, parse_create_stream
-from services.ingest.job import Door
+from services.ingest.job import GatewayAddress
 from services.ingest.progress import hidden
 
 ANSWERS_S = 10.0
@@ -23,7 +23,7 @@ INTRODUCED = re.compile(r"^(Unknown error|Flight returned [a-z ]+ error, with me
 TIME_COLUMN = b"weir.time_column"
 
 
-class GatewayAway(WeirError):
+class EndpointAway(WeirError):
     """No gateway answers at the endpoint."""
 
 
@@ -70,7 +70,7 @@ def of_field(problem: PlanningError, one: StreamDefinition, place: str) -> Inval
     return InvalidInput(problem.title, f"{place}.columns", problem.value, problem.hint)
 
 
-def check_gateway(streams: dict[str, StreamSchema], door: Door) -> None:
+def check_gateway(streams: dict[str, StreamSchema], door: GatewayAddress) -> None:
     """That the gateway has each stream as it is declared here; it is not changed."""
     with flight.connect(door.endpoint) as client:
         bearer = (b"authorization", f"Bearer {door.api_key}".encode())
@@ -80,7 +80,7 @@ def check_gateway(streams: dict[str, StreamSchema], door: Door) -> None:
 
 
 def schema_at(
-    client: flight.FlightClient, call: flight.FlightCallOptions, name: str, door: Door
+    client: flight.FlightClient, call: flight.FlightCallOptions, name: str, door: GatewayAddress
 ) -> pa.Schema:
     try:
         return client.get_schema(flight.FlightDescriptor.for_path("stream", name), call).schema
@@ -90,7 +90,7 @@ def schema_at(
     why = INTRODUCED.sub("", text.splitlines()[0]).partition(". Detail:")[0]
     if AWAY.search(text):
         hint = "start a system with `weir up`, or give the endpoint of the one that runs"
-        raise GatewayAway("no gateway answers there", "--endpoint", door.endpoint, hint)
+        raise EndpointAway("no gateway answers there", "--endpoint", door.endpoint, hint)
     if REFUSED.search(text):
         hint = "the key that a system makes stands in ingest.key in its run folder"
         raise InvalidInput(

@@ -25,7 +25,7 @@ Run = Literal["none", "starting", "running", "stopping"]
 
 
 @dataclass(frozen=True, slots=True)
-class Declared(Generic[Spec]):
+class DeclaredFeeds(Generic[Spec]):
     """All feeds that are to run, and no others."""
 
     feeds: Mapping[str, Spec]
@@ -39,7 +39,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FeedFailed:
     """A query could not be started, or has ended by itself."""
 
     feed: str
@@ -47,7 +47,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class FeedStopped:
     """A query that was to be stopped has ended."""
 
     feed: str
@@ -65,7 +65,7 @@ class Tick:
     """Time has passed: some feeds may be due."""
 
 
-Event = Declared[Spec] | Started | Failed | Stopped | BatchDone | Tick
+Event = DeclaredFeeds[Spec] | Started | FeedFailed | FeedStopped | BatchDone | Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Supervisor(Generic[Spec]):
 
     def handle(self, event: Event[Spec], now: float) -> list[Command[Spec]]:
         match event:
-            case Declared(feeds):
+            case DeclaredFeeds(feeds):
                 return self._declare(feeds, now)
             case Tick():
                 return self._settle_all(now)
@@ -131,9 +131,9 @@ class Supervisor(Generic[Spec]):
         match event:
             case Started():
                 feed.run, feed.failed = "running", False
-            case Failed(why=why) if feed.run in ("starting", "running"):
+            case FeedFailed(why=why) if feed.run in ("starting", "running"):
                 self._fail(feed, why, now)
-            case Stopped():
+            case FeedStopped():
                 feed.run, feed.due, feed.failed = "none", now, False
             case BatchDone():
                 feed.backoff.succeeded()

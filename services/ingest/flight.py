@@ -40,7 +40,7 @@ from actors.gateway.stream import Stream
 from actors.gateway.streams import RETRY_AFTER_S, Streams
 from actors.log.segment_log import LogFull
 from actors.log.train_format import BatchId, mark_of
-from actors.messages.gateway_messages import Refused
+from actors.messages.gateway_messages import RefusedBatch
 from actors.messages.unit_messages import class_of
 from actors.runtime.run_dirs import RunDirs
 from configs.errors import InvalidInput, WeirError
@@ -50,7 +50,15 @@ from services.ingest import answers
 from services.ingest.columns import Mapped, mapped
 from services.ingest.deadletters import DEAD_BYTES, DeadLetters, DeadRows
 from services.ingest.keys import KeyRecord, KeyRing, PublishedKeys, new_key
-from services.ingest.messages import Commit, OfBatch, OfProducer, Put, Results, Rows, parsed
+from services.ingest.messages import (
+    CommitParts,
+    OfBatch,
+    OfProducer,
+    Put,
+    ResultsRequest,
+    RowsRequest,
+    parsed,
+)
 from services.ingest.staging import (
     STAGED_BYTES,
     BatchKey,
@@ -117,7 +125,7 @@ class FlightDoor:
         self._streams, self._dirs = streams, dirs
         self._staging = Staging(settings.staged_bytes)
         self._dead = DeadLetters(settings.dead_bytes)
-        self._keys = Keys(settings.keys, PublishedKeys(dirs.keys))
+        self._keys = FlightKeys(settings.keys, PublishedKeys(dirs.keys))
         self._server = self._served(settings)
         host = socket.getfqdn() if settings.host in EVERYWHERE else settings.host
         self.address = f"grpc://{host}:{self._server.port}"
@@ -125,16 +133,16 @@ class FlightDoor:
         draft.write_text(self.address, encoding="utf-8")
         os.replace(draft, dirs.endpoint)
 
-    def _served(self, settings: FlightSettings) -> Server:
+    def _served(self, settings: FlightSettings) -> FlightServer:
         """Where the one before it was, if it can be: producers look for it there."""
         parts = (self._streams, self._dirs, self._staging, self._dead, self._keys)
         if not settings.port and (before := port_in(self._dirs.endpoint)):
             try:
-                return Server(settings, before, *parts)
+                return FlightServer(settings, before, *parts)
             except NOT_SERVED:
                 log.warning("port %d is another's now", before)
         try:
-            return Server(settings, settings.port, *parts)
+            return FlightServer(settings, settings.port, *parts)
         except NOT_SERVED as problem:
             where = f"{settings.host}:{settings.port}"
             raise InvalidInput("no server can be opened there", "endpoint", where, str(problem)) from None
@@ -179,7 +187,7 @@ class ShownKey(flight.ServerMiddleware):
         self.record = record
 
 
-class Keys(flight.ServerMiddlewareFactory):
+class FlightKeys(flight.ServerMiddlewareFactory):
     """Lets in who shows a key, and remembers when it was shown last."""
 
     def __init__(self, own: KeyRing, published: PublishedKeys) -> None:
@@ -225,7 +233,7 @@ def as_flight(problem: Exception) -> Exception:
             return later(str(problem))
         case NotStaged():
             return refused(problem.title, code="not_staged", part=problem.value)
-        case answers.RowsForgotten():
+        case answers.AnswersForgotten():
             return refused(str(problem), next=problem.next)
         case WeirError():
             return refused(str(problem))
@@ -247,7 +255,7 @@ def as_json(found: Any) -> bytes:
     return json.dumps(found).encode()
 
 
-class Server(flight.FlightServerBase):
+class FlightServer(flight.FlightServerBase):
     """The calls."""
 
     def __init__(
@@ -258,7 +266,7 @@ class Server(flight.FlightServerBase):
         dirs: RunDirs,
         staging: Staging,
         dead: DeadLetters,
-        keys: Keys,
+        keys: FlightKeys,
     ) -> None:
         self._streams, self._dirs, self._staging, self._dead = streams, dirs, staging, dead
         self._message_bytes = settings.message_bytes
@@ -312,7 +320,7 @@ class Server(flight.FlightServerBase):
         body = action.body.to_pybytes()
         match action.type:
             case "commit":
-                return [as_json(self._commit(context, parsed(Commit, body)))]
+                return [as_json(self._commit(context, parsed(CommitParts, body)))]
             case "abort":
                 request = parsed(OfBatch, body)
                 stream = self._stream(context, request.stream)
@@ -322,7 +330,7 @@ class Server(flight.FlightServerBase):
                 of = parsed(OfProducer, body)
                 return [as_json({"batch": self._last(self._stream(context, of.stream), of.producer)})]
             case "results":
-                results_request = parsed(Results, body)
+                results_request = parsed(ResultsRequest, body)
                 self._check_reads(context, results_request.class_name)
                 units = answers.units(self._dirs, results_request.class_name, results_request.query)
                 return [as_json({"units": [asdict(unit) for unit in units]})]
@@ -334,7 +342,7 @@ class Server(flight.FlightServerBase):
 
     @answering
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
-        rows_request = parsed(Rows, ticket.ticket)
+        rows_request = parsed(RowsRequest, ticket.ticket)
         self._check_reads(context, class_of(rows_request.unit))
         schema = answers.schema_of(self._dirs, rows_request.unit, rows_request.query)
         batches = answers.rows(
@@ -370,7 +378,7 @@ class Server(flight.FlightServerBase):
         trains = trains_of(held.batch.stream, pa.Table.from_batches(good, mapping.arrow))
         return rows, StagedPart(tuple(trains), tuple(dead.values()))
 
-    def _commit(self, context: flight.ServerCallContext, asked: Commit) -> dict[str, Any]:
+    def _commit(self, context: flight.ServerCallContext, asked: CommitParts) -> dict[str, Any]:
         batch = BatchKey(self._stream(context, asked.stream), asked.producer, asked.batch)
         if self._is_committed(batch):
             self._staging.drop_until(batch)
@@ -391,7 +399,7 @@ class Server(flight.FlightServerBase):
             BatchId(mark_of(batch.producer), batch.number),
             lambda: self._dead.keep(batch.stream, batch.producer, batch.number, dead),
         )
-        if isinstance(answer, Refused):
+        if isinstance(answer, RefusedBatch):
             if answer.retry_after_s is None:
                 raise refused(answer.reason)
             raise later(answer.reason, answer.retry_after_s)

@@ -15,7 +15,7 @@ CHECKPOINTS = "checkpoints"
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class GatewayAddress:
     """Where rows go."""
 
     endpoint: str
@@ -43,11 +43,11 @@ class FeedSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class IngestJob:
     """Paths are absolute: the JVM has ideas of its own about where it is."""
 
     file: StreamsFile
-    door: Door
+    door: GatewayAddress
     folder: Path
     java_home: Path
     niceness: int = 0
@@ -88,12 +88,12 @@ class Job:
         }
 
 
-def job_of(told: Mapping[str, Any]) -> Job:
+def job_of(told: Mapping[str, Any]) -> IngestJob:
     file = StreamsFile.model_validate(told["file"])
     checkpoints = told["checkpoints"]
-    return Job(
+    return IngestJob(
         file=file,
-        door=Door(**told["door"]),
+        door=GatewayAddress(**told["door"]),
         folder=Path(told["folder"]),
         java_home=Path(told["java_home"]),
         niceness=told["niceness"],

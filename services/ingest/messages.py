@@ -50,20 +50,20 @@ class Put(OfBatch):
     """Publish it at once: the batch has no other part."""
 
 
-class Commit(OfBatch):
+class CommitParts(OfBatch):
     """Publish exactly these parts, as partition and attempt."""
 
     parts: Annotated[tuple[tuple[Number, Attempt], ...], Field(max_length=PARTS_MAX)]
 
 
-class Results(Message):
+class ResultsRequest(Message):
     """Asks which rows of a query's answers are kept."""
 
     class_name: Annotated[Name, Field(alias="class")]
     query: str
 
 
-class Rows(Message):
+class RowsRequest(Message):
     """Asks for rows of one unit's answers."""
 
     unit: Name

@@ -39,7 +39,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from actors.runtime.backoff import Backoff
 from configs.errors import InvalidInput, WeirError
-from services.ingest.job import Job, job_of
+from services.ingest.job import IngestJob, job_of
 from services.ingest.progress import FeedProgress, State, brief
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class SparkFailed(WeirError):
 class IngestProcess:
     """The child, started again when it dies."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: IngestJob) -> None:
         self._job = job
         self._child: Child | None = None
         self._progress = {name: FeedProgress(name) for name in job.file.all_feeds()}
@@ -90,7 +90,7 @@ class IngestProcess:
         self._keeper = threading.Thread(target=self._keep, name="ingest", daemon=True)
 
     @property
-    def job(self) -> Job:
+    def job(self) -> IngestJob:
         """The job that runs, or is being started."""
         return self._job
 
@@ -108,7 +108,7 @@ class IngestProcess:
         self._job.folder.mkdir(parents=True, exist_ok=True)
         self._keeper.start()
 
-    def change(self, job: Job) -> None:
+    def change(self, job: IngestJob) -> None:
         """Replace the job by one with the same session, folder and Java."""
         with self._lock:
             self._job = job
@@ -236,7 +236,7 @@ class IngestProcess:
 class Child:
     """One process, with all that it starts in a group of its own."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: IngestJob) -> None:
         with (job.folder / OUTPUT).open("ab") as output:
             self._said_from = output.tell()
             # A session of its own: Ctrl-C is for us, who end it in order.
@@ -252,7 +252,7 @@ class Child:
         self._failed = ""
         self.send(job)
 
-    def send(self, job: Job) -> None:
+    def send(self, job: IngestJob) -> None:
         """Let the child run this job from now on."""
         with suppress(OSError, ValueError):  # the child has died or is being stopped: `_hear` sees its end
             self._input.write(json.dumps(job.as_json()).encode() + b"\n")
@@ -366,7 +366,7 @@ def main() -> int:
         return run(job, inbox, tell)
 
 
-def run(job: Job, inbox: Inbox, tell: Teller) -> int:
+def run(job: IngestJob, inbox: Inbox, tell: Teller) -> int:
     # The parent need not import Spark.
     from services.ingest.spark import SparkIngest
 

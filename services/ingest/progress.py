@@ -85,7 +85,7 @@ class ToldFeeds:
 
 
 @dataclass
-class Counted:
+class FeedCounts:
     """What the micro-batches of a feed have told, over all runs of its query."""
 
     rows: int = 0

@@ -38,19 +38,19 @@ from configs.errors import WeirError
 from engine.sql import parse_create_stream
 from services.ingest.feed_supervisor import (
     BatchDone,
-    Declared,
+    DeclaredFeeds,
     Event,
-    Failed,
+    FeedFailed,
+    FeedStopped,
     Start,
     Started,
     Stop,
-    Stopped,
     Supervised,
     Supervisor,
     Tick,
 )
-from services.ingest.job import FeedSpec, Job
-from services.ingest.progress import Counted, FeedProgress, State, brief
+from services.ingest.job import FeedSpec, IngestJob
+from services.ingest.progress import FeedCounts, FeedProgress, State, brief
 from services.ingest.session import LOG, SparkFolder, jvm, start_session, stop_session
 
 LOOK_S = 0.5
@@ -63,7 +63,7 @@ VIEW = "source"
 NOTHING_THERE = "Waiting for data to arrive"
 POOL = "spark.scheduler.pool"
 
-Inbox = SimpleQueue[Job | Event[FeedSpec] | None]
+Inbox = SimpleQueue[IngestJob | Event[FeedSpec] | None]
 """Jobs that replace the one before, outcomes of starts and stops, and None for the end."""
 
 
@@ -84,7 +84,7 @@ class SparkGone(WeirError):
 class SparkIngest:
     """The session, and the queries of the last job in the inbox."""
 
-    def __init__(self, job: Job, inbox: Inbox) -> None:
+    def __init__(self, job: IngestJob, inbox: Inbox) -> None:
         self._folder = SparkFolder(job.folder)
         self._inbox = inbox
         self._supervisor = Supervisor[FeedSpec]()
@@ -114,21 +114,21 @@ class SparkIngest:
         stop_session(self._session)
         shutil.rmtree(self._folder.scratch, ignore_errors=True)
 
-    def _news(self) -> list[Job | Event[FeedSpec] | None]:
+    def _news(self) -> list[IngestJob | Event[FeedSpec] | None]:
         """Wait a moment for news, and return all there is."""
-        news: list[Job | Event[FeedSpec] | None] = []
+        news: list[IngestJob | Event[FeedSpec] | None] = []
         with suppress(Empty):
             news.append(self._inbox.get(timeout=LOOK_S))
             while True:
                 news.append(self._inbox.get_nowait())
         return news
 
-    def _hear(self, news: Job | Event[FeedSpec]) -> None:
-        if isinstance(news, Job):
+    def _hear(self, news: IngestJob | Event[FeedSpec]) -> None:
+        if isinstance(news, IngestJob):
             self._secrets = tuple(dict.fromkeys((*news.secrets(), *self._secrets)))
-            self._handle(Declared(news.specs()))
+            self._handle(DeclaredFeeds(news.specs()))
             return
-        if isinstance(news, Failed) and news.feed in self._queries:
+        if isinstance(news, FeedFailed) and news.feed in self._queries:
             self._queries[news.feed].failed_at = time.time()
         self._handle(news)
 
@@ -141,7 +141,7 @@ class SparkIngest:
             if query.has_done_a_batch():
                 self._handle(BatchDone(name))
             if (why := query.why_ended()) is not None:
-                self._hear(Failed(name, brief(why, self._secrets)))
+                self._hear(FeedFailed(name, brief(why, self._secrets)))
         self._handle(Tick())
 
     def _with_jvm(self, look: Callable[[], None]) -> None:
@@ -179,7 +179,7 @@ class SparkIngest:
             query.start(spec)
         except Exception as problem:
             why = brief(str(problem), self._secrets)
-            self._inbox.put(Failed(query.name, why + seen_from(spec.definition.source, why)))
+            self._inbox.put(FeedFailed(query.name, why + seen_from(spec.definition.source, why)))
         else:
             self._inbox.put(Started(query.name))
         finally:
@@ -189,7 +189,7 @@ class SparkIngest:
     def _end(self, query: FeedQuery) -> None:
         while not query.stop():
             time.sleep(LOOK_S)
-        self._inbox.put(Stopped(query.name))
+        self._inbox.put(FeedStopped(query.name))
 
 
 class FeedQuery:
@@ -200,7 +200,7 @@ class FeedQuery:
         self.failed_at: float | None = None
         self._session = session
         self._query: StreamingQuery | None = None
-        self._counted = Counted()
+        self._counted = FeedCounts()
         self._trigger_s = 0.0
         self._caught_up_at: float | None = None
         self._event_times: dict[str, float] = {}

@@ -13,7 +13,7 @@ from actors.runtime.backoff import Backoff
 from configs.documents.spark_streams import StreamsFile
 from configs.errors import Away, WeirError
 from services.ingest.java import find_java
-from services.ingest.job import CHECKPOINTS, Door, Job
+from services.ingest.job import CHECKPOINTS, GatewayAddress, IngestJob
 from services.ingest.process import IngestProcess
 from services.ingest.progress import FeedProgress
 
@@ -23,7 +23,7 @@ LOOK_S = 5.0
 class Brings:
     """Spark as a child of this process, and a second child for feeds with a connector to fetch. Without feeds there is none."""
 
-    def __init__(self, door: Door, folder: Path) -> None:
+    def __init__(self, door: GatewayAddress, folder: Path) -> None:
         self._door, self._folder = door, folder
         self._processes: dict[str, IngestProcess] = {}
         self._lock = threading.Lock()
@@ -71,16 +71,16 @@ class Brings:
         for name in ending:
             self._end(name)
 
-    def _jobs(self, file: StreamsFile, endpoints: Mapping[str, str] | None) -> dict[str, Job]:
+    def _jobs(self, file: StreamsFile, endpoints: Mapping[str, str] | None) -> dict[str, IngestJob]:
         java = find_java(file.session.java_home, os.environ)
         door = self._door if endpoints is None else replace(self._door, endpoints=dict(endpoints))
         root = self._folder.absolute()
         return {
-            connector: Job(part, door, root / connector, java.home, checkpoints=root / CHECKPOINTS)
+            connector: IngestJob(part, door, root / connector, java.home, checkpoints=root / CHECKPOINTS)
             for connector, part in file.by_connector().items()
         }
 
-    def _begin(self, name: str, job: Job) -> None:
+    def _begin(self, name: str, job: IngestJob) -> None:
         with self._lock:
             if self._stopped:
                 return
@@ -94,7 +94,7 @@ class Brings:
             process.stop()
 
 
-def same_session(one: Job, other: Job) -> bool:
+def same_session(one: IngestJob, other: IngestJob) -> bool:
     """Return True if one Spark session can run both jobs."""
     return (one.file.session, one.file.packages(), one.folder, one.java_home) == (
         other.file.session,
@@ -104,7 +104,7 @@ def same_session(one: Job, other: Job) -> bool:
     )
 
 
-class Wanted(Protocol):
+class WantedFeeds(Protocol):
     """What a service says."""
 
     @property
@@ -125,14 +125,14 @@ class FollowedFeeds:
 
     def __init__(
         self,
-        ask: Callable[[], Wanted],
+        ask: Callable[[], WantedFeeds],
         tell: Callable[[Sequence[FeedProgress]], None],
         brings: Bringing,
         alive: Path | None = None,
     ) -> None:
         """The service is told how feeds fare; the file `alive` is touched at each look."""
         self._ask, self._tell, self._brings, self._alive = ask, tell, brings, alive
-        self._said: Wanted | None = None
+        self._said: WantedFeeds | None = None
         self._due = float("-inf")
         self._backoff = Backoff()
         self.problem = ""

@@ -69,7 +69,7 @@ class StagedPart:
 
 
 @dataclass(slots=True)
-class Batch:
+class StagedBatch:
     """What is there of a batch."""
 
     touched: float
@@ -101,7 +101,7 @@ class Staging:
         self._lock = threading.Lock()
         self._bytes = 0
         # The one that was touched least recently first.
-        self._batches: dict[BatchKey, Batch] = {}
+        self._batches: dict[BatchKey, StagedBatch] = {}
 
     @contextmanager
     def receiving(self, batch: BatchKey) -> Iterator[Held]:
@@ -170,8 +170,8 @@ class Staging:
             self._forget_untouched()
             return {"bytes": self._bytes, "bytes_max": self._bytes_max, "batches": len(self._batches)}
 
-    def _touched(self, key: BatchKey) -> Batch:
-        batch = self._batches.pop(key, None) or Batch(0.0)
+    def _touched(self, key: BatchKey) -> StagedBatch:
+        batch = self._batches.pop(key, None) or StagedBatch(0.0)
         batch.touched = self._clock()
         self._batches[key] = batch
         return batch

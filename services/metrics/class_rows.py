@@ -6,16 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from actors.messages.unit_messages import BOUNDS, Counted
+from actors.messages.unit_messages import BOUNDS, UnitCounts
 from scheduler.capacity.redistribution import RESERVE
 from services.metrics.families import FIGURES
 from services.metrics.monotonic_counters import OFFERED, TUPLES, ClassCounts
-from services.metrics.text import Labels, Times
-from services.watch.accounts import Account, name_of
+from services.metrics.text import HistogramText, Labels
+from services.watch.accounts import StreamAccount, name_of
 from services.watch.class_views import ClassView
 from services.watch.losses import query_losses
 
-Rows = defaultdict[str, list[tuple[Labels, float | Times]]]
+Rows = defaultdict[str, list[tuple[Labels, float | HistogramText]]]
 OF_STREAMS = (OFFERED, TUPLES)
 NO_QUEUE = (0, 0.0, 0.0)
 
@@ -29,7 +29,7 @@ class ClassSeen:
     lanes: int
     """Of all nodes."""
     counts: ClassCounts
-    units: Sequence[Counted]
+    units: Sequence[UnitCounts]
 
     @property
     def labels(self) -> Labels:
@@ -97,7 +97,7 @@ def add_times(rows: Rows, seen: ClassSeen) -> None:
     is_known = times.target_s == target_s
     within = times.within if is_known else [0.0] * len(bounds)
     count, sum_s, in_time = (times.count, times.sum_s, times.in_time) if is_known else (0, 0.0, 0)
-    rows["weir_class_response_seconds"].append((seen.labels, Times(bounds, within, count, sum_s)))
+    rows["weir_class_response_seconds"].append((seen.labels, HistogramText(bounds, within, count, sum_s)))
     rows["weir_class_results_in_time_total"].append((seen.labels, in_time))
 
 
@@ -109,7 +109,7 @@ def add_counts(rows: Rows, seen: ClassSeen) -> None:
         rows[family].append(((*seen.labels, *more), value))
 
 
-def add_accounts(rows: Rows, labels: Labels, found: Iterable[Account]) -> None:
+def add_accounts(rows: Rows, labels: Labels, found: Iterable[StreamAccount]) -> None:
     for account in found:
         of_stream = (*labels, account.stream)
         missing = account.ledger.offered - account.ledger.accounted() - account.queued

@@ -21,7 +21,7 @@ from operator import attrgetter
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from actors.messages.unit_messages import Counted
+from actors.messages.unit_messages import UnitCounts
 from services.ingest.progress import FeedProgress
 from services.metrics.class_rows import ClassSeen, Rows, add_accounts, add_class
 from services.metrics.families import FAMILIES, RESULTS
@@ -29,7 +29,7 @@ from services.metrics.monotonic_counters import ClassCounters, Counters
 from services.metrics.nodes import Nodes
 from services.metrics.text import CONTENT_TYPE, Samples, metrics_of, text_of
 from services.mirror.poll_loop import MirrorProgress
-from services.watch.accounts import Account, accounts
+from services.watch.accounts import StreamAccount, accounts
 from services.watch.loans import lending
 from services.watch.watch import View, Watch
 
@@ -88,11 +88,11 @@ class SystemCollector(Collector):
     def _add_classes(self, rows: Rows, view: View) -> None:
         declared = self._priority_classes()
         lanes = sum(view.system.nodes.values()) or 1
-        units: defaultdict[str, list[Counted]] = defaultdict(list)
+        units: defaultdict[str, list[UnitCounts]] = defaultdict(list)
         for unit in view.system.units.values():
             if unit.report is not None and unit.report.counted is not None:
                 units[unit.class_name].append(unit.report.counted)
-        streams: defaultdict[str, list[Account]] = defaultdict(list)
+        streams: defaultdict[str, list[StreamAccount]] = defaultdict(list)
         for account in accounts(view.system):
             streams[account.tenant].append(account)
         for name, class_view in view.classes.items():

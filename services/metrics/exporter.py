@@ -23,7 +23,7 @@ class Exporter:
         self.token = secrets.token_urlsafe(32)
         authorization = f"Bearer {self.token}".encode()
 
-        class Answers(BaseHTTPRequestHandler):
+        class MetricsHandler(BaseHTTPRequestHandler):
             timeout = PATIENCE_S
 
             def do_GET(self) -> None:
@@ -45,7 +45,7 @@ class Exporter:
             def log_message(self, format: str, *args: object) -> None:
                 """Nobody reads it."""
 
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), Answers)
+        self._server = ThreadingHTTPServer((LOOPBACK, 0), MetricsHandler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, name="exporter", daemon=True)
 

@@ -11,8 +11,8 @@ from dataclasses import Field, dataclass, fields
 from typing import Any, Literal
 
 from actors.messages.unit_messages import GAUGE, Figures
-from loadshed.aloma import Branch
-from services.watch.states import State
+from loadshed.aloma import AlomaBranch
+from services.watch.states import ClassState
 
 Type = Literal["counter", "gauge", "histogram", "info"]
 Group = Literal[
@@ -38,8 +38,8 @@ FEED = MIRROR = ("stream",)
 NODE = ("node",)
 FATES = ("delivered", "shed", "late", "rejected", "failed")
 RESULTS = ("changed", "unchanged", "failed")
-BRANCHES = tuple(branch.name.lower() for branch in Branch)
-STATES = tuple(state.name.lower() for state in State)
+BRANCHES = tuple(branch.name.lower() for branch in AlomaBranch)
+STATES = tuple(state.name.lower() for state in ClassState)
 ACTORS = ("coordinator", "dispatcher", "gateway", "host")
 MOVES = ("redistribution", "reclaim", "classes")
 

@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from actors.coordinator.control_plane import SystemStatus, UnitStatus
-from actors.messages.unit_messages import Answered, UnitReport
+from actors.coordinator.control_plane import PlacedUnit, SystemStatus
+from actors.messages.unit_messages import ResponseCounts, UnitReport
 from configs.classes.live_class import LiveClass
 from services.metrics.families import BRANCHES, FATES
 from services.watch.losses import query_losses
@@ -28,7 +28,7 @@ Life = Hashable
 
 
 @dataclass(slots=True)
-class Seen:
+class LastCount:
     """Of one count."""
 
     life: Life
@@ -46,7 +46,7 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Times:
+class ResponseBuckets:
     """Response times of a class, by buckets for one target."""
 
     target_s: float
@@ -61,7 +61,7 @@ class ClassCounts:
     """Of all units that a class has had, since it was seen first."""
 
     values: dict[Key, float] = field(default_factory=dict)
-    times: Times = field(default_factory=lambda: Times(0.0))
+    times: ResponseBuckets = field(default_factory=lambda: ResponseBuckets(0.0))
     restarts: int = 0
 
 
@@ -72,9 +72,9 @@ class UnitSeen:
     class_name: str
     host: str
     pid: int
-    counts: dict[Key, Seen] = field(default_factory=dict)
+    counts: dict[Key, LastCount] = field(default_factory=dict)
     life: Life = None
-    answered: Answered = field(default_factory=Answered)
+    answered: ResponseCounts = field(default_factory=ResponseCounts)
 
 
 class ClassCounters:
@@ -100,7 +100,7 @@ class ClassCounters:
             if unit.report is not None and unit.class_name in declared:
                 self._hear(name, unit, unit.report, declared[unit.class_name])
 
-    def _hear(self, name: str, unit: UnitStatus, report: UnitReport, declared: LiveClass) -> None:
+    def _hear(self, name: str, unit: PlacedUnit, report: UnitReport, declared: LiveClass) -> None:
         counted = report.counted
         if counted is None:
             return
@@ -124,14 +124,14 @@ class ClassCounters:
         self._hear_times(unit_seen, total, life, counted.answered, declared.delay_target_ms / 1e3)
 
     def _hear_times(
-        self, known: UnitSeen, total: ClassCounts, life: Life, answered: Answered, target_s: float
+        self, known: UnitSeen, total: ClassCounts, life: Life, answered: ResponseCounts, target_s: float
     ) -> None:
         if answered.target_s != target_s:
             return  # its buckets are around a target that the class has no more
         if total.times.target_s != target_s:
-            total.times = Times(target_s, within=[0.0] * len(answered.within))
+            total.times = ResponseBuckets(target_s, within=[0.0] * len(answered.within))
         goes_on = known.life == life and known.answered.target_s == target_s
-        before = known.answered if goes_on else Answered()
+        before = known.answered if goes_on else ResponseCounts()
         times = total.times
         times.count += answered.count - before.count
         times.in_time += answered.in_time - before.in_time
@@ -148,7 +148,7 @@ class Counters:
     """Counts that are of no class. What is asked for in one round and not in the next is forgotten."""
 
     def __init__(self) -> None:
-        self._seen: dict[Key, Seen] = {}
+        self._seen: dict[Key, LastCount] = {}
         self._totals: dict[Key, float] = {}
         self._asked: set[Key] = set()
 
@@ -187,10 +187,10 @@ class Counters:
         self._asked = set()
 
 
-def gained(seen: dict[Key, Seen], key: Key, life: Life, value: float, goes_on: bool) -> float:
+def gained(seen: dict[Key, LastCount], key: Key, life: Life, value: float, goes_on: bool) -> float:
     counter = seen.get(key)
     if counter is None:
-        seen[key] = Seen(life, value)
+        seen[key] = LastCount(life, value)
         return value
     return counter.gain(life, value, goes_on)
 
@@ -200,7 +200,7 @@ def add(totals: dict[Key, float], key: Key, gain: float) -> float:
     return total
 
 
-def forget(counts: dict[Key, Seen] | dict[Key, float], queries: Iterable[str]) -> None:
+def forget(counts: dict[Key, LastCount] | dict[Key, float], queries: Iterable[str]) -> None:
     """What is counted of queries that are no more."""
     gone = [key for key in counts if key[0] in OF_QUERIES and key[1] not in queries]
     for key in gone:

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from actors.dispatcher.dispatcher_actor import DispatcherStatus
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 from scheduler.capacity.core import ShareMove
 from services.common.background_thread import BackgroundThread
 from services.metrics.families import MOVES
-from services.metrics.operators import Operators
+from services.metrics.operators import OperatorLooks
 from services.watch.losses import Intakes
-from services.watch.source import Away, Inflow
+from services.watch.source import Inflow, SourceAway
 from services.watch.watch import Watch
 
 LOG = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class NodeSource(Protocol):
 
     def moves(self, last: int) -> tuple[list[ShareMove], float]: ...
 
-    def plan(self, class_name: str) -> list[Line]: ...
+    def plan(self, class_name: str) -> list[PlanLine]: ...
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Nodes(BackgroundThread):
         self, source: NodeSource, watch: Watch, every_s: float = EVERY_S, with_operators: bool = False
     ) -> None:
         super().__init__("metrics")
-        self.operators = Operators(source) if with_operators else None
+        self.operators = OperatorLooks(source) if with_operators else None
         self._source, self._watch, self._every_s = source, watch, every_s
         self._moves: Counter[str] = Counter(dict.fromkeys(MOVES, 0))
         self._moved_at: float | None = None
@@ -78,7 +78,7 @@ class Nodes(BackgroundThread):
         """One look; by one thread."""
         try:
             view = self._watch.view(self._every_s)
-        except Away:
+        except SourceAway:
             return
         nodes = view.system.nodes
         turns = {node: turn for node, turn in self.seen.turns.items() if node in nodes}
@@ -88,9 +88,9 @@ class Nodes(BackgroundThread):
             try:
                 turns[node] = self._source.turns(node)
                 inflow[node] = self._source.inflow(node)
-            except Away:
+            except SourceAway:
                 continue
-        with suppress(Away):
+        with suppress(SourceAway):
             self._count(self._source.moves(MOVES_MAX)[0])
         self.intakes.note(time.monotonic(), [stream for node in inflow.values() for stream in node.streams])
         self.seen = NodesSeen(turns, inflow, dict(self._moves))

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from configs.errors import UnknownName
-from engine.class_.explain import Line
-from services.watch.source import Away
+from engine.class_.explain import PlanLine
+from services.watch.source import SourceAway
 
 # Asked at one look. With more classes than this, what is told of some is some looks old.
 CLASSES_ASKED = 20
@@ -16,15 +16,15 @@ CLASSES_ASKED = 20
 class OperatorSource(Protocol):
     """Raises Away, or UnknownName of a class that is no more."""
 
-    def plan(self, class_name: str) -> list[Line]: ...
+    def plan(self, class_name: str) -> list[PlanLine]: ...
 
 
-class Operators:
+class OperatorLooks:
     """By class; of its first unit. One thread looks, others read `seen`."""
 
     def __init__(self, source: OperatorSource) -> None:
         self._source = source
-        self.seen: Mapping[str, Sequence[Line]] = {}
+        self.seen: Mapping[str, Sequence[PlanLine]] = {}
 
     def look(self, classes: Iterable[str]) -> None:
         """At those that were looked at longest ago."""
@@ -36,7 +36,7 @@ class Operators:
             lines = lines_by_class.pop(name, ())
             try:
                 lines_by_class[name] = self._source.plan(name)
-            except Away:
+            except SourceAway:
                 lines_by_class[name] = lines
             except UnknownName:
                 continue

@@ -43,7 +43,7 @@ LOG_TOLD = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class LabelledSeries:
     """Of an answer."""
 
     labels: Mapping[str, str]
@@ -174,19 +174,19 @@ class Prometheus:
 
     # -- asking ------------------------------------------------------------------------------------------------
 
-    def ask(self, expr: str, at: float | None = None) -> list[Series]:
+    def ask(self, expr: str, at: float | None = None) -> list[LabelledSeries]:
         """As of then, or now; InvalidInput with Prometheus's own words if it is no PromQL."""
         answer = self._asked("query", {"query": expr} | ({} if at is None else {"time": at}))
         if answer["resultType"] == "scalar":
             at, value = answer["result"]
-            return [Series({}, [(float(at), float(value))])]
-        return [Series(series["metric"], [point(series["value"])]) for series in answer["result"]]
+            return [LabelledSeries({}, [(float(at), float(value))])]
+        return [LabelledSeries(series["metric"], [point(series["value"])]) for series in answer["result"]]
 
-    def over(self, expr: str, begin: float, end: float, step_s: float) -> list[Series]:
+    def over(self, expr: str, begin: float, end: float, step_s: float) -> list[LabelledSeries]:
         """The same at every step from begin to end."""
         answer = self._asked("query_range", {"query": expr, "start": begin, "end": end, "step": step_s})
         return [
-            Series(series["metric"], [point(each) for each in series["values"]])
+            LabelledSeries(series["metric"], [point(each) for each in series["values"]])
             for series in answer["result"]
         ]
 

@@ -21,7 +21,7 @@ Labels = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class HistogramText:
     """One histogram."""
 
     bounds: Sequence[float]
@@ -36,7 +36,7 @@ class Times:
         return list(zip(bounds, (*self.within, self.count), strict=True))
 
 
-Samples = Mapping[str, Sequence[tuple[Labels, float | Times]]]
+Samples = Mapping[str, Sequence[tuple[Labels, float | HistogramText]]]
 """By family, the values of its labels and its own."""
 
 
@@ -48,14 +48,14 @@ def metrics_of(samples: Samples) -> Iterator[Metric]:
             case "histogram":
                 histogram = HistogramMetricFamily(name, family.help, labels=family.labels)
                 for labels, row in rows:
-                    assert isinstance(row, Times)
+                    assert isinstance(row, HistogramText)
                     histogram.add_metric(labels, row.buckets, row.sum_s)
                 yield histogram
             case "counter" | "gauge" | "info":
                 make = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
                 metric = make(name, family.help, labels=family.labels)
                 for labels, row in rows:
-                    assert not isinstance(row, Times)
+                    assert not isinstance(row, HistogramText)
                     metric.add_metric(labels, row)
                 yield metric
 
@@ -71,11 +71,11 @@ def text_of(samples: Samples) -> bytes:
     return "".join(lines).encode()
 
 
-def lines_of(family: Family, rows: Iterable[tuple[Labels, float | Times]]) -> Iterator[str]:
+def lines_of(family: Family, rows: Iterable[tuple[Labels, float | HistogramText]]) -> Iterator[str]:
     name, names = family.name, family.labels
     buckets = (*names, "le")
     for labels, row in rows:
-        if isinstance(row, Times):
+        if isinstance(row, HistogramText):
             for bound, count in row.buckets:
                 yield f"{name}_bucket{told(buckets, (*labels, bound))} {number(count)}\n"
             yield f"{name}_count{told(names, labels)} {number(row.count)}\n"

@@ -25,7 +25,7 @@ CHECK_S = 0.5
 
 
 @dataclass
-class Look:
+class OpenLook:
     """One that is under way."""
 
     until: float
@@ -51,20 +51,20 @@ class Look:
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
-class Patience:
+class DeadlineSockets:
     """Of one store of objects; may be used by several threads."""
 
     def __init__(self, look_s: float) -> None:
         self.look_s = look_s
         self._lock = threading.Lock()
-        self._looks: dict[int, Look] = {}
+        self._looks: dict[int, OpenLook] = {}
         self._numbers = count()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     @contextmanager
-    def look(self) -> Iterator[Look]:
-        look, number = Look(time.monotonic() + self.look_s), next(self._numbers)
+    def look(self) -> Iterator[OpenLook]:
+        look, number = OpenLook(time.monotonic() + self.look_s), next(self._numbers)
         with self._lock:
             look.is_cut = self._closed.is_set()
             self._looks[number] = look

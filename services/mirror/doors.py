@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from configs.errors import Away
 from engine.sql import Mirror
-from services.results.log_reader import Asked, Desk
+from services.results.log_reader import Desk, QueryAddress
 from services.results.places import Places
 from services.results.row_parsing import Brought
-from services.results.rows import Rows
+from services.results.rows import RowDelivery
 
 if TYPE_CHECKING:
     from services.client import Client
@@ -30,7 +30,7 @@ GONE = "the query is gone, or has not begun"
 Answers = Sequence[Mapping[str, Any]]
 
 
-class Door(Protocol):
+class MirrorEnds(Protocol):
     """May be called by several threads."""
 
     def publish(self, mirror: Mirror, table: pa.Table, batch: str) -> Mapping[str, int]:
@@ -62,7 +62,7 @@ class SystemDoor:
     def __init__(self, places: Places, endpoint: Callable[[str], str | None], key: Callable[[], str]) -> None:
         """Where answers are, where the gateway is at which a stream comes in, and what opens it."""
         self._places, self._key = places, key
-        self._rows = Rows(endpoint, key)
+        self._rows = RowDelivery(endpoint, key)
 
     def publish(self, mirror: Mirror, table: pa.Table, batch: str) -> Mapping[str, int]:
         brought = Brought(table.to_batches())
@@ -70,7 +70,7 @@ class SystemDoor:
 
     def answers(self, query: str, stop: threading.Event) -> Iterator[Answers]:
         tenant, _, name = query.partition("/")
-        asked_query, desk = Asked(tenant, name), Desk(self._places, self._key)
+        asked_query, desk = QueryAddress(tenant, name), Desk(self._places, self._key)
         # By shard, with the mark of the answers that are counted.
         spots: dict[int, tuple[str, int]] = {}
         has_begun = False

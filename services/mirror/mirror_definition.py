@@ -21,7 +21,7 @@ from sqlalchemy.engine import URL, make_url
 from configs.documents.declarations import MirrorDeclaration, StreamDeclaration
 from configs.documents.spark_streams import SECRET
 from configs.errors import InvalidInput, UnknownName, nearest
-from engine.data.schema import Kind
+from engine.data.schema import TypeKind
 from engine.sql import Mirror, PlanningError, parse_create_mirror
 from engine.sql.create_mirror import KEYS_MAX, DatabaseOrigin
 
@@ -123,8 +123,8 @@ def checked_keys(mirror: Mirror, keys: Sequence[str]) -> list[str]:
             f"a mirror has {KEYS_MAX:,} objects at most", "KEYS", len(keys), "make several mirrors"
         )
     field = mirror.columns.fields[0]
-    if field.type.kind is not Kind.STRING:
-        most = 1 << (31 if field.type.kind is Kind.INT32 else 63)
+    if field.type.kind is not TypeKind.STRING:
+        most = 1 << (31 if field.type.kind is TypeKind.INT32 else 63)
         for key in keys:
             if not (WHOLE.fullmatch(key) and -most <= int(key) < most):
                 title, hint = f"a key is no {field.type}", f"let {field.name} be a string, or leave it out"

@@ -27,7 +27,7 @@ from configs.documents.declarations import StreamDeclaration
 from configs.errors import InvalidInput, UnknownName
 from engine.sql import Mirror, PlanningError, parse_create_mirror, parse_create_stream, split_statements
 from services.client import Client
-from services.mirror.doors import Door
+from services.mirror.doors import MirrorEnds
 from services.mirror.mirror_definition import credentials, stream_of
 from services.mirror.objects import objects_of
 from services.mirror.poll_loop import (
@@ -89,7 +89,7 @@ def declare(mirror: Mirror, weir: Client) -> None:
 class AtWork:
     """One mirror."""
 
-    def __init__(self, mirror: Mirror, door: Door, password: str = "") -> None:
+    def __init__(self, mirror: Mirror, door: MirrorEnds, password: str = "") -> None:
         """InvalidInput if there is an address that is none."""
         self.mirror, self._door, self._password = mirror, door, password
         # A file may have passwords in addresses; a document has none there.
@@ -187,7 +187,7 @@ def used_in(row: Mapping[str, Any], key: str) -> str:
 class Mirrors:
     """All that are polled from here; may be called by several threads."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: MirrorEnds) -> None:
         self._door = door
         self._lock = threading.Lock()
         self._at_work: dict[str, AtWork] = {}

@@ -33,10 +33,10 @@ import orjson
 import sqlalchemy as sa
 
 from configs.errors import InvalidInput, UnknownName, nearest
-from engine.data.schema import Field, Kind, Schema
+from engine.data.schema import Field, Schema, TypeKind
 from engine.sql.create_mirror import KEYS_MAX, PLACEHOLDER, DatabaseOrigin, HttpOrigin, Mirror
 from services.ingest.progress import HIDDEN
-from services.mirror.deadline_sockets import Look, Patience
+from services.mirror.deadline_sockets import DeadlineSockets, OpenLook
 from services.mirror.mirror_definition import database_url
 
 TIMEOUT_S = 10.0
@@ -117,7 +117,7 @@ class HttpObjects:
         # A pool that threads share may close a connection that one of them has just been given.
         self._own = threading.local()
         self._clients: list[httpx.Client] = []
-        self._patience = Patience(look_s)
+        self._patience = DeadlineSockets(look_s)
 
     def keys(self) -> Sequence[str]:
         if self._mirror.keys_url is None:
@@ -232,7 +232,7 @@ class HttpObjects:
             raise ObjectProblem(status_of(response), came.size)
         return response, body, came.size
 
-    def _connected(self, look: Look, event: str, told: Mapping[str, Any]) -> None:
+    def _connected(self, look: OpenLook, event: str, told: Mapping[str, Any]) -> None:
         """What can be cut."""
         if event == "connection.connect_tcp.complete":
             self._own.sockets.append(told["return_value"].get_extra_info("socket"))
@@ -245,7 +245,7 @@ class Came:
 
     size: int = 0
 
-    def body_of(self, response: httpx.Response, most: int, look: Look) -> bytes:
+    def body_of(self, response: httpx.Response, most: int, look: OpenLook) -> bytes:
         """As it is meant; nothing unpacks to more than that."""
         self.size += sum(len(name) + len(value) + 4 for name, value in response.headers.raw)
         encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
@@ -267,7 +267,7 @@ class Came:
         return bytes(body)
 
 
-def too_late(patience: Patience) -> str:
+def too_late(patience: DeadlineSockets) -> str:
     return f"the answer was not there after {patience.look_s:g} s"
 
 
@@ -299,7 +299,7 @@ def moment_of(stamp: str) -> datetime | None:
 def keyed(columns: Schema, key: str) -> dict[str, Any]:
     """The column of the key."""
     field = columns.fields[0]
-    return {field.name: key if field.type.kind is Kind.STRING else number_of(key)}
+    return {field.name: key if field.type.kind is TypeKind.STRING else number_of(key)}
 
 
 def number_of(key: str) -> int:
@@ -325,7 +325,7 @@ class DatabaseObjects:
     ) -> None:
         self._mirror, self._schema = mirror, mirror.columns
         self._table, self._digests = origin.table, dict[str, bytes]()
-        self._patience = Patience(look_s)
+        self._patience = DeadlineSockets(look_s)
         self._engine = database_of(origin.url, connections, password, look_s)
         try:
             schema, _, name = self._table.rpartition(".")
@@ -387,7 +387,7 @@ class DatabaseObjects:
         raise AssertionError("the last try returns or raises")
 
     @contextmanager
-    def _connected(self, look: Look | None = None) -> Iterator[sa.Connection]:
+    def _connected(self, look: OpenLook | None = None) -> Iterator[sa.Connection]:
         """With an end, whatever the server does."""
         if look is None:
             with self._patience.look() as look, self._connected(look) as connection:
@@ -471,7 +471,7 @@ def plain(field: Field, value: Any) -> Any:
             return float(value)
         case Decimal() if field.type.is_integer and value == value.to_integral_value():
             return int(value)
-        case Decimal() | date() | time() | UUID() if field.type.kind in (Kind.STRING, Kind.DECIMAL):
+        case Decimal() | date() | time() | UUID() if field.type.kind in (TypeKind.STRING, TypeKind.DECIMAL):
             return str(value)
         case float() if field.type.is_integer and value.is_integer():
             return int(value)

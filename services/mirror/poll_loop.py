@@ -27,7 +27,7 @@ import pyarrow as pa
 from configs.errors import shown
 from engine.sql.create_mirror import CHANGED_AT, SEEN_AT, Mirror
 from scheduler.mirrors.change_rates import Interests
-from scheduler.mirrors.poller import MirrorCore, MirrorStatistics, Outcome
+from scheduler.mirrors.poller import MirrorCore, MirrorStatistics, PollOutcome
 from services.mirror.mirror_definition import checked_keys, profile_of
 from services.mirror.objects import Fetched, ObjectProblem, Objects
 from services.mirror.row_publisher import MirrorProblems, Problem, Publish, RowPublisher
@@ -65,7 +65,7 @@ class Looked:
 
     one: int
     asked_at: float
-    outcome: Outcome
+    outcome: PollOutcome
     size: float
     batch: pa.RecordBatch | None = None
     problem: str = ""
@@ -200,12 +200,12 @@ class Polling:
         try:
             fetched = self._objects.fetch(key, self._is_to_repeat(one, asked_at))
             if fetched.row is None:
-                self._looked.put(Looked(one, asked_at, Outcome.UNCHANGED, fetched.size))
+                self._looked.put(Looked(one, asked_at, PollOutcome.UNCHANGED, fetched.size))
                 return
             batch = self._batch(fetched)
             self._objects.took(key, fetched)
             self._brought_at[one] = asked_at
-            outcome = Outcome.CHANGED if fetched.is_new else Outcome.UNCHANGED
+            outcome = PollOutcome.CHANGED if fetched.is_new else PollOutcome.UNCHANGED
             self._looked.put(Looked(one, asked_at, outcome, fetched.size, batch))
         except ObjectProblem as problem:
             text, detail = str(problem), problem.detail
@@ -213,7 +213,7 @@ class Polling:
                 Looked(
                     one=one,
                     asked_at=asked_at,
-                    outcome=Outcome.FAILED,
+                    outcome=PollOutcome.FAILED,
                     size=problem.size,
                     batch=None,
                     problem=text,
@@ -225,7 +225,9 @@ class Polling:
         ) as problem:  # a thread that ends without a word would leave the object in flight for ever
             text = f"{type(problem).__name__}: {problem}"[:200]
             self._looked.put(
-                Looked(one=one, asked_at=asked_at, outcome=Outcome.FAILED, size=0, batch=None, problem=text)
+                Looked(
+                    one=one, asked_at=asked_at, outcome=PollOutcome.FAILED, size=0, batch=None, problem=text
+                )
             )
 
     def _is_to_repeat(self, one: int, now: float) -> bool:

@@ -2,7 +2,7 @@
 
 Guarantees:
 1. A plan waits for nothing but answers of the coordinator and the gateways, and `LEAST_S` where input has just begun.
-2. Who does not answer is `services.watch.source.Away` to whoever asks.
+2. Who does not answer is `services.watch.source.SourceAway` to whoever asks.
 3. It is the watch that looks: while that sees nothing change, nobody is asked anything.
 """
 
@@ -18,10 +18,10 @@ from actors.coordinator.control_plane import SystemStatus
 from actors.coordinator.coordinator_status import Number
 from configs.classes.live_class import LiveSettings
 from configs.errors import WeirError
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 from services.common.background_thread import BackgroundThread
-from services.plan.measurement import ClassMeasured, Measured, Rate, Sample, rates_over
-from services.watch.source import Away, Counted
+from services.plan.measurement import ClassMeasured, Rate, StreamsSample, SystemMeasurement, rates_over
+from services.watch.source import SourceAway, StreamCounts
 from services.watch.watch import Clock, Watch
 
 # Rates are means over so long: loads, with which they are compared, are about as recent. Less than the least tells little.
@@ -36,15 +36,15 @@ class RunningMeasured(BackgroundThread):
     def __init__(self, watch: Watch, settings: LiveSettings, clock: Clock = time.monotonic) -> None:
         super().__init__("plan")
         self._watch, self._settings, self._clock = watch, settings, clock
-        self._samples: deque[Sample] = deque(maxlen=int(OVER_S / EVERY_S))
+        self._samples: deque[StreamsSample] = deque(maxlen=int(OVER_S / EVERY_S))
         self._counted: Number | None = None
         """Of the look after which was counted last."""
 
-    def measured(self, wanted: frozenset[str]) -> Measured:
+    def measured(self, wanted: frozenset[str]) -> SystemMeasurement:
         system = self._watch.view().system
         if self._watch.problem:
-            raise Away(self._watch.problem)
-        return Measured(
+            raise SourceAway(self._watch.problem)
+        return SystemMeasurement(
             sum(system.nodes.values()) or self._settings.lanes,
             len(system.nodes) or 1,
             self._settings,
@@ -66,7 +66,7 @@ class RunningMeasured(BackgroundThread):
             for name, load in loads.items()
         }
 
-    def _lines(self, name: str) -> list[Line]:
+    def _lines(self, name: str) -> list[PlanLine]:
         with suppress(WeirError, TimeoutError):  # it is beginning, or going
             return self._watch.source.plan(name)
         return []
@@ -93,11 +93,11 @@ class RunningMeasured(BackgroundThread):
             self._samples.append(self._sample(look.status.system))
             self._counted = look.number
 
-    def _sample(self, system: SystemStatus) -> Sample:
-        counted: dict[str, Counted] = {}
+    def _sample(self, system: SystemStatus) -> StreamsSample:
+        counted: dict[str, StreamCounts] = {}
         for node in system.nodes:
             counted.update(self._watch.source.streams(node))
-        return Sample(self._clock(), counted)
+        return StreamsSample(self._clock(), counted)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from configs.classes.live_class import LiveSettings
-from engine.class_.explain import Line
-from services.watch.source import Counted
+from engine.class_.explain import PlanLine
+from services.watch.source import StreamCounts
 
 # A batch that comes more seldom is planned as one that comes this often: a run lasts some seconds.
 BATCH_MAX_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class StreamsSample:
     """All streams at one moment, by their names in small letters."""
 
     at: float
-    streams: Mapping[str, Counted]
+    streams: Mapping[str, StreamCounts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,12 @@ class ClassMeasured:
 
     load: float
     """Offered, in processors."""
-    lines: Sequence[Line] = ()
+    lines: Sequence[PlanLine] = ()
     """Its operators; none where they were not asked for."""
 
 
 @dataclass(frozen=True)
-class Measured:
+class SystemMeasurement:
     """A running system."""
 
     lanes: int
@@ -55,11 +55,11 @@ class Measured:
 class Measuring(Protocol):
     """Whoever knows the running system."""
 
-    def measured(self, wanted: frozenset[str]) -> Measured:
+    def measured(self, wanted: frozenset[str]) -> SystemMeasurement:
         """As it is now; with the operators of the classes that are wanted, and of those that ask for most."""
 
 
-def rates_over(samples: Sequence[Sample]) -> dict[str, Rate]:
+def rates_over(samples: Sequence[StreamsSample]) -> dict[str, Rate]:
     """What came between samples, of which the last is now; of a stream that has just begun nothing is known."""
     rates = {}
     for name in samples[-1].streams if samples else ():
@@ -72,7 +72,7 @@ def rates_over(samples: Sequence[Sample]) -> dict[str, Rate]:
     return rates
 
 
-def earliest(samples: Sequence[Sample], name: str) -> Sample:
+def earliest(samples: Sequence[StreamsSample], name: str) -> StreamsSample:
     """The first from which on the stream has been counted; one that is dropped and declared anew begins with nothing."""
     first = samples[-1]
     for sample in reversed(samples[:-1]):

@@ -13,12 +13,12 @@ from configs.documents.declarations import Document, QueryDeclaration, TenantDec
 from configs.errors import Busy, InvalidInput, UnknownName, nearest
 from services.catalog.catalog import Catalog
 from services.catalog.checks import applied
-from services.catalog.state import State
-from services.plan.measurement import Measured, Measuring
+from services.catalog.state import CatalogState
+from services.plan.measurement import Measuring, SystemMeasurement
 from services.plan.situation import situation_of
-from services.watch.source import Away
+from services.watch.source import SourceAway
 from sim.admission.planner import plan, seen_by
-from sim.admission.situation import Plan, Situation
+from sim.admission.situation import AdmissionPlan, Situation
 
 LOG = logging.getLogger(__name__)
 NO_RATES: Mapping[str, float] = {}
@@ -35,7 +35,7 @@ class Planner:
     settings: LiveSettings
     """Of what runs, or would run here."""
     measuring: Measuring | None = None
-    make: Callable[[Situation], Plan] = plan
+    make: Callable[[Situation], AdmissionPlan] = plan
     _one_at_a_time: threading.Lock = field(init=False, default_factory=threading.Lock)
     room: threading.Semaphore = field(init=False, default_factory=lambda: threading.Semaphore(AT_A_TIME))
 
@@ -44,7 +44,7 @@ class Planner:
         documents: Sequence[Document],
         rates: Mapping[str, float] = NO_RATES,
         tenants: Collection[str] | None = None,
-    ) -> Plan:
+    ) -> AdmissionPlan:
         """As if these were declared. `rates` says how many rows a second come on streams. If tenants are named, no other
         is in the answer by its name."""
         if not self.room.acquire(blocking=False):
@@ -56,7 +56,7 @@ class Planner:
             self.room.release()
         return plan_made if tenants is None else seen_by(plan_made, tenants)
 
-    def _planned(self, documents: Sequence[Document], rates: Mapping[str, float]) -> Plan:
+    def _planned(self, documents: Sequence[Document], rates: Mapping[str, float]) -> AdmissionPlan:
         before = self.catalog.state()
         after = applied(before, documents)
         check_rates(rates, after)
@@ -69,13 +69,13 @@ class Planner:
             with self._one_at_a_time:  # each takes a processor for as long as it lasts
                 return self.make(situation)
 
-    def _measured(self, wanted: frozenset[str]) -> tuple[Measured | None, str]:
+    def _measured(self, wanted: frozenset[str]) -> tuple[SystemMeasurement | None, str]:
         """What runs; or why nothing is known of it."""
         if self.measuring is None:
             return None, "nothing runs here"
         try:
             return self.measuring.measured(wanted), ""
-        except Away:
+        except SourceAway:
             return None, "the running system does not answer"
 
 
@@ -84,11 +84,11 @@ def failing_as_away() -> Iterator[None]:
     """A plan that fails is our mistake, and nothing is wrong with the documents: who needs no plan goes on without."""
     try:
         yield
-    except Away:
+    except SourceAway:
         raise
     except Exception:
         LOG.exception("no plan could be made")
-        raise Away("no plan could be made", hint="the log of what makes plans says why") from None
+        raise SourceAway("no plan could be made", hint="the log of what makes plans says why") from None
 
 
 def touched(documents: Sequence[Document]) -> list[str]:
@@ -101,7 +101,7 @@ def touched(documents: Sequence[Document]) -> list[str]:
     return list(names)
 
 
-def check_rates(rates: Mapping[str, float], state: State) -> None:
+def check_rates(rates: Mapping[str, float], state: CatalogState) -> None:
     names = {name.lower(): name for name in state.names("Stream")}
     for name, rows in rates.items():
         if name.lower() not in names:

@@ -14,11 +14,11 @@ from configs.classes.live_class import LiveClass, LiveSettings
 from configs.documents.declarations import FeedDeclaration, StreamDeclaration
 from configs.documents.spark_streams import SourceSettings
 from engine.class_.admission import checked
-from engine.class_.explain import Line, explain
+from engine.class_.explain import PlanLine, explain
 from engine.class_.runner import ClassRunner
 from engine.sql import parse_create_stream
-from services.catalog.state import State
-from services.plan.measurement import ClassMeasured, Measured, Rate
+from services.catalog.state import CatalogState
+from services.plan.measurement import ClassMeasured, Rate, SystemMeasurement
 from sim.admission.planned_scenario import one_queue
 from sim.admission.situation import ClassLoad, InputLoad, Situation
 from sim.forecast.operator_costs import Cost, is_measured, kind_of, like, likes, measured, meet, stream_costs
@@ -37,10 +37,10 @@ LANES_MAX = 256
 
 
 def situation_of(
-    before: State,
-    after: State,
+    before: CatalogState,
+    after: CatalogState,
     touched: Iterable[str],
-    found: Measured | None,
+    found: SystemMeasurement | None,
     settings: LiveSettings,
     said: Mapping[str, float],
     why: str = "",
@@ -69,8 +69,8 @@ def situation_of(
 class Making:
     """One situation in the making."""
 
-    state: State
-    found: Measured | None
+    state: CatalogState
+    found: SystemMeasurement | None
     said: Mapping[str, float]
     """Rows a second by stream."""
     why: str = ""
@@ -140,18 +140,18 @@ class Making:
         batch_s = max(rate.batch_s for rate in rates)
         return class_load(one, [InputLoad(rows, tuple_s=known.load / rows, batch_s=batch_s)])
 
-    def _cost(self, line: Line, known: ClassMeasured | None) -> Cost:
+    def _cost(self, line: PlanLine, known: ClassMeasured | None) -> Cost:
         same = self._same(line, known)
         return measured(same) if same is not None else like(line, self._costs)
 
-    def _same(self, line: Line, known: ClassMeasured | None) -> Line | None:
+    def _same(self, line: PlanLine, known: ClassMeasured | None) -> PlanLine | None:
         """The operator as it runs now, if it does and has been measured."""
         for other in known.lines if known else ():
             if other.name == line.name and set(other.queries) <= set(line.queries) and is_measured(other):
                 return other
         return None
 
-    def _counted(self, lines: Sequence[Line], known: ClassMeasured | None) -> list[Line]:
+    def _counted(self, lines: Sequence[PlanLine], known: ClassMeasured | None) -> list[PlanLine]:
         """With the calls of those that run."""
         counted_lines = []
         for line in lines:
@@ -161,7 +161,7 @@ class Making:
             )
         return counted_lines
 
-    def _corrected(self, lines: Sequence[Line], known: ClassMeasured) -> float:
+    def _corrected(self, lines: Sequence[PlanLine], known: ClassMeasured) -> float:
         """What the measured load is of the one that follows from rates and costs."""
         costs = [self._cost(line, known) for line in lines]
         load = 0.0
@@ -174,7 +174,7 @@ class Making:
             return 1.0
         return min(max(known.load / load, CORRECTION_MIN), CORRECTION_MAX)
 
-    def _tell_costs(self, name: str, lines: Sequence[Line], known: ClassMeasured | None) -> None:
+    def _tell_costs(self, name: str, lines: Sequence[PlanLine], known: ClassMeasured | None) -> None:
         new = [line for line in lines if self._same(line, known) is None]
         alike = sum(kind_of(line) in self._costs for line in new)
         if alike:
@@ -235,13 +235,13 @@ def class_load(one: LiveClass, inputs: Sequence[InputLoad]) -> ClassLoad:
     return ClassLoad(one, tuple(inputs), one.lossless, one.shards)
 
 
-def operators(one: LiveClass) -> list[Line]:
+def operators(one: LiveClass) -> list[PlanLine]:
     """The operators of a class that has not run."""
     return list(fresh_operators(one.streams, tuple(one.queries.items())))
 
 
 @lru_cache(NETWORKS_KEPT)
-def fresh_operators(streams: tuple[str, ...], queries: tuple[tuple[str, str], ...]) -> tuple[Line, ...]:
+def fresh_operators(streams: tuple[str, ...], queries: tuple[tuple[str, str], ...]) -> tuple[PlanLine, ...]:
     class_ = checked(
         LiveClass(name="planned", priority=1, delay_target_ms=1, streams=streams, queries=dict(queries))
     )
@@ -258,7 +258,7 @@ def streams_of(one: LiveClass) -> list[str]:
 # -- what sources say ----------------------------------------------------------------------------------------------
 
 
-def source_of(state: State, stream: str) -> SourceSettings | None:
+def source_of(state: CatalogState, stream: str) -> SourceSettings | None:
     """Who brings the stream, by its name in small letters."""
     for declaration in state.of_kind(StreamDeclaration):
         if declaration.name.lower() == stream and declaration.source is not None:

@@ -23,9 +23,9 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from configs.classes.policies import PolicySettings
-from services.watch.source import Away
+from services.watch.source import SourceAway
 from sim.admission.planner import plan
-from sim.admission.situation import Plan, Situation
+from sim.admission.situation import AdmissionPlan, Situation
 from sim.forecast.plan_forecast import forecasts
 from sim.forecast.policy_forecast import ClassNow
 from sim.simulation import alone
@@ -40,7 +40,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class WorkFailed:
     """What was asked for could not be made."""
 
     why: str
@@ -54,7 +54,7 @@ class Aside:
         self._ended = threading.Event()
         self._running: tuple[BaseProcess, Connection] | None = None
 
-    def plan(self, situation: Situation) -> Plan:
+    def plan(self, situation: Situation) -> AdmissionPlan:
         """As `sim.admission.planner.plan`; Away if there is no answer."""
         return self._made(plan, situation)
 
@@ -69,7 +69,7 @@ class Aside:
             except (EOFError, OSError):
                 self._end()
                 answer = self._asked_again(make, given)
-        if isinstance(answer, Failed):
+        if isinstance(answer, WorkFailed):
             raise RuntimeError(f"the plan has failed: {answer.why}")
         return answer
 
@@ -95,27 +95,27 @@ class Aside:
     ) -> None:
         self.stop()
 
-    def _asked_again(self, make: Callable[..., Answer], given: tuple[Any, ...]) -> Answer | Failed:
+    def _asked_again(self, make: Callable[..., Answer], given: tuple[Any, ...]) -> Answer | WorkFailed:
         try:
             return self._asked(make, given)
         except (EOFError, OSError):
             self._end()
             self._check_goes_on()
-            raise Away("the process that plans does not stay alive", hint="ask again later") from None
+            raise SourceAway("the process that plans does not stay alive", hint="ask again later") from None
 
     def _check_goes_on(self) -> None:
         if self._ended.is_set():
-            raise Away("no more plans are made", hint="the service ends")
+            raise SourceAway("no more plans are made", hint="the service ends")
 
-    def _asked(self, make: Callable[..., Answer], given: tuple[Any, ...]) -> Answer | Failed:
+    def _asked(self, make: Callable[..., Answer], given: tuple[Any, ...]) -> Answer | WorkFailed:
         self._check_goes_on()
         _, pipe = self._running = self._running or started()
         self._check_goes_on()
         pipe.send((make, given))
         if not pipe.poll(ANSWER_S):
             self._end()
-            raise Away(f"no plan within {ANSWER_S:g} s", hint="plan for fewer documents at a time")
-        answer: Answer | Failed = pipe.recv()
+            raise SourceAway(f"no plan within {ANSWER_S:g} s", hint="plan for fewer documents at a time")
+        answer: Answer | WorkFailed = pipe.recv()
         return answer
 
     def _end(self) -> None:
@@ -150,5 +150,5 @@ def serve(pipe: Connection) -> None:
             try:
                 answer = make(*arguments)
             except Exception:
-                answer = Failed(traceback.format_exc())
+                answer = WorkFailed(traceback.format_exc())
             pipe.send(answer)

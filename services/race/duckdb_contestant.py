@@ -7,7 +7,7 @@ import time
 import duckdb
 import pyarrow as pa
 
-from services.race.w11_workload import Array, Data, Outcome
+from services.race.w11_workload import Array, Data, RaceOutcome
 
 WINDOWS = {
     "A1": (10, 2),
@@ -32,7 +32,7 @@ SELECTS = {
 }
 
 
-def run_duckdb(data: Data) -> Outcome:
+def run_duckdb(data: Data) -> RaceOutcome:
     """All eleven, one after another."""
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
@@ -44,7 +44,7 @@ def run_duckdb(data: Data) -> Outcome:
     connection.execute("CREATE TABLE a AS SELECT * FROM alerts")
     tables = {name: connection.sql(sql).to_arrow_table() for name, sql in statements(data.last_ts).items()}
     elapsed_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
-    return Outcome(
+    return RaceOutcome(
         elapsed_s, cpu_s, len(data.readings), 0, {name: columns(table) for name, table in tables.items()}
     )
 

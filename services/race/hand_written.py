@@ -21,7 +21,7 @@ RUNS_MAX = 4
 COLUMNS = ("ts", "sensor", "region", "temp", "humidity", "wind")
 
 
-class Panes:
+class HandWrittenPanes:
     """Sums, counts, minima and maxima per pane and key."""
 
     def __init__(self, pane: int, keys: int) -> None:
@@ -42,8 +42,8 @@ class HandWritten:
         self.answers: Answers = {
             q: [] for q in ("S1", "S2", "S3", "S4", "A1", "A2", "A3", "A4", "A5", "J1", "J2")
         }
-        self.region = Panes(1000, REGIONS)
-        self.sensor = Panes(2000, SENSORS)
+        self.region = HandWrittenPanes(1000, REGIONS)
+        self.sensor = HandWrittenPanes(2000, SENSORS)
         self.ends = {
             "A1": (10_000, 2_000),
             "A2": (10_000, 10_000),

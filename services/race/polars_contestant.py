@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import polars as pl
 from polars import col
 
-from services.race.w11_workload import QUERIES, Array, Data, Outcome
+from services.race.w11_workload import QUERIES, Array, Data, RaceOutcome
 
 WITHIN_MS = 1000
 
 
 @dataclass
-class Panes:
+class PolarsPanes:
     """What is kept of each pane and key: a frame per micro-batch, made one frame when a window closes."""
 
     key: str
@@ -47,7 +47,7 @@ class Panes:
 class Window:
     """A query over panes, and the end of the window it closes next."""
 
-    panes: Panes
+    panes: PolarsPanes
     range_ms: int
     slide_ms: int
     columns: Sequence[pl.Expr]
@@ -70,7 +70,7 @@ class MicroBatches:
     """All eleven queries, fed with the readings of a micro-batch and the alerts up to the same moment."""
 
     def __init__(self) -> None:
-        region = Panes(
+        region = PolarsPanes(
             "region",
             1000,
             20_000,
@@ -82,7 +82,7 @@ class MicroBatches:
             ),
             (col("sum", "rows").sum(), col("low").min(), col("high").max()),
         )
-        sensor = Panes(
+        sensor = PolarsPanes(
             "sensor",
             2000,
             10_000,
@@ -157,7 +157,7 @@ def micro_batches(data: Data, train: int) -> Iterator[tuple[pl.DataFrame, pl.Dat
         sent = upto
 
 
-def run_polars(data: Data, train: int) -> Outcome:
+def run_polars(data: Data, train: int) -> RaceOutcome:
     """The eleven queries in micro-batches of `train` readings."""
     program = MicroBatches()
     began, cpu_began = time.perf_counter(), time.process_time()
@@ -165,7 +165,7 @@ def run_polars(data: Data, train: int) -> Outcome:
         program.process(readings, alerts)
     elapsed_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
     answers = {name: [columns(part) for part in parts] for name, parts in program.answers.items()}
-    return Outcome(elapsed_s, cpu_s, len(data.readings), train, answers)
+    return RaceOutcome(elapsed_s, cpu_s, len(data.readings), train, answers)
 
 
 def columns(part: pl.DataFrame) -> tuple[Array, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from configs.errors import InvalidInput, UnknownName, nearest
 from services.race import w11_workload
-from services.race.w11_workload import Data, Outcome
+from services.race.w11_workload import Data, RaceOutcome
 
 TRIES = 3
 ENGINE = "engine"
@@ -26,18 +26,18 @@ class Contestant:
     """Another way to answer W11."""
 
     what: str
-    run: Callable[[Data, int], Outcome]
+    run: Callable[[Data, int], RaceOutcome]
     package: str | None = None  # what it needs that Weir does not
 
 
 # They import what may not be there, and Polars must not be imported before its threads are limited.
-def by_duckdb(data: Data, _train: int) -> Outcome:
+def by_duckdb(data: Data, _train: int) -> RaceOutcome:
     from services.race.duckdb_contestant import run_duckdb
 
     return run_duckdb(data)
 
 
-def by_polars(data: Data, train: int) -> Outcome:
+def by_polars(data: Data, train: int) -> RaceOutcome:
     from services.race.polars_contestant import run_polars
 
     return run_polars(data, train)

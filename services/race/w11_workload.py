@@ -23,7 +23,7 @@ from configs.scenario.w11 import queries, streams
 from engine.class_.runner import ClassRunner
 from engine.data.train import Train, train_from_arrow
 from engine.plan.plan import Query
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from services.race.hand_written import Answers, HandWritten
 from services.race.measure import peak_rss_mb
 
@@ -108,7 +108,7 @@ def turns(data: Data, train: int) -> Iterator[tuple[str, pa.Table]]:
 
 
 @dataclass
-class Outcome:
+class RaceOutcome:
     """One run: how long it took and what came out."""
 
     elapsed_s: float
@@ -124,10 +124,10 @@ class Outcome:
         return self.readings / self.cpu_s
 
 
-def run_engine(data: Data, train: int) -> Outcome:
+def run_engine(data: Data, train: int) -> RaceOutcome:
     """The eleven queries as SQL through planner, network, policy and runner."""
     schemas = [parse_create_stream(sql) for sql in STREAMS]
-    catalog = Catalog.of(streams=schemas)
+    catalog = SqlCatalog.of(streams=schemas)
     queries: list[Query] = [plan_query(name, sql, catalog) for name, sql in QUERIES.items()]
     answers: Answers = {name: [] for name in QUERIES}
     # The contract's columns: a window's start is not among them.
@@ -155,7 +155,7 @@ def run_engine(data: Data, train: int) -> Outcome:
         name: [queries_schema[name].names[place] for place in places]
         for name, places in columns_by_query.items()
     }
-    return Outcome(
+    return RaceOutcome(
         elapsed_s=elapsed_s,
         cpu_s=cpu_s,
         readings=len(data.readings),
@@ -165,14 +165,14 @@ def run_engine(data: Data, train: int) -> Outcome:
     )
 
 
-def run_by_hand(data: Data, train: int) -> Outcome:
+def run_by_hand(data: Data, train: int) -> RaceOutcome:
     """The same by the hand-written program."""
     program = HandWritten()
     began, cpu_began = time.perf_counter(), time.process_time()
     for stream, batch in turns(data, train):
         columns = {name: batch.column(name).to_numpy() for name in batch.column_names}
         (program.readings if stream == "readings" else program.alerts)(columns)
-    return Outcome(
+    return RaceOutcome(
         time.perf_counter() - began,
         time.process_time() - cpu_began,
         len(data.readings),
@@ -181,7 +181,7 @@ def run_by_hand(data: Data, train: int) -> Outcome:
     )
 
 
-def report(outcome: Outcome, data: Data) -> dict[str, Any]:
+def report(outcome: RaceOutcome, data: Data) -> dict[str, Any]:
     """Return what `weir bench w11 -o json` prints."""
     return {
         "elapsed_s": outcome.elapsed_s,

@@ -12,13 +12,13 @@ from configs.documents.declarations import Declaration, Ref, ref_of
 from configs.documents.spark_streams import StreamsFile
 
 
-class Told(BaseModel):
+class ServiceModel(BaseModel):
     """Frozen; what is not known is left out."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
-class Declared(Told):
+class Declared(ServiceModel):
     """A declaration as it is now."""
 
     version: int
@@ -31,7 +31,7 @@ class Declared(Told):
         return ref_of(self.declaration)
 
 
-class Change(Told):
+class Change(ServiceModel):
     """What became, or would become, of a declaration."""
 
     kind: str
@@ -46,14 +46,14 @@ class Change(Told):
         return Ref(self.kind, self.name, self.tenant)
 
 
-class Applied(Told):
+class Applied(ServiceModel):
     """What came of documents."""
 
     changes: Sequence[Change]
     warnings: Sequence[str] = ()
 
 
-class ToBring(Told):
+class ToBring(ServiceModel):
     """What Spark is to bring."""
 
     file: StreamsFile | None = Field(repr=False)
@@ -62,7 +62,7 @@ class ToBring(Told):
     """Where its streams come in, by name."""
 
 
-class KeyInfo(Told):
+class KeyInfo(ServiceModel):
     """What may be seen of a key."""
 
     id: str
@@ -80,7 +80,7 @@ class NewKey(KeyInfo):
     key: str = Field(repr=False)
 
 
-class AuditEntry(Told):
+class AuditEntry(ServiceModel):
     """One change, and by whom."""
 
     id: int
@@ -92,7 +92,7 @@ class AuditEntry(Told):
     fields: tuple[str, ...] = ()
 
 
-class RowsPut(Told):
+class RowsPut(ServiceModel):
     """What became of rows that were brought."""
 
     accepted: int

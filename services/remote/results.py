@@ -31,7 +31,7 @@ PATIENCE_S = 60.0
 Tell = Callable[[RowsForgotten], None]
 
 
-class Results(Iterator[dict[str, Any]]):
+class RemoteResults(Iterator[dict[str, Any]]):
     """Rows of a query, one after the other."""
 
     def __init__(

@@ -20,8 +20,8 @@ import orjson
 
 from services.results.cursors import Cursor, Spot, text_of
 from services.results.fanout import PIECE_ROWS
-from services.results.log_reader import Asked
-from services.results.results import Missing, Results, begun_at, from_now
+from services.results.log_reader import QueryAddress
+from services.results.results import ForgottenRows, Results, begun_at, from_now
 from services.results.topics import Topic
 
 HEARTBEAT_S = 10.0
@@ -29,7 +29,7 @@ HEARTBEAT = b":\n\n"
 END = b"event: end\ndata: {}\n\n"
 
 
-async def events(results: Results, asked: Asked, cursor: Cursor | None) -> AsyncGenerator[bytes, None]:
+async def events(results: Results, asked: QueryAddress, cursor: Cursor | None) -> AsyncGenerator[bytes, None]:
     """From the cursor on, or from now on, until the query or the service ends."""
     with results.topics.following(asked) as topic:
         await results.topics.look(topic)
@@ -65,7 +65,7 @@ async def round_of(results: Results, topic: Topic, spots: dict[int, Spot]) -> As
         if piece.first > spot.row:
             spots[shard] = Spot(piece.first, spot.mark)
             if before is not None:
-                missing = Missing(place.unit, spot.row, piece.first)
+                missing = ForgottenRows(place.unit, spot.row, piece.first)
                 yield event(spots, b"gap", orjson.dumps(missing.as_json()))
         if piece.body:
             spots[shard] = Spot(piece.following, spot.mark)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from services.results.places import Place
+from services.results.places import AnswersPlace
 
 PIECE_ROWS = 2000
 CACHE_BYTES = 16 << 20
@@ -22,7 +22,7 @@ PIECE_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RowsPiece:
     """Rows in a row of one unit, as JSON objects with commas between them."""
 
     mark: str
@@ -36,17 +36,17 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PieceAddress:
     """Which piece."""
 
-    place: Place
+    place: AnswersPlace
     query: str
     mark: str
     row: int
     most: int
 
 
-Make = Callable[[Wanted], Awaitable[Piece | None]]
+Make = Callable[[PieceAddress], Awaitable[RowsPiece | None]]
 
 
 class Pieces:
@@ -54,12 +54,12 @@ class Pieces:
 
     def __init__(self, make: Make, rows: int = PIECE_ROWS, bytes_max: int = CACHE_BYTES) -> None:
         self._make, self._rows, self._bytes_max = make, rows, bytes_max
-        self._known: OrderedDict[Wanted, asyncio.Future[Piece | None]] = OrderedDict()
-        self._sizes: dict[Wanted, int] = {}
+        self._known: OrderedDict[PieceAddress, asyncio.Future[RowsPiece | None]] = OrderedDict()
+        self._sizes: dict[PieceAddress, int] = {}
         self._bytes = 0
         self.made = 0
 
-    async def get(self, wanted: Wanted) -> Piece | None:
+    async def get(self, wanted: PieceAddress) -> RowsPiece | None:
         """Its beginning, up to where pieces end; None if the unit has gone."""
         most = self._rows - wanted.row % self._rows
         if most < wanted.most:
@@ -74,7 +74,7 @@ class Pieces:
         # A reader that goes away does not take it from the others.
         return await asyncio.shield(piece)
 
-    def _keep(self, wanted: Wanted, made: asyncio.Future[Piece | None]) -> None:
+    def _keep(self, wanted: PieceAddress, made: asyncio.Future[RowsPiece | None]) -> None:
         piece = None if made.cancelled() or made.exception() else made.result()
         if piece is None or not piece.body:
             self._known.pop(wanted, None)

@@ -25,7 +25,7 @@ from actors.messages.gateway_messages import NO_GROWTH, AwaitGrowth, Grew, decod
 from actors.messages.turn_messages import NotUnderstood
 from actors.messages.unit_messages import class_of
 from actors.runtime.unix_channel import Channel, connect
-from services.results.places import Place
+from services.results.places import AnswersPlace
 
 RETRY_S = 0.25
 
@@ -63,7 +63,7 @@ class Growth:
         self._grown: set[str] = set()
         self._news = asyncio.Event()
 
-    def follow(self, place: Place) -> bool:
+    def follow(self, place: AnswersPlace) -> bool:
         """Return False if more answers of the unit will not be announced, since no gateway here does that."""
         if place.dirs is None:
             return False
@@ -76,7 +76,7 @@ class Growth:
             link.unsent.add(place.unit)
         return self._send(path, link) and not link.unsent
 
-    def keep(self, places: Iterable[Place]) -> None:
+    def keep(self, places: Iterable[AnswersPlace]) -> None:
         """Follow no others any more."""
         kept = {(place.dirs.gateway_socket, place.unit) for place in places if place.dirs is not None}
         for path, link in list(self._links.items()):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from configs.errors import UnknownName
-from services.results.places import Place, Places
-from services.results.units import Found, Seen, UnitAnswers, answers_at
+from services.results.places import AnswersPlace, Places
+from services.results.units import FoundRows, KnownAnswers, UnitAnswers, answers_at
 
 # Where units are is asked for no more often.
 PLACES_S = 0.5
@@ -20,19 +20,19 @@ HOLD_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class QueryAddress:
     """A query that is read."""
 
     class_name: str
     query: str
 
 
-View = Mapping[int, tuple[Place, Seen]]
+View = Mapping[int, tuple[AnswersPlace, KnownAnswers]]
 """By shard: where its answers are, and how many there have been."""
 
 
 @dataclass
-class Opened:
+class OpenUnit:
     """A unit that is being read."""
 
     answers: UnitAnswers
@@ -50,17 +50,17 @@ class Desk:
     key: Callable[[], str]
     """Opens the doors of other nodes."""
     hold_s: float = HOLD_S
-    _units: dict[Place, Opened] = field(init=False, default_factory=dict)
-    _placed: dict[str, tuple[float, Sequence[Place]]] = field(init=False, default_factory=dict)
+    _units: dict[AnswersPlace, OpenUnit] = field(init=False, default_factory=dict)
+    _placed: dict[str, tuple[float, Sequence[AnswersPlace]]] = field(init=False, default_factory=dict)
 
-    def look(self, wanted: Sequence[Asked]) -> tuple[list[View], bool]:
+    def look(self, wanted: Sequence[QueryAddress]) -> tuple[list[View], bool]:
         """What is there of each, and whether anything is held on to."""
         now = time.monotonic()
         views = [self.view(query) for query in wanted]
         self._sweep(now)
         return views, bool(self._units)
 
-    def view(self, asked: Asked) -> View:
+    def view(self, asked: QueryAddress) -> View:
         now, units = time.monotonic(), {}
         for place in self._places_of(asked.class_name, now):
             unit = self._opened(place, now)
@@ -69,11 +69,11 @@ class Desk:
                 units[place.shard] = (place, figures)
         return units
 
-    def columns(self, place: Place, query: str) -> list[tuple[str, str]]:
+    def columns(self, place: AnswersPlace, query: str) -> list[tuple[str, str]]:
         unit = self._opened(place, time.monotonic())
         return [] if unit is None else unit.answers.columns(query)
 
-    def some(self, place: Place, query: str, row: int, most: int) -> Found | None:
+    def some(self, place: AnswersPlace, query: str, row: int, most: int) -> FoundRows | None:
         """None if the unit has gone meanwhile."""
         now = time.monotonic()
         unit = self._opened(place, now)
@@ -82,7 +82,7 @@ class Desk:
         unit.read_at, unit.holds = now, True
         return unit.answers.some(query, row, most)
 
-    def _places_of(self, class_name: str, now: float) -> Sequence[Place]:
+    def _places_of(self, class_name: str, now: float) -> Sequence[AnswersPlace]:
         at, places = self._placed.get(class_name, (-PLACES_S, ()))
         if now - at >= PLACES_S:
             try:
@@ -92,13 +92,13 @@ class Desk:
             self._placed[class_name] = (now, places)
         return places
 
-    def _opened(self, place: Place, now: float) -> Opened | None:
+    def _opened(self, place: AnswersPlace, now: float) -> OpenUnit | None:
         unit = self._units.get(place)
         if unit is None:
             answers = answers_at(place, self.key)
             if answers is None:
                 return None
-            unit = self._units[place] = Opened(answers, now, now)
+            unit = self._units[place] = OpenUnit(answers, now, now)
         unit.looked_at = now
         return unit
 

@@ -13,7 +13,7 @@ from configs.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AnswersPlace:
     """Of one unit's answers."""
 
     unit: str
@@ -28,7 +28,7 @@ class Place:
 
 
 class Places(Protocol):
-    def places(self, class_name: str) -> Sequence[Place]:
+    def places(self, class_name: str) -> Sequence[AnswersPlace]:
         """Of the units of a class that have begun, in order of shards; none if it does not run.
 
         Asked for often, by a thread of its own: to be answered from memory.
@@ -41,16 +41,16 @@ class LocalPlaces:
 
     dirs: RunDirs
 
-    def places(self, class_name: str) -> Sequence[Place]:
+    def places(self, class_name: str) -> Sequence[AnswersPlace]:
         try:
             folder = self.dirs.class_log(class_name)
         except InvalidInput:
             return ()
         if folder.is_dir():
-            return (Place(class_name, self.dirs, endpoint_in(self.dirs)),)
+            return (AnswersPlace(class_name, self.dirs, endpoint_in(self.dirs)),)
         names = (path.name for path in folder.parent.glob(f"{class_name}#*"))
         units = sorted((name for name in names if class_of(name) == class_name), key=shard_of)
-        return tuple(Place(unit, self.dirs, endpoint_in(self.dirs)) for unit in units)
+        return tuple(AnswersPlace(unit, self.dirs, endpoint_in(self.dirs)) for unit in units)
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,11 @@ class SystemPlaces:
     base: Path
     system: str
 
-    def places(self, class_name: str) -> Sequence[Place]:
+    def places(self, class_name: str) -> Sequence[AnswersPlace]:
         places = []
         for unit, node in self.homes(class_name):
             dirs = RunDirs(self.base, self.system, node)
-            places.append(Place(unit, dirs if dirs.folder.is_dir() else None, self.endpoint(node)))
+            places.append(AnswersPlace(unit, dirs if dirs.folder.is_dir() else None, self.endpoint(node)))
         return tuple(places)
 
 

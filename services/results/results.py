@@ -26,11 +26,11 @@ from configs.errors import Away, WeirError
 from services.ingest.answers import schema_with
 from services.results.cursors import Cursor, Spot, text_of
 from services.results.encoding import as_arrow_stream, as_json_rows
-from services.results.fanout import PIECE_ROWS, Piece, Pieces, Wanted
-from services.results.log_reader import Asked, Desk, View
-from services.results.places import Place, Places
+from services.results.fanout import PIECE_ROWS, PieceAddress, Pieces, RowsPiece
+from services.results.log_reader import Desk, QueryAddress, View
+from services.results.places import AnswersPlace, Places
 from services.results.topics import Topic, Topics, clock
-from services.results.units import Found, Seen
+from services.results.units import FoundRows, KnownAnswers
 
 # Of one page, beyond its first piece.
 PAGE_BYTES = 16 << 20
@@ -39,7 +39,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class ForgottenRows:
     """Rows of a unit that are no longer kept, from `first` up to `next`."""
 
     unit: str
@@ -56,7 +56,7 @@ class Forgotten(WeirError):
 
     next: str = ""
     """The cursor to go on from."""
-    missing: tuple[Missing, ...] = ()
+    missing: tuple[ForgottenRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Results:
 
     async def page(
         self,
-        asked: Asked,
+        asked: QueryAddress,
         cursor: Cursor | None,
         limit: int,
         wait_s: float = 0.0,
@@ -148,7 +148,7 @@ class Results:
         body = await self._run(as_arrow_stream, schema, batches)
         return Page(columns, rows_in(found), body, text_of(spots), restarted)
 
-    async def kept(self, asked: Asked) -> list[tuple[Place, int, int]]:
+    async def kept(self, asked: QueryAddress) -> list[tuple[AnswersPlace, int, int]]:
         """By unit, the first row that is kept and the one that is to come."""
         with self.topics.following(asked) as topic:
             await self.topics.look(topic)
@@ -176,20 +176,20 @@ class Results:
 
     # -- what is read ----------------------------------------------------------------------------------
 
-    async def piece(self, place: Place, query: str, spot: Spot, most: int) -> Piece | None:
+    async def piece(self, place: AnswersPlace, query: str, spot: Spot, most: int) -> RowsPiece | None:
         """As all readers have it."""
-        return await self.pieces.get(Wanted(place, query, spot.mark, spot.row, most))
+        return await self.pieces.get(PieceAddress(place, query, spot.mark, spot.row, most))
 
-    async def _made(self, wanted: Wanted) -> Piece | None:
+    async def _made(self, wanted: PieceAddress) -> RowsPiece | None:
         return await self._run(self._make, wanted)
 
-    def _make(self, wanted: Wanted) -> Piece | None:
+    def _make(self, wanted: PieceAddress) -> RowsPiece | None:
         found = self._desk.some(wanted.place, wanted.query, wanted.row, wanted.most)
         if found is None:
             return None
-        return Piece(found.mark, found.first, found.following, as_json_rows(found.batches))
+        return RowsPiece(found.mark, found.first, found.following, as_json_rows(found.batches))
 
-    async def _found(self, place: Place, query: str, spot: Spot, most: int) -> Found | None:
+    async def _found(self, place: AnswersPlace, query: str, spot: Spot, most: int) -> FoundRows | None:
         return await self._run(self._desk.some, place, query, spot.row, min(most, STEP_ROWS))
 
     async def _run(self, work: Callable[..., Answer], *arguments: Any) -> Answer:
@@ -198,7 +198,7 @@ class Results:
         self._loop = asyncio.get_running_loop()
         return await self._loop.run_in_executor(self._thread, work, *arguments)
 
-    async def _look(self, wanted: Sequence[Asked]) -> tuple[list[View], bool]:
+    async def _look(self, wanted: Sequence[QueryAddress]) -> tuple[list[View], bool]:
         return await self._run(self._desk.look, wanted)
 
 
@@ -206,7 +206,7 @@ def from_now(view: View) -> dict[int, Spot]:
     return {shard: Spot(seen.given, seen.mark) for shard, (_, seen) in view.items()}
 
 
-def begun_at(spot: Spot | None, seen: Seen) -> Spot:
+def begun_at(spot: Spot | None, seen: KnownAnswers) -> Spot:
     """Where to read on; at the beginning where the query has begun anew since.
 
     A reader may have got further than was seen. A number without a mark that is beyond what there is was another's.
@@ -216,20 +216,20 @@ def begun_at(spot: Spot | None, seen: Seen) -> Spot:
     return Spot(spot.row, seen.mark)
 
 
-Taken = TypeVar("Taken", Piece, Found)
+Taken = TypeVar("Taken", RowsPiece, FoundRows)
 
 
 async def gathered(
     topic: Topic,
     spots: dict[int, Spot],
     limit: int,
-    take: Callable[[Place, str, Spot, int], Awaitable[Taken | None]],
+    take: Callable[[AnswersPlace, str, Spot, int], Awaitable[Taken | None]],
 ) -> list[Taken]:
     """Some rows of each unit; the spots go on by them. Nobody misses rows that he has not begun to read."""
     view, found, size = topic.view, list[Taken](), 0
     misses = {shard for shard in view if shard in spots}
     began = {shard: begun_at(spots.get(shard), seen) for shard, (_, seen) in view.items()}
-    reached, lost = dict(began), list[tuple[int, Missing]]()
+    reached, lost = dict(began), list[tuple[int, ForgottenRows]]()
     for shard, most in shared(limit, {n: view[n][1].given - spot.row for n, spot in began.items()}):
         left = most
         while left > 0 and size < PAGE_BYTES:
@@ -239,7 +239,7 @@ async def gathered(
                 break
             if taken.first > spot.row and shard in misses:
                 if spot == began[shard]:
-                    lost.append((shard, Missing(place.unit, spot.row, taken.first)))
+                    lost.append((shard, ForgottenRows(place.unit, spot.row, taken.first)))
                 break
             misses.add(shard)
             reached[shard] = Spot(taken.following, spot.mark)
@@ -253,7 +253,7 @@ async def gathered(
     return found
 
 
-def forgotten(spots: Mapping[int, Spot], lost: Sequence[tuple[int, Missing]]) -> Forgotten:
+def forgotten(spots: Mapping[int, Spot], lost: Sequence[tuple[int, ForgottenRows]]) -> Forgotten:
     following = {**spots, **{shard: replace(spots[shard], row=one.next) for shard, one in lost}}
     return Forgotten(
         "rows after that cursor are no longer kept",
@@ -275,5 +275,5 @@ def shared(limit: int, there: Mapping[int, int]) -> list[tuple[int, int]]:
     return found
 
 
-def rows_in(taken: Sequence[Piece] | Sequence[Found]) -> int:
+def rows_in(taken: Sequence[RowsPiece] | Sequence[FoundRows]) -> int:
     return sum(one.following - one.first for one in taken)

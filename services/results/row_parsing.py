@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from actors.gateway.batch_validation import is_plain
 from configs.errors import InvalidInput
-from engine.data.schema import DataType, Kind, StreamSchema
+from engine.data.schema import DataType, StreamSchema, TypeKind
 
 ROWS_MAX = 200_000
 # Reasons that are told apart; those of rows beyond are counted as OTHERS.
@@ -36,12 +36,12 @@ EXACT = Context(prec=38, traps=[Inexact, InvalidOperation])
 Value = TypeVar("Value")
 NOT_A_VALUE = (ValueError, OverflowError, DecimalException)
 # What Arrow takes as it is, by what it is to be.
-DIRECT: Mapping[Kind, frozenset[type]] = {
-    Kind.BOOLEAN: frozenset({bool, type(None)}),
-    Kind.INT32: frozenset({int, type(None)}),
-    Kind.INT64: frozenset({int, type(None)}),
-    Kind.FLOAT64: frozenset({int, float, type(None)}),
-    Kind.STRING: frozenset({str, type(None)}),
+DIRECT: Mapping[TypeKind, frozenset[type]] = {
+    TypeKind.BOOLEAN: frozenset({bool, type(None)}),
+    TypeKind.INT32: frozenset({int, type(None)}),
+    TypeKind.INT64: frozenset({int, type(None)}),
+    TypeKind.FLOAT64: frozenset({int, float, type(None)}),
+    TypeKind.STRING: frozenset({str, type(None)}),
 }
 # One value of these may stand for many bytes, or for none.
 UNPACKING = (
@@ -190,7 +190,7 @@ def column_of(type_: DataType, values: Sequence[Any]) -> tuple[pa.Array, Iterabl
         except NOT_A_VALUE:
             converted.append(None)
             bad.append(place)
-    if type_.kind is Kind.TIMESTAMP:
+    if type_.kind is TypeKind.TIMESTAMP:
         return pa.array(converted, pa.int64()).view(type_.arrow), bad
     return pa.array(converted, type_.arrow), bad
 
@@ -201,7 +201,7 @@ def boolean(_: DataType, value: Any) -> bool:
 
 def whole(type_: DataType, value: Any) -> int:
     number = typed(value, int)
-    most = 1 << (31 if type_.kind is Kind.INT32 else 63)
+    most = 1 << (31 if type_.kind is TypeKind.INT32 else 63)
     if not -most <= number < most:
         raise ValueError
     return number
@@ -210,7 +210,7 @@ def whole(type_: DataType, value: Any) -> int:
 def real(type_: DataType, value: Any) -> float:
     number = float(value) if type(value) in (int, float) else typed(value, float)
     is_changed = isinstance(value, int) and int(number) != value
-    if is_changed or (type_.kind is Kind.FLOAT32 and abs(number) > FLOAT32_MAX):
+    if is_changed or (type_.kind is TypeKind.FLOAT32 and abs(number) > FLOAT32_MAX):
         raise ValueError
     return number
 
@@ -243,13 +243,13 @@ def typed(value: Any, wanted: type[Value]) -> Value:
     return value
 
 
-CONVERSIONS: Mapping[Kind, Callable[[DataType, Any], Any]] = {
-    Kind.BOOLEAN: boolean,
-    Kind.INT32: whole,
-    Kind.INT64: whole,
-    Kind.FLOAT32: real,
-    Kind.FLOAT64: real,
-    Kind.STRING: text,
-    Kind.DECIMAL: exact,
-    Kind.TIMESTAMP: moment,
+CONVERSIONS: Mapping[TypeKind, Callable[[DataType, Any], Any]] = {
+    TypeKind.BOOLEAN: boolean,
+    TypeKind.INT32: whole,
+    TypeKind.INT64: whole,
+    TypeKind.FLOAT32: real,
+    TypeKind.FLOAT64: real,
+    TypeKind.STRING: text,
+    TypeKind.DECIMAL: exact,
+    TypeKind.TIMESTAMP: moment,
 }

@@ -41,7 +41,7 @@ class NoRoom(WeirError):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RowsOutcome:
     """What has become of the rows."""
 
     accepted: int
@@ -59,7 +59,7 @@ class Sender:
     batch: int = 0
 
 
-class Rows:
+class RowDelivery:
     """May be called by several threads."""
 
     def __init__(self, endpoint: Callable[[str], str | None], key: Callable[[], str]) -> None:
@@ -72,7 +72,7 @@ class Rows:
 
     def bring(
         self, stream: StreamSchema, sql: str, brought: Brought, principal: str, idempotency_key: str | None
-    ) -> Told:
+    ) -> RowsOutcome:
         """InvalidInput if its columns are not the stream's; NoRoom if they are to be brought later; Away if nobody takes them."""
         rejected = brought.rejected.copy()
         if brought.rows:
@@ -86,7 +86,7 @@ class Rows:
         if brought.rows:
             with self._bringing():
                 is_again = self._publish(stream.name, brought.batches, principal, idempotency_key)
-        return Told(accepted, sum(rejected.values()), dict(rejected), is_again)
+        return RowsOutcome(accepted, sum(rejected.values()), dict(rejected), is_again)
 
     def _publish(
         self, stream: str, batches: list[pa.RecordBatch], principal: str, idempotency_key: str | None

@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 
 from configs.errors import Away
 from services.results.growth import Growth
-from services.results.log_reader import Asked, View
+from services.results.log_reader import QueryAddress, View
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 0.05
 TAKES_MOST = 0.1
 REST_S = 0.5
 
-Look = Callable[[Sequence[Asked]], Awaitable[tuple[list[View], bool]]]
+Look = Callable[[Sequence[QueryAddress]], Awaitable[tuple[list[View], bool]]]
 """Returns what is there of each query, and whether anything is held on to."""
 
 
@@ -35,7 +35,7 @@ Look = Callable[[Sequence[Asked]], Awaitable[tuple[list[View], bool]]]
 class Topic:
     """A query that somebody reads."""
 
-    asked: Asked
+    asked: QueryAddress
     view: View = field(default_factory=dict)
     readers: int = 0
     is_over: bool = False
@@ -63,7 +63,7 @@ class Topics:
 
     def __init__(self, look: Look, is_declared: Callable[[str, str], bool]) -> None:
         self._look, self._is_declared = look, is_declared
-        self._topics: dict[Asked, Topic] = {}
+        self._topics: dict[QueryAddress, Topic] = {}
         self._growth = Growth()
         self._task: asyncio.Task[None] | None = None
         self._all_at = math.inf
@@ -75,7 +75,7 @@ class Topics:
         return self._task is None
 
     @contextmanager
-    def following(self, asked: Asked) -> Iterator[Topic]:
+    def following(self, asked: QueryAddress) -> Iterator[Topic]:
         """The query is looked at as long as this lasts."""
         topic = self._topics.setdefault(asked, Topic(asked))
         topic.readers += 1

@@ -20,7 +20,7 @@ from actors.messages.unit_messages import class_of
 from actors.runtime.run_dirs import RunDirs
 from configs.errors import UnknownName
 from services.ingest.answers import batch_of, columns_of, schema_with
-from services.results.places import Place
+from services.results.places import AnswersPlace
 
 # Of a node elsewhere is asked no more often.
 REMOTE_LOOK_S = 0.25
@@ -30,7 +30,7 @@ UNREACHED = (flight.FlightError, pa.ArrowException, OSError)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class KnownAnswers:
     """A query's answers at one moment."""
 
     mark: str
@@ -39,7 +39,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRows:
     """Rows as they were found; none if there are none, or none are left."""
 
     mark: str
@@ -53,12 +53,12 @@ class Found:
 
 
 class UnitAnswers(Protocol):
-    def seen(self, query: str) -> Seen | None:
+    def seen(self, query: str) -> KnownAnswers | None:
         """None if nothing is known of it here."""
 
     def columns(self, query: str) -> list[tuple[str, str]]: ...
 
-    def some(self, query: str, row: int, most: int) -> Found | None:
+    def some(self, query: str, row: int, most: int) -> FoundRows | None:
         """The first rows from this one on that are kept."""
 
     def let_go(self) -> None:
@@ -73,10 +73,10 @@ class LocalAnswers:
         self._reader: AnswerReader | None = None
         self._schema: tuple[str, pa.Schema] = ("", pa.schema([]))
 
-    def seen(self, query: str) -> Seen | None:
+    def seen(self, query: str) -> KnownAnswers | None:
         try:
             reader = self._opened()
-            return Seen(reader.described(query).mark, reader.given(query))
+            return KnownAnswers(reader.described(query).mark, reader.given(query))
         except NOT_THERE:
             self._reader = None
             return None
@@ -87,7 +87,7 @@ class LocalAnswers:
         except NOT_THERE:
             return []
 
-    def some(self, query: str, row: int, most: int) -> Found | None:
+    def some(self, query: str, row: int, most: int) -> FoundRows | None:
         try:
             rows = self._opened().some(query, row, most)
             schema = self._schema_of(query, rows.mark)
@@ -95,7 +95,7 @@ class LocalAnswers:
             self._reader = None
             return None
         batches = [batch_of(rows.answers, schema)] if rows.answers else []
-        return Found(rows.mark, rows.first, rows.following, batches)
+        return FoundRows(rows.mark, rows.first, rows.following, batches)
 
     def let_go(self) -> None:
         try:
@@ -123,11 +123,11 @@ class RemoteAnswers:
         headers = [(b"authorization", f"Bearer {key}".encode())]
         self._call = flight.FlightCallOptions(timeout=REMOTE_TIMEOUT_S, headers=headers)
         self._client: flight.FlightClient | None = None
-        self._told: dict[str, tuple[float, Told | None]] = {}
+        self._told: dict[str, tuple[float, UnitExtent | None]] = {}
 
-    def seen(self, query: str) -> Seen | None:
+    def seen(self, query: str) -> KnownAnswers | None:
         unit_state = self._asked(query)
-        return None if unit_state is None else Seen(unit_state.mark, unit_state.next)
+        return None if unit_state is None else KnownAnswers(unit_state.mark, unit_state.next)
 
     def columns(self, query: str) -> list[tuple[str, str]]:
         try:
@@ -135,24 +135,24 @@ class RemoteAnswers:
         except UNREACHED:
             return []
 
-    def some(self, query: str, row: int, most: int) -> Found | None:
+    def some(self, query: str, row: int, most: int) -> FoundRows | None:
         try:
             unit_state = self._asked(query, at_once=True)
             if unit_state is None:
                 return None
             first = max(row, unit_state.first)
             if first >= unit_state.next:
-                return Found(unit_state.mark, max(row, unit_state.next), max(row, unit_state.next), ())
+                return FoundRows(unit_state.mark, max(row, unit_state.next), max(row, unit_state.next), ())
             batches = self._rows(query, first, min(first + most, unit_state.next))
         except UNREACHED:
             return None
         rows = sum(batch.num_rows for batch in batches)
-        return Found(unit_state.mark, first, first + rows, batches)
+        return FoundRows(unit_state.mark, first, first + rows, batches)
 
     def let_go(self) -> None:
         self._client = None
 
-    def _asked(self, query: str, at_once: bool = False) -> Told | None:
+    def _asked(self, query: str, at_once: bool = False) -> UnitExtent | None:
         now = time.monotonic()
         at, unit_state = self._told.get(query, (0.0, None))
         if at_once or now - at >= REMOTE_LOOK_S:
@@ -161,14 +161,14 @@ class RemoteAnswers:
             self._told[query] = (now, unit_state)
         return unit_state
 
-    def _ask(self, query: str) -> Told | None:
+    def _ask(self, query: str) -> UnitExtent | None:
         body = as_bytes({"v": 1, "class": class_of(self._unit), "query": query})
         try:
             (result,) = self._opened().do_action(flight.Action("results", body), self._call)
         except UNREACHED:
             return None
         units = json.loads(result.body.to_pybytes())["units"]
-        return next((Told(**unit) for unit in units if unit["unit"] == self._unit), None)
+        return next((UnitExtent(**unit) for unit in units if unit["unit"] == self._unit), None)
 
     def _schema_of(self, query: str) -> pa.Schema:
         path = flight.FlightDescriptor.for_path("query", class_of(self._unit), query)
@@ -187,7 +187,7 @@ class RemoteAnswers:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class UnitExtent:
     """What a door says of a unit's answers."""
 
     unit: str
@@ -200,7 +200,7 @@ def as_bytes(told: dict[str, Any]) -> bytes:
     return json.dumps(told).encode()
 
 
-def answers_at(place: Place, key: Callable[[], str]) -> UnitAnswers | None:
+def answers_at(place: AnswersPlace, key: Callable[[], str]) -> UnitAnswers | None:
     """None where there is no way to them."""
     if place.dirs is not None:
         return LocalAnswers(place.dirs, place.unit)

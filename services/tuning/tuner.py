@@ -31,9 +31,9 @@ from scheduler.tuning import Compared
 from services.common.background_thread import BackgroundThread
 from services.watch.watch import Clock, Watch
 from sim.forecast.policy_forecast import (
-    Arrived,
     ClassNow,
-    Seen,
+    CycleArrivals,
+    ObjectiveFigures,
     objective_value,
     tried_operators,
     with_answers,
@@ -100,7 +100,7 @@ class Tuner(BackgroundThread):
             return
         now = replace(class_now(one.objective, sample), before=self._ran_before(one.name, sample))
         forecasts = self._forecast(now, policies)
-        outcome = Seen(sample.seen, sample.queued, sample.stale, sample.lost, sample.tardy_ms)
+        outcome = ObjectiveFigures(sample.seen, sample.queued, sample.stale, sample.lost, sample.tardy_ms)
         measured = objective_value(one.objective, outcome)
         given_up: tuple[str, ...] = ()
         if sample.has_given_up and sample.running is not None:
@@ -136,7 +136,9 @@ def class_now(objective: Objective, found: UnitNow) -> ClassNow:
             {} if found.running is None else found.running.graphs,
             {} if found.running is None else found.running.weights,
         ),
-        arrivals={name: tuple(Arrived(*slot) for slot in slots) for name, slots in found.arrivals.items()},
+        arrivals={
+            name: tuple(CycleArrivals(*slot) for slot in slots) for name, slots in found.arrivals.items()
+        },
         cycle_s=found.cycle_s,
         capacity=found.capacity,
         train_max=found.train_max,

@@ -17,7 +17,7 @@ from loadshed.ledger import TupleLedger
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class StreamAccount:
     """Of a stream in a class."""
 
     tenant: str
@@ -32,7 +32,7 @@ class Account:
         return self.ledger.closes(self.queued)
 
 
-def accounts(system: SystemStatus, classes: Iterable[str] | None = None) -> list[Account]:
+def accounts(system: SystemStatus, classes: Iterable[str] | None = None) -> list[StreamAccount]:
     """Of these classes, or of all, in the order in which they were declared."""
     names = None if classes is None else set(classes)
     declared = [class_ for class_ in system.classes if names is None or class_.name in names]
@@ -49,14 +49,14 @@ def accounts(system: SystemStatus, classes: Iterable[str] | None = None) -> list
     return [account for class_ in declared for account in told(class_, accounts_by_class[class_.name])]
 
 
-def told(declared: LiveClass, streams: dict[str, tuple[TupleLedger, int]]) -> Iterator[Account]:
+def told(declared: LiveClass, streams: dict[str, tuple[TupleLedger, int]]) -> Iterator[StreamAccount]:
     """Yield the accounts with the names as they were declared, then those of streams that the class has left."""
     names = {name.lower(): name for name in map(name_of, declared.streams)}
     for stream, name in names.items():
         if stream in streams:
-            yield Account(declared.name, name, *streams[stream])
+            yield StreamAccount(declared.name, name, *streams[stream])
     for stream in sorted(streams.keys() - names):
-        yield Account(declared.name, stream, *streams[stream], ended=True)
+        yield StreamAccount(declared.name, stream, *streams[stream], ended=True)
 
 
 @lru_cache(maxsize=4096)

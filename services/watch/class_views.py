@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from actors.coordinator.control_plane import SystemStatus, UnitStatus
+from actors.coordinator.control_plane import PlacedUnit, SystemStatus
 from actors.coordinator.coordinator_status import CoordinatorStatus
 from actors.messages.unit_messages import GIVEN_UP, OF_UNITS, Failure, Figures, UnitReport, class_of
 from configs.classes.live_class import LiveClass
 from configs.classes.policies import Automatic, policy_text
 from scheduler.ratios import mean
 from services.watch.losses import failures_together
-from services.watch.states import NOT_REPORTED, TROUBLED, Condition, State, condition_of
+from services.watch.states import NOT_REPORTED, TROUBLED, ClassState, Condition, condition_of
 
 Lending = Mapping[str, Mapping[str, float]]
 
@@ -65,7 +65,7 @@ def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
     """In the order in which they were declared."""
     lanes = sum(system.nodes.values()) or 1
     lent, borrowed = lending_by_class(lending)
-    by_class: dict[str, list[UnitStatus]] = {}
+    by_class: dict[str, list[PlacedUnit]] = {}
     for unit in system.units.values():
         by_class.setdefault(unit.class_name, []).append(unit)
     views = []
@@ -200,7 +200,7 @@ def troubles(views: Sequence[ClassView]) -> list[str]:
     lines = []
     for view in views:
         state, reason = view.condition.state, view.condition.reason
-        if state is State.STARVED:
+        if state is ClassState.STARVED:
             lines.append(f"{view.name}: {state}; see weir explain {view.name}")
         elif state in TROUBLED:
             lines.append(f"{view.name}: {state}: {reason}")
@@ -258,7 +258,7 @@ def view_told(told: Mapping[str, Any]) -> ClassView:
         units=told["units"],
         asleep=told["asleep"],
         policy=told["policy"],
-        condition=Condition(State(told["state"]), told["reason"]),
+        condition=Condition(ClassState(told["state"]), told["reason"]),
         failures=tuple(
             Failure(**failure | {"queries": tuple(failure["queries"])})
             for failure in told.get("failures", ())
@@ -267,7 +267,7 @@ def view_told(told: Mapping[str, Any]) -> ClassView:
     )
 
 
-def unit_lines(units: Mapping[str, UnitStatus]) -> list[dict[str, Any]]:
+def unit_lines(units: Mapping[str, PlacedUnit]) -> list[dict[str, Any]]:
     """Where each unit is."""
     return [
         {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from actors.runtime.run_dirs import RunDirs, shared_memory
 from services.results.places import endpoint_in
-from services.watch.source import Away, Source
+from services.watch.source import SourceAway, WatchSource
 
 # A gateway that begins anew may have another port; who is silent keeps nobody waiting again before that.
 KEPT_S = 5.0
@@ -16,7 +16,7 @@ KEPT_S = 5.0
 class Doors:
     """For several threads."""
 
-    def __init__(self, source: Source, clock: Callable[[], float]) -> None:
+    def __init__(self, source: WatchSource, clock: Callable[[], float]) -> None:
         self._source, self._clock = source, clock
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, str | None]] = {}
@@ -37,5 +37,5 @@ class Doors:
     def _asked(self, node: str) -> str | None:
         try:
             return self._source.endpoint(node)
-        except Away:
+        except SourceAway:
             return None

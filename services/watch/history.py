@@ -58,7 +58,7 @@ Series = Mapping[str, Sequence[float | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class HistoryCounts:
     """Of a class from its beginning."""
 
     offered: int
@@ -69,7 +69,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class HistorySample:
     at: float
     """In seconds since 1970."""
     places: Mapping[str, int]
@@ -87,15 +87,15 @@ class Past:
     """By class and figure, a value for each moment."""
 
 
-class History:
+class HistoryStore:
     """Noted by one thread, read by several."""
 
     def __init__(self, samples_max: int = SAMPLES_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._samples_max, self._bytes_max = samples_max, bytes_max
         self._lock = threading.Lock()
-        self._samples: deque[Sample] = deque()
+        self._samples: deque[HistorySample] = deque()
         self._bytes = 0
-        self._counts: dict[str, Counts] = {}
+        self._counts: dict[str, HistoryCounts] = {}
 
     def note(self, view: View) -> None:
         """One more sample; the oldest goes if there is no room."""
@@ -114,7 +114,7 @@ class History:
         )
         self._counts = counts
         with self._lock:
-            self._samples.append(Sample(view.at, places, values))
+            self._samples.append(HistorySample(view.at, places, values))
             self._bytes += values.nbytes
             while len(self._samples) > 1 and self._is_full():
                 self._bytes -= self._samples.popleft().values.nbytes
@@ -132,14 +132,14 @@ class History:
         return len(self._samples) > self._samples_max or self._bytes > self._bytes_max
 
 
-def counts_of(view: ClassView) -> Counts:
+def counts_of(view: ClassView) -> HistoryCounts:
     figures = view.figures
     lost = figures.shed + figures.late + figures.rejected + figures.failed
-    return Counts(figures.offered, figures.delivered, lost, figures.results, figures.used_s)
+    return HistoryCounts(figures.offered, figures.delivered, lost, figures.results, figures.used_s)
 
 
-def rates_of(before: Counts | None, now: Counts, gone_s: float) -> Sequence[float]:
-    """A second, in the order of `Counts`."""
+def rates_of(before: HistoryCounts | None, now: HistoryCounts, gone_s: float) -> Sequence[float]:
+    """A second, in the order of `HistoryCounts`."""
     # A class that was removed and declared anew counts from 0.
     if before is None or gone_s <= 0 or now.offered < before.offered or now.results < before.results:
         return (math.nan,) * 5
@@ -184,7 +184,7 @@ def row_of(view: ClassView, lanes: int, rates: Sequence[float]) -> list[float]:
     ]
 
 
-def series_of(samples: Sequence[Sample], name: str) -> Series:
+def series_of(samples: Sequence[HistorySample], name: str) -> Series:
     table = np.full((len(samples), len(FIGURES)), np.nan)
     for number, sample in enumerate(samples):
         place = sample.places.get(name)

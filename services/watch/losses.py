@@ -37,7 +37,7 @@ WINDOW_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
+class StreamIntake:
     """Rows of a stream at the gateways of all nodes."""
 
     stream: str
@@ -56,7 +56,7 @@ class Intake:
 
 
 @dataclass(slots=True)
-class Counts:
+class IntakeCounts:
     """Counts of a stream at one moment."""
 
     at: float
@@ -71,19 +71,19 @@ class Intakes:
     """
 
     def __init__(self) -> None:
-        self.by_stream: Mapping[str, Intake] = {}
+        self.by_stream: Mapping[str, StreamIntake] = {}
         """By name in small letters."""
-        self._noted: dict[str, deque[Counts]] = {}
+        self._noted: dict[str, deque[IntakeCounts]] = {}
         self._is_first = True
 
     def note(self, now: float, streams: Iterable[Mapping[str, Any]]) -> None:
         """Take in what gateways report of their streams; the same stream may be at several."""
-        intakes: dict[str, Intake] = {}
+        intakes: dict[str, StreamIntake] = {}
         for counts in streams:
             name = counts["stream"]
-            before = intakes.get(name.lower(), Intake(name))
+            before = intakes.get(name.lower(), StreamIntake(name))
             reasons = Counter(before.reasons) + Counter(counts["dead"])
-            intakes[name.lower()] = Intake(
+            intakes[name.lower()] = StreamIntake(
                 name,
                 before.accepted + counts["accepted_rows"],
                 before.rejected + sum(counts["dead"].values()),
@@ -93,19 +93,21 @@ class Intakes:
         self.by_stream = {key: self._measured(now, key, intake) for key, intake in intakes.items()}
         self._is_first = False
 
-    def _measured(self, now: float, key: str, intake: Intake) -> Intake:
+    def _measured(self, now: float, key: str, intake: StreamIntake) -> StreamIntake:
         """Return an intake with its last reason, and with what was rejected of the last minute of input."""
         # What came before the first look may be a long time ago; a stream that is declared later begins with nothing.
-        begun = Counts(now, intake.accepted, intake.rejected) if self._is_first else Counts(now, 0, 0)
+        begun = (
+            IntakeCounts(now, intake.accepted, intake.rejected) if self._is_first else IntakeCounts(now, 0, 0)
+        )
         noted = self._noted.setdefault(key, deque([begun]))
-        last, before = noted[-1], self.by_stream.get(key, Intake(intake.stream))
+        last, before = noted[-1], self.by_stream.get(key, StreamIntake(intake.stream))
         if (last.accepted, last.rejected) != (intake.accepted, intake.rejected):
             if intake.accepted < last.accepted or intake.rejected < last.rejected:
                 # A gateway has been started again, or the stream was declared again.
                 lost = max(0, intake.rejected - last.rejected)
                 noted.clear()
-                noted.append(Counts(now, 0, intake.rejected - lost))
-            noted.append(Counts(now, intake.accepted, intake.rejected))
+                noted.append(IntakeCounts(now, 0, intake.rejected - lost))
+            noted.append(IntakeCounts(now, intake.accepted, intake.rejected))
             while len(noted) > 2 and noted[1].at <= now - WINDOW_S:
                 noted.popleft()
         first, last = noted[0], noted[-1]
@@ -115,14 +117,14 @@ class Intakes:
         return replace(intake, reasons=reasons, last_reason=last_reason(before, intake), rejected_now=part)
 
 
-def last_reason(before: Intake, after: Intake) -> str:
+def last_reason(before: StreamIntake, after: StreamIntake) -> str:
     """Return the reason for which most rows were rejected since `before`; the last known one if none were."""
     gained = {reason: rows - before.reasons.get(reason, 0) for reason, rows in after.reasons.items()}
     reason = max(gained, key=lambda reason: gained[reason], default="")
     return reason if gained and gained[reason] > 0 else before.last_reason
 
 
-def stream_problems(intakes: Iterable[Intake]) -> Iterator[str]:
+def stream_problems(intakes: Iterable[StreamIntake]) -> Iterator[str]:
     """Yield a line for each stream of which most rows are rejected, without figures that move."""
     for intake in intakes:
         if intake.is_mostly_rejected:

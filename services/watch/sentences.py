@@ -9,10 +9,10 @@ from configs.numbers import duration
 from engine.sql import parse_create_stream
 from services.watch.class_views import ClassView
 from services.watch.losses import QUERIES_NAMED, failing
-from services.watch.states import RECENT_S, TROUBLED, State, in_query
+from services.watch.states import RECENT_S, TROUBLED, ClassState, in_query
 
 # States in which the reason is more important than response times.
-NAMED = TROUBLED | {State.LATE, State.LOSING, State.HELD_BACK}
+NAMED = TROUBLED | {ClassState.LATE, ClassState.LOSING, ClassState.HELD_BACK}
 # Of a share, or of the input: less is not worth a word.
 LEAST = 0.005
 
@@ -31,11 +31,11 @@ NOTHING = Lately(0.0, 0.0)
 def in_words(view: ClassView, lately: Lately = NOTHING) -> str:
     """Return how a class is doing; what was shed lately is named, so that the words agree with its last decisions."""
     condition = view.condition
-    if condition.state in (State.STARTING, State.NO_QUERIES):
+    if condition.state in (ClassState.STARTING, ClassState.NO_QUERIES):
         return f"It {condition.reason.removeprefix('it ')}."
-    if condition.state is State.GIVEN_UP:
+    if condition.state is ClassState.GIVEN_UP:
         return f"It is given up: {condition.reason}."
-    if condition.state is State.IDLE:
+    if condition.state is ClassState.IDLE:
         return (
             "; ".join(
                 filter(
@@ -52,7 +52,7 @@ def in_words(view: ClassView, lately: Lately = NOTHING) -> str:
             + "."
         )
     if condition.state in NAMED:
-        more = "" if condition.state in (State.LATE, State.LOSING) else condition.reason
+        more = "" if condition.state in (ClassState.LATE, ClassState.LOSING) else condition.reason
         rest = filter(None, (more, late(view), lost_in_queries(view), shares(view), loss(view, lately)))
         return f"It is {condition.state}: {'; '.join(rest)}."
     sentences = (

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from actors.coordinator.coordinator_status import Decisions, Look, Number
+from actors.coordinator.coordinator_status import Decisions, Number, StatusMoment
 from actors.host.tuning_sample import UnitNow
 from configs import errors
 from configs.classes.objectives import Objective
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 from scheduler.capacity.core import ShareMove
 from scheduler.tuning import Compared
 
@@ -32,12 +32,12 @@ REASONS: Mapping[str, str] = {
 }
 
 
-class Away(errors.Away):
+class SourceAway(errors.Away):
     """Who should answer is not there now; ask again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class StreamCounts:
     """What has come in on a stream so far."""
 
     rows: int
@@ -53,13 +53,13 @@ class Inflow:
     """Those that come in here, as `actors.gateway.streams` tells of them, and of each its `dead` rows by reason."""
 
 
-class Source(Protocol):
+class WatchSource(Protocol):
     """Every call may raise Away."""
 
     @property
     def name(self) -> str: ...
 
-    def look(self, seen: Number | None) -> Look | None:
+    def look(self, seen: Number | None) -> StatusMoment | None:
         """Status and lending at one moment; None if nothing has changed since the look with this number."""
 
     def has_ended(self) -> bool:
@@ -68,7 +68,7 @@ class Source(Protocol):
     def decisions(self, class_name: str, last: int) -> Decisions:
         """The last decisions about a class."""
 
-    def plan(self, class_name: str) -> list[Line]:
+    def plan(self, class_name: str) -> list[PlanLine]:
         """The operators of a class with what was measured of them, in its first unit."""
 
     def moves(self, last: int) -> tuple[list[ShareMove], float]:
@@ -77,7 +77,7 @@ class Source(Protocol):
     def endpoint(self, node: str) -> str | None:
         """Where the node is reached over the network; None if it is not."""
 
-    def streams(self, node: str) -> dict[str, Counted]:
+    def streams(self, node: str) -> dict[str, StreamCounts]:
         """What has come in at the node, by names of streams in small letters."""
 
 
@@ -93,8 +93,8 @@ class RunningSystem:
     def name(self) -> str:
         return self._system.name
 
-    def look(self, seen: Number | None) -> Look | None:
-        answer: Look | None = self._ask("look", seen)
+    def look(self, seen: Number | None) -> StatusMoment | None:
+        answer: StatusMoment | None = self._ask("look", seen)
         return answer
 
     def has_ended(self) -> bool:
@@ -109,8 +109,8 @@ class RunningSystem:
         answer: Decisions = self._ask("decisions", class_name, last)
         return answer
 
-    def plan(self, class_name: str) -> list[Line]:
-        answer: list[Line] = self._ask("plan", class_name)
+    def plan(self, class_name: str) -> list[PlanLine]:
+        answer: list[PlanLine] = self._ask("plan", class_name)
         return answer
 
     def noticed(self, class_name: str) -> UnitNow | None:
@@ -138,9 +138,9 @@ class RunningSystem:
         pid = answer(lambda: self._system.gateway(node).ping.remote())
         return Inflow(pid, [stream for stream in self._gateway(node)["streams"] if stream["origin"] is None])
 
-    def streams(self, node: str) -> dict[str, Counted]:
+    def streams(self, node: str) -> dict[str, StreamCounts]:
         return {
-            stream["stream"].lower(): Counted(stream["accepted_rows"], stream["accepted_batches"])
+            stream["stream"].lower(): StreamCounts(stream["accepted_rows"], stream["accepted_batches"])
             for stream in self._gateway(node)["streams"]
             if stream["origin"] is None  # it comes in here, and not at another node
         }
@@ -152,7 +152,7 @@ class RunningSystem:
     def _ask(self, method: str, *arguments: Any) -> Any:
         try:
             return answer(lambda: getattr(self._known_coordinator(), method).remote(*arguments))
-        except Away:
+        except SourceAway:
             self._coordinator = None
             raise
 
@@ -181,9 +181,9 @@ def answer(call: Any) -> Any:
         raise away(problem) from None
 
 
-def away(problem: Exception) -> Away:
+def away(problem: Exception) -> SourceAway:
     """Say why an actor has not answered, without Ray's own words."""
     LOG.debug("an actor has not answered: %r", problem)
     reason = problem.title if isinstance(problem, errors.Away) else REASONS.get(type(problem).__name__, "")
     hint = "ask again in a few seconds"
-    return Away("the running system does not answer", hint=f"{hint}; {reason}" if reason else hint)
+    return SourceAway("the running system does not answer", hint=f"{hint}; {reason}" if reason else hint)

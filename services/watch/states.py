@@ -40,7 +40,7 @@ LEAST = 0.005
 WORKED_OFF_S = 60.0
 
 
-class State(StrEnum):
+class ClassState(StrEnum):
     """The states, the most serious first."""
 
     GIVEN_UP = "given up"
@@ -59,25 +59,27 @@ class State(StrEnum):
 
 
 # States of a class that needs attention.
-TROUBLED = frozenset({State.GIVEN_UP, State.FAILING, State.STARVED})
+TROUBLED = frozenset({ClassState.GIVEN_UP, ClassState.FAILING, ClassState.STARVED})
 # States in which answers come late or not at all, or rows are lost.
-WARNED = frozenset({State.LATE, State.LOSING, State.HELD_BACK, State.OVER_TARGET, State.SHEDDING})
+WARNED = frozenset(
+    {ClassState.LATE, ClassState.LOSING, ClassState.HELD_BACK, ClassState.OVER_TARGET, ClassState.SHEDDING}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A state and the sentence that explains it."""
 
-    state: State
+    state: ClassState
     reason: str
 
 
 # What to do about a trouble of a unit, the most serious first.
 REMEDIES = {
-    State.GIVEN_UP: "it is started again when its tenant, queries or streams are changed, or with the system",
-    State.FAILING: "it goes on by itself once that is over",
+    ClassState.GIVEN_UP: "it is started again when its tenant, queries or streams are changed, or with the system",
+    ClassState.FAILING: "it goes on by itself once that is over",
 }
-NOT_REPORTED = Condition(State.STARTING, "it is being started and has not reported yet")
+NOT_REPORTED = Condition(ClassState.STARTING, "it is being started and has not reported yet")
 
 
 def condition_of(
@@ -97,11 +99,11 @@ def condition_of(
             more = f" (and {len(texts) - 1} more parts)" if len(texts) > 1 else ""
             return Condition(state, f"{texts[0]}{more}; {remedy}")
     if not settings.queries and (asleep or not units):
-        return Condition(State.NO_QUERIES, "it has no queries")
+        return Condition(ClassState.NO_QUERIES, "it has no queries")
     if not units:
         return NOT_REPORTED
     if asleep:
-        return Condition(State.IDLE, "it has no input")
+        return Condition(ClassState.IDLE, "it has no input")
     return working(settings, figures, share, failures)
 
 
@@ -114,36 +116,36 @@ def working(
     answers = figures.results_per_s > 0
     if is_starved(settings, figures):
         return Condition(
-            State.STARVED,
+            ClassState.STARVED,
             f"{waits}, no answer has come in the last {RECENT_S:g} s, and it has {share:.0%} of the lanes",
         )
     stream, late = max(figures.late_now.items(), key=lambda share: share[1], default=("", 0.0))
     if late >= MOSTLY:
-        return Condition(State.LATE, f"{late:.0%} of the rows of {stream} come behind its watermark")
+        return Condition(ClassState.LATE, f"{late:.0%} of the rows of {stream} come behind its watermark")
     losses = query_losses(failures)
     if losses and losses[0].part >= MOSTLY:
-        return Condition(State.LOSING, in_query(losses[0]))
+        return Condition(ClassState.LOSING, in_query(losses[0]))
     if figures.held_back:
         advice = unbounded(settings, figures)
         reason = (
             f"its input waits in the log of its stream, and producers wait when that is full: {waits}{advice}"
         )
-        return Condition(State.HELD_BACK, reason)
+        return Condition(ClassState.HELD_BACK, reason)
     if answers and figures.p95_ms > settings.delay_target_ms:
         took = f"95% of its answers come within {duration(figures.p95_ms)}, its target is {duration(settings.delay_target_ms)}"
-        return Condition(State.OVER_TARGET, took + unbounded(settings, figures))
+        return Condition(ClassState.OVER_TARGET, took + unbounded(settings, figures))
     if age_s > target_s:
         reason = f"{waits}, its target is {duration(settings.delay_target_ms)}{unbounded(settings, figures)}"
-        return Condition(State.OVER_TARGET, reason)
+        return Condition(ClassState.OVER_TARGET, reason)
     # Shedding may alternate within a second: the mean of the last seconds counts, as soon as there is one.
     dropped = 0.0 if settings.lossless else figures.shed_now or 1 - figures.keep
     if dropped >= LEAST:
         when = f"was dropped in the last {RECENT_S:g} s" if figures.shed_now else "is dropped"
-        return Condition(State.SHEDDING, f"{dropped:.0%} of its input {when}")
+        return Condition(ClassState.SHEDDING, f"{dropped:.0%} of its input {when}")
     if answers:
         took = f"95% of its answers come within {duration(figures.p95_ms)}"
-        return Condition(State.WITHIN_TARGET, took)
-    return Condition(State.RUNNING, f"no answer has come in the last {RECENT_S:g} s")
+        return Condition(ClassState.WITHIN_TARGET, took)
+    return Condition(ClassState.RUNNING, f"no answer has come in the last {RECENT_S:g} s")
 
 
 def in_query(loss: QueryLoss) -> str:

@@ -20,17 +20,17 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from actors.coordinator.control_plane import SystemStatus
-from actors.coordinator.coordinator_status import Look
+from actors.coordinator.coordinator_status import StatusMoment
 from actors.runtime.run_dirs import shared_memory
 from configs.errors import sentence
 from services.common.background_thread import BackgroundThread
-from services.results.places import Place, SystemPlaces, shard_of
+from services.results.places import AnswersPlace, SystemPlaces, shard_of
 from services.watch.class_views import ClassView, class_views
 from services.watch.doors import Doors
-from services.watch.history import History
-from services.watch.losses import Intake, query_problems, stream_problems
-from services.watch.source import Away, Source
-from services.watch.states import State
+from services.watch.history import HistoryStore
+from services.watch.losses import StreamIntake, query_problems, stream_problems
+from services.watch.source import SourceAway, WatchSource
+from services.watch.states import ClassState
 
 LOG = logging.getLogger(__name__)
 EVERY_S = 1.0
@@ -47,7 +47,7 @@ class View:
     """The system at one moment."""
 
     name: str
-    look: Look
+    look: StatusMoment
     classes: dict[str, ClassView]
     at: float
     """In seconds since 1970."""
@@ -66,7 +66,7 @@ class Watch(BackgroundThread):
 
     def __init__(
         self,
-        source: Source,
+        source: WatchSource,
         problems: Callable[[], Sequence[str]] = tuple,
         *,
         every_s: float = EVERY_S,
@@ -75,8 +75,8 @@ class Watch(BackgroundThread):
     ) -> None:
         """`problems` tells why something does not run as it is declared."""
         super().__init__("watch")
-        self.source, self.history, self.problems = source, History(), problems
-        self.intakes: Callable[[], Mapping[str, Intake]] = dict
+        self.source, self.history, self.problems = source, HistoryStore(), problems
+        self.intakes: Callable[[], Mapping[str, StreamIntake]] = dict
         """Rows at the gateways, by stream in small letters; `services.metrics.nodes` counts them."""
         self._every_s, self._clock, self._wall = every_s, clock, wall
         self._doors = Doors(source, clock)
@@ -113,10 +113,10 @@ class Watch(BackgroundThread):
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._looks > before or self._stopping.is_set(), WAIT_S)
             if self._view is None:
-                raise Away("the running system has not answered yet", hint=self._problem or "ask again")
+                raise SourceAway("the running system has not answered yet", hint=self._problem or "ask again")
             return self._view
 
-    def states(self) -> list[State]:
+    def states(self) -> list[ClassState]:
         """Return the states of the classes as they were seen last, without waiting."""
         view = self._view
         return [] if view is None else [class_.condition.state for class_ in view.classes.values()]
@@ -155,7 +155,7 @@ class Watch(BackgroundThread):
         """True once the system is known to have ended: it will not answer again."""
         return self._has_ended
 
-    def places(self, class_name: str) -> Sequence[Place]:
+    def places(self, class_name: str) -> Sequence[AnswersPlace]:
         """Where the answers of a class are, as far as is known: by unit, in order of shards."""
         return self._places.places(class_name)
 
@@ -203,7 +203,7 @@ class Watch(BackgroundThread):
         try:
             answer = self.source.look(None if before is None else before.look.number)
             view, problem_text = self._seen(before, answer), ""
-        except Away as problem:
+        except SourceAway as problem:
             view, problem_text = before, str(problem)
             self._has_ended = self.source.has_ended()
         except Exception as problem:
@@ -218,7 +218,7 @@ class Watch(BackgroundThread):
             self._wanted = False
             self._changed.notify_all()
 
-    def _seen(self, before: View | None, found: Look | None) -> View:
+    def _seen(self, before: View | None, found: StatusMoment | None) -> View:
         now, at = self._clock(), self._wall()
         if found is None:
             assert before is not None
@@ -233,7 +233,7 @@ class Watch(BackgroundThread):
             reported=reported,
         )
 
-    def _reported(self, found: Look, now: float) -> dict[str, float]:
+    def _reported(self, found: StatusMoment, now: float) -> dict[str, float]:
         """Return by class when the last report of its slowest unit was seen."""
         reports, reported = dict[str, tuple[float, float]](), dict[str, float]()
         for name, unit in found.status.system.units.items():

@@ -21,8 +21,8 @@ from configs.classes.priority_class import PriorityClass
 from configs.scenario.arrivals import Arrivals, ConstantArrivals, PoissonArrivals, TraceArrivals
 from configs.scenario.scenario import (
     Costs,
-    Lookup,
-    Project,
+    LookupBox,
+    ProjectBox,
     QueryModel,
     QueryNetwork,
     Scenario,
@@ -67,7 +67,7 @@ class Simulated:
 
 
 @dataclass(frozen=True)
-class Group:
+class ClassGroup:
     """Classes that are simulated as one, or the shards of one that are simulated as several."""
 
     members: tuple[ClassLoad, ...]
@@ -121,7 +121,7 @@ class Builder:
         )
         return Simulated(scenario, names, parts)
 
-    def _add(self, group: Group, most: float) -> str:
+    def _add(self, group: ClassGroup, most: float) -> str:
         whole, number = group.whole, len(self.classes)
         name = f"u{number:05}"
         declared = whole.declared
@@ -144,7 +144,7 @@ class Builder:
         if not queries:
             streams["s0"] = StreamInput(arrivals=TraceArrivals(kind="trace", times_s=(NEVER_S,)))
             queries.append(
-                QueryModel(name="q", reads=("s0",), operators=(Project(kind="project", tuple_us=1.0),))
+                QueryModel(name="q", reads=("s0",), operators=(ProjectBox(kind="project", tuple_us=1.0),))
             )
         self.networks[name] = QueryNetwork(queries=tuple(queries))
         self.classes.append(
@@ -170,7 +170,7 @@ class Builder:
         """When in a period batches come; the same in all runs of a plan, which are compared."""
         return generator(self.situation.seed, "phase", name, str(place)).random()
 
-    def _at_worst(self, group: Group, groups: Sequence[Group]) -> Group:
+    def _at_worst(self, group: ClassGroup, groups: Sequence[ClassGroup]) -> ClassGroup:
         """Who is planned may not borrow; everybody else asks for more than he is entitled to."""
         assert self.greedy is not None
         whole = group.whole
@@ -201,7 +201,7 @@ SOMETHING = InputLoad(rate=1.0, tuple_s=1e-5)
 # -- groups ------------------------------------------------------------------------------------------------------
 
 
-def grouped(classes: Sequence[ClassLoad], planned: set[str], lanes: int, train_max: int) -> list[Group]:
+def grouped(classes: Sequence[ClassLoad], planned: set[str], lanes: int, train_max: int) -> list[ClassGroup]:
     """Who is simulated by himself, as several or with others; in the order of names, as shares are moved."""
     total = sum(class_.declared.priority for class_ in classes)
     asleep = [class_ for class_ in classes if not class_.rate and class_.name not in planned]
@@ -209,7 +209,7 @@ def grouped(classes: Sequence[ClassLoad], planned: set[str], lanes: int, train_m
         (class_ for class_ in classes if class_.rate or class_.name in planned),
         key=lambda one: (one.name not in planned, -load_of(one), one.name),
     )
-    groups = [Group((member,), member, member.shards) for member in awake[:SINGLE_MAX]]
+    groups = [ClassGroup((member,), member, member.shards) for member in awake[:SINGLE_MAX]]
     alike: defaultdict[Hashable, list[ClassLoad]] = defaultdict(list)
     for member in awake[SINGLE_MAX:]:
         alike[likeness(member, member.name in planned)].append(member)
@@ -219,7 +219,7 @@ def grouped(classes: Sequence[ClassLoad], planned: set[str], lanes: int, train_m
         if members:
             whole = together(members, train_max)
             needed = max(load_of(whole), whole.declared.priority / total * lanes)
-            groups.append(Group(tuple(members), whole, max(1, math.ceil(needed / LANE_PART))))
+            groups.append(ClassGroup(tuple(members), whole, max(1, math.ceil(needed / LANE_PART))))
     return sorted(groups, key=lambda one: one.members[0].name)
 
 
@@ -309,7 +309,7 @@ def one_queue(inputs: Sequence[InputLoad]) -> InputLoad:
     )
 
 
-def turn_costs(classes: Sequence[ClassLoad], groups: Sequence[Group]) -> Costs:
+def turn_costs(classes: Sequence[ClassLoad], groups: Sequence[ClassGroup]) -> Costs:
     """A turn of what stands for several classes is as long as theirs together."""
     awake = [group for group in groups if group.whole.rate]
     turns = sum(max(member.shards for member in group.members) * len(group.members) for group in awake)
@@ -353,6 +353,6 @@ def query_of(stream: str, given: InputLoad, bundle: float, train_max: int, answe
     whole_s = train_max * given.tuple_s + given.call_s
     steps = max(1, min(STEPS_MAX, given.calls, math.ceil(whole_s / STEP_S)))
     tuple_us, call_us = 1e6 * given.tuple_s * bundle / steps, 1e6 * given.call_s / steps
-    project = Project(kind="project", tuple_us=tuple_us, call_us=call_us)
-    last = Lookup(kind="lookup", selectivity=min(answers, 1.0), tuple_us=tuple_us, call_us=call_us)
+    project = ProjectBox(kind="project", tuple_us=tuple_us, call_us=call_us)
+    last = LookupBox(kind="lookup", selectivity=min(answers, 1.0), tuple_us=tuple_us, call_us=call_us)
     return QueryModel(name=f"q{stream}", reads=(stream,), operators=(*[project] * (steps - 1), last))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from configs.numbers import duration
 from loadshed.ledger import TupleLedger
 from sim.admission.planned_scenario import SINGLE_MAX, TARGET_MAX_S, WARM_UP_S, Builder, Simulated
-from sim.admission.situation import ClassLoad, ClassPlan, Forecast, Plan, Situation
+from sim.admission.situation import AdmissionPlan, ClassLoad, ClassPlan, Forecast, Situation
 from sim.simulation import Simulation
 
 # Losses are drawn by chance: the part that was lost may be beyond the part that may be by so much.
@@ -32,7 +32,7 @@ CLASSES_TOLD = 20
 BUSY_TOLD = 0.9
 
 
-def plan(situation: Situation) -> Plan:
+def plan(situation: Situation) -> AdmissionPlan:
     """What becomes of every class."""
     planned = {load.name: load for load in situation.planned}
     after = situation.after()
@@ -45,7 +45,7 @@ def plan(situation: Situation) -> Plan:
         classes.append(class_plan(load, before.classes.get(load.name), then.classes[load.name], at_worst))
     missed = [class_ for class_ in classes if not class_.holds and is_to_hold(class_)]
     missed_now = [plan for plan in missed if not is_kept(plan, plan.after)]
-    return Plan(
+    return AdmissionPlan(
         classes=tuple(classes),
         holds=not missed,
         holds_now=not missed_now,
@@ -153,7 +153,7 @@ def called(one: ClassPlan, names: Collection[str] | None) -> str:
     return f"class {one.name}" if names is None or one.name in names else "another class"
 
 
-def seen_by(found: Plan, names: Collection[str]) -> Plan:
+def seen_by(found: AdmissionPlan, names: Collection[str]) -> AdmissionPlan:
     """The plan for who may know of these classes alone: what others lose is told, but not who they are."""
     own = tuple(class_ for class_ in found.classes if class_.name in names)
     return replace(found, classes=own, warnings=tuple(warnings(found.classes, names)))
@@ -189,23 +189,25 @@ def simplified(situation: Situation, classes: Sequence[ClassLoad], busy: float) 
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunFigures:
     """What came of one."""
 
     classes: Mapping[str, Forecast]
     busy: float
 
 
-def run(situation: Situation, classes: Sequence[ClassLoad], modest: frozenset[str] | None = None) -> Run:
+def run(
+    situation: Situation, classes: Sequence[ClassLoad], modest: frozenset[str] | None = None
+) -> RunFigures:
     """One run of the classes; at worst, if it is said who has only what he is entitled to."""
     if not classes:
-        return Run({}, 0.0)
+        return RunFigures({}, 0.0)
     simulated = Builder(situation, modest).built(classes)
-    warm_up = Seen()
+    warm_up = RunObservation()
     ended = Simulation(simulated.scenario, situation.settings.manager, on_cycle=warm_up.look).run()
     forecasts = {name: warm_up.forecast(ended, name) for name in ended.hosts}
     busy = (ended.busy_s + ended.overhead_s) / (ended.now * simulated.scenario.lanes)
-    return Run(
+    return RunFigures(
         {class_.name: of_class(class_, simulated, forecasts) for class_ in classes}, round(min(busy, 1.0), 4)
     )
 
@@ -221,7 +223,7 @@ class Begun:
 
 
 @dataclass
-class Seen:
+class RunObservation:
     """What is seen of a run after its warm-up."""
 
     begun: dict[str, Begun] = field(default_factory=dict)

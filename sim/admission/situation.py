@@ -116,7 +116,7 @@ class ClassPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AdmissionPlan:
     """The answer."""
 
     classes: tuple[ClassPlan, ...]

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.class_.explain import MEASURED_TUPLES, Line
-from scheduler.operators.network import Estimate, Network, Operator
+from engine.class_.explain import MEASURED_TUPLES, PlanLine
+from scheduler.operators.network import Estimate, Network, ScheduledOperator
 
 # Of what a tuple was measured to cost, a part is its own, however short its train.
 OWN_PART = 0.1
@@ -65,15 +65,15 @@ class StreamCost:
     operators: int
 
 
-def kind_of(line: Line) -> str:
+def kind_of(line: PlanLine) -> str:
     return line.name.partition(":")[0]
 
 
-def is_measured(line: Line) -> bool:
+def is_measured(line: PlanLine) -> bool:
     return line.tuples >= MEASURED_TUPLES and line.calls > 0
 
 
-def measured(line: Line) -> Cost:
+def measured(line: PlanLine) -> Cost:
     """What was measured, divided into what a call costs and what a tuple does."""
     cost_s, train = 1e-6 * line.cost_us, line.tuples / line.calls
     usual = COSTS.get(kind_of(line), OTHER)
@@ -81,7 +81,7 @@ def measured(line: Line) -> Cost:
     return Cost(call_s, cost_s - call_s / train, line.selectivity)
 
 
-def likes(lines: Iterable[Line]) -> dict[str, Cost]:
+def likes(lines: Iterable[PlanLine]) -> dict[str, Cost]:
     """By kind, what its operators cost on the mean of the tuples that they take."""
     sums: dict[str, tuple[float, float, float, float]] = {}
     for line in lines:
@@ -94,7 +94,7 @@ def likes(lines: Iterable[Line]) -> dict[str, Cost]:
     return {kind: Cost(*(part / total for part in parts)) for kind, (*parts, total) in sums.items()}
 
 
-def like(line: Line, known: Mapping[str, Cost]) -> Cost:
+def like(line: PlanLine, known: Mapping[str, Cost]) -> Cost:
     """What one that has not run may cost. How much a condition lets through is its own, whatever others do."""
     assumed = COSTS.get(kind_of(line), OTHER)
     cost = known.get(kind_of(line), assumed)
@@ -103,9 +103,11 @@ def like(line: Line, known: Mapping[str, Cost]) -> Cost:
     return cost
 
 
-def stream_costs(lines: Sequence[Line], costs: Sequence[Cost]) -> list[StreamCost]:
+def stream_costs(lines: Sequence[PlanLine], costs: Sequence[Cost]) -> list[StreamCost]:
     """What a tuple of each stream costs, from what each operator does, in the lines' order."""
-    network = Network(tuple(Operator(line.name, line.feeds, kind_of(line) == "source") for line in lines))
+    network = Network(
+        tuple(ScheduledOperator(line.name, line.feeds, kind_of(line) == "source") for line in lines)
+    )
     segments = network.segments([Estimate(cost.tuple_s, cost.selectivity) for cost in costs])
     stream_costs_ = []
     for source in network.sources:
@@ -123,7 +125,7 @@ def stream_costs(lines: Sequence[Line], costs: Sequence[Cost]) -> list[StreamCos
     return stream_costs_
 
 
-def calls_below(lines: Sequence[Line], costs: Sequence[Cost], source: int) -> dict[int, float]:
+def calls_below(lines: Sequence[PlanLine], costs: Sequence[Cost], source: int) -> dict[int, float]:
     """The source and all that follow it, with how often each is called for one call of the source."""
     reached, stack = {source: 1.0}, [source]
     while stack:
@@ -140,6 +142,6 @@ def calls_below(lines: Sequence[Line], costs: Sequence[Cost], source: int) -> di
     }
 
 
-def meet(lines: Iterable[Line]) -> bool:
+def meet(lines: Iterable[PlanLine]) -> bool:
     """Whether tuples of several streams wait for each other in some operator."""
     return any(kind_of(line).startswith(MEETS) for line in lines)

@@ -25,12 +25,12 @@ from typing import cast
 from configs.classes.plans import PlanSettings
 from configs.classes.policies import PolicySettings, policy_text
 from configs.classes.policy_and_plan import PLANS, Choice
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 from engine.data.train import Train
 from engine.measure.answer_values import urgency
 from engine.network.network import ClassNetwork
-from engine.network.node import Node, slack_of
-from engine.network.plan_alignment import Aligned, Moved, Running, below_step, is_select
+from engine.network.node import QueuedOperator, slack_of
+from engine.network.plan_alignment import Aligned, Moved, RunningPlan, below_step, is_select
 from engine.operators.select import SelectOperator
 from engine.plan.plan import Apart, Filter, Plan, Project, Scan
 from sim.forecast import policy_forecast
@@ -79,12 +79,14 @@ def by_choice(
     return {names[policy]: value for policy, value in found.items()}
 
 
-def other_plans(now: ClassNow, running: Running) -> Iterator[tuple[PlanSettings, tuple[TriedOperator, ...]]]:
+def other_plans(
+    now: ClassNow, running: RunningPlan
+) -> Iterator[tuple[PlanSettings, tuple[TriedOperator, ...]]]:
     """Those that make a difference, with their operators as they would be measured."""
     if len(running.queries) > QUERIES_MAX or not all(map(is_known, now.lines)):
         return
     shapes = [shape_of(running.network(running.planned_as))]
-    measured = Measured(now, running)
+    measured = MeasuredOperators(now, running)
     for plan in PLANS:
         planned = None if plan == running.choice.plan else running.planned(plan)
         if planned is None:
@@ -100,7 +102,7 @@ def other_plans(now: ClassNow, running: Running) -> Iterator[tuple[PlanSettings,
             yield plan, operators
 
 
-def is_known(line: Line) -> bool:
+def is_known(line: PlanLine) -> bool:
     """Sources that nothing has come to yet are told apart from such of which too little is known."""
     return is_measured(line) or not line.name.startswith("source:") or not line.tuples
 
@@ -111,10 +113,10 @@ def shape_of(made: ClassNetwork) -> list[tuple[str, tuple[int, ...]]]:
     return [(node.name, tuple([place[id(below)] for below in node.downstream])) for node in made.nodes]
 
 
-class Measured:
+class MeasuredOperators:
     """The operators that run, and what follows for others."""
 
-    def __init__(self, now: ClassNow, running: Running) -> None:
+    def __init__(self, now: ClassNow, running: RunningPlan) -> None:
         self._running, self._lines = running, now.lines
         self._operators = tried_operators(now.lines)
         self._place = {key: number for number, key in enumerate(running.keys)}
@@ -174,7 +176,7 @@ class Measured:
     def _given(self, number: int) -> float:
         return self._taken[number] * self._operators[number].cost.selectivity
 
-    def _cost_of(self, node: Node, taken: float, aligned: Aligned) -> Cost | None:
+    def _cost_of(self, node: QueuedOperator, taken: float, aligned: Aligned) -> Cost | None:
         number, plan = self.same(node, aligned), plan_of(node)
         if number is None:
             return self._cost_of_step(node, plan) if isinstance(plan, Filter | Project) else None
@@ -182,7 +184,7 @@ class Measured:
             return self._cost_of_join(node, number, taken, aligned.moved[plan])
         return self._operators[number].cost
 
-    def same(self, node: Node, aligned: Aligned) -> int | None:
+    def same(self, node: QueuedOperator, aligned: Aligned) -> int | None:
         """Which operator computes the same now."""
         if node.source:
             return self._place.get(node.key)
@@ -194,10 +196,10 @@ class Measured:
         same = None if plan is None else aligned.plans.get(plan)
         return self._place.get((same, node.key[1]) if isinstance(node.key, tuple) else same)
 
-    def _cost_of_step(self, node: Node, plan: Filter | Project) -> Cost | None:
+    def _cost_of_step(self, node: QueuedOperator, plan: Filter | Project) -> Cost | None:
         """Of a condition that nobody tests by itself, or a projection that nobody makes."""
         assumed = like(
-            Line(
+            PlanLine(
                 number=0,
                 name=node.name,
                 feeds=(),
@@ -213,7 +215,7 @@ class Measured:
         part = self._part(plan) if isinstance(plan, Filter) or is_select(plan) else 1.0
         return None if part is None else replace(assumed, selectivity=part)
 
-    def _cost_of_join(self, node: Node, number: int, taken: float, moved: Moved) -> Cost | None:
+    def _cost_of_join(self, node: QueuedOperator, number: int, taken: float, moved: Moved) -> Cost | None:
         """With other conditions before it, it gives the same."""
         cost, before, returned = self._operators[number].cost, self._taken[number], self._given(number)
         tests = [self._place.get(part) for part in moved.away]
@@ -245,7 +247,7 @@ class Measured:
         return max(len(step(plan, sample)), 0.5) / len(sample)
 
 
-def plan_of(node: Node) -> Plan | None:
+def plan_of(node: QueuedOperator) -> Plan | None:
     """What the operator computes, or has a side of; None of a source or of panes."""
     key = node.key[0] if isinstance(node.key, tuple) else node.key
     return None if isinstance(key, str) else cast(Plan, key)

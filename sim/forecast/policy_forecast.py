@@ -23,10 +23,10 @@ from configs.classes.policy_and_plan import Choice
 from configs.classes.utility import Utility, UtilityGraph
 from configs.scenario.arrivals import TraceArrivals
 from configs.scenario.scenario import OperatorBox, OperatorNetwork, Scenario, SimulatedClass, StreamInput
-from engine.class_.explain import Line
-from engine.network.plan_alignment import Running
+from engine.class_.explain import PlanLine
+from engine.network.plan_alignment import RunningPlan
 from loadshed.responses import ResponseStatistics
-from scheduler.operators.network import Estimate, Network, Operator
+from scheduler.operators.network import Estimate, Network, ScheduledOperator
 from scheduler.ratios import ratio
 from sim.forecast.operator_costs import Cost, is_measured, kind_of, measured
 from sim.run.rng import generator
@@ -48,7 +48,7 @@ ANSWERED = Cost(0.0, 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class CycleArrivals:
     """Of one stream in one load cycle."""
 
     tuples: int
@@ -93,7 +93,7 @@ class ClassNow:
 
     objective: Objective
     operators: tuple[TriedOperator, ...]
-    arrivals: Mapping[str, tuple[Arrived, ...]]
+    arrivals: Mapping[str, tuple[CycleArrivals, ...]]
     """By stream, of its last load cycles, oldest first; as many of each."""
     cycle_s: float
     capacity: float
@@ -101,9 +101,9 @@ class ClassNow:
     train_max: int
     settles: bool = False
     """Whether answers are handed out when nothing is queued behind the sources, as live."""
-    running: Running | None = None
+    running: RunningPlan | None = None
     """What plans of its queries are made from; None where there are none."""
-    lines: tuple[Line, ...] = ()
+    lines: tuple[PlanLine, ...] = ()
     """Of what runs."""
     before: Choice | None = None
     """What it ran by before, to be told which was better."""
@@ -121,7 +121,7 @@ class ClassNow:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ObjectiveFigures:
     """All that an objective is measured by, over some time; None where nothing is known of it."""
 
     responses: ResponseStatistics
@@ -135,7 +135,7 @@ class Seen:
     """Time by which an answer missed its deadline, on the mean of those that have one."""
 
 
-class Run(Protocol):
+class SimulatedRun(Protocol):
     """A run in virtual time, as far as it is looked at here."""
 
     now: float
@@ -147,9 +147,11 @@ class Run(Protocol):
     def hosts(self) -> Mapping[str, SimulatedHost]: ...
 
 
-def quality(responses: ResponseStatistics, totals: AnswerTotals, queued: float, seconds: float) -> Seen:
+def quality(
+    responses: ResponseStatistics, totals: AnswerTotals, queued: float, seconds: float
+) -> ObjectiveFigures:
     """What an objective is measured by, of answers within this time."""
-    return Seen(
+    return ObjectiveFigures(
         responses=responses,
         queued=queued,
         stale=totals.stale_s / seconds if seconds > 0 else None,
@@ -159,7 +161,7 @@ def quality(responses: ResponseStatistics, totals: AnswerTotals, queued: float, 
 
 
 # A run to its end, without load management; whom to show each load cycle.
-Simulate = Callable[[Scenario, Callable[[Run], None] | None], Run]
+Simulate = Callable[[Scenario, Callable[[SimulatedRun], None] | None], SimulatedRun]
 
 
 def forecasts(now: ClassNow, policies: Sequence[PolicySettings], simulate: Simulate) -> dict[str, float]:
@@ -188,7 +190,7 @@ class Queues:
     total: int = 0
     looks: int = 0
 
-    def look(self, run: Run) -> None:
+    def look(self, run: SimulatedRun) -> None:
         if run.now <= run.scenario.seconds:
             self.total += sum(host.queues.tuples() for host in run.hosts.values())
             self.looks += 1
@@ -198,7 +200,7 @@ class Queues:
         return self.total / self.looks if self.looks else 0.0
 
 
-def objective_value(objective: Objective, seen: Seen) -> float | None:
+def objective_value(objective: Objective, seen: ObjectiveFigures) -> float | None:
     """In the unit of `configs.classes.objectives`, less is better; None without answers, or where nothing can be measured.
 
     ℓ2 norms are those of one answer (root mean squares), so that more answers are not worse ones.
@@ -335,7 +337,10 @@ def steps_a_tuple(now: ClassNow) -> dict[str, float]:
     """By stream, how many tuples there are at all operators for one that comes in."""
     # Of a network in which a tuple costs one step everywhere, that is what a segment costs.
     network = Network(
-        tuple(Operator(operator.name, operator.feeds, bool(operator.stream)) for operator in now.operators)
+        tuple(
+            ScheduledOperator(operator.name, operator.feeds, bool(operator.stream))
+            for operator in now.operators
+        )
     )
     segments = network.segments([Estimate(1.0, operator.cost.selectivity) for operator in now.operators])
     steps = dict.fromkeys(now.arrivals, 0.0)
@@ -365,7 +370,7 @@ def times_of(now: ClassNow, stream: str, start: int, length: int, bundle: float)
 
 
 def tried_operators(
-    lines: Sequence[Line],
+    lines: Sequence[PlanLine],
     graphs: Sequence[UtilityGraph | None] = (),
     weights: Sequence[float] = (),
     slacks: Sequence[float | None] = (),
@@ -434,12 +439,12 @@ def with_answers(
     return tuple(extended)
 
 
-def is_told(line: Line) -> bool:
+def is_told(line: PlanLine) -> bool:
     """Whether it is called without tuples."""
     return line.tuples == 0 and line.calls > 0
 
 
-def joined(lines: Sequence[Line]) -> dict[int, int]:
+def joined(lines: Sequence[PlanLine]) -> dict[int, int]:
     """The other side of each side of a join: they come one after the other, and feed the same."""
     partners: dict[int, int] = {}
     for left, right in pairwise(lines):

@@ -16,7 +16,7 @@ from scheduler.capacity.core import ShareMove
 from sim.outcome.html_page import document, row, table
 from sim.outcome.outcome import Outcome
 from sim.outcome.promises import Promise
-from sim.outcome.svg_plots import COLOURS, PLOT_STYLE, Look, logarithmic, look_of, svg
+from sim.outcome.svg_plots import COLOURS, PLOT_STYLE, LineStyle, logarithmic, look_of, svg
 from sim.outcome.verdict import verdict
 from sim.series import ClassSeries
 
@@ -204,7 +204,7 @@ def move_list(moves: Sequence[ShareMove]) -> str:
 
 # --- plots ----------------------------------------------------------------------------------------------
 
-Draw = Callable[[Axes, str, ClassSeries, Look], None]
+Draw = Callable[[Axes, str, ClassSeries, LineStyle], None]
 
 
 def plots(run: Outcome) -> list[str]:
@@ -246,7 +246,7 @@ def figure(run: Outcome, label: str, draw: Draw, log: bool = False, most: float 
 def draw_response(run: Outcome) -> Draw:
     targets = {class_["name"]: class_["delay_target_ms"] for class_ in run.classes}
 
-    def draw(axes: Axes, name: str, series: ClassSeries, look: Look) -> None:
+    def draw(axes: Axes, name: str, series: ClassSeries, look: LineStyle) -> None:
         points = [(at, ms) for at, ms in zip(series.at_s, series.response_ms, strict=True) if ms]
         at_s, values = [at for at, _ in points], [ms for _, ms in points]
         axes.plot(at_s, values, lw=0.9, label=name, **look.marked(len(points)))
@@ -255,7 +255,7 @@ def draw_response(run: Outcome) -> Draw:
     return draw
 
 
-def draw_headroom(axes: Axes, name: str, series: ClassSeries, look: Look) -> None:
+def draw_headroom(axes: Axes, name: str, series: ClassSeries, look: LineStyle) -> None:
     points = [
         (at, h, load)
         for at, h, load in zip(series.at_s, series.headroom, series.load, strict=True)
@@ -268,15 +268,15 @@ def draw_headroom(axes: Axes, name: str, series: ClassSeries, look: Look) -> Non
         axes.plot(at_s, load, lw=0.8, ls=":", markerfacecolor="none", **marked)
 
 
-def draw_share(axes: Axes, name: str, series: ClassSeries, look: Look) -> None:
+def draw_share(axes: Axes, name: str, series: ClassSeries, look: LineStyle) -> None:
     marked = look.marked(len(series.at_s))
     axes.plot(series.at_s, series.share, lw=1.4, label=name, drawstyle="steps-post", **marked)
 
 
-def draw_drop(axes: Axes, name: str, series: ClassSeries, look: Look) -> None:
+def draw_drop(axes: Axes, name: str, series: ClassSeries, look: LineStyle) -> None:
     marked = look.marked(len(series.at_s))
     axes.plot(series.at_s, series.drop, lw=1, label=name, drawstyle="steps-post", **marked)
 
 
-def draw_queue(axes: Axes, name: str, series: ClassSeries, look: Look) -> None:
+def draw_queue(axes: Axes, name: str, series: ClassSeries, look: LineStyle) -> None:
     axes.plot(series.at_s, series.queued, lw=0.9, label=name, **look.marked(len(series.at_s)))

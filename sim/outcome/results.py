@@ -7,14 +7,14 @@ from typing import Any
 
 from configs.classes.priority_class import PriorityClass
 from configs.scenario.scenario import (
-    Aggregate,
-    Join,
-    Lookup,
+    AggregateBox,
+    JoinBox,
+    LookupBox,
     OperatorModel,
-    Project,
+    ProjectBox,
     QueryNetwork,
     Scenario,
-    Select,
+    SelectBox,
 )
 from loadshed.ledger import TupleLedger
 from sim.outcome.outcome import Outcome
@@ -51,15 +51,15 @@ def computed(scenario: Scenario) -> dict[str, str]:
 def in_words(operator: OperatorModel) -> str:
     """Return what an operator does."""
     match operator:
-        case Select():
+        case SelectBox():
             return f"a filter that {operator.selectivity:.4g} of its input passes"
-        case Project():
+        case ProjectBox():
             return "a projection"
-        case Lookup():
+        case LookupBox():
             return f"a lookup with {operator.selectivity:.4g} matches each"
-        case Aggregate():
+        case AggregateBox():
             return f"an aggregate of {operator.groups} groups, every {operator.slide_s:g} s over {operator.range_s:g} s"
-        case Join():
+        case JoinBox():
             return f"a join within {operator.window_s:g} s"
 
 

@@ -37,7 +37,7 @@ figure svg { width: 100%; height: auto; display: block } figure svg text { fill:
 """
 
 
-class Look(NamedTuple):
+class LineStyle(NamedTuple):
     """Colour and mark of the lines of one class."""
 
     colour: str
@@ -51,9 +51,9 @@ class Look(NamedTuple):
         return {"color": self.colour, "marker": self.mark, "ms": 4.5, "markevery": (start, step)}
 
 
-def look_of(place: int) -> Look:
+def look_of(place: int) -> LineStyle:
     """Return the look of the class at a place; there are as many looks as colours."""
-    return Look(COLOURS[place], MARKS[place], place)
+    return LineStyle(COLOURS[place], MARKS[place], place)
 
 
 def svg(drawing: Figure, salt: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from configs.classes.policies import PolicySettings
 from configs.classes.utility import UtilityGraph
 from loadshed.utility import UtilityStatistics
-from scheduler.operators.network import Estimate, Network, Operator
+from scheduler.operators.network import Estimate, Network, ScheduledOperator
 from scheduler.operators.policies import NONE
 from scheduler.operators.scheduler import OperatorScheduler
 
@@ -148,16 +148,16 @@ def size_in(network: Network, number: int) -> float:
 
 def tree(
     depth: int, fanout: int, name: str = "", first: int = 0, utility: UtilityGraph | None = None
-) -> list[Operator]:
+) -> list[ScheduledOperator]:
     """An application tree, its inputs first and its root last; numbered from `first` on."""
     widths = [fanout**level for level in range(depth - 1, -1, -1)]
-    operators, start = list[Operator](), first
+    operators, start = list[ScheduledOperator](), first
     for level, width in enumerate(widths):
         below = start + width
         for place in range(width):
             downstream = () if level == depth - 1 else (below + place // fanout,)
             operators.append(
-                Operator(
+                ScheduledOperator(
                     f"{name}{level}.{place}", downstream, level == 0, utility=None if downstream else utility
                 )
             )
@@ -168,7 +168,7 @@ def tree(
 def forest(
     trees: int, depth: int, fanout: int, utilities: Sequence[UtilityGraph | None] = (None,)
 ) -> Network:
-    operators = list[Operator]()
+    operators = list[ScheduledOperator]()
     for number in range(trees):
         graph = utilities[number % len(utilities)]
         operators += tree(depth, fanout, f"A{number}.", len(operators), graph)

@@ -11,23 +11,23 @@ from itertools import islice, pairwise
 from configs.classes.policies import policy_of
 from configs.classes.utility import UtilityGraph
 from loadshed.utility import UtilityStatistics
-from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, ScheduledOperator
 from scheduler.operators.policies import NONE, CountingPolicy, Policy, build_policy
 from scheduler.operators.policies.bucket import BucketPolicy
 from scheduler.operators.policies.decision_plans import traversal
 from scheduler.operators.policies.outlook import outlooks
 from sim.papers.boxes import WHOLE_QUEUE, BoxHost, forest
-from sim.papers.claim import Chart, Experiment, Finding, Found
+from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 
 # Figure 3.5: b1 is the root; b2 and b6 feed it; b4 and b3 feed b2; b5 feeds b3.
 TREE = Network(
     (
-        Operator("b5", (2,), source=True),
-        Operator("b4", (3,), source=True),
-        Operator("b3", (3,)),
-        Operator("b2", (5,)),
-        Operator("b6", (5,), source=True),
-        Operator("b1"),
+        ScheduledOperator("b5", (2,), source=True),
+        ScheduledOperator("b4", (3,), source=True),
+        ScheduledOperator("b3", (3,)),
+        ScheduledOperator("b2", (5,)),
+        ScheduledOperator("b6", (5,), source=True),
+        ScheduledOperator("b1"),
     )
 )
 # Table 3.3: cost and selectivity, in the order of the tree.
@@ -74,7 +74,7 @@ def example_findings(hosts: Mapping[str, tuple[BoxHost, BoxHost]]) -> list[Findi
     return findings
 
 
-def traversals(quick: bool) -> Found:
+def traversals(quick: bool) -> ExperimentOutcome:
     """A call takes o and a tuple p; with only one of them above 0, time counts the other out."""
     hosts = {
         kind: (run_tree(kind, 1.0, 0.0), run_tree(kind, 0.0, 1.0)) for kind in ("min-cost", "min-latency")
@@ -88,7 +88,7 @@ def traversals(quick: bool) -> Found:
         TREE.operators[number].name for number in traversal("min-memory", believed, list(range(6)))
     )
     printed = "b3 b2 b1 b6 b1 b2 b5 b3 b2 b1 b4 b2 b1"
-    return Found(
+    return ExperimentOutcome(
         (
             *example_findings(hosts),
             Finding(
@@ -151,7 +151,7 @@ def arrivals(inputs: Sequence[int], rate: float, seed: int) -> Iterator[tuple[fl
         yield now, chance.choice(inputs)
 
 
-def superboxes(quick: bool) -> Found:
+def superboxes(quick: bool) -> ExperimentOutcome:
     network = forest(5, 4 if quick else 5, 3)
     estimates, tuples = box_costs(network, 1), 3000 if quick else 20_000
     loads = (0.3, 0.5, 0.7, 0.8) if quick else (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -165,7 +165,7 @@ def superboxes(quick: bool) -> Found:
     boxes, whole = (dict(latency[label]) for label in kinds)
     high = loads[-1]
     totals = overheads(quick)
-    return Found(
+    return ExperimentOutcome(
         (
             Finding(
                 "Fig 3.6",
@@ -235,14 +235,14 @@ def latency_by_traversal(quick: bool) -> dict[str, list[tuple[float, float]]]:
     return latency
 
 
-def by_traversal(quick: bool) -> Found:
+def by_traversal(quick: bool) -> ExperimentOutcome:
     """One application tree at half of its capacity, by what a tuple costs; and memory while it works a queue off."""
     latency = latency_by_traversal(quick)
     cheap, dear = ({kind: points[place][1] for kind, points in latency.items()} for place in (0, -1))
     kinds = ("min-memory", "min-cost", "min-latency")
     memory = {kind: memory_over_time(kind, 0) for kind in kinds}
     held = {kind: sum(area_of(memory_over_time(kind, seed)) for seed in range(TREES)) for kind in kinds}
-    return Found(
+    return ExperimentOutcome(
         (
             Finding(
                 "Fig 3.7",
@@ -307,7 +307,7 @@ def area_of(steps: Sequence[tuple[float, float]]) -> float:
     return sum(held * (after - at) for (at, held), (after, _) in pairwise(steps))
 
 
-def trains(quick: bool) -> Found:
+def trains(quick: bool) -> ExperimentOutcome:
     """One tree of fan-out two and depth five, by round robin; tuples come in groups of so many."""
     network = forest(1, 5, 2)
     estimates, groups = box_costs(network, 6), 400 if quick else 4000
@@ -331,7 +331,7 @@ def trains(quick: bool) -> Found:
             points.append((train, 1e3 * len(host.calls) * (CALL_S + DECISION_S) / len(came)))
     single, four = overhead["1 at a time"], overhead["4 at a time"]
     falls, level = four[0][1] / four[-1][1], single[0][1] / single[-1][1]
-    return Found(
+    return ExperimentOutcome(
         (
             Finding(
                 "Fig 3.9",
@@ -380,7 +380,7 @@ def fluctuating_arrivals(bursts: int, seed: int) -> list[tuple[float, int]]:
     return came
 
 
-def fluctuating(quick: bool) -> Found:
+def fluctuating(quick: bool) -> ExperimentOutcome:
     came = fluctuating_arrivals(1 if quick else 3, 1)
     qos, of_tight, of_loose = {}, {}, {}
     for schedule in (1, 10):
@@ -394,7 +394,7 @@ def fluctuating(quick: bool) -> Found:
             of_tight[label], of_loose[label] = sum(utilities[::2]) / 10, sum(utilities[1::2]) / 10
     fixed, slope = (qos[f"{kind}, schedules of 10"] for kind in ("fixed", "slope-slack"))
     alone = {kind: qos[f"{kind}, schedules of 1"] for kind in ("fixed", "slope-slack")}
-    return Found(
+    return ExperimentOutcome(
         (
             Finding(
                 "§4.6.2",
@@ -443,7 +443,7 @@ class CountedBuckets(BucketPolicy):
 LARGE = NetworkEstimates(
     Network(
         tuple(
-            Operator(f"A{number}", source=True, utility=due(deadline))
+            ScheduledOperator(f"A{number}", source=True, utility=due(deadline))
             for number, deadline in zip(range(1000), (75.0, 150.0, 225.0, 300.0) * 250, strict=True)
         )
     ),
@@ -459,7 +459,7 @@ class LargeRun:
     qos: float
 
 
-def overhead(quick: bool) -> Found:
+def overhead(quick: bool) -> ExperimentOutcome:
     """Boxes that are looked at a decision, at 95% load: no clock is read here, `python -m bench overhead` measures time."""
     tuples = 5000 if quick else 50_000
     buckets = CountedBuckets(50, 50, LARGE)
@@ -481,7 +481,7 @@ def overhead(quick: bool) -> Found:
             build_policy(policy_of("fixed"), LARGE),
         )
     )
-    return Found(
+    return ExperimentOutcome(
         (
             Finding(
                 "Table 4.5",

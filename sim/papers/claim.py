@@ -38,7 +38,7 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ExperimentOutcome:
     """What an experiment came to."""
 
     findings: tuple[Finding, ...]
@@ -54,6 +54,6 @@ class Experiment:
     name: str
     """Short, for the command line: sharaf-qos."""
     title: str
-    run: Callable[[bool], Found]
+    run: Callable[[bool], ExperimentOutcome]
     setup: str = ""
     """What is run, in words: machine, queries, input, and where that differs from the paper's."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from configs.errors import UnknownName, nearest
 from sim.papers import carney, dilos, freshening, golab, mavstream, sharaf
-from sim.papers.claim import Experiment, Found
+from sim.papers.claim import Experiment, ExperimentOutcome
 
-Results = Sequence[tuple[Experiment, Found]]
+Results = Sequence[tuple[Experiment, ExperimentOutcome]]
 """What was run, in the collection's order, and what it came to."""
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from scheduler.mirrors.freshening import Floats, marginals, perceived_freshness, refreshes
 from scheduler.mirrors.partitions import Mirrored, clustered, frequencies_by_partition, partitioned
-from sim.papers.claim import Chart, Experiment, Finding, Found
+from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 
 SMALL, LARGE, LARGE_QUICK = 500, 500_000, 20_000
 CLUSTERED, CLUSTERED_QUICK = 100_000, 10_000  # each round compares each of them with each partition
@@ -59,7 +59,7 @@ PRINTED: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
 }
 
 
-def table(quick: bool) -> Found:
+def table(quick: bool) -> ExperimentOutcome:
     """Five objects; nothing to make quicker."""
     findings = []
     for row, (interests, printed) in PRINTED.items():
@@ -80,13 +80,13 @@ def table(quick: bool) -> Found:
                 rule=rule,
             )
         )
-    return Found(tuple(findings))
+    return ExperimentOutcome(tuple(findings))
 
 
 # -- Figure 2.3 -----------------------------------------------------------------------------------------------------
 
 
-def interest(quick: bool) -> Found:
+def interest(quick: bool) -> ExperimentOutcome:
     """Freshening by interest against freshening all copies alike."""
     bandwidth, findings, charts = SMALL / 2, [], []
     for aligned in ("shuffled", "aligned", "reverse"):
@@ -110,7 +110,7 @@ def interest(quick: bool) -> Found:
             findings.append(
                 Finding("Fig. 2.3", claim, "→ 0", got, gf[-1] < 0.05, rule="below 0.05 at θ = 1.6")
             )
-    return Found(tuple(findings), tuple(charts))
+    return ExperimentOutcome(tuple(findings), tuple(charts))
 
 
 # -- Figures 2.5 and 2.7 --------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def by_partitions(
     }  # fmt: skip
 
 
-def partitions(quick: bool) -> Found:
+def partitions(quick: bool) -> ExperimentOutcome:
     """The small case, in which the thesis's package could find the best as well."""
     bandwidth, counts, charts, findings = SMALL / 2, (1, 5, 10, 20, 50, 100, 200, 500), [], []
     for aligned in ("shuffled", "aligned", "reverse"):
@@ -157,7 +157,7 @@ def partitions(quick: bool) -> Found:
                 Finding("Fig. 2.5a", claim, "λ is last", f"50 partitions: {figures}", holds, rule=rule)
             )
     finding, chart = by_skew(bandwidth)
-    return Found((*findings, finding), (*charts, chart))
+    return ExperimentOutcome((*findings, finding), (*charts, chart))
 
 
 def by_skew(bandwidth: float) -> tuple[Finding, Chart]:
@@ -183,7 +183,7 @@ def by_skew(bandwidth: float) -> tuple[Finding, Chart]:
     return finding, Chart("50 partitions by skew of interest", "θ", "perceived freshness", lines)
 
 
-def large(quick: bool) -> Found:
+def large(quick: bool) -> ExperimentOutcome:
     """Table 2.3: half a million objects, fewer if it is to be quick."""
     count = LARGE_QUICK if quick else LARGE
     objects, bandwidth = setup(count, 1.0, 2.0, "shuffled"), count / 2
@@ -198,7 +198,7 @@ def large(quick: bool) -> Found:
     spread = float(worth.max() / worth.min() - 1)
     gain = at["PF"][200] - at["PF"][100]
     first = at["PF"][100] == max(line[100] for line in at.values())
-    return Found(
+    return ExperimentOutcome(
         (
             Finding(where="Fig. 2.7", claim="PF partitions are the clear winner", claimed="PF first", got=f"100 partitions: {figures}",
                     holds=first, why="" if first else "p is as good: among the few objects that are wanted both sort nearly alike",
@@ -233,7 +233,7 @@ def solved(count: int, spread: float, best: float) -> Finding:
 # -- Figures 2.8 and 2.9 --------------------------------------------------------------------------------------------
 
 
-def kmeans(quick: bool) -> Found:
+def kmeans(quick: bool) -> ExperimentOutcome:
     """Rounds of k-means on PF partitions."""
     count = CLUSTERED_QUICK if quick else CLUSTERED
     objects, bandwidth = setup(count, 1.0, 2.0, "shuffled"), count / 2
@@ -253,7 +253,9 @@ def kmeans(quick: bool) -> Found:
     chart = Chart("k-means on PF partitions", "rounds", "perceived freshness",
                   {**lines, "exact": [(0, best), (ROUNDS[-1], best)]})  # fmt: skip
     rule = "ten rounds close at least half of the way from no rounds to the exact optimum"
-    return Found((Finding("Fig. 2.8", claim, "significant gains", got, gained > 0.5, rule=rule),), (chart,))
+    return ExperimentOutcome(
+        (Finding("Fig. 2.8", claim, "significant gains", got, gained > 0.5, rule=rule),), (chart,)
+    )
 
 
 # -- §2.5.3 ---------------------------------------------------------------------------------------------------------
@@ -265,7 +267,7 @@ def pareto(count: int, seed: int = 1) -> Floats:
     return np.sort(sizes / sizes.mean())[::-1].copy()
 
 
-def sizes(quick: bool) -> Found:
+def sizes(quick: bool) -> ExperimentOutcome:
     """Objects of Pareto sizes."""
     bandwidth = SMALL / 2
     alike = setup(SMALL, 0.0, 1.0, "aligned")
@@ -290,7 +292,7 @@ def sizes(quick: bool) -> Found:
     figures = "; ".join(f"{n}: {a:.3f}, {b:.3f}" for (n, a), (_, b) in zip(*lines.values(), strict=True))
     chart = Chart("Equal frequency (FFA) or bandwidth (FBA) in PFS partitions", "partitions", "perceived freshness",
                   {**lines, "exact": [(count, best) for count in counts]})  # fmt: skip
-    return Found(
+    return ExperimentOutcome(
         (
             Finding(where="§2.5.3", claim="regarding sizes raises perceived freshness", claimed="0.312 → 0.586",
                     got=f"{ignored:.3f} → {informed:.3f}", holds=informed - ignored >= (0.586 - 0.312) / 2,
@@ -327,7 +329,7 @@ def measured(objects: Mirrored, frequencies: Floats, periods: float, uses: int, 
     return fresh / uses
 
 
-def polling(quick: bool) -> Found:
+def polling(quick: bool) -> ExperimentOutcome:
     """Whether what users see is what the formula says."""
     uses, periods = (20_000, 200.0) if quick else (200_000, 1000.0)
     findings = []
@@ -342,7 +344,7 @@ def polling(quick: bool) -> Found:
         rule = "within four standard deviations of so many uses"
         got = f"{measured_freshness:.4f} of {uses:,} uses"
         findings.append(Finding("§2.4", claim, f"{formula:.4f}", got, bool(holds), rule=rule))
-    return Found(tuple(findings))
+    return ExperimentOutcome(tuple(findings))
 
 
 TESTBED = (

@@ -27,7 +27,7 @@ from configs.classes.periodic_schedules import (
 from configs.scenario.periodic_scenario import PeriodicScenario
 from configs.scenario.scenarios import load_periodic
 from scheduler.windows import PeriodicQuery, build_periodic
-from sim.papers.claim import Chart, Experiment, Finding, Found
+from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 from sim.windows.periodic_run import PeriodicWorkload, mean, run_periodic
 from sim.windows.periodic_scenario import workload_of
 
@@ -67,7 +67,7 @@ MISPRINT = (
 )
 
 
-def run_example(quick: bool) -> Found:
+def run_example(quick: bool) -> ExperimentOutcome:
     findings, bars = [], {}
     for what, (periods, claimed) in POSSIBILITIES.items():
         cost = example_cost(Conservative(), periods)
@@ -95,7 +95,9 @@ def run_example(quick: bool) -> Found:
             rule="the least of them",
         )
     )
-    return Found(tuple(findings), (Chart("Cost of schedules", "", "comparisons a minute", bars=bars),))
+    return ExperimentOutcome(
+        tuple(findings), (Chart("Cost of schedules", "", "comparisons a minute", bars=bars),)
+    )
 
 
 # -- the evaluation --------------------------------------------------------------------------------------
@@ -132,7 +134,7 @@ def packet_queries(per_group: int, rate: int, run: int) -> PeriodicWorkload:
 
 
 @dataclass(frozen=True)
-class Fared:
+class ScheduleRuns:
     """A schedule under a load, on average over the runs."""
 
     throughput: float
@@ -151,7 +153,7 @@ class Evaluation:
     def sizes(self) -> list[int]:
         return [8 * size for size in (QUICK_PER_GROUP if self.quick else PER_GROUP)]
 
-    def fared(self, name: str, rate: int) -> list[Fared]:
+    def fared(self, name: str, rate: int) -> list[ScheduleRuns]:
         return [over_runs(name, size // 8, rate, self.quick) for size in self.sizes]
 
     def throughput(self, name: str, rate: int) -> list[float]:
@@ -178,7 +180,7 @@ def updates(values: Sequence[float]) -> str:
 
 
 @cache
-def over_runs(name: str, per_group: int, rate: int, quick: bool) -> Fared:
+def over_runs(name: str, per_group: int, rate: int, quick: bool) -> ScheduleRuns:
     settings = schedule_of(SCHEDULES[name], packets(rate).schedule)
     seconds = QUICK_SECONDS if quick else SECONDS
     outcomes = [
@@ -186,7 +188,7 @@ def over_runs(name: str, per_group: int, rate: int, quick: bool) -> Fared:
         for run in range(1, 1 + (QUICK_RUNS if quick else RUNS))
     ]
 
-    return Fared(
+    return ScheduleRuns(
         mean([outcome.throughput for outcome in outcomes]),
         mean([outcome.latency_updates for outcome in outcomes]),
         mean([outcome.shortened for outcome in outcomes]),
@@ -197,7 +199,7 @@ def over_runs(name: str, per_group: int, rate: int, quick: bool) -> Fared:
 DOUBLE, TENTH, ABOUT_HALF = 1.8, 8.0, 0.45
 
 
-def run_low(quick: bool) -> Found:
+def run_low(quick: bool) -> ExperimentOutcome:
     """Figures 5 and 6."""
     evaluation = Evaluation(quick)
     findings = (
@@ -205,7 +207,7 @@ def run_low(quick: bool) -> Found:
         *hybrid_findings(evaluation),
         *late_findings(evaluation),
     )
-    return Found(findings, charts_of(evaluation, LOW, "Figs. 5, 6"))
+    return ExperimentOutcome(findings, charts_of(evaluation, LOW, "Figs. 5, 6"))
 
 
 def sharing_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
@@ -322,11 +324,11 @@ def late_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
     )
 
 
-def run_high(quick: bool) -> Found:
+def run_high(quick: bool) -> ExperimentOutcome:
     """Figures 7 and 8."""
     evaluation = Evaluation(quick)
     findings = (*pending_findings(evaluation), *overload_findings(evaluation))
-    return Found(findings, charts_of(evaluation, HIGH, "Figs. 7, 8"))
+    return ExperimentOutcome(findings, charts_of(evaluation, HIGH, "Figs. 7, 8"))
 
 
 def pending_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
@@ -458,7 +460,7 @@ def tardiness_ms(order: Order, utilisation: float, quick: bool) -> float:
 ALIKE = 1.02
 
 
-def run_order(quick: bool) -> Found:
+def run_order(quick: bool) -> ExperimentOutcome:
     utilisations = QUICK_UTILISATIONS if quick else UTILISATIONS
     tardy = {
         name: [tardiness_ms(order, utilisation, quick) for utilisation in utilisations]
@@ -500,7 +502,9 @@ def run_order(quick: bool) -> Found:
         name: [(100 * at, value) for at, value in zip(utilisations, values, strict=True)]
         for name, values in tardy.items()
     }
-    return Found(findings, (Chart("Tardiness of aggregates (Fig. 22)", "utilisation, %", "ms, mean", lines),))
+    return ExperimentOutcome(
+        findings, (Chart("Tardiness of aggregates (Fig. 22)", "utilisation, %", "ms, mean", lines),)
+    )
 
 
 PACKETS = (

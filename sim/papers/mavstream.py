@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from configs.classes.policies import policy_of
-from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, ScheduledOperator
 from sim.papers.boxes import BoxHost
-from sim.papers.claim import Chart, Experiment, Finding, Found
+from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 
 POLICIES = ("path", "simplified-segment", "segment", "rr")
 QUERY = Network(
     (
-        Operator("select left", (1,), source=True),
-        Operator("project left", (4,), size_out=0.8),
-        Operator("select right", (3,), source=True),
-        Operator("project right", (4,), size_out=0.8),
-        Operator("join", (5,), size_out=1.6),
-        Operator("select"),
+        ScheduledOperator("select left", (1,), source=True),
+        ScheduledOperator("project left", (4,), size_out=0.8),
+        ScheduledOperator("select right", (3,), source=True),
+        ScheduledOperator("project right", (4,), size_out=0.8),
+        ScheduledOperator("join", (5,), size_out=1.6),
+        ScheduledOperator("select"),
     )
 )
 # Load between bursts and in them: every fourth 200 tuples come twice as fast, as 80 tuples a second after 40 in the thesis.
@@ -82,13 +82,13 @@ def path_runs(quick: bool) -> PathRuns:
     return PathRuns(latency, memory, most, over_time)
 
 
-def compared(quick: bool) -> Found:
+def compared(quick: bool) -> ExperimentOutcome:
     runs = path_runs(quick)
     latency, memory = runs.latency, runs.memory
     saved = 100 * (1 - latency["path"] / latency["segment"])
     between = latency["path"] < latency["simplified-segment"] < latency["segment"]
     little = memory["segment"] <= memory["simplified-segment"] <= memory["path"]
-    return Found(
+    return ExperimentOutcome(
         (
             Finding(
                 "§6.2",

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from sim.outcome.html_page import document
 from sim.outcome.svg_plots import COLOURS, PLOT_STYLE, draw_bars, logarithmic, svg
-from sim.papers.claim import Chart, Experiment, Finding, Found
+from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 from sim.papers.collection import PAPERS, Results
 
 FILE = "papers.html"
@@ -156,7 +156,7 @@ def all_hold(findings: Iterable[Finding]) -> str:
     return ' class="all-hold"' if all(finding.holds for finding in findings) else ""
 
 
-def section(experiment: Experiment, found: Found) -> list[str]:
+def section(experiment: Experiment, found: ExperimentOutcome) -> list[str]:
     title = f"{escape(experiment.title)} <code>{escape(experiment.name)}</code>"
     parts = [f'<section{all_hold(found.findings)}><h3 id="{escape(experiment.name)}">{title}</h3>']
     if experiment.setup:

@@ -16,7 +16,7 @@ from typing import Any
 from configs.classes.policies import policy_of
 from configs.scenario.scenario import Claim, Scenario, load_scenario
 from sim.outcome.results import results
-from sim.papers.claim import Chart, Experiment, Finding, Found
+from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 from sim.run.offered_load import scaled_plan
 from sim.simulation import Simulation
 
@@ -145,10 +145,10 @@ def over_utilisation(
     return answers, more | {top: answers}
 
 
-def qos(quick: bool) -> Found:
+def qos(quick: bool) -> ExperimentOutcome:
     testbed = Testbed("sharaf-qos", {"queries": 100} if quick else {}, {"seconds": 30.0} if quick else {})
     answers, more = over_utilisation(testbed, QOS_POLICIES, 0.97, quick)
-    return Found(tuple(by_claims(testbed, answers)), charts_of(answers, QOS_CHARTS, more))
+    return ExperimentOutcome(tuple(by_claims(testbed, answers)), charts_of(answers, QOS_CHARTS, more))
 
 
 # --- freshness (§4.5) -----------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ GREATER_BETA = (
 )
 
 
-def qod(quick: bool) -> Found:
+def qod(quick: bool) -> ExperimentOutcome:
     testbed = Testbed("sharaf-qod", {}, {"seconds": 40.0 if quick else 1000.0})
     names = ["hr", *(f"fas:beta={beta:g}" for beta in (BETAS[:1] if quick else BETAS)), "fas"]
     names += [] if quick else ["fcfs", "rr"]
@@ -206,13 +206,13 @@ def qod(quick: bool) -> Found:
         "staleness.mean": ("Average staleness (Fig. 36)", "part of the time"),
         "response_ms.mean": ("Average response time (Fig. 37)", "ms"),
     }
-    return Found(tuple(findings), (*charts_of(answers, metrics, more), betas))
+    return ExperimentOutcome(tuple(findings), (*charts_of(answers, metrics, more), betas))
 
 
 # --- shared operators (§3.8.4) --------------------------------------------------------------------------
 
 
-def sharing(quick: bool) -> Found:
+def sharing(quick: bool) -> ExperimentOutcome:
     testbed = Testbed("sharaf-shared", {"queries": 200} if quick else {}, {"seconds": 20.0} if quick else {})
     names = [f"{kind}{how}" for kind in ("hr", "hnr", "bsd") for how in ("", ":sharing=sum", ":sharing=max")]
     answers, more = over_utilisation(testbed, names, 0.97, quick)
@@ -225,7 +225,7 @@ def sharing(quick: bool) -> Found:
     for kind, metric, title, unit in figures:
         own = {name: answers[name] for name in names if name.partition(":")[0] == kind}
         charts += charts_of(own, {metric: (title, unit)}, more)
-    return Found(tuple(by_claims(testbed, answers)), tuple(charts))
+    return ExperimentOutcome(tuple(by_claims(testbed, answers)), tuple(charts))
 
 
 # --- adaptive selectivities (§3.8.5) --------------------------------------------------------------------
@@ -243,7 +243,7 @@ WIDE = (
 )
 
 
-def adaptive(quick: bool) -> Found:
+def adaptive(quick: bool) -> ExperimentOutcome:
     queries, seconds = (40, 50.0) if quick else (100, 100.0)
     metrics = {"hr": "response_ms.mean", "hnr": "slowdown.mean"}
 
@@ -288,7 +288,7 @@ def adaptive(quick: bool) -> Found:
                 lines={"hr-A": sorted(by_load.items())},
             )
         )
-    return Found(tuple(findings), tuple(charts))
+    return ExperimentOutcome(tuple(findings), tuple(charts))
 
 
 def learning(what: str, std: float, claimed: float, got: float) -> Finding:
@@ -375,7 +375,7 @@ class ClusterNorms:
     """By technique that is added."""
 
 
-def clusters(quick: bool) -> Found:
+def clusters(quick: bool) -> ExperimentOutcome:
     """Every priority that is computed and compared costs what the cheapest operator costs, as in the thesis."""
     free, dear = cluster_testbeds(quick)
     ideal, hnr = slowdown_norm(free, "bsd"), slowdown_norm(free, "hnr")
@@ -427,7 +427,7 @@ def clusters(quick: bool) -> Found:
         ),
     )
     norms = ClusterNorms(ideal=ideal, hnr=hnr, logarithmic=logarithmic, uniform=uniform, steps=bars)
-    return Found(findings, cluster_charts(norms))
+    return ExperimentOutcome(findings, cluster_charts(norms))
 
 
 def cluster_charts(norms: ClusterNorms) -> tuple[Chart, ...]:
@@ -452,7 +452,7 @@ def cluster_charts(norms: ClusterNorms) -> tuple[Chart, ...]:
 # --- window joins (§3.8.1.12) ---------------------------------------------------------------------------
 
 
-def joins(quick: bool) -> Found:
+def joins(quick: bool) -> ExperimentOutcome:
     base = Testbed("sharaf-joins", {"queries": 100} if quick else {}, {"seconds": 25.0 if quick else 200.0})
     answers, more = over_utilisation(base, ("rr", "fcfs", "hr", "hnr", "bsd"), 0.9, quick)
     better = saved(of(answers["bsd"], "slowdown.l2"), of(answers["hnr"], "slowdown.l2"))
@@ -470,7 +470,7 @@ def joins(quick: bool) -> Found:
             )
         )
     metrics = {"slowdown.l2": ("ℓ2 norm of slowdowns of window joins (Fig. 21)", "slowdown")}
-    return Found(tuple(findings), charts_of(answers, metrics, more))
+    return ExperimentOutcome(tuple(findings), charts_of(answers, metrics, more))
 
 
 TESTBED = (

@@ -13,19 +13,19 @@ from math import erf, gcd, sqrt
 
 from configs.classes.utility import UtilityGraph
 from configs.scenario.scenario import (
-    Aggregate,
+    AggregateBox,
     Costs,
-    Join,
-    Lookup,
+    JoinBox,
+    LookupBox,
     NetworkModel,
     OperatorModel,
     OperatorNetwork,
-    Project,
+    ProjectBox,
     QueryNetwork,
-    Select,
+    SelectBox,
     SharafNetwork,
 )
-from scheduler.operators.network import Estimate, Network, Operator
+from scheduler.operators.network import Estimate, Network, ScheduledOperator
 from scheduler.operators.policies import NONE
 
 SQRT_2 = sqrt(2.0)
@@ -69,7 +69,7 @@ class Drift:
 
 
 @dataclass
-class Plan:
+class BoxPlan:
     """The boxes of a class in topological order, how they are joined up, and where streams enter."""
 
     boxes: list[Box] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Plan:
         sources = {number for entry in self.entries.values() for number in entry}
         return Network(
             tuple(
-                Operator(
+                ScheduledOperator(
                     box.name,
                     tuple(below),
                     number in sources,
@@ -137,22 +137,22 @@ class Plan:
 def expected(model: OperatorModel | None, inflow: float, across: float) -> tuple[float, float]:
     """Mean output tuples and mean extra processor-seconds per input tuple; `across` feeds the join's other side."""
     match model:
-        case None | Project():
+        case None | ProjectBox():
             return 1.0, 0.0
-        case Select() | Lookup():
+        case SelectBox() | LookupBox():
             return model.selectivity, 0.0
-        case Aggregate():
+        case AggregateBox():
             # A slide in which no tuple came has no result of its own: at most one set of results a tuple.
             per_tuple = model.groups / max(model.slide_s * inflow, 1.0) if inflow > 0 else 0.0
             return per_tuple, per_tuple * model.result_us * 1e-6
-        case Join():
+        case JoinBox():
             per_tuple = model.selectivity * across * model.window_s  # s_J·(S_R·V/τ_R), ALGORITHMS §1
             return per_tuple, per_tuple * model.match_us * 1e-6
 
 
 def build_plan(
     model: NetworkModel, costs: Costs, rng: random.Random, cost_scale: float = 1.0, seconds: float = 1.0
-) -> Plan:
+) -> BoxPlan:
     """The plan of a run of so many seconds, which only data that drift depend on."""
     match model:
         case QueryNetwork():
@@ -170,12 +170,12 @@ def build_plan(
             return operator_plan(model, costs)
 
 
-def operator_plan(model: OperatorNetwork, costs: Costs) -> Plan:
-    plan = Plan()
+def operator_plan(model: OperatorNetwork, costs: Costs) -> BoxPlan:
+    plan = BoxPlan()
     streams: list[set[str]] = [set() for _ in model.operators]
     queries = queries_of(model)
     for number, box in enumerate(model.operators):
-        lookup = Lookup(
+        lookup = LookupBox(
             kind="lookup", selectivity=box.selectivity, tuple_us=box.tuple_us, call_us=box.call_us
         )
         plan.add(replace(box_of(box.name, queries[number], lookup, costs), partner=box.partner))
@@ -210,8 +210,8 @@ def queries_of(model: OperatorNetwork) -> list[str]:
     return queries
 
 
-def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
-    plan = Plan()
+def query_plan(model: QueryNetwork, costs: Costs) -> BoxPlan:
+    plan = BoxPlan()
     for stream in model.streams():
         source = Box(f"source:{stream}", "", costs.call_us * 1e-6, costs.source_tuple_us * 1e-6)
         plan.entries[stream] = [plan.add(source)]
@@ -237,13 +237,13 @@ def query_plan(model: QueryNetwork, costs: Costs) -> Plan:
     return plan
 
 
-def pane_s(window: Aggregate) -> float:
+def pane_s(window: AggregateBox) -> float:
     """The longest panes that the window and its slides are made of, as live."""
     return gcd(round(window.range_s * 1e6), round(window.slide_s * 1e6)) / 1e6 or window.slide_s
 
 
 def add_join(
-    plan: Plan, name: str, query: str, operator: OperatorModel, costs: Costs, fed_by: list[int]
+    plan: BoxPlan, name: str, query: str, operator: OperatorModel, costs: Costs, fed_by: list[int]
 ) -> list[int]:
     """The two sides of a join, each fed by one of the two."""
     first = len(plan.boxes)
@@ -252,9 +252,9 @@ def add_join(
     return [first, first + 1]
 
 
-def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_scale: float) -> Plan:
+def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_scale: float) -> BoxPlan:
     streams = model.streams()
-    plan = Plan(entries={stream: [] for stream in streams})
+    plan = BoxPlan(entries={stream: [] for stream in streams})
     select, stream = NONE, streams[0]
     for place in range(model.queries):
         name = f"Q{place + 1}"
@@ -267,16 +267,16 @@ def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_sca
         selectivity = (
             rng.randint(round(model.selectivity_min * 100), round(model.selectivity_max * 100)) / 100
         )
-        selecting = Select(kind="select", selectivity=selectivity, tuple_us=tuple_us)
+        selecting = SelectBox(kind="select", selectivity=selectivity, tuple_us=tuple_us)
         if model.joins:
             window_s = rng.uniform(model.window_min_s, model.window_max_s)
-            joining = Join(kind="join", window_s=window_s, selectivity=selectivity, tuple_us=tuple_us)
+            joining = JoinBox(kind="join", window_s=window_s, selectivity=selectivity, tuple_us=tuple_us)
             add_joined(plan, name, streams=streams, selecting=selecting, joining=joining, costs=costs)
             continue
         chain: tuple[OperatorModel, ...] = (
             selecting,
-            Lookup(kind="lookup", selectivity=selectivity, tuple_us=tuple_us),
-            Project(kind="project", tuple_us=tuple_us),
+            LookupBox(kind="lookup", selectivity=selectivity, tuple_us=tuple_us),
+            ProjectBox(kind="project", tuple_us=tuple_us),
         )
         if is_first:
             select = plan.add(box_of(f"{name}.select", name, chain[0], costs))
@@ -289,14 +289,14 @@ def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_sca
 
 
 def add_joined(
-    plan: Plan, name: str, streams: Sequence[str], selecting: Select, joining: Join, costs: Costs
+    plan: BoxPlan, name: str, streams: Sequence[str], selecting: SelectBox, joining: JoinBox, costs: Costs
 ) -> None:
     """A query whose streams each go through a select before they meet."""
     selects = [plan.add(box_of(f"{name}.select.{stream}", name, selecting, costs)) for stream in streams]
     for stream, number in zip(streams, selects, strict=True):
         plan.entries[stream].append(number)
     sides = add_join(plan, f"{name}.join", query=name, operator=joining, costs=costs, fed_by=selects)
-    project = Project(kind="project", tuple_us=joining.tuple_us)
+    project = ProjectBox(kind="project", tuple_us=joining.tuple_us)
     plan.readers[plan.add(box_of(f"{name}.project", name, project, costs), sides)] = tuple(streams)
 
 

@@ -8,14 +8,14 @@ from math import isclose
 from configs.errors import InvalidInput
 from configs.scenario.scenario import Scenario, SimulatedClass
 from sim.run.arrivals import arrival_chunks
-from sim.run.networks import Plan, build_plan
+from sim.run.networks import BoxPlan, build_plan
 from sim.run.rng import generator
 
 # The factor on a class's rates that gives its offered load: how near it is found, and the largest looked for.
 SCALE_ERROR, SCALE_MAX = 1e-9, 1e9
 
 
-def scaled_plan(scenario: Scenario, settings: SimulatedClass, seed: int) -> tuple[Plan, float]:
+def scaled_plan(scenario: Scenario, settings: SimulatedClass, seed: int) -> tuple[BoxPlan, float]:
     """The class's plan, and the factor on its arrival rates that gives the offered load it declares.
 
     Sharaf's testbed scales its costs instead, to the mean rate that its trace really has (§3.7).
@@ -25,7 +25,7 @@ def scaled_plan(scenario: Scenario, settings: SimulatedClass, seed: int) -> tupl
     if model.kind == "sharaf":
         rates = {stream: realised_rate(scenario, settings, stream, seed) for stream in rates}
 
-    def plan_of(cost_scale: float) -> Plan:
+    def plan_of(cost_scale: float) -> BoxPlan:
         return build_plan(
             model, scenario.costs, generator(seed, settings.name, "network"), cost_scale, scenario.seconds
         )
@@ -42,7 +42,7 @@ def scaled_plan(scenario: Scenario, settings: SimulatedClass, seed: int) -> tupl
     return plan, rate_scale(plan, train, rates, offered)
 
 
-def rate_scale(plan: Plan, train: int, rates: Mapping[str, float], offered: float) -> float:
+def rate_scale(plan: BoxPlan, train: int, rates: Mapping[str, float], offered: float) -> float:
     """The factor on the rates at which the plan's load is `offered`: joins make it grow faster than the rates."""
 
     def load(scale: float) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from scheduler.operators.network import Estimate
 from scheduler.operators.policies import NONE
-from sim.run.networks import Plan
+from sim.run.networks import BoxPlan
 from sim.run.operator_models import Effect
 
 
@@ -25,7 +25,7 @@ class OperatorCall:
 class OperatorCalls:
     """At most one call at a time. A train counts as taken from the beginning of its call."""
 
-    def __init__(self, plan: Plan, effects: Sequence[Effect]) -> None:
+    def __init__(self, plan: BoxPlan, effects: Sequence[Effect]) -> None:
         size = len(plan.boxes)
         self.under_way: OperatorCall | None = None
         self.last_train: tuple[int, int] = (NONE, 0)

@@ -11,9 +11,9 @@ import random
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
 
-from configs.scenario.scenario import Aggregate, Join, Lookup, Project, Select
+from configs.scenario.scenario import AggregateBox, JoinBox, LookupBox, ProjectBox, SelectBox
 from scheduler.operators.network import Estimate, Network
-from sim.run.networks import Box, Drift, Plan
+from sim.run.networks import Box, BoxPlan, Drift
 from sim.run.rng import generator
 
 # A train of arrival times in; the results' arrival times and their extra processor-seconds out.
@@ -25,17 +25,17 @@ EXPIRE_AT = 1024
 def build_effect(box: Box, rng: random.Random, evenly: bool) -> Effect:
     """The effect of any operator with one input."""
     match box.model:
-        case None | Project():
+        case None | ProjectBox():
             return pass_all
-        case Select(selectivity=selectivity) | Lookup(selectivity=selectivity) if box.drift is not None:
+        case SelectBox(selectivity=selectivity) | LookupBox(selectivity=selectivity) if box.drift is not None:
             return drifting_select(selectivity, box.drift, rng)
-        case Select(selectivity=selectivity) | Lookup(selectivity=selectivity):
+        case SelectBox(selectivity=selectivity) | LookupBox(selectivity=selectivity):
             if evenly:
                 return Even(selectivity)
             return coin_select(selectivity, rng) if selectivity <= 1 else Multiply(selectivity, rng)
-        case Aggregate():
-            return Panes(box.model)
-        case Join():
+        case AggregateBox():
+            return PaneModel(box.model)
+        case JoinBox():
             raise AssertionError("the two sides of a join share their windows: see join_sides")
 
 
@@ -84,10 +84,10 @@ class Multiply:
         return out, 0.0
 
 
-class Panes:
+class PaneModel:
     """A sliding window aggregate: `groups` results whenever a tuple passes the end of a slide."""
 
-    def __init__(self, model: Aggregate) -> None:
+    def __init__(self, model: AggregateBox) -> None:
         self._slide = model.slide_s
         self._groups = model.groups
         self._result_s = model.result_us * 1e-6
@@ -147,7 +147,7 @@ class JoinSide:
         way_s: float = 0.0,
         other_way_s: float = 0.0,
     ) -> None:
-        assert isinstance(box.model, Join)
+        assert isinstance(box.model, JoinBox)
         self._window = box.model.window_s
         self._selectivity = box.model.selectivity
         self._match_s = box.model.match_us * 1e-6
@@ -214,13 +214,13 @@ def join_sides(
 
 
 def build_effects(
-    plan: Plan, network: Network, alone: Sequence[Estimate], name: str, seed: int, evenly: bool
+    plan: BoxPlan, network: Network, alone: Sequence[Estimate], name: str, seed: int, evenly: bool
 ) -> list[Effect]:
     """What every operator does, each with its own generator; the two sides of a join share one."""
     effects: list[Effect] = []
     for number, box in enumerate(plan.boxes):
         rng = generator(seed, name, box.name)
-        if box.partner is None or not isinstance(box.model, Join):
+        if box.partner is None or not isinstance(box.model, JoinBox):
             effects.append(build_effect(box, rng, evenly))
         elif box.partner > number:
             left_s, right_s = (

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from scheduler.operators.network import NetworkEstimates
 from scheduler.operators.scheduler import OperatorScheduler
-from sim.run.networks import Plan
+from sim.run.networks import BoxPlan
 from sim.run.queue_memory import QueueMemory
 
 # Consumed tuples at the front of a queue are cut off when there are this many.
@@ -21,7 +21,7 @@ CUT_AT = 4096
 class OperatorQueues:
     """A queue per operator, by the operator's number."""
 
-    def __init__(self, plan: Plan, scheduler: OperatorScheduler) -> None:
+    def __init__(self, plan: BoxPlan, scheduler: OperatorScheduler) -> None:
         size = len(plan.boxes)
         self.memory = QueueMemory()
         self.sources = frozenset(number for numbers in plan.entries.values() for number in numbers)

@@ -15,12 +15,12 @@ import numpy as np
 from configs.classes.utility import UtilityGraph
 from loadshed.cycle import OutputCycle
 from loadshed.responses import ResponseStatistics
-from loadshed.staleness import Staleness
-from loadshed.tardiness import Tardiness
+from loadshed.staleness import OutputStaleness
+from loadshed.tardiness import AnswerTardiness
 from loadshed.utility import UtilityStatistics
 from scheduler.operators.network import Estimate, Network
 from scheduler.ratios import mean
-from sim.run.networks import Plan
+from sim.run.networks import BoxPlan
 from sim.run.operator_models import since
 from sim.run.operator_queues import OperatorQueues
 
@@ -58,8 +58,8 @@ class QueryAnswers:
     weight: float
     is_due: bool
     """Whether its answers have deadlines."""
-    staleness: Staleness = field(default_factory=lambda: Staleness(0.0))
-    tardiness: Tardiness = field(default_factory=Tardiness)
+    staleness: OutputStaleness = field(default_factory=lambda: OutputStaleness(0.0))
+    tardiness: AnswerTardiness = field(default_factory=AnswerTardiness)
     response_s: float = 0.0
     """Of all answers together, as is `slowdown`."""
     slowdown: float = 0.0
@@ -69,7 +69,7 @@ class SimulatedAnswers:
     """Answers of one class, as they leave it."""
 
     def __init__(
-        self, plan: Plan, network: Network, alone: Sequence[Estimate], graph: UtilityGraph, target_s: float
+        self, plan: BoxPlan, network: Network, alone: Sequence[Estimate], graph: UtilityGraph, target_s: float
     ) -> None:
         """`alone` are costs of a tuple that nothing waits for; `graph` is that of roots without one of their own."""
         self.responses = ResponseStatistics(target_s)
@@ -212,7 +212,7 @@ class UnsettledAnswers:
     """Answers that wait until nothing is queued behind the sources, as those of a live class do."""
 
     def __init__(
-        self, plan: Plan, network: Network, queues: OperatorQueues, answers: SimulatedAnswers
+        self, plan: BoxPlan, network: Network, queues: OperatorQueues, answers: SimulatedAnswers
     ) -> None:
         self.waiting: list[tuple[int, list[float]]] = []
         """Roots, and when what caused their answers arrived."""

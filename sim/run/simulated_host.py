@@ -14,7 +14,7 @@ from loadshed.cycle import CycleEnded
 from loadshed.shedder import Shedder
 from scheduler.operators.policies import NONE
 from scheduler.operators.scheduler import OperatorScheduler, QueryScheduler
-from sim.run.networks import Plan
+from sim.run.networks import BoxPlan
 from sim.run.offered_load import arrivals_of, scaled_plan
 from sim.run.operator_calls import OperatorCalls
 from sim.run.operator_models import build_effects
@@ -160,7 +160,7 @@ class SimulatedHost:
 
 
 def stream_entries(
-    scenario: Scenario, settings: SimulatedClass, plan: Plan, scale: float, seed: int
+    scenario: Scenario, settings: SimulatedClass, plan: BoxPlan, scale: float, seed: int
 ) -> Iterator[StreamEntry]:
     for stream, operators in plan.entries.items():
         yield StreamEntry(

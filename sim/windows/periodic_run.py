@@ -61,7 +61,7 @@ class QueryRuns:
 
 
 @dataclass(slots=True)
-class Scans:
+class GroupScans:
     """What was run for a group."""
 
     runs: int = 0
@@ -82,7 +82,7 @@ class PeriodicOutcome:
 
     seconds: float
     queries: Mapping[str, QueryRuns]
-    scans: Mapping[str, Scans]
+    scans: Mapping[str, GroupScans]
     """By group."""
     busy_s: float
     periods: Mapping[str, int] = field(default_factory=dict)
@@ -151,7 +151,7 @@ def run_periodic(workload: PeriodicWorkload, settings: PeriodicSettings, seconds
     heapify(coming)
     updates = dict.fromkeys(workload.synopses, 0)
     runs = {query.name: QueryRuns() for query in workload.queries}
-    scans = {group: Scans() for _, group in groups}
+    scans = {group: GroupScans() for _, group in groups}
     now, busy_s = 0.0, 0.0
     while now < seconds:
         at_s, name = coming[0]

@@ -16,11 +16,11 @@ from playwright.sync_api import expect
 from actors.runtime.run_dirs import RunDirs
 from configs.documents.declarations import documents_of
 from configs.service.service_settings import ServiceSettings
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 from engine.class_.steps import Answer, Commit
 from engine.data.train import train_from_arrow
 from engine.plan.plan import Query
-from engine.sql import Catalog as SqlCatalog
+from engine.sql import SqlCatalog as SqlCatalog
 from engine.sql import parse_create_stream, plan_query
 from services.api.routes.results import results_of
 from services.api.server import Serving
@@ -69,11 +69,11 @@ Opening = Callable[..., Console]
 class LongNames(InProcess):
     """A system with long names of operators and queries."""
 
-    def plan(self, class_name: str) -> list[Line]:
+    def plan(self, class_name: str) -> list[PlanLine]:
         queries = ("click_before_pay", "click_then_refund", "pages_per_session_and_minute")
         return [
-            Line(0, "source:clickstream_events", (1, 2), queries, 120_000, 0.1, 0.5875, float("inf"), 0),
-            Line(1, "join:click_before_pay", (), queries[:1], 120_000, 12.25, 0.02, 1.5, 5_000_000),
+            PlanLine(0, "source:clickstream_events", (1, 2), queries, 120_000, 0.1, 0.5875, float("inf"), 0),
+            PlanLine(1, "join:click_before_pay", (), queries[:1], 120_000, 12.25, 0.02, 1.5, 5_000_000),
         ]
 
 

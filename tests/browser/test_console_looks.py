@@ -22,7 +22,7 @@ from configs.documents.declarations import (
     TenantDeclaration,
 )
 from configs.scenario import w11
-from configs.scenario.arrivals import Step, StepArrivals
+from configs.scenario.arrivals import RateStep, StepArrivals
 from configs.service.service_settings import ServiceSettings
 from services.api.server import Serving
 from services.api.service import service_of
@@ -75,7 +75,9 @@ def fed(system: System, node: str) -> Feeder:
     feeder = Feeder(system.door(node), streams, "ts", 1000 * PERIOD_S)
     feeder.offer(
         {
-            name: StepArrivals(kind="steps", steps=tuple(Step(at_s=at_s, rate=rate) for at_s, rate in steps))
+            name: StepArrivals(
+                kind="steps", steps=tuple(RateStep(at_s=at_s, rate=rate) for at_s, rate in steps)
+            )
             for name, steps in RATES.items()
         }
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from actors.messages.unit_messages import Counted, Qualities
+from actors.messages.unit_messages import Qualities, UnitCounts
 from configs.documents.declarations import documents_of
 from configs.service.service_settings import ServiceSettings
 from services.api.server import Serving
@@ -54,7 +54,7 @@ def console(tmp_path: Path, open_console: Opening) -> Iterator[Console]:
         watch = service.watch = Watch(system, clock=lambda: clock[0], wall=lambda: 2e9 + clock[0])
         told = Qualities(("q",), (8,), (6.0,), (3,), (0.8,), (0.25,), (0.3,), (8,), (2,), (0.2,), (96.0,))
         for clock[0] in (1.0, 2.0):
-            counted = Counted(1, 1.0, False, quality=told)
+            counted = UnitCounts(1, 1.0, False, quality=told)
             system.cycle(
                 "gold",
                 0.2,

@@ -16,7 +16,7 @@ import pytest
 
 from configs.classes.policies import CLUSTERED_KINDS, POLICY_KINDS, PolicySettings, policy_of
 from configs.classes.utility import UtilityGraph
-from scheduler.operators.network import Estimate, Network, Operator
+from scheduler.operators.network import Estimate, Network, ScheduledOperator
 from scheduler.operators.policies import NONE
 from scheduler.operators.scheduler import OperatorScheduler
 
@@ -42,12 +42,12 @@ POLICIES |= PUSHED | SUPERBOXES
 
 NETWORK = Network(
     (
-        Operator("readings", (2, 3), source=True),
-        Operator("alarms", (4,), source=True),
-        Operator("hot"),
-        Operator("near: reading", (5,), partner=4, size_out=2.0),
-        Operator("near: alarm", (5,), partner=3, size_out=2.0),
-        Operator("report"),
+        ScheduledOperator("readings", (2, 3), source=True),
+        ScheduledOperator("alarms", (4,), source=True),
+        ScheduledOperator("hot"),
+        ScheduledOperator("near: reading", (5,), partner=4, size_out=2.0),
+        ScheduledOperator("near: alarm", (5,), partner=3, size_out=2.0),
+        ScheduledOperator("report"),
     )
 )
 # Chosen so that no two policies run these arrivals alike.
@@ -65,15 +65,15 @@ DUE_SOON, DUE_LATER = (
 )  # a second stands for a millisecond
 TREE = Network(
     (
-        Operator("b5", (2,), source=True, size_out=1.5),
-        Operator("b4", (3,), source=True),
-        Operator("b3", (3,), size_out=0.5),
-        Operator("b2", (5,)),
-        Operator("b6", (5,), source=True, size_out=0.5),
-        Operator("b1", utility=DUE_SOON),
-        Operator("c3", (7,), source=True),
-        Operator("c2", (8,), size_out=2.0),
-        Operator("c1", utility=DUE_LATER),
+        ScheduledOperator("b5", (2,), source=True, size_out=1.5),
+        ScheduledOperator("b4", (3,), source=True),
+        ScheduledOperator("b3", (3,), size_out=0.5),
+        ScheduledOperator("b2", (5,)),
+        ScheduledOperator("b6", (5,), source=True, size_out=0.5),
+        ScheduledOperator("b1", utility=DUE_SOON),
+        ScheduledOperator("c3", (7,), source=True),
+        ScheduledOperator("c2", (8,), size_out=2.0),
+        ScheduledOperator("c1", utility=DUE_LATER),
     )
 )
 TREE_ESTIMATES = tuple(

@@ -21,14 +21,14 @@ from actors.host.answer_reader import AnswerReader
 from actors.host.host import HostStatus
 from actors.host.unit import UnitStatus
 from actors.log.segment_log import Reader
-from actors.messages.gateway_messages import Accepted, Refused
+from actors.messages.gateway_messages import Accepted, RefusedBatch
 from actors.messages.unit_messages import Figures
 from actors.runtime.names import find, host_name
 from actors.runtime.run_dirs import RunDirs, shared_memory
 from actors.system import System, call, start
 from configs.classes.live_class import LiveClass, LiveSettings
 from configs.scenario import w11
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 from engine.data.train import values_to_arrow
 from services.race import w11_workload as workload
 from services.watch.class_views import together
@@ -50,7 +50,7 @@ def node_of(system: System) -> str:
     return node
 
 
-def units(system: System) -> Mapping[str, control_plane.UnitStatus]:
+def units(system: System) -> Mapping[str, control_plane.PlacedUnit]:
     return system.status().system.units
 
 
@@ -213,7 +213,7 @@ class Publisher:
             self._producer = None
             # Whether it was accepted is what the log says.
             return Reader(self.dirs.stream(stream)).next > self.firsts[stream] + self.batches[stream]
-        if isinstance(answer, Refused):
+        if isinstance(answer, RefusedBatch):
             assert answer.retry_after_s is not None, answer.reason
             self.refused += 1
         return isinstance(answer, Accepted)
@@ -251,7 +251,7 @@ def at_rest(system: System, name: str, offered: int) -> list[Figures]:
 
 def queries_of(system: System, unit: str) -> set[str]:
     """Those that its host runs."""
-    lines: list[Line] = ray.get(system.host(units(system)[unit].host).plan.remote(unit), timeout=5)
+    lines: list[PlanLine] = ray.get(system.host(units(system)[unit].host).plan.remote(unit), timeout=5)
     return {query for line in lines for query in line.queries}
 
 

@@ -29,7 +29,7 @@ from services.cli.upkeep.machine import SystemMachine
 from services.ingest.flight import FlightSettings
 from services.mirror.mirror_threads import Mirrors
 from services.results.places import LocalPlaces, endpoint_in
-from services.results.rows import Rows
+from services.results.rows import RowDelivery
 from tests.live.runs import kill
 from tests.live.test_catalog import up
 from tests.support.changes import Course, Key, Row
@@ -265,7 +265,7 @@ def there(folder: Path) -> Iterator[There]:
         (node,) = system.status().system.nodes
         dirs = RunDirs(shared_memory(), system.name, node)
         found.service.results = results_of(found.service, LocalPlaces(dirs), lambda: "")
-        found.service.rows = Rows(lambda _: endpoint_in(dirs), lambda: system.ingest_key)
+        found.service.rows = RowDelivery(lambda _: endpoint_in(dirs), lambda: system.ingest_key)
         machine = SystemMachine(system, system.ingest_key, Mirrors(cast(Any, None)))
         api = Api(found.url, found.key("admin"))
         with Reconciling(found.catalog, machine, look_s=0.1) as reconciling:

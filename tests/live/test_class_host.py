@@ -28,7 +28,7 @@ from actors.runtime import kv_store
 from actors.runtime.names import COORDINATOR, host_key
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveClass, LiveSettings
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("cluster")]
 
@@ -129,7 +129,7 @@ def test_a_host_runs_the_units_that_it_finds_in_the_store(dirs: RunDirs, hearer:
     assert answered(dirs, 10) == list(range(10))
     while "gold" not in (heard := call(hearer.last)) or heard["gold"].figures.results < 10:
         threading.Event().wait(0.005)
-    plan: list[Line] = call(host.plan, "gold")
+    plan: list[PlanLine] = call(host.plan, "gold")
     assert plan[0].tuples == 10
     ledger, queued = call(host.ledger, "gold")["readings"]
     assert ledger.closes(queued)

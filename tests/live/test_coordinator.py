@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import ray
 
-from actors.coordinator.control_plane import UnitStatus
+from actors.coordinator.control_plane import PlacedUnit
 from actors.coordinator.coordinator_status import Decisions
 from actors.messages.unit_messages import Figures, Unit, UnitReport, units_from_json
 from actors.runtime import kv_store
@@ -63,7 +63,7 @@ def is_asleep(system: System, unit: str) -> bool:
     return report is not None and report.asleep
 
 
-def units(system: System) -> dict[str, UnitStatus]:
+def units(system: System) -> dict[str, PlacedUnit]:
     return dict(system.status().system.units)
 
 

@@ -16,14 +16,14 @@ import ray
 from pyarrow import flight
 from ray.exceptions import RayActorError
 
-from actors.gateway.gateway_actor import GatewaySettings, start
+from actors.gateway.gateway_actor import GatewayOptions, start
 from actors.gateway.producer import Producer
 from actors.gateway.subscriber import Subscriber
-from actors.log.commit_format import Snapshot, snapshot_parts
-from actors.log.segment_log import Reader, Writer
+from actors.log.commit_format import SnapshotFrame, snapshot_parts
+from actors.log.segment_log import Reader, SegmentWriter
 from actors.log.train_format import BatchId, batch_of, mark_of
 from actors.log.unit_log import SNAPSHOTS, describe_as
-from actors.messages.gateway_messages import Accepted, Grew, Refused, encode
+from actors.messages.gateway_messages import Accepted, Grew, RefusedBatch, encode
 from actors.messages.unit_messages import Copy
 from actors.runtime.run_dirs import RunDirs
 from actors.runtime.unix_channel import connect
@@ -47,14 +47,14 @@ class Node:
 
     def __init__(self, base: Path, name: str, endpoint: FlightSettings | None = None) -> None:
         self.dirs = RunDirs(base, "s", name)
-        settings = GatewaySettings(self.dirs, endpoint=endpoint)
+        settings = GatewayOptions(self.dirs, endpoint=endpoint)
         self.actor: Any = start(ray.get_runtime_context().get_node_id(), settings)
         self.call("ping")
 
     def call(self, method: str, *given: Any, **named: Any) -> Any:
         return ray.get(getattr(self.actor, method).remote(*given, **named), timeout=HUNG_S)
 
-    def publish(self, rows: pa.Table, part_of: BatchId | None = None) -> Accepted | Refused:
+    def publish(self, rows: pa.Table, part_of: BatchId | None = None) -> Accepted | RefusedBatch:
         """Through the door of the node."""
         (batch,) = rows.to_batches()
         with Producer(self.dirs.door_socket) as producer:
@@ -134,7 +134,7 @@ def test_published_table_is_read_and_a_wrong_one_is_refused(nodes: tuple[Node, N
     assert node.publish(table(3)) == Accepted(1)
     assert received(reader, 2) == [(0, [1, 2]), (1, [3])]
     answer = node.publish(table(1).drop_columns(["temp"]))
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, RefusedBatch)
     assert "stream readings, column temp: the column is missing" in answer.reason
     assert node.call("status")["streams"][0]["accepted_rows"] == 3
     reader.close()
@@ -162,7 +162,7 @@ def test_stream_that_is_followed_has_the_same_frames_also_after_crashes(nodes: t
     assert received(reader, 1) == [(0, [1, 2])]
     origin.publish(table(3))
     assert received(reader, 1) == [(1, [3])]
-    assert isinstance(copy.publish(table(9)), Refused)
+    assert isinstance(copy.publish(table(9)), RefusedBatch)
     origin.crash()
     origin.publish(table(4))
     assert received(reader, 1) == [(2, [4])]
@@ -197,10 +197,10 @@ def test_stream_may_be_followed_before_its_origin_knows_it(nodes: tuple[Node, No
     assert [number for number, _ in found] == [0]
 
 
-def unit_log(node: Node) -> tuple[Writer, Writer]:
+def unit_log(node: Node) -> tuple[SegmentWriter, SegmentWriter]:
     """Of a unit without queries: its commits, and its snapshots."""
     folder = node.dirs.class_log("gold")
-    logs = Writer(folder), Writer(folder / SNAPSHOTS)
+    logs = SegmentWriter(folder), SegmentWriter(folder / SNAPSHOTS)
     describe_as(folder, b'{"version": 1, "queries": {}}')
     return logs
 
@@ -233,7 +233,7 @@ def test_home_keeps_input_of_a_unit_until_it_has_a_snapshot_that_covers_it(nodes
     assert received(unit, 2) == [(0, [1]), (1, [2])]
     assert home.call("status")["streams"][0]["readers"]["gold"]["released"] == 0
     commits.append([b"a commit"])
-    snapshots.append(*snapshot_parts(Snapshot(1, b"a state")))
+    snapshots.append(*snapshot_parts(SnapshotFrame(1, b"a state")))
     unit.release(2)
     while home.call("status")["streams"][0]["readers"]["gold"]["released"] < 2:
         pass

@@ -15,7 +15,7 @@ from actors.system import System
 from configs.classes.live_class import LiveSettings
 from configs.documents.declarations import Document, documents_of
 from configs.scenario import w11
-from configs.scenario.arrivals import Step, StepArrivals
+from configs.scenario.arrivals import RateStep, StepArrivals
 from services.catalog.catalog import Catalog, opened
 from services.cli.demonstration.demo_feed import inputs
 from services.cli.demonstration.live_run import Watched, calibrated
@@ -25,7 +25,7 @@ from services.plan.planner import Planner
 from services.watch.source import RunningSystem
 from services.watch.watch import Watch
 from sim.admission.planner import DROP_TOLERANCE
-from sim.admission.situation import ClassPlan, Plan
+from sim.admission.situation import AdmissionPlan, ClassPlan
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
@@ -78,10 +78,10 @@ class Running:
         """This part of what the machine can do, from now on."""
         (declared,) = (one for one in self.catalog.desired().classes if one.name == name)
         feeder = self.watched.feeder([declared], self.tables)
-        feeder.offer({name: StepArrivals(kind="steps", steps=(Step(at_s=0, rate=part * self.capacity),))})
+        feeder.offer({name: StepArrivals(kind="steps", steps=(RateStep(at_s=0, rate=part * self.capacity),))})
         return feeder
 
-    def plan(self, name: str, given: list[Document], part: float) -> Plan:
+    def plan(self, name: str, given: list[Document], part: float) -> AdmissionPlan:
         rows = part * self.capacity
         whole = sum(table.num_rows for table in self.tables.values())
         rates = {

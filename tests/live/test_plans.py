@@ -18,7 +18,7 @@ from configs.classes.live_class import LiveClass, LiveSettings
 from configs.classes.plans import PlanSettings
 from configs.classes.policy_and_plan import PLANS, choice_of
 from configs.scenario import w11
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 from engine.class_.hosted_class import HostedClass
 from services.plan.worker_process import Aside
 from services.tuning.tuner import Tuner
@@ -64,7 +64,7 @@ def declared(plan: PlanSettings = USUAL) -> LiveClass:
 def has(system: System, operators: Counter[str]) -> bool:
     """Whether the class has these operators and no others."""
     host = system.host(runs.units(system)["gold"].host)
-    lines: list[Line] = ray.get(host.plan.remote("gold"), timeout=5)
+    lines: list[PlanLine] = ray.get(host.plan.remote("gold"), timeout=5)
     return Counter(line.name.partition(":")[0] for line in lines) == operators
 
 

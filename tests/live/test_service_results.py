@@ -19,7 +19,7 @@ from configs.documents.declarations import Ref, documents_of
 from services.api.routes.results import ARROW, results_of
 from services.ingest.flight import FlightSettings
 from services.results.places import LocalPlaces, endpoint_in
-from services.results.rows import Rows
+from services.results.rows import RowDelivery
 from tests.support.served import Served, served
 from tests.support.waiting import eventually
 
@@ -62,7 +62,7 @@ class There:
         found.catalog.apply(documents_of(DOCUMENTS), "test")
         found.service.snapshot.refresh()
         found.service.results = results_of(found.service, LocalPlaces(self.dirs), lambda: "")
-        found.service.rows = Rows(lambda _: endpoint_in(self.dirs), lambda: system.ingest_key)
+        found.service.rows = RowDelivery(lambda _: endpoint_in(self.dirs), lambda: system.ingest_key)
         self.http = httpx.Client(base_url=found.url, timeout=HUNG_S)
         self.reader = {"Authorization": f"Bearer {found.key('tenant:gold')}"}
         self.feeder = {"Authorization": f"Bearer {found.key('ingest:readings')}"}

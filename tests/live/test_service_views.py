@@ -24,7 +24,7 @@ from services.api.app import make_app
 from services.api.service import service_of
 from services.catalog.catalog import Catalog
 from services.common.weir_home import Home
-from services.watch.source import Away, RunningSystem
+from services.watch.source import RunningSystem, SourceAway
 from services.watch.watch import Watch
 from tests.live.runs import host, kill, node_of, remove
 from tests.support.waiting import eventually
@@ -213,6 +213,6 @@ def test_who_asks_for_a_host_that_is_gone_is_told_to_ask_again(running: Running)
     found = running.system.status().system.units["gold"]
     handle = running.system.host(found.host)
     ray.kill(handle, no_restart=False)
-    with suppress(Away):  # Ray may be quicker
+    with suppress(SourceAway):  # Ray may be quicker
         source.decisions("gold", 1)
     assert eventually(lambda: running.get("/v1/tenants/gold/explain"), "its explanations")["running"]

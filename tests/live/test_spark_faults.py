@@ -31,7 +31,7 @@ from configs.documents.spark_streams import StreamsFile
 from configs.yaml_loading import parse_model
 from services.ingest.flight import FlightSettings
 from services.ingest.java import find_java
-from services.ingest.job import CHECKPOINTS, Door, Job
+from services.ingest.job import CHECKPOINTS, GatewayAddress, IngestJob
 from services.ingest.keys import new_key
 from services.ingest.process import IngestProcess
 from services.ingest.progress import FeedProgress
@@ -95,15 +95,15 @@ def declared(name: str, *streams: str) -> LiveClass:
     return runs.declared(name, 1, [SQL.format(one) for one in streams], queries)
 
 
-def job(streams: Mapping[str, Definition], door: Door, folder: Path) -> Job:
+def job(streams: Mapping[str, Definition], door: GatewayAddress, folder: Path) -> IngestJob:
     file = parse_model(StreamsFile, {"streams": dict(streams)})
-    return Job(file, door, folder, find_java(None, os.environ).home)
+    return IngestJob(file, door, folder, find_java(None, os.environ).home)
 
 
-def door_of(system: System) -> Door:
+def door_of(system: System) -> GatewayAddress:
     endpoint = system.endpoint(runs.node_of(system))
     assert endpoint is not None
-    return Door(endpoint, system.ingest_key)
+    return GatewayAddress(endpoint, system.ingest_key)
 
 
 def progress_of(ingest: IngestProcess, feed: str) -> FeedProgress:
@@ -303,7 +303,7 @@ def test_what_is_wrong_with_a_stream_is_told_and_the_others_go_on(system: System
 def test_wrong_key_is_told_and_shown_nowhere(system: System, tmp_path: Path) -> None:
     ids, key = Ids(tmp_path / "ids"), new_key()
     ids.add(1)
-    door = Door(door_of(system).endpoint, key)
+    door = GatewayAddress(door_of(system).endpoint, key)
     with IngestProcess(job({"good": ids.source()}, door, tmp_path / "ingest")) as ingest:
         told = eventually(partial(error_of, ingest, "good"), "the error")
     assert "nobody knows this key here: look at the option apiKey" in told
@@ -394,7 +394,7 @@ def test_memory_that_is_full_holds_streams_back_until_there_is_room(tmp_path: Pa
         gateway = RealGateway(memory)
         try:
             gateway.declare(SQL.format("ids"))
-            door = Door(gateway.endpoint, gateway.key)
+            door = GatewayAddress(gateway.endpoint, gateway.key)
             with IngestProcess(job({"ids": ids.source("executor")}, door, tmp_path / "ingest")) as ingest:
                 ids.add()
                 eventually(lambda: len(gateway.rows("ids")) == ids.count, "what there was room for")

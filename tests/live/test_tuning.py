@@ -19,7 +19,7 @@ from configs.classes.objectives import candidates
 from configs.classes.plans import PlanSettings
 from configs.classes.policy_and_plan import Choice, choice_of
 from configs.numbers import figure
-from scheduler.tuning import Explanation
+from scheduler.tuning import TuningDecision
 from services.plan.worker_process import Aside
 from services.tuning.tuner import Tuner
 from services.watch.source import RunningSystem
@@ -76,7 +76,7 @@ def test_a_class_leaves_the_policy_that_is_forecast_to_do_worse_and_loses_no_ans
                 for name in ("sifted", "plain"):
                     assert isinstance(producer.publish(name, batch), Accepted)
 
-        def switches(watch: Watch, tuner: Tuner) -> Sequence[Explanation]:
+        def switches(watch: Watch, tuner: Tuner) -> Sequence[TuningDecision]:
             """After a comparison of what came of the burst before: who sleeps is not asked."""
             publish()
             eventually(lambda: not runs.status_of(system, "auto").asleep, "the class to wake up")

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.classes.load_manager import LoadSettings
-from loadshed.aloma import Control, Limits, decide
+from loadshed.aloma import Control, ShedLimits, decide
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.manager import LoadManager, ReportUsage, SetKeep
 from loadshed.monitors import Verdict
@@ -75,7 +75,7 @@ def test_any_decision_leaves_headroom_positive_and_keep_within_its_bounds(
     headroom: float, keep: float, streak: int, load: float, verdict: Verdict, max_drop: float, step: Step
 ) -> None:
     before = Control(headroom, max(keep, 1 - max_drop), streak=streak)
-    after = decide(before, load, verdict, Limits(max_drop, 4.0, step))
+    after = decide(before, load, verdict, ShedLimits(max_drop, 4.0, step))
     assert 0 < after.headroom <= 4
     assert 1 - max_drop <= after.keep <= 1
 

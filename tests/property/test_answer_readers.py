@@ -20,13 +20,13 @@ from actors.log.segment_log import Reader
 from actors.runtime.run_dirs import RunDirs
 from services.results.cursors import Spot, cursor_of
 from services.results.events import round_of
-from services.results.log_reader import Asked
+from services.results.log_reader import QueryAddress
 from services.results.places import LocalPlaces
 from services.results.results import Forgotten, Results
 from tests.support.answer_logs import ClassLog
 
 BYTES_MAX = 64 << 10
-ASKED = Asked("gold", "q")
+ASKED = QueryAddress("gold", "q")
 
 
 def rows_there(folder: Path, text: str) -> set[int]:

@@ -21,7 +21,7 @@ from configs.classes.window_settings import WindowSettings
 from engine.class_.runner import ClassRunner
 from engine.data.schema import FLOAT64, INT64
 from engine.data.train import Train, Values, same_arrival, values_to_arrow
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from tests.support.query_grammar import BASE, HALF_SECOND_US, Grouped, Statement, Window, aggregates, wheres
 from tests.support.query_runs import (
     Cuts,
@@ -229,7 +229,7 @@ def test_common_scans_change_no_bit_of_exact_windows(
 
         runner = ClassRunner(sink, windows=WindowSettings(schedule=kind))
         runner.add(
-            *(plan_query(f"q{place}", text, Catalog.of([ROUNDED])) for place, text in enumerate(texts))
+            *(plan_query(f"q{place}", text, SqlCatalog.of([ROUNDED])) for place, text in enumerate(texts))
         )
         start = 0
         for size in cut:

@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.host.unit_quality import Worth
-from actors.messages.unit_messages import Counted, Figures, UnitReport
+from actors.host.unit_quality import UnitWorth
+from actors.messages.unit_messages import Figures, UnitCounts, UnitReport
 from configs.classes.utility import UtilityGraph, UtilityPoint
-from engine.measure.answer_quality import QueryQuality
+from engine.measure.answer_quality import AnswerQuality
 from engine.measure.ideal_cost import Alone
 from loadshed.ledger import TupleLedger
 from scheduler.mirrors.change_rates import Interests
-from scheduler.mirrors.poller import MirrorCore, MirrorStatistics, Outcome
+from scheduler.mirrors.poller import MirrorCore, MirrorStatistics, PollOutcome
 from services.api.app import make_app
 from services.api.openapi import describe
 from services.api.routes import live
@@ -80,13 +80,13 @@ def reported(
     answers: list[Answers],
     alone_s: float,
     rest: dict[str, Any],
-) -> tuple[Figures, Counted]:
+) -> tuple[Figures, UnitCounts]:
     """Return the figures of a unit after these answers of its queries, in pieces; the last piece is recent."""
     queries = {
-        f"q{place}": QueryQuality(graph, (lambda: 0.1) if place % 2 else None, weight)
+        f"q{place}": AnswerQuality(graph, (lambda: 0.1) if place % 2 else None, weight)
         for place, (graph, weight) in enumerate(zip(graphs, weights, strict=True))
     }
-    worth = Worth(lambda: {name: Alone(alone_s) for name in queries})
+    worth = UnitWorth(lambda: {name: Alone(alone_s) for name in queries})
     worth.begin(0.0, queries)
     for now, piece in enumerate(answers, start=1):
         for place, took_s, count in piece:
@@ -106,7 +106,7 @@ def reported(
         tardy_now=shown.tardy_now,
         **rest,
     )
-    return figures, Counted(1, 0.0, False, quality=worth.queries)
+    return figures, UnitCounts(1, 0.0, False, quality=worth.queries)
 
 
 REST = st.fixed_dictionaries(
@@ -144,7 +144,7 @@ class Running:
         api.service.watch, api.service.mirrors = self.watch, lambda: self.mirrors
         api.service.brought = lambda: self.feeds
 
-    def report(self, units: list[tuple[Figures, Counted]]) -> None:
+    def report(self, units: list[tuple[Figures, UnitCounts]]) -> None:
         plane = self.system.world.plane
         for name, (figures, counted) in zip(self.system.managers, units, strict=True):
             account = {"readings": (TupleLedger(), figures.queued)}
@@ -177,7 +177,7 @@ def mirrored(seed: int, rounds: int, used: float, by_bytes: bool) -> MirrorStati
         now = step * 0.31
         place = core.due(now)
         if place is not None:
-            core.polled(place, now, Outcome.UNCHANGED, float(chance.random()), now)
+            core.polled(place, now, PollOutcome.UNCHANGED, float(chance.random()), now)
             if used:
                 core.used(place, used, now)
     return core.statistics(rounds * 0.31)
@@ -208,7 +208,7 @@ SHARDED = UNITS.map(lambda unit: [unit] * SHARDS) | st.lists(UNITS, min_size=SHA
 @settings(deadline=None, max_examples=400)
 @given(units=SHARDED)
 def test_figures_of_units_are_what_the_models_of_a_class_take(
-    running: Running, units: list[tuple[Figures, Counted]]
+    running: Running, units: list[tuple[Figures, UnitCounts]]
 ) -> None:
     """This leaves HTTP out, which allows many more examples."""
     running.report(units)
@@ -230,7 +230,7 @@ def test_figures_of_units_are_what_the_models_of_a_class_take(
 )
 def test_whatever_lies_on_a_bound_is_answered(
     running: Running,
-    units: list[tuple[Figures, Counted]],
+    units: list[tuple[Figures, UnitCounts]],
     statistics: MirrorStatistics,
     feed: FeedProgress,
 ) -> None:

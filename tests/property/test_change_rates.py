@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from scheduler.mirrors.change_rates import REMEMBERED, ChangeRates, Interests, fresh_part
 from scheduler.mirrors.freshening import perceived_freshness, refreshes
-from scheduler.mirrors.poller import BURST_S, RETRY_S, MirrorCore, Outcome
+from scheduler.mirrors.poller import BURST_S, RETRY_S, MirrorCore, PollOutcome
 
 # -- rates ------------------------------------------------------------------------------------------------------
 
@@ -131,11 +131,11 @@ class Master:
                 self.changed_at[one] = self.next[one]
                 self.next[one] += self.rng.exponential(1 / self.rates[one])
 
-    def poll(self, one: int, now: float) -> Outcome:
+    def poll(self, one: int, now: float) -> PollOutcome:
         self.until(now)
         changed = bool(self.changed_at[one] > self.copied_at[one])
         self.copied_at[one] = now
-        return Outcome.CHANGED if changed else Outcome.UNCHANGED
+        return PollOutcome.CHANGED if changed else PollOutcome.UNCHANGED
 
     def is_fresh(self, one: int, now: float) -> bool:
         self.until(now)
@@ -182,7 +182,7 @@ def test_never_more_is_asked_for_than_bandwidth(steps: Sequence[float], bandwidt
     for step in steps:
         while (one := core.due(now)) is not None:
             asked += 1
-            core.polled(one, now, Outcome.CHANGED, 1.0, now)
+            core.polled(one, now, PollOutcome.CHANGED, 1.0, now)
         assert asked <= bandwidth * (now - 5.0 + BURST_S) + 1
         now += step
 
@@ -193,7 +193,7 @@ def test_all_objects_are_fetched_once_before_any_is_fetched_again() -> None:
     assert named == [1, 2, 0]  # by interest
     assert core.due(3.0) is None  # all are being looked at
     for one in range(3):
-        core.polled(one, 0.0, Outcome.CHANGED, 1.0, 3.0)
+        core.polled(one, 0.0, PollOutcome.CHANGED, 1.0, 3.0)
     assert core.statistics(3.0).held == 3
 
 
@@ -204,7 +204,7 @@ def test_an_object_that_fails_is_left_alone_for_longer_and_longer_and_the_others
         one = core.due(now)
         if one is not None:
             tries += [now] if one == 0 else []
-            core.polled(one, now, Outcome.FAILED if one == 0 else Outcome.CHANGED, 1.0, now)
+            core.polled(one, now, PollOutcome.FAILED if one == 0 else PollOutcome.CHANGED, 1.0, now)
         else:
             now += max(0.05, core.wait_s(now))
     waits = np.diff(tries)
@@ -224,7 +224,7 @@ def polled_while_some_fail(good: int, gone: int, bandwidth: float, seconds: floa
             now += max(1e-3, core.wait_s(now))
             continue
         fetched += one < good
-        core.polled(one, now, Outcome.CHANGED if one < good else Outcome.FAILED, 1.0, now)
+        core.polled(one, now, PollOutcome.CHANGED if one < good else PollOutcome.FAILED, 1.0, now)
     return core, fetched
 
 
@@ -250,7 +250,7 @@ def test_an_object_that_comes_back_is_polled_as_the_others_are() -> None:
             now += max(1e-3, core.wait_s(now))
             continue
         polls[one] += now > 300
-        core.polled(one, now, Outcome.FAILED if one == 0 and now < 100 else Outcome.CHANGED, 1.0, now)
+        core.polled(one, now, PollOutcome.FAILED if one == 0 and now < 100 else PollOutcome.CHANGED, 1.0, now)
     assert core.statistics(now).failing == 0
     assert polls[0] == pytest.approx(polls[1], rel=0.2)
 
@@ -262,7 +262,7 @@ def test_who_cannot_be_fetched_is_not_expected_to_be_fresh() -> None:
         if one is None:
             now += max(1e-3, core.wait_s(now))
             continue
-        core.polled(one, now, Outcome.FAILED if one == 0 else Outcome.UNCHANGED, 1.0, now)
+        core.polled(one, now, PollOutcome.FAILED if one == 0 else PollOutcome.UNCHANGED, 1.0, now)
     assert core.statistics(now).perceived_expected == pytest.approx(0.5, abs=0.02)
 
 
@@ -276,7 +276,9 @@ def test_bytes_are_held_to_and_large_objects_are_fetched_less_often() -> None:
             now += max(1e-3, core.wait_s(now))
             continue
         asked[one] += 1
-        core.polled(one, now, Outcome.CHANGED if rng.random() < 0.5 else Outcome.UNCHANGED, size[one], now)
+        core.polled(
+            one, now, PollOutcome.CHANGED if rng.random() < 0.5 else PollOutcome.UNCHANGED, size[one], now
+        )
     spent = asked[0] * size[0] + asked[1] * size[1]
     assert spent <= 1000 * (300 + BURST_S) + max(size)
     assert spent > 0.9 * 1000 * 300

@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 from actors.coordinator.control_plane import ControlPlane
-from actors.coordinator.effects import Part, Stream
+from actors.coordinator.effects import NodeStream, Part
 from actors.gateway.streams import Streams
 from actors.host.host import Host
 from actors.log.commit_format import answers_of, is_snapshot, steps_of
@@ -55,10 +55,10 @@ from services.catalog.reconcile import (
     PublishKeys,
     Reconciling,
     RemoveClass,
-    Running,
     Step,
+    SystemState,
 )
-from services.catalog.state import State, Stored
+from services.catalog.state import CatalogState, StoredDeclaration
 from services.ingest.keys import KeyRing
 from tests.support.changes import BROKEN, Course, Key, Row, document
 
@@ -153,7 +153,7 @@ class World:
     """A system on one node, and its catalog."""
 
     dirs: RunDirs
-    state: State = field(init=False)
+    state: CatalogState = field(init=False)
     processes: dict[str, Process | None] = field(init=False, default_factory=dict)
     """By host; None while it is down."""
     told: dict[str, Any] = field(init=False, default_factory=dict)
@@ -163,9 +163,9 @@ class World:
 
     def __post_init__(self) -> None:
         self._clock, self._places = itertools.count(1), itertools.count(1)
-        self.state = State([Stored(one, 1, next(self._places)) for one in PRESETS])
+        self.state = CatalogState([StoredDeclaration(one, 1, next(self._places)) for one in PRESETS])
         self.streams = self._gateway()
-        self._declared: dict[str, Mapping[str, Stream]] = {}
+        self._declared: dict[str, Mapping[str, NodeStream]] = {}
         self._read: dict[tuple[str, int], int] = {}
         self._counts: dict[tuple[str, int, str], int] = {}
         self._keys: KeyRing | None = None
@@ -203,7 +203,7 @@ class World:
     def break_a_query(self, tenant: str) -> bool:
         one = QueryDeclaration(kind="Query", tenant=tenant, name=BROKEN, sql="SELECT v FROM nothing")
         self.state = self.state.copy()
-        self.state.put(Stored(one, 1, next(self._places), ("nothing",)))
+        self.state.put(StoredDeclaration(one, 1, next(self._places), ("nothing",)))
         return True
 
     def desired(self) -> Desired:
@@ -227,9 +227,9 @@ class World:
         )
         assert sorted(one.partition(":")[0] for one in problems) == broken, problems
 
-    def running(self) -> Running:
+    def running(self) -> SystemState:
         now = self.plane.status()
-        return Running(now.classes, now.streams, None, self._keys)
+        return SystemState(now.classes, now.streams, None, self._keys)
 
     def perform(self, step: Step) -> None:
         match step:
@@ -264,7 +264,7 @@ class World:
         if process is not None:
             process.set_units(units)
 
-    def set_streams(self, node: str, streams: Mapping[str, Stream]) -> None:
+    def set_streams(self, node: str, streams: Mapping[str, NodeStream]) -> None:
         before = self._declared.get(node, {})
         for name in before.keys() - streams.keys():
             self.streams.drop(name)

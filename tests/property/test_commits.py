@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.log.commit_format import (
-    Snapshot,
+    SnapshotFrame,
     answers_of,
     commit_parts,
     is_snapshot,
@@ -30,11 +30,11 @@ from engine.class_.steps import (
     ExchangeGivenUp,
     Interrupted,
     LimitsSet,
+    LookupsReleased,
     Opened,
     PlanSet,
     QueryAdded,
     QueryRemoved,
-    Released,
     Step,
     StreamLeft,
     StreamsSet,
@@ -64,7 +64,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
     st.builds(Took, NAMES, NUMBERS),
     st.builds(Evicted, NAMES, NUMBERS),
     st.builds(Advanced, NAMES, st.integers(-(2**63), 2**63 - 1), st.floats(0, 1e9)),
-    st.builds(Released, NAMES, st.integers(-(2**63), 2**63 - 1), st.floats(0, 1e9)),
+    st.builds(LookupsReleased, NAMES, st.integers(-(2**63), 2**63 - 1), st.floats(0, 1e9)),
     st.builds(QueryAdded, NAMES, st.text(), st.booleans()),
     st.builds(QueryRemoved, NAMES),
     st.builds(StreamLeft, NAMES),
@@ -111,7 +111,7 @@ def test_commit_is_read_as_it_was_written(
 
 @given(NUMBERS, st.binary())
 def test_snapshot_is_read_as_it_was_written(following: int, state: bytes) -> None:
-    payload = joined(*snapshot_parts(Snapshot(following, pickle.PickleBuffer(state))))
+    payload = joined(*snapshot_parts(SnapshotFrame(following, pickle.PickleBuffer(state))))
     assert is_snapshot(payload)
     found = snapshot_of(payload)
     assert (found.following, bytes(found.state)) == (following, state)

@@ -30,12 +30,12 @@ from engine.data.schema import (
     TIMESTAMP,
     DataType,
     Field,
-    Kind,
     Schema,
+    TypeKind,
     decimal,
 )
 from engine.data.train import Train, Values, train_to_arrow
-from engine.expressions.compiler import Failures, compile_condition, compile_projection
+from engine.expressions.compiler import RowFailures, compile_condition, compile_projection
 from engine.expressions.functions import castable, resolve
 from engine.plan.plan import Call, Case, Cast, Column, Expression, Literal
 
@@ -220,11 +220,11 @@ class Trees:
                     self.leaf(source) if plain else tree(source), type_, try_=self.draw(st.booleans())
                 )
         match type_.kind:
-            case Kind.BOOLEAN:
+            case TypeKind.BOOLEAN:
                 return self.condition(depth)
-            case Kind.STRING:
+            case TypeKind.STRING:
                 return self.text(depth)
-            case Kind.TIMESTAMP:
+            case TypeKind.TIMESTAMP:
                 if self.draw(st.booleans()):
                     return call("date_trunc", Literal(self.pick(UNITS), STRING), tree())
                 return call(self.pick(["add", "subtract"]), self.leaf(TIMESTAMP), self.leaf(INT32))
@@ -252,7 +252,9 @@ class Trees:
                 return call(self.pick(["negate", "abs", "round", "floor", "ceil"]), tree(type_))
             case 1:
                 # Of a NULL decimal DuckDB makes 0 when it rounds all its digits away.
-                digits = [-2, -1, 0, 1, 2, 3, 400] + ([] if type_.kind is Kind.DECIMAL else [-20, -19, -10])
+                digits = [-2, -1, 0, 1, 2, 3, 400] + (
+                    [] if type_.kind is TypeKind.DECIMAL else [-20, -19, -10]
+                )
                 return call("round", tree(type_), Literal(self.pick(digits), INT32))
             case 2 if type_.is_float:
                 if self.draw(st.booleans()):
@@ -325,13 +327,13 @@ def trees(draw: Any, types: tuple[DataType, ...] = TYPES) -> Expression:
 # --- their SQL ------------------------------------------------------------------------------------------
 
 NAMES = {
-    Kind.BOOLEAN: "BOOLEAN",
-    Kind.INT32: "INTEGER",
-    Kind.INT64: "BIGINT",
-    Kind.FLOAT32: "FLOAT",
-    Kind.FLOAT64: "DOUBLE",
-    Kind.STRING: "VARCHAR",
-    Kind.TIMESTAMP: "TIMESTAMP",
+    TypeKind.BOOLEAN: "BOOLEAN",
+    TypeKind.INT32: "INTEGER",
+    TypeKind.INT64: "BIGINT",
+    TypeKind.FLOAT32: "FLOAT",
+    TypeKind.FLOAT64: "DOUBLE",
+    TypeKind.STRING: "VARCHAR",
+    TypeKind.TIMESTAMP: "TIMESTAMP",
 }
 SIGNS = {
     "add": "+",
@@ -356,9 +358,9 @@ def type_sql(type_: DataType) -> str:
 def literal_sql(value: Any, type_: DataType) -> str:
     if value is None:
         return f"CAST(NULL AS {type_sql(type_)})"
-    if type_.kind is Kind.TIMESTAMP:
+    if type_.kind is TypeKind.TIMESTAMP:
         return f"make_timestamp(CAST('{value}' AS BIGINT))"
-    if type_.kind is Kind.DECIMAL:
+    if type_.kind is TypeKind.DECIMAL:
         value = Decimal(value).scaleb(-type_.scale)
     quoted = str(value).replace("'", "''")
     return f"CAST('{quoted}' AS {type_sql(type_)})"
@@ -432,14 +434,14 @@ def theirs(oracle: duckdb.DuckDBPyConnection, expression: Expression) -> list[An
 
 
 def ours(expression: Expression, train: Train = TRAIN) -> list[Any]:
-    failures = Failures()
+    failures = RowFailures()
     (column,) = compile_projection([expression])(train, failures)
     assert column.type == expression.type
     assert len(column) == len(train)
-    if expression.type.kind is not Kind.STRING:
+    if expression.type.kind is not TypeKind.STRING:
         assert column.data.dtype == expression.type.numpy
     found = listed(column)
-    if expression.type.kind is Kind.DECIMAL:
+    if expression.type.kind is TypeKind.DECIMAL:
         found = [None if one is None else Decimal(one).scaleb(-expression.type.scale) for one in found]
     failed = failures.rows()
     assert sum(failures.counts().values()) == (0 if failed is None else failed.sum())
@@ -531,7 +533,7 @@ def test_transcendental_functions_are_duckdb_s_to_the_last_digits(
 
 @given(trees(types=(BOOLEAN,)))
 def test_a_condition_selects_the_rows_where_its_projection_is_true(expression: Expression) -> None:
-    failures = Failures()
+    failures = RowFailures()
     selected = compile_condition(expression)(TRAIN, failures)
     assert selected.tolist() == [value is True for value in ours(expression)]
     assert (failures.rows() is None) == (FAILED not in ours(expression))
@@ -546,7 +548,7 @@ def test_a_cut_of_the_train_changes_nothing(expression: Expression, cut: int) ->
 @given(st.lists(trees(), min_size=2, max_size=4))
 def test_what_expressions_share_changes_none_of_them(expressions: list[Expression]) -> None:
     doubled = [*expressions, *expressions]
-    together, alone = Failures(), Failures()
+    together, alone = RowFailures(), RowFailures()
     shared = compile_projection(doubled)(TRAIN, together)
     for expression, column in zip(doubled, shared, strict=True):
         (by_itself,) = compile_projection([expression])(TRAIN, alone)
@@ -559,5 +561,5 @@ def test_what_expressions_share_changes_none_of_them(expressions: list[Expressio
 @given(trees())
 def test_a_train_is_left_as_it_was(expression: Expression) -> None:
     before = [listed(column) for column in TRAIN.columns]
-    compile_projection([expression])(TRAIN, Failures())
+    compile_projection([expression])(TRAIN, RowFailures())
     assert [shown(listed(column)) for column in TRAIN.columns] == list(map(shown, before))

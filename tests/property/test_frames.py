@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.log.segment_log import Reader, Writer
+from actors.log.segment_log import Reader, SegmentWriter
 from actors.log.train_format import (
     BatchId,
     append_train,
@@ -36,7 +36,7 @@ from engine.data.schema import (
     decimal,
 )
 from engine.data.train import Train, Values, is_same, same_arrival, train_from_arrow, train_to_arrow
-from engine.data.watermark_causes import NO_PROGRESS, Causes, Moment, Step, Together, Tuples
+from engine.data.watermark_causes import NO_PROGRESS, AdvanceCause, Causes, Moment, Together, Tuples
 
 TYPES = st.sampled_from(
     [BOOLEAN, INT32, INT64, FLOAT32, FLOAT64, STRING, TIMESTAMP, decimal(18, 3), decimal(5, 0)]
@@ -69,7 +69,7 @@ def arrivals(draw: st.DrawFn, rows: int) -> Any:
 
 
 @st.composite
-def steps(draw: st.DrawFn, depth: int = 2) -> Step:
+def steps(draw: st.DrawFn, depth: int = 2) -> AdvanceCause:
     upto = draw(INT64S)
     match draw(st.integers(0, 2 if depth else 1)):
         case 0:
@@ -116,7 +116,7 @@ def plain_causes(causes: Causes) -> list[Any]:
     return [plain_step(step) for step in causes]
 
 
-def plain_step(step: Step) -> Any:
+def plain_step(step: AdvanceCause) -> Any:
     match step:
         case Tuples(upto, times, moments, behind):
             return upto, times.tobytes(), moments.tobytes(), is_same(moments), behind
@@ -127,7 +127,7 @@ def plain_step(step: Step) -> Any:
 
 def through_a_log(parts: list[Any], size: int | None = None) -> memoryview:
     with TemporaryDirectory() as folder:
-        log = Writer(Path(folder))
+        log = SegmentWriter(Path(folder))
         log.append([b"something else"])
         log.append(parts, size)
         log.close()

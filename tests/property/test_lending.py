@@ -21,7 +21,7 @@ from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.manager import LoadManager, SetKeep, TrimQueue
 from scheduler.capacity.core import CapacityCore
 from scheduler.capacity.redistribution import ClassAccount, entitled
-from scheduler.turns.round_robin import RoundRobin
+from scheduler.turns.round_robin import TurnRoundRobin
 from sim.control_ring import ControlRing
 
 CYCLE_S = 0.15
@@ -152,7 +152,7 @@ def settled(tenants: Sequence[Tenant], seed: int | None = None) -> Settled:
     originals = {one.name: one.original for one in accounts}
     capacity = CapacityCore(accounts)
     ring = ControlRing(
-        RoundRobin(originals, 0.01, 1),
+        TurnRoundRobin(originals, 0.01, 1),
         {
             one.name: LoadManager(
                 one.name, LoadSettings(), one.target_s, originals[one.name], originals[one.name]

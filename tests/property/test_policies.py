@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from configs.classes.policies import CLUSTERED_KINDS, POLICY_KINDS, Bucketed, FreshnessAware, policy_of
 from configs.classes.utility import UtilityGraph
-from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, ScheduledOperator
 from scheduler.operators.policies import NONE, CountingPolicy, Policy, build_policy
 from scheduler.operators.policies.wait_time import ClusteredPolicy
 from scheduler.operators.scheduler import OperatorScheduler
@@ -60,7 +60,7 @@ def networks(draw: st.DrawFn) -> Network:
             partners |= {number: number + 1, number + 1: number}
     return Network(
         tuple(
-            Operator(
+            ScheduledOperator(
                 f"operator{number}",
                 downstream[number],
                 source=number not in fed,

@@ -18,7 +18,7 @@ from actors.gateway.producer_dedup import LastBatches
 from actors.gateway.streams import Streams
 from actors.log.segment_log import Reader
 from actors.log.train_format import BatchId, batch_id, batch_of, mark_of
-from actors.messages.gateway_messages import Accepted, Refused
+from actors.messages.gateway_messages import Accepted, RefusedBatch
 from actors.runtime.run_dirs import RunDirs
 
 SQL = "CREATE STREAM s (v int64)"
@@ -64,7 +64,7 @@ class PublishMachine(RuleBasedStateMachine):
             if producer is not None:
                 self.last[producer] = number
         else:
-            assert isinstance(answer, Refused)
+            assert isinstance(answer, RefusedBatch)
             assert (answer.retry_after_s is None) == (sum(sizes) * 8 + len(sizes) * 128 > BYTES_MAX // 4)
             assert stream.log.next == following
 

@@ -9,9 +9,9 @@ from configs.classes.plans import PlanSettings
 from configs.classes.policies import HighestRate
 from configs.classes.policy_and_plan import PLANS, Choice
 from engine.class_.explain import explain
-from engine.network.plan_alignment import Running
+from engine.network.plan_alignment import RunningPlan
 from engine.plan.plan import Filter, Project
-from sim.forecast.plan_forecast import Measured, plan_of
+from sim.forecast.plan_forecast import MeasuredOperators, plan_of
 from sim.forecast.policy_forecast import ClassNow
 from tests.property.test_queries import any_query, joining
 from tests.support import query_grammar as grammar
@@ -19,12 +19,12 @@ from tests.support.query_grammar import Statement
 from tests.support.query_runs import Cuts, Rows, Run, cuts, every_stream, ran
 
 
-def running(run: Run, plan: PlanSettings) -> Running:
+def running(run: Run, plan: PlanSettings) -> RunningPlan:
     network = run.runner.network
     queries = tuple(network.queries.values())
     keys = tuple(node.key for node in network.nodes)
     planned = {one.name: plan for one in queries}
-    return Running(queries, planned, Choice(HighestRate(), plan), keys, network.pane_lengths, {}, {}, {})
+    return RunningPlan(queries, planned, Choice(HighestRate(), plan), keys, network.pane_lengths, {}, {}, {})
 
 
 @settings(max_examples=15)
@@ -41,7 +41,7 @@ def test_who_is_paired_is_given_the_same_tuples_and_who_is_not_is_a_condition_or
     now, other = (ran(statements, rows, how, plan) for plan in plans[:2])
     found, lines = running(now, plans[0]), tuple(explain(now.runner))
     aligned = found.aligned(dict.fromkeys(found.planned_as, plans[1]))
-    measured = Measured(ClassNow("response", (), {}, 0.15, 1.0, 100, lines=lines), found)
+    measured = MeasuredOperators(ClassNow("response", (), {}, 0.15, 1.0, 100, lines=lines), found)
     for number, node in enumerate(other.runner.network.nodes):
         same, plan = measured.same(node, aligned), plan_of(node)
         if same is None:

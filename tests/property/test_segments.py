@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
 from actors.log import segment, segment_cache, segment_log
-from actors.log.segment_log import KEEP_NONE, FrameForgotten, LogFull, Reader, Writer
+from actors.log.segment_log import KEEP_NONE, FrameForgotten, LogFull, Reader, SegmentWriter
 from actors.runtime.run_dirs import shared_memory
 
 pytestmark = pytest.mark.slow
@@ -115,8 +115,10 @@ class LogMachine(RuleBasedStateMachine):
         self.reading: Iterator[tuple[int, memoryview]] = iter(())
         self.log = self.opened()
 
-    def opened(self) -> Writer:
-        return Writer(self.folder, segment_bytes=SEGMENT_BYTES, bytes_max=BYTES_MAX, keep_from=self.keep_from)
+    def opened(self) -> SegmentWriter:
+        return SegmentWriter(
+            self.folder, segment_bytes=SEGMENT_BYTES, bytes_max=BYTES_MAX, keep_from=self.keep_from
+        )
 
     # -- what the writer does
 
@@ -347,7 +349,7 @@ def full_log() -> Iterator[Path]:
 
 def fill(folder: Path, frames: int, killed_at: int = MANY) -> int:
     """Append so many, or until the so many-th line of emptying a segment; how many lines of it there were."""
-    log = Writer(folder, segment_bytes=SEGMENT_BYTES, bytes_max=BYTES_MAX, keep_from=KEEP_NONE)
+    log = SegmentWriter(folder, segment_bytes=SEGMENT_BYTES, bytes_max=BYTES_MAX, keep_from=KEEP_NONE)
     with at_line(killed_at, die, "emptied") as left:
         for _ in range(frames):
             log.append([payload_of(log.next, FRAME)])

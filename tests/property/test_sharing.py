@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, ScheduledOperator
 from scheduler.operators.segment_trees import whole_tree
 
 numbers = st.one_of(st.sampled_from([0.25, 0.5, 1.0, 2.0]), st.floats(0.01, 10))
@@ -21,7 +21,9 @@ def shared_networks(draw: st.DrawFn) -> NetworkEstimates:
     below = [
         tuple(number for number, one in enumerate(above, 1) if one == operator) for operator in range(size)
     ]
-    network = Network(tuple(Operator(str(number), below[number], not number) for number in range(size)))
+    network = Network(
+        tuple(ScheduledOperator(str(number), below[number], not number) for number in range(size))
+    )
     return NetworkEstimates(network, tuple(Estimate(draw(numbers), draw(numbers)) for _ in range(size)))
 
 
@@ -92,7 +94,9 @@ def by_the_thesis(cost_s: float, segments: list[tuple[float, float]]) -> float:
 
 def by_trees(cost_s: float, segments: list[tuple[float, float]]) -> float:
     below = tuple(range(1, len(segments) + 1))
-    network = Network((Operator("shared", below, True), *(Operator(str(one)) for one in below)))
+    network = Network(
+        (ScheduledOperator("shared", below, True), *(ScheduledOperator(str(one)) for one in below))
+    )
     estimates = (Estimate(cost_s, 1.0), *(Estimate(cost, gain) for gain, cost in segments))
     return NetworkEstimates(network, estimates).trees("selectivity")[0].ratio
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from engine.data.schema import INT32, STRING, Field, Schema, TableSchema
 from engine.data.train import train_from_arrow
-from engine.expressions.compiler import Failures, compile_condition
+from engine.expressions.compiler import RowFailures, compile_condition
 from engine.plan.plan import Filter, Plan, Project, Scan
-from engine.sql import Catalog, PlanningError, parse_create_stream, plan_query, split_statements
+from engine.sql import PlanningError, SqlCatalog, parse_create_stream, plan_query, split_statements
 
 READINGS = (
     "CREATE STREAM readings (ts int64, sensor int32, region int32, temp float64, wind float64, "
@@ -34,7 +34,7 @@ VALUES = parse_create_stream(
     "CREATE STREAM input (n int32, a int64, b int64, x float64, s string, ok boolean)"
 )
 SENSORS = TableSchema("sensors", Schema((Field("sensor", INT32), Field("name", STRING))))
-CATALOG = Catalog.of([*(parse_create_stream(one) for one in (READINGS, TRADES)), VALUES], [SENSORS])
+CATALOG = SqlCatalog.of([*(parse_create_stream(one) for one in (READINGS, TRADES)), VALUES], [SENSORS])
 
 VALID = (
     READINGS,
@@ -207,7 +207,7 @@ def test_condition_chooses_the_rows_that_duckdb_chooses(condition: str) -> None:
     assert isinstance(plan, Scan | Filter)
     chosen = np.ones(len(ROWS), bool)
     if isinstance(plan, Filter):
-        chosen = compile_condition(plan.condition)(TRAIN, Failures())
+        chosen = compile_condition(plan.condition)(TRAIN, RowFailures())
     assert np.flatnonzero(chosen).tolist() == expected
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadshed.staleness import KEPT, Staleness
+from loadshed.staleness import KEPT, OutputStaleness
 
 seconds = st.integers(0, 60)
 answers = st.lists(st.tuples(st.lists(seconds, max_size=3), seconds), max_size=40)
@@ -22,7 +22,7 @@ def stale_seconds(told: list[tuple[list[int], int]], since: int) -> int:
 def test_an_output_was_stale_while_an_input_that_led_to_an_answer_waited(
     told: list[tuple[list[int], int]], since: int
 ) -> None:
-    staleness = Staleness(since)
+    staleness = OutputStaleness(since)
     for arrivals, left in told:
         staleness.served(arrivals, left)
     assert staleness.stale_s == stale_seconds(told, since)
@@ -33,7 +33,7 @@ def test_an_output_was_stale_while_an_input_that_led_to_an_answer_waited(
 def test_neither_the_order_of_answers_nor_telling_them_again_matters(
     told: list[tuple[list[int], int]], rng: random.Random
 ) -> None:
-    one, other = Staleness(0), Staleness(0)
+    one, other = OutputStaleness(0), OutputStaleness(0)
     for arrivals, left in told:
         one.served(arrivals, left)
     for arrivals, left in rng.sample(told, len(told)) + told:
@@ -42,7 +42,7 @@ def test_neither_the_order_of_answers_nor_telling_them_again_matters(
 
 
 def test_what_waited_through_more_fresh_times_than_are_kept_counts_from_the_oldest_of_them() -> None:
-    staleness, rounds = Staleness(0.0), 3 * KEPT
+    staleness, rounds = OutputStaleness(0.0), 3 * KEPT
     for second in range(rounds):
         staleness.served([float(second)], second + 0.5)
     assert staleness.share(rounds) == pytest.approx(0.5)
@@ -51,4 +51,4 @@ def test_what_waited_through_more_fresh_times_than_are_kept_counts_from_the_olde
 
 
 def test_nothing_is_stale_before_any_time_has_passed() -> None:
-    assert Staleness(5.0).share(5.0) == Staleness(5.0).share(4.0) == 0.0
+    assert OutputStaleness(5.0).share(5.0) == OutputStaleness(5.0).share(4.0) == 0.0

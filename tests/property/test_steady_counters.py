@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.coordinator.control_plane import SystemStatus, UnitStatus
-from actors.messages.unit_messages import BOUNDS, Answered, Counted, Figures, UnitReport
+from actors.coordinator.control_plane import PlacedUnit, SystemStatus
+from actors.messages.unit_messages import BOUNDS, Figures, ResponseCounts, UnitCounts, UnitReport
 from configs.classes.live_class import LiveClass
-from loadshed.aloma import Branch
+from loadshed.aloma import AlomaBranch
 from loadshed.ledger import TupleLedger
 from services.metrics.monotonic_counters import OFFERED, RESULTS, ClassCounters, Counters
 
@@ -23,7 +23,7 @@ def system(reports: dict[str, UnitReport], target_ms: float = TARGET_MS, shards:
         name="gold", priority=1, delay_target_ms=target_ms, key="k", shards=shards, queries={"q": "SELECT 1"}
     )
     units = {
-        name: UnitStatus("gold", "n1", f"host of {name}", 0.5, 0.5, None, report, "n1")
+        name: PlacedUnit("gold", "n1", f"host of {name}", 0.5, 0.5, None, report, "n1")
         for name, report in reports.items()
     }
     return SystemStatus({"n1": 1}, (gold,), units, (), {})
@@ -61,15 +61,15 @@ class Life:
         self.slices = self.answers = 0
 
     def report(self, target_ms: float = TARGET_MS) -> UnitReport:
-        answered = Answered(
+        answered = ResponseCounts(
             target_ms / 1e3, self.answers, self.answers, 0.5 * self.answers, (self.answers,) * len(BOUNDS)
         )
-        counted = Counted(
+        counted = UnitCounts(
             pid=100 + self.lives,
             born=float(self.lives),
             recovered=self.lives > 0,
             slices=self.slices,
-            branches=(0,) * len(Branch),
+            branches=(0,) * len(AlomaBranch),
             answered=answered,
             results={"q": self.done},
         )

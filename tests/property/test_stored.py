@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from engine.data.schema import FLOAT64, INT64, STRING, Field, Schema
 from engine.data.train import Train, Values, same_arrival, values_to_arrow
-from engine.operators.join_state import Stored
+from engine.operators.join_state import StoredTuples
 
 SCHEMA = Schema((Field("ts", INT64), Field("x", FLOAT64), Field("g", STRING)))
 CODES = 3
@@ -40,7 +40,7 @@ def train_of(some: list[Row], arrival: float, kept: float) -> Train:
 def test_what_is_not_forgotten_is_found_with_all_that_belongs_to_it(
     script: list[Step], room: int, scanned_max: int, low: int
 ) -> None:
-    stored, high = Stored(SCHEMA, 0, room, scanned_max), low + 3
+    stored, high = StoredTuples(SCHEMA, 0, room, scanned_max), low + 3
     listed: list[tuple[Row, float, float]] = []
     floor = 0
     for some, arrival, kept, by, probing in script:
@@ -65,7 +65,7 @@ def test_what_is_not_forgotten_is_found_with_all_that_belongs_to_it(
 
 
 def pairs_of(
-    stored: Stored, some: list[tuple[int, int]], low: int, high: int
+    stored: StoredTuples, some: list[tuple[int, int]], low: int, high: int
 ) -> tuple[list[tuple[object, ...]], float | None]:
     """Place of the probe, what the stored tuple has, and the pair's arrival; and how much of them was kept."""
     codes, times = np.array([code for _, code in some], np.intp), np.array([ts for ts, _ in some], np.int64)
@@ -78,7 +78,7 @@ def pairs_of(
 
 
 def test_tuples_in_the_order_of_time_are_forgotten_at_once() -> None:
-    stored = Stored(SCHEMA, 0)
+    stored = StoredTuples(SCHEMA, 0)
     for start in range(0, 100_000, 500):
         some: list[Row] = [(ts, 0, None, None) for ts in range(start, start + 500)]
         stored.add(train_of(some, 0.0, 1.0), np.zeros(500, np.intp))
@@ -87,7 +87,7 @@ def test_tuples_in_the_order_of_time_are_forgotten_at_once() -> None:
 
 
 def test_a_tuple_from_far_ahead_does_not_keep_those_behind_it() -> None:
-    stored = Stored(SCHEMA, 0)
+    stored = StoredTuples(SCHEMA, 0)
     stored.add(train_of([(10**15, 0, None, None)], 0.0, 1.0), np.zeros(1, np.intp))
     for start in range(0, 100_000, 500):
         some: list[Row] = [(ts, 0, None, None) for ts in range(start, start + 500)]

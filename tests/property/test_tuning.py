@@ -16,9 +16,9 @@ from scheduler.tuning import (
     PAUSE,
     PAUSE_MAX,
     Compared,
-    Explanation,
     SwitchPolicy,
     TuningCore,
+    TuningDecision,
 )
 
 POLICIES = ("hr", "fcfs", "bsd:clusters=12", "chain")
@@ -38,7 +38,7 @@ def core(gain: float = 0.1, steady: int = 3) -> TuningCore:
     return TuningCore("c", "response", gain, steady, "hr")
 
 
-def decided(one: TuningCore, events: Sequence[Compared]) -> list[Explanation]:
+def decided(one: TuningCore, events: Sequence[Compared]) -> list[TuningDecision]:
     for place, event in enumerate(events):
         commands = one.handle(event, float(place))
         last = one.explanations[-1]

@@ -17,10 +17,10 @@ from scheduler.turns.round_robin import (
     ClassReady,
     Grant,
     HostsSet,
-    RoundRobin,
     SharesSet,
     SliceEnded,
     TurnEvent,
+    TurnRoundRobin,
 )
 
 NAMES = ("a", "b", "c", "d")
@@ -40,7 +40,7 @@ def shares_of(drawn: Mapping[str, int]) -> dict[str, float]:
 class Node:
     """Lanes and classes around a round robin; checks each grant, and after each event that no lane idles in vain."""
 
-    turns: RoundRobin
+    turns: TurnRoundRobin
     hosts: Mapping[str, str] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
     running: dict[str, Grant] = field(default_factory=dict)
@@ -231,7 +231,7 @@ events = st.composite(draw_event)
 def test_grants_are_those_of_a_walk_round_by_round(
     data: st.DataObject, drawn: dict[str, int], shared: dict[str, str], lanes: int
 ) -> None:
-    node = Node(RoundRobin(shares_of(drawn), round_s=1.0, lanes=lanes), shared)
+    node = Node(TurnRoundRobin(shares_of(drawn), round_s=1.0, lanes=lanes), shared)
     oracle = RoundByRound(shares_of(drawn), shared, lanes)
     for _ in range(data.draw(st.integers(1, 40))):
         event = data.draw(events(node, NAMES, shares_move=True))
@@ -243,7 +243,7 @@ def test_grants_are_those_of_a_walk_round_by_round(
 def test_nobody_runs_ahead_of_its_rounds_and_unused_quota_is_not_saved(
     data: st.DataObject, drawn: dict[str, int], shared: dict[str, str], lanes: int
 ) -> None:
-    node = Node(RoundRobin(shares_of(drawn), round_s=1.0, lanes=lanes), shared)
+    node = Node(TurnRoundRobin(shares_of(drawn), round_s=1.0, lanes=lanes), shared)
     used = dict.fromkeys(drawn, 0.0)
     for _ in range(data.draw(st.integers(1, 40))):
         event = data.draw(events(node, tuple(drawn), shares_move=False))
@@ -273,7 +273,7 @@ def test_backlogged_classes_have_their_rounds_plus_less_than_one_train(
     backlog: tuple[dict[str, int], dict[str, float]],
 ) -> None:
     drawn, train_s = backlog
-    node = Node(RoundRobin(shares_of(drawn), round_s=1.0))
+    node = Node(TurnRoundRobin(shares_of(drawn), round_s=1.0))
     used = dict.fromkeys(drawn, 0.0)
     granted = [grant for name in drawn for grant in node.tell(ClassReady(name))]
     for _ in range(100):
@@ -290,7 +290,7 @@ def used_by_backlogged(
     shares: Mapping[str, float], hosts: Mapping[str, str], lanes: int, train_s: float, until: float
 ) -> dict[str, float]:
     """Processor time each class has had by `until` when all have input all the time."""
-    node = Node(RoundRobin(shares, round_s=1.0, lanes=lanes), hosts)
+    node = Node(TurnRoundRobin(shares, round_s=1.0, lanes=lanes), hosts)
     used, ends, started = dict.fromkeys(shares, 0.0), list[tuple[float, int, Grant, float]](), count()
     granted, now = [grant for name in shares for grant in node.tell(ClassReady(name))], 0.0
     while now < until:

@@ -11,7 +11,7 @@ from configs.classes.live_class import LiveSettings
 from configs.classes.priority_class import PriorityClass
 from configs.scenario.scenario import Scenario
 from sim.admission.planner import DROP_TOLERANCE, plan, seen_by
-from sim.admission.situation import ClassLoad, ClassPlan, InputLoad, Plan, Situation
+from sim.admission.situation import AdmissionPlan, ClassLoad, ClassPlan, InputLoad, Situation
 from sim.outcome.results import results
 from sim.simulation import Simulation
 from tests.support.planned import situation_without
@@ -44,7 +44,7 @@ def three(loads: tuple[float, float, float], **last: Any) -> Scenario:
     return Scenario.model_validate(preset("dilos-sc").model_dump() | {"classes": classes, "seconds": 20})
 
 
-def by_name(found: Plan) -> dict[str, ClassPlan]:
+def by_name(found: AdmissionPlan) -> dict[str, ClassPlan]:
     return {one.name: one for one in found.classes}
 
 
@@ -156,7 +156,7 @@ def test_a_thousand_classes_are_planned_in_groups_and_each_is_told() -> None:
 
 def test_nothing_runs_and_nothing_is_planned() -> None:
     found = plan(Situation(1, LiveSettings()))
-    assert found == Plan((), True, True, 0.0, (), ())
+    assert found == AdmissionPlan((), True, True, 0.0, (), ())
 
 
 def test_a_class_without_input_keeps_its_target() -> None:

@@ -12,8 +12,8 @@ from configs.classes.policies import policy_of
 from configs.classes.policy_and_plan import PLANS, Choice, choice_of
 from scheduler.tuning import Compared, tuning_core
 from services.tuning.tuner import class_now
-from sim.forecast.plan_forecast import SAMPLE_LEAST, Measured, forecasts, other_plans, plan_of
-from sim.forecast.policy_forecast import ClassNow, Seen, objective_value
+from sim.forecast.plan_forecast import SAMPLE_LEAST, MeasuredOperators, forecasts, other_plans, plan_of
+from sim.forecast.policy_forecast import ClassNow, ObjectiveFigures, objective_value
 from sim.simulation import alone
 from tests.support.replanning import RunningClass
 
@@ -153,7 +153,7 @@ def test_operators_that_are_paired_are_given_the_same_and_what_is_not_is_about_a
     found = now(one)
     assert found.running is not None
     aligned = found.running.aligned(dict.fromkeys(MANY, other))
-    measured, runner, lines = Measured(found, found.running), real.hosted.runner, found.lines
+    measured, runner, lines = MeasuredOperators(found, found.running), real.hosted.runner, found.lines
     alone_, moved = [], []
     for number, node in enumerate(runner.network.nodes):
         same = measured.same(node, aligned)
@@ -185,7 +185,7 @@ def test_a_class_comes_to_the_better_plan_answers_as_if_undisturbed_and_stays() 
             skipped += 1
             continue
         assert found.running is not None
-        measured = objective_value("response", Seen(found.seen, found.queued))
+        measured = objective_value("response", ObjectiveFigures(found.seen, found.queued))
         told = forecasts(class_now("response", found), HR, alone)
         core.handle(Compared(measured, told), float(round_))
         branches[core.explanations[-1].branch] += 1

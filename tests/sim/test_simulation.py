@@ -13,7 +13,7 @@ import pytest
 from configs.classes.load_manager import LoadSettings
 from configs.classes.policies import POLICY_KINDS
 from configs.errors import UnknownName
-from configs.scenario.scenario import Costs, Join, Scenario, SharafNetwork
+from configs.scenario.scenario import Costs, JoinBox, Scenario, SharafNetwork
 from loadshed.shedder import Shedder
 from scheduler.operators.network import NetworkEstimates
 from sim.outcome.results import results
@@ -132,7 +132,7 @@ def test_a_join_is_ranked_by_window_rate_and_selectivity_of_both_sides() -> None
     plan = build_plan(model, Costs(), random.Random(1))
     rates = {"left": 4.0, "right": 2.0}
     c, s, join_model = plan.boxes[0].tuple_s, 0.3, plan.boxes[2].model
-    assert isinstance(join_model, Join)
+    assert isinstance(join_model, JoinBox)
     believed = NetworkEstimates(plan.network(), tuple(plan.estimates(1, rates)))
     for leaf, partner_rate in ((0, 2.0), (1, 4.0)):
         met = s * partner_rate * join_model.window_s

@@ -11,10 +11,10 @@ import pytest
 
 from configs.classes.objectives import Objective, candidates
 from configs.classes.policies import Automatic, ClassPolicy, policy_text
-from configs.scenario.scenario import Aggregate, QueryModel, QueryNetwork, Scenario
+from configs.scenario.scenario import AggregateBox, QueryModel, QueryNetwork, Scenario
 from configs.yaml_loading import parse_model
 from loadshed.responses import ResponseStatistics
-from sim.forecast.policy_forecast import Queues, Seen, objective_value
+from sim.forecast.policy_forecast import ObjectiveFigures, Queues, objective_value
 from sim.policy_tuning import operators_of
 from sim.simulation import Simulation
 from tests.support.scenarios import constant, queries, ran, scenario, tenant
@@ -81,7 +81,7 @@ def outcome(scenario: Scenario, objective: Objective, policy: ClassPolicy) -> tu
         queues.look(run)
 
     run = Simulation(scenario.model_copy(update={"classes": (declared,)}), "none", on_cycle=look).run()
-    value = objective_value(objective, Seen(run.hosts["c"].answers.responses, queues.mean))
+    value = objective_value(objective, ObjectiveFigures(run.hosts["c"].answers.responses, queues.mean))
     assert value is not None
     return value, run
 
@@ -118,7 +118,7 @@ def test_a_class_that_tunes_itself_is_compared_by_how_late_its_windows_were_answ
     scenario = workload(0, 300.0, seconds=1.5)
     network = scenario.networks["n"]
     assert isinstance(network, QueryNetwork)
-    window = Aggregate(kind="aggregate", range_s=0.1, slide_s=0.05, tuple_us=50)
+    window = AggregateBox(kind="aggregate", range_s=0.1, slide_s=0.05, tuple_us=50)
     of_windows = QueryModel(name="window", reads=("a",), operators=(window,))
     changed = network.model_copy(update={"queries": (*network.queries, of_windows)})
     declared = scenario.classes[0].model_copy(

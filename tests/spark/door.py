@@ -17,7 +17,7 @@ from pyarrow import flight
 
 from actors.gateway.streams import Streams
 from actors.log.commit_format import commit_parts
-from actors.log.segment_log import KEEP_NONE, Reader, Writer
+from actors.log.segment_log import KEEP_NONE, Reader, SegmentWriter
 from actors.log.train_format import batch_of
 from actors.log.unit_log import QUERIES, QUERIES_VERSION
 from actors.runtime.run_dirs import RunDirs
@@ -26,7 +26,7 @@ from engine.data.schema import FLOAT64, INT64
 from engine.data.train import Train, Values, values_to_arrow
 from services.ingest import answers
 from services.ingest.deadletters import DEAD_BYTES, DeadLetters
-from services.ingest.flight import FlightSettings, Keys, Server, later
+from services.ingest.flight import FlightKeys, FlightServer, FlightSettings, later
 from services.ingest.keys import PublishedKeys
 from services.ingest.staging import Staging
 
@@ -93,9 +93,9 @@ class Answers:
     def __init__(self, node: Node, unit: str, forgets: bool = False) -> None:
         folder = node.dirs.class_log(unit)
         self._log = (
-            Writer(folder, bytes_max=LOG_BYTES, segment_bytes=SEGMENT_BYTES, keep_from=KEEP_NONE)
+            SegmentWriter(folder, bytes_max=LOG_BYTES, segment_bytes=SEGMENT_BYTES, keep_from=KEEP_NONE)
             if forgets
-            else Writer(folder)
+            else SegmentWriter(folder)
         )
         described = {
             "version": QUERIES_VERSION,
@@ -113,11 +113,11 @@ class Answers:
         self._log.append(*commit_parts(Commit((), (answer,), {"hot": self._next})))
 
 
-class FaultyServer(Server):
+class FaultyServer(FlightServer):
     def __init__(self, node: Node) -> None:
         self._node = node
         settings = FlightSettings().with_key(node.key)
-        keys = Keys(settings.keys, PublishedKeys(node.dirs.keys))
+        keys = FlightKeys(settings.keys, PublishedKeys(node.dirs.keys))
         super().__init__(settings, node.port, node.streams, node.dirs, Staging(), node.dead, keys)
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:

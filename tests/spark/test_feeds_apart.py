@@ -12,7 +12,7 @@ import pytest
 from configs.documents.spark_streams import StreamsFile
 from configs.yaml_loading import parse_model
 from services.ingest.java import find_java
-from services.ingest.job import Door, Job
+from services.ingest.job import GatewayAddress, IngestJob
 from services.ingest.process import IngestProcess
 from services.ingest.progress import FeedProgress
 from services.ingest.spark_supervisor import Brings
@@ -33,10 +33,12 @@ def gateway() -> Iterator[RealGateway]:
         yield found
 
 
-def job(gateway: RealGateway, folder: Path, sources: Mapping[str, Mapping[str, Any]]) -> Job:
+def job(gateway: RealGateway, folder: Path, sources: Mapping[str, Mapping[str, Any]]) -> IngestJob:
     streams = {name: {"columns": {"id": "int64"}, "source": source} for name, source in sources.items()}
     file = parse_model(StreamsFile, {"streams": streams})
-    return Job(file, Door(gateway.endpoint, gateway.key), folder, find_java(None, os.environ).home)
+    return IngestJob(
+        file, GatewayAddress(gateway.endpoint, gateway.key), folder, find_java(None, os.environ).home
+    )
 
 
 def seen(ingest: IngestProcess, name: str) -> FeedProgress:
@@ -111,7 +113,7 @@ def test_connector_that_cannot_be_fetched_fails_its_feed_alone(gateway: RealGate
     session = {
         "conf": {"spark.jars.ivy": str(tmp_path / "ivy"), "spark.jars.ivySettings": str(nowhere(tmp_path))}
     }
-    brings = Brings(Door(gateway.endpoint, gateway.key), tmp_path / "ingest")
+    brings = Brings(GatewayAddress(gateway.endpoint, gateway.key), tmp_path / "ingest")
 
     def state(name: str) -> FeedProgress:
         return {feed.feed: feed for feed in brings.progress()}[name]

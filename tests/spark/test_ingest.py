@@ -24,7 +24,7 @@ from configs.documents.spark_streams import StreamsFile
 from configs.errors import InvalidInput
 from configs.yaml_loading import parse_model
 from services.ingest.java import find_java
-from services.ingest.job import Door, Job
+from services.ingest.job import GatewayAddress, IngestJob
 from services.ingest.process import IngestProcess, SparkFailed
 from services.ingest.progress import FeedProgress
 from tests.spark.gateways import RealGateway, opened
@@ -57,10 +57,10 @@ def job(
     folder: Path,
     feeds: Mapping[str, Definition] | None = None,
     **door: Any,
-) -> Job:
+) -> IngestJob:
     file = parse_model(StreamsFile, {"streams": dict(streams), "feeds": dict(feeds or {})})
     java = find_java(None, os.environ)
-    return Job(file, Door(gateway.endpoint, gateway.key, **door), folder, java.home)
+    return IngestJob(file, GatewayAddress(gateway.endpoint, gateway.key, **door), folder, java.home)
 
 
 def json_file(folder: Path, number: int, ids: range) -> None:
@@ -315,7 +315,7 @@ def test_session_that_cannot_be_had_is_told_at_the_start(gateway: RealGateway, f
     streams = {"ticks": stream(format="rate", sql="SELECT value AS id FROM source")}
     impossible = job(streams, gateway, folder)
     data = impossible.file.model_dump(by_alias=True) | {"session": {"master": "nowhere"}}
-    impossible = Job(parse_model(StreamsFile, data), impossible.door, folder, impossible.java_home)
+    impossible = IngestJob(parse_model(StreamsFile, data), impossible.door, folder, impossible.java_home)
     with pytest.raises(SparkFailed, match="Spark did not start: Master must"):
         IngestProcess(impossible).start()
     assert descendants(folder) == []

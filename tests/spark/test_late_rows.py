@@ -13,7 +13,7 @@ import pytest
 from configs.documents.spark_streams import StreamsFile
 from configs.yaml_loading import parse_model
 from services.ingest.java import find_java
-from services.ingest.job import Door, Job
+from services.ingest.job import GatewayAddress, IngestJob
 from services.ingest.process import IngestProcess
 from tests.spark.gateways import RealGateway, opened
 from tests.support.waiting import eventually
@@ -57,8 +57,8 @@ def test_a_micro_batch_of_many_files_is_in_the_order_of_event_time_and_then_the_
     with opened() as gateway:
         for path in streams:
             gateway.declare(f"CREATE STREAM {path} (at int64, text string, WATERMARK FOR at AS at)")
-        door = Door(gateway.endpoint, gateway.key)
-        job = Job(file, door, tmp_path / "ingest", find_java(None, os.environ).home)
+        door = GatewayAddress(gateway.endpoint, gateway.key)
+        job = IngestJob(file, door, tmp_path / "ingest", find_java(None, os.environ).home)
         with IngestProcess(job) as ingest:
             for path in streams:
                 eventually(partial(has_all, gateway, path), f"the {path}'s rows")

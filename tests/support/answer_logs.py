@@ -13,14 +13,14 @@ from engine.class_.steps import Answer, Commit, QueryAdded, QueryRemoved, Step
 from engine.data.schema import Schema
 from engine.data.train import Train, train_from_arrow
 from engine.plan.plan import Query
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 
 STREAM = parse_create_stream("CREATE STREAM s (n int64, s string)")
 SQL = "SELECT n, s FROM s"
 
 
 def planned(name: str) -> Query:
-    return plan_query(name, SQL, Catalog.of(streams=[STREAM]))
+    return plan_query(name, SQL, SqlCatalog.of(streams=[STREAM]))
 
 
 def train(values: range, schema: Schema = STREAM.schema, text: str = "v", kept: float = 1.0) -> Train:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.coordinator.control_plane import ControlPlane
-from actors.coordinator.effects import Part, Stream
+from actors.coordinator.effects import NodeStream, Part
 from actors.messages.unit_messages import Copy, Figures, Unit, UnitReport
 from configs.classes.live_class import LiveClass, LiveSettings
 from loadshed.cycle import CycleEnded
@@ -62,7 +62,7 @@ class World:
         self.shares[node], self.hosts_of[node] = dict(shares), dict(hosts)
         self.story.append(("shares", node))
 
-    def set_streams(self, node: str, streams: Mapping[str, Stream]) -> None:
+    def set_streams(self, node: str, streams: Mapping[str, NodeStream]) -> None:
         self.homes[node] = {name: one.home for name, one in streams.items()}
         self.readers[node] = {name: dict(one.readers) for name, one in streams.items()}
 

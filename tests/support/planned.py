@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from configs.classes.live_class import LiveSettings
 from configs.scenario.scenario import Scenario
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 from scheduler.operators.network import Estimate
 from scheduler.operators.statistics import OperatorStatistics
 from sim.admission.planned_scenario import one_queue
@@ -44,9 +44,9 @@ def watched(scenario: Scenario, manager: str = "dilos") -> tuple[Simulation, dic
     return run.run(), counted
 
 
-def lines_of(host: SimulatedHost, counted: Counting) -> list[Line]:
+def lines_of(host: SimulatedHost, counted: Counting) -> list[PlanLine]:
     return [
-        Line(
+        PlanLine(
             number,
             kind(box),
             tuple(host.plan.downstream[number]),
@@ -66,7 +66,9 @@ def kind(box: Box) -> str:
     return box.name if box.model is None else KINDS.get(box.model.kind, box.model.kind)
 
 
-def inputs(rates: dict[str, float], lines: Sequence[Line], costs: Sequence[Cost]) -> tuple[InputLoad, ...]:
+def inputs(
+    rates: dict[str, float], lines: Sequence[PlanLine], costs: Sequence[Cost]
+) -> tuple[InputLoad, ...]:
     found = [
         InputLoad(rates[one.stream], one.tuple_s, one.call_s, one.answers, calls=one.operators)
         for one in stream_costs(lines, costs)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from configs.classes.live_class import LiveSettings
-from services.plan.measurement import ClassMeasured, Measured, Rate
-from services.watch.source import Away
+from services.plan.measurement import ClassMeasured, Rate, SystemMeasurement
+from services.watch.source import SourceAway
 
 # Rows a second that no machine can do.
 FLOODED = {"hot": Rate(1e9, 0.1), "ticks": Rate(10.0, 0.1)}
@@ -21,7 +21,7 @@ class Told:
     is_away: bool = False
     lanes: int = 1
 
-    def measured(self, wanted: frozenset[str]) -> Measured:
+    def measured(self, wanted: frozenset[str]) -> SystemMeasurement:
         if self.is_away:
-            raise Away("the running system does not answer")
-        return Measured(self.lanes, 1, LiveSettings(), self.rates, self.classes)
+            raise SourceAway("the running system does not answer")
+        return SystemMeasurement(self.lanes, 1, LiveSettings(), self.rates, self.classes)

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from configs.classes.limits import ClassLimits
 from configs.classes.plans import PlanSettings
 from engine.class_.runner import ClassRunner
-from engine.data.schema import INT64, Kind
+from engine.data.schema import INT64, TypeKind
 from engine.data.train import Train, Values, train_from_arrow, values_to_arrow
 from engine.plan.plan import Query
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from tests.support.query_grammar import HALF_SECOND_US, MACROS, STREAMS, TABLE, Statement
 
 SCHEMAS = {one.name: one for one in map(parse_create_stream, STREAMS)}
-CATALOG = Catalog.of(streams=SCHEMAS.values(), tables=[TABLE])
+CATALOG = SqlCatalog.of(streams=SCHEMAS.values(), tables=[TABLE])
 PLACES = pa.RecordBatch.from_pydict(
     {"k": [0, 1, 1, None, 3], "label": ["a", "b", None, "n", "a"], "size": [0, 1, 2, 3, None]},
     TABLE.schema.arrow,
@@ -118,7 +118,7 @@ def batch_of(name: str, rows: Sequence[Row]) -> pa.RecordBatch:
     arrays = []
     for one in SCHEMAS[name].schema.fields:
         values = [row[one.name] for row in rows]
-        timed = one.type.kind is Kind.TIMESTAMP
+        timed = one.type.kind is TypeKind.TIMESTAMP
         arrays.append(
             pa.array(values, pa.int64()).cast(one.type.arrow) if timed else pa.array(values, one.type.arrow)
         )
@@ -194,7 +194,7 @@ def train_rows(train: Train) -> list[tuple[Any, ...]]:
     """Timestamps as integers, as DuckDB is told them."""
     lists = [
         values_to_arrow(
-            Values(INT64, one.data, one.valid) if one.type.kind is Kind.TIMESTAMP else one
+            Values(INT64, one.data, one.valid) if one.type.kind is TypeKind.TIMESTAMP else one
         ).to_pylist()
         for one in train.columns
     ]

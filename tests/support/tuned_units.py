@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from actors.host.tuning_sample import UnitNow
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 from loadshed.responses import ResponseStatistics
 
 # A stream and two queries, of which one is dear and keeps little.
 LINES = (
-    Line(0, "source:Readings", (1, 2), ("dear", "cheap"), 10_000, 1.0, 1.0, 1.0, 0, 1000),
-    Line(1, "select", (), ("dear",), 10_000, 400.0, 0.1, 1.0, 0, 1000),
-    Line(2, "select", (), ("cheap",), 10_000, 20.0, 1.0, 1.0, 0, 1000),
+    PlanLine(0, "source:Readings", (1, 2), ("dear", "cheap"), 10_000, 1.0, 1.0, 1.0, 0, 1000),
+    PlanLine(1, "select", (), ("dear",), 10_000, 400.0, 0.1, 1.0, 0, 1000),
+    PlanLine(2, "select", (), ("cheap",), 10_000, 20.0, 1.0, 1.0, 0, 1000),
 )
 
 

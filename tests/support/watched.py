@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from actors.coordinator.coordinator_status import CoordinatorStatus, Decisions, Look, Number
+from actors.coordinator.coordinator_status import CoordinatorStatus, Decisions, Number, StatusMoment
 from actors.host.tuning_sample import UnitNow
 from actors.messages.unit_messages import Account, Explanations, Failure, Figures, UnitReport, class_of
-from actors.messages.unit_messages import Counted as UnitCounted
+from actors.messages.unit_messages import UnitCounts as UnitCounted
 from configs.classes.live_class import LiveClass
 from configs.classes.objectives import Objective
 from configs.errors import UnknownName
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 from loadshed.build import load_manager
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.ledger import TupleLedger
 from loadshed.manager import LoadManager, ReportUsage, RequestReclaim
 from scheduler.capacity.core import ShareMove
 from scheduler.tuning import Compared
-from services.watch.source import Away, Counted
+from services.watch.source import SourceAway, StreamCounts
 from tests.support.control import World
 
 READINGS = "CREATE STREAM Readings (ts timestamp, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
@@ -46,7 +46,7 @@ class InProcess:
     ended: bool = False
     """Whether the store of the cluster no longer names it."""
     looks: int = 0
-    counted: dict[str, Counted] = field(default_factory=dict)
+    counted: dict[str, StreamCounts] = field(default_factory=dict)
     """What has come in, by stream."""
     counts: int = 0
     """How often that was asked."""
@@ -127,7 +127,7 @@ class InProcess:
 
     # -- as a Source ------------------------------------------------------------------------------------
 
-    def look(self, seen: Number | None) -> Look | None:
+    def look(self, seen: Number | None) -> StatusMoment | None:
         self._answer()
         self.looks += 1
         plane = self.world.plane
@@ -135,7 +135,7 @@ class InProcess:
         if number == seen:
             return None
         status = CoordinatorStatus(1, self.now, plane.status(), (), (), (), 0)
-        return Look(number, status, plane.cores.lending(self.now))
+        return StatusMoment(number, status, plane.cores.lending(self.now))
 
     def has_ended(self) -> bool:
         return self.ended
@@ -150,11 +150,11 @@ class InProcess:
         tuned = self.world.plane.tunings.explanations(class_name, last)
         return Decisions(explained, moves, EPOCH_S, tuned)
 
-    def plan(self, class_name: str) -> list[Line]:
+    def plan(self, class_name: str) -> list[PlanLine]:
         self._answer()
         if class_name not in map(class_of, self.managers):
             raise UnknownName("no such class", "class", class_name)
-        return [Line(0, "source:Readings", (1,), ("q",), 10, 0.1, 1.0, float("inf"), 0)]
+        return [PlanLine(0, "source:Readings", (1,), ("q",), 10, 0.1, 1.0, float("inf"), 0)]
 
     def noticed(self, class_name: str) -> UnitNow | None:
         self._answer()
@@ -172,11 +172,11 @@ class InProcess:
         self._answer()
         return f"grpc://127.0.0.1:{len(node)}"
 
-    def streams(self, node: str) -> dict[str, Counted]:
+    def streams(self, node: str) -> dict[str, StreamCounts]:
         self._answer()
         self.counts += 1
         return dict(self.counted)
 
     def _answer(self) -> None:
         if self.is_away:
-            raise Away("the running system does not answer")
+            raise SourceAway("the running system does not answer")

@@ -38,7 +38,7 @@ from configs.scenario.scenario import (
 )
 from configs.scenario.scenario_files import ScenarioData
 from configs.yaml_loading import parse_yaml
-from engine.sql import Catalog, parse_create_stream, plan_query, split_statements
+from engine.sql import SqlCatalog, parse_create_stream, plan_query, split_statements
 from services.cli.main import app
 from sim.windows.periodic_results import compare
 from tests.support.checkout import ROOT
@@ -130,7 +130,7 @@ def test_every_command_is_described() -> None:
 
 
 def test_every_statement_of_the_sql_page_is_planned() -> None:
-    catalog, planned = Catalog.of(), []
+    catalog, planned = SqlCatalog.of(), []
     for statement in split_statements("\n".join(fenced("docs/sql.md", "sql"))):
         if statement.kind == "stream":
             catalog = catalog.with_entry(parse_create_stream(statement.text))

@@ -51,6 +51,11 @@ LAYERS: dict[str, tuple[str, ...]] = {
 }
 """Folders of each package in the order of their imports: a folder may import those before it. "." is the package itself."""
 MODULES_MAX = 20
+TWICE = {
+    "DefaultSource": "Spark finds the sources of both connectors by this name",
+    "WeirError": "the connector is shipped without Weir, and its users catch this",
+}
+"""Class names that are defined more than once, and why."""
 PARTICIPLE = re.compile(r"^[a-z]+(ing|ed)$")
 NOUNS = {"encoding", "tuning", "pruning", "freshening", "staging", "feed", "string", "ring", "monitoring"}
 
@@ -320,6 +325,19 @@ def named_by_a_participle(paths: Sequence[str]) -> list[str]:
 def test_modules_are_named_by_nouns() -> None:
     report(named_by_a_participle(product_paths()))
     assert named_by_a_participle(["actors/telling.py", "scheduler/tuning.py"]) == ["actors/telling.py"]
+
+
+def defined_twice(found: Sequence[Module]) -> list[str]:
+    names = Counter(
+        node.name for module in found for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)
+    )
+    return sorted(name for name, count in names.items() if count > 1)
+
+
+def test_class_names_are_unique_but_for_those_with_a_reason() -> None:
+    assert defined_twice([module for module in modules() if module.package != "bench"]) == sorted(TWICE)
+    sources = ["class Door: ...", "class Door: ...\nclass Node: ..."]
+    assert defined_twice([module_from("engine/a.py", source) for source in sources]) == ["Door"]
 
 
 def test_every_folder_describes_itself() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.data.schema import DECIMAL_DIGITS_MAX, DataType, Kind
+from engine.data.schema import DECIMAL_DIGITS_MAX, DataType, TypeKind
 from engine.expressions.kernels.kernel import Argument, Array, Build, Checked, Kernel, Mask, any_or_none
 
 LIMITS_INT32 = (-(2**31), 2**31 - 1)
@@ -24,10 +24,10 @@ LIMITS_INT64 = (-(2**63), 2**63 - 1)
 
 def limits(type_: DataType) -> tuple[int, int]:
     """The least and the largest value of an integer or scaled decimal type, as held."""
-    if type_.kind is Kind.DECIMAL:
+    if type_.kind is TypeKind.DECIMAL:
         most = 10**type_.precision - 1
         return -most, most
-    return LIMITS_INT32 if type_.kind is Kind.INT32 else LIMITS_INT64
+    return LIMITS_INT32 if type_.kind is TypeKind.INT32 else LIMITS_INT64
 
 
 def outside(values: Array, low: int, high: int) -> Mask | None:
@@ -203,7 +203,7 @@ def sum_kernel(what: str, sign: int, integers: Callable[[Array, Array], Checked]
     plain: Callable[..., Any] = np.add if sign > 0 else np.subtract
     if result.is_float:
         return Kernel(plain, noisy=True)
-    if result.kind is not Kind.DECIMAL:
+    if result.kind is not TypeKind.DECIMAL:
         return Kernel(integers, overflow(what, result))
     if result.precision < DECIMAL_DIGITS_MAX:
         return Kernel(plain)  # one digit more than the operands have
@@ -214,7 +214,7 @@ def build_multiply(arguments: Sequence[Argument], result: DataType) -> Kernel:
     reason = overflow("multiplication", result)
     if result.is_float:
         return Kernel(np.multiply, noisy=True)
-    if result.kind is not Kind.DECIMAL:
+    if result.kind is not TypeKind.DECIMAL:
         return Kernel(multiply_integers, reason)
     if sum(argument.type.precision for argument in arguments) <= DECIMAL_DIGITS_MAX:
         return Kernel(np.multiply)
@@ -286,13 +286,13 @@ def build_round(arguments: Sequence[Argument], result: DataType) -> Kernel:
     if len(arguments) == 1:
         if type_.is_float:
             return Kernel(rounded, noisy=True)
-        if type_.kind is Kind.DECIMAL:
+        if type_.kind is TypeKind.DECIMAL:
             return Kernel(partial(divided, unit=10**type_.scale))
         return Kernel(lambda values: values)
     if type_.is_float:
         return Kernel(round_floats, noisy=True)
     return Kernel(
-        partial(round_integers, type_.scale if type_.kind is Kind.DECIMAL else 0, limits(result)),
+        partial(round_integers, type_.scale if type_.kind is TypeKind.DECIMAL else 0, limits(result)),
         overflow("round", result),
     )
 

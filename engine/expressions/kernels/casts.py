@@ -15,20 +15,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.data.schema import INT32, DataType, Kind
+from engine.data.schema import INT32, DataType, TypeKind
 from engine.expressions.kernels.arithmetic import divided, limits, outside, rounded
 from engine.expressions.kernels.kernel import Array, Checked, Kernel, any_or_none, mask_of
 
 
 def build_cast(source: DataType, target: DataType) -> Kernel:
     reason = f"a {source} does not fit {target}"
-    if target.kind is Kind.STRING:
+    if target.kind is TypeKind.STRING:
         return Kernel(writer(source))
-    if source.kind is Kind.STRING:
+    if source.kind is TypeKind.STRING:
         return Kernel(reader(target), f"text is not a {target}")
-    if target.kind is Kind.BOOLEAN:
+    if target.kind is TypeKind.BOOLEAN:
         return Kernel(lambda values: values != 0)
-    if source.kind is Kind.BOOLEAN:
+    if source.kind is TypeKind.BOOLEAN:
         return of_booleans(build_number_cast(INT32, target, reason))
     return build_number_cast(source, target, reason)
 
@@ -40,22 +40,22 @@ def of_booleans(kernel: Kernel) -> Kernel:
 def build_number_cast(source: DataType, target: DataType, reason: str) -> Kernel:
     dtype = target.numpy
     match source.kind, target.kind:
-        case Kind.DECIMAL, Kind.DECIMAL:
+        case TypeKind.DECIMAL, TypeKind.DECIMAL:
             return rescaling(source, target, reason)
-        case Kind.DECIMAL, _ if target.is_float:
+        case TypeKind.DECIMAL, _ if target.is_float:
             return Kernel(lambda values: decimals_to_floats(values, source.scale, dtype))
-        case Kind.DECIMAL, _:
+        case TypeKind.DECIMAL, _:
             unit = 10**source.scale
             return Kernel(lambda values: narrowed(divided(values, unit), target), reason)
-        case _, Kind.DECIMAL if source.is_float:
+        case _, TypeKind.DECIMAL if source.is_float:
             return Kernel(lambda values: floats_to_decimals(values, target), reason, noisy=True)
-        case _, Kind.DECIMAL:
-            whole = DataType(Kind.DECIMAL, 10 if source.kind is Kind.INT32 else 19, 0)
+        case _, TypeKind.DECIMAL:
+            whole = DataType(TypeKind.DECIMAL, 10 if source.kind is TypeKind.INT32 else 19, 0)
             kernel = rescaling(whole, target, reason)
             return Kernel(lambda values: kernel.apply(values.astype(np.int64)), kernel.reason)
-        case Kind.INT64, Kind.INT32:
+        case TypeKind.INT64, TypeKind.INT32:
             return Kernel(lambda values: narrowed(values, target), reason)
-        case Kind.FLOAT64, Kind.FLOAT32:
+        case TypeKind.FLOAT64, TypeKind.FLOAT32:
             return Kernel(floats_to_singles, reason, noisy=True)
         case _ if source.is_float and target.is_integer:
             return Kernel(lambda values: floats_to_integers(values, target), reason, noisy=True)
@@ -118,7 +118,7 @@ def floats_to_decimals(values: Array, target: DataType) -> Checked:
 def floats_to_integers(values: Array, target: DataType) -> Checked:
     """To the nearest, a half to the even one."""
     whole = np.rint(values)
-    bits = 31 if target.kind is Kind.INT32 else 63
+    bits = 31 if target.kind is TypeKind.INT32 else 63
     fits = (whole >= -(2.0**bits)) & (whole < 2.0**bits)
     bad = any_or_none(~fits)
     return (whole if bad is None else np.where(fits, whole, 0)).astype(target.numpy), None, bad
@@ -135,14 +135,14 @@ def floats_to_singles(values: Array) -> Checked:
 
 def writer(source: DataType) -> Callable[[Array], pa.StringArray]:
     match source.kind:
-        case Kind.FLOAT64:
+        case TypeKind.FLOAT64:
             return lambda values: pa.array([repr(value) for value in values.tolist()], pa.string())
-        case Kind.FLOAT32:
+        case TypeKind.FLOAT32:
             # The shortest digits are numpy's, whether there is an exponent is as for float64.
             return lambda values: pa.array([repr(float(str(value))) for value in values], pa.string())
-        case Kind.DECIMAL:
+        case TypeKind.DECIMAL:
             return lambda values: decimals_to_text(values, source.scale)
-        case Kind.TIMESTAMP:
+        case TypeKind.TIMESTAMP:
             return times_to_text
     return lambda values: pc.cast(pa.array(values), pa.string())
 
@@ -176,10 +176,10 @@ AFTER_WHOLE = re.compile(r"[.eE].*")
 OTHER_BASE = re.compile(r"0[xX][0-9a-fA-F]+|0[bB][01]+")
 PLAIN = {
     # What Arrow reads as we do; integers of more digits may be out of range.
-    Kind.INT32: r"^-?[0-9]{1,9}$",
-    Kind.INT64: r"^-?[0-9]{1,18}$",
-    Kind.FLOAT32: r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$",
-    Kind.FLOAT64: r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$",
+    TypeKind.INT32: r"^-?[0-9]{1,9}$",
+    TypeKind.INT64: r"^-?[0-9]{1,18}$",
+    TypeKind.FLOAT32: r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$",
+    TypeKind.FLOAT64: r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$",
 }
 TIMESTAMP = re.compile(
     r"([0-9]{1,4})([-/])([0-9]{1,2})\2([0-9]{1,2})"
@@ -223,11 +223,11 @@ def reader(target: DataType) -> Callable[[pa.StringArray], Checked]:
 
 def parser(target: DataType) -> Callable[[str], Any]:
     match target.kind:
-        case Kind.BOOLEAN:
+        case TypeKind.BOOLEAN:
             return parse_boolean
-        case Kind.TIMESTAMP:
+        case TypeKind.TIMESTAMP:
             return parse_timestamp
-        case Kind.FLOAT32 | Kind.FLOAT64:
+        case TypeKind.FLOAT32 | TypeKind.FLOAT64:
             return parse_float
     low, high = limits(target)
     integer = target.is_integer

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.data.schema import DataType, Kind
+from engine.data.schema import DataType, TypeKind
 from engine.expressions.kernels.kernel import Argument, Array, Build, Kernel, Mask, mask_of
 
 MIRRORED = {
@@ -34,7 +34,7 @@ def build_comparison(name: str) -> Build:
     def build(arguments: Sequence[Argument], result: DataType) -> Kernel:
         left, right = arguments
         kind = left.type.kind
-        if kind is Kind.STRING:
+        if kind is TypeKind.STRING:
             return Kernel(strings(name, left, right))
         if not left.type.is_float:
             return Kernel(getattr(np, name))
@@ -131,7 +131,7 @@ FLOATS: dict[str, Callable[[Array, Array], Mask]] = {
 
 def build_membership(type_: DataType, values: Sequence[Any]) -> Kernel:
     """Whether each row is one of some constants, none of them NULL."""
-    if type_.kind is Kind.STRING:
+    if type_.kind is TypeKind.STRING:
         wanted = pa.array(values, pa.string())
         return Kernel(lambda texts: mask_of(pc.is_in(texts, value_set=wanted)))
     nan = type_.is_float and any(np.isnan(value) for value in values)

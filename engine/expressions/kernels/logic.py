@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.data.schema import DataType, Kind
+from engine.data.schema import DataType, TypeKind
 from engine.expressions.kernels.kernel import Mask
 
 Booleans = tuple[Mask, Mask | None]
@@ -53,7 +53,7 @@ def surely_not(column: Booleans) -> Mask:
 
 def choose(type_: DataType, mask: Mask, left: Any, right: Any) -> Any:
     """The left value where the mask is set, the right one elsewhere; either may be a constant."""
-    if type_.kind is Kind.STRING:
+    if type_.kind is TypeKind.STRING:
         return pc.if_else(pa.array(mask), text(left), text(right))
     return np.where(mask, left, right)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.data.schema import DataType, Kind
+from engine.data.schema import DataType, TypeKind
 from engine.expressions.kernels.kernel import (
     Argument,
     Array,
@@ -36,7 +36,7 @@ SPACES = (
 
 def by_row(function: Callable[..., Any], arguments: Sequence[Argument], result: DataType) -> Kernel:
     """Any function of one row's values."""
-    if result.kind is Kind.STRING:
+    if result.kind is TypeKind.STRING:
         return Kernel(lambda *columns: pa.array([function(*row) for row in rows(*columns)], pa.string()))
     dtype = result.numpy
     return Kernel(lambda *columns: np.array([function(*row) for row in rows(*columns)], dtype))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.data.schema import DataType, Kind
+from engine.data.schema import DataType, TypeKind
 from engine.expressions.kernels.arithmetic import divided
 from engine.expressions.kernels.kernel import Argument, Array, Build, Checked, Kernel, any_or_none, each
 
@@ -151,7 +151,7 @@ def truncate_each(units: Any, times: Array) -> Checked:
 
 
 def build_epoch_ms(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    if result.kind is Kind.TIMESTAMP:
+    if result.kind is TypeKind.TIMESTAMP:
         return Kernel(time_of_ms, "milliseconds beyond the range of timestamps")
     return Kernel(epoch_ms)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.data.schema import Kind
+from engine.data.schema import TypeKind
 from engine.data.train import Train
-from engine.expressions.compiler import Failures, compile_projection
+from engine.expressions.compiler import RowFailures, compile_projection
 from engine.plan.plan import Call, Cast, Literal
 
 ONE_ROW = Train((), np.zeros(1))
@@ -34,13 +34,13 @@ def converted(cast: Cast) -> Literal | None:
 
 
 def _value(expression: Call | Cast) -> Literal | None:
-    failures = Failures()
+    failures = RowFailures()
     (values,) = compile_projection([expression])(ONE_ROW, failures)
     if failures.rows() is not None:
         return None
     if values.valid is not None and not values.valid[0]:
         return Literal(None, expression.type)
     value = values.data[0]
-    if expression.type.kind is Kind.STRING:
+    if expression.type.kind is TypeKind.STRING:
         return Literal(str(value.as_py()), expression.type)
     return Literal(value.item(), expression.type)

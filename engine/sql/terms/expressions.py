@@ -12,7 +12,7 @@ from typing import ClassVar
 from sqlglot import exp
 
 from configs.errors import WeirError, nearest
-from engine.data.schema import BOOLEAN, INT64, STRING, TIMESTAMP, DataType, Kind, decimal
+from engine.data.schema import BOOLEAN, INT64, STRING, TIMESTAMP, DataType, TypeKind, decimal
 from engine.expressions.functions import TRUNCATIONS, castable, common_type, resolve
 from engine.plan.aggregations import AGGREGATES, SCALINGS
 from engine.plan.plan import Case, Column, Expression, Literal
@@ -25,7 +25,7 @@ from engine.sql.terms.normal_form import DoesNotFit, call, cast, negated, shifte
 from engine.sql.terms.type_names import type_named
 
 # The type of a bare NULL until something says which it takes.
-UNTYPED = DataType(Kind.INT32, scale=-1)
+UNTYPED = DataType(TypeKind.INT32, scale=-1)
 BOUNDS = ("window_start", "window_end")
 IMPURE = {
     *("now", "today", "current_timestamp", "current_date", "current_time", "localtime", "localtimestamp"),
@@ -36,10 +36,10 @@ IMPURE = {
 OUT_OF_REACH = "queries reach no clock, no chance, no files, no network and no environment"
 NUMBER_WRITTEN = "a number has no quotes, as 5 or 2.5; a column's name has none or double quotes"
 CONSTANTS = {
-    **dict.fromkeys((Kind.INT32, Kind.INT64), "a whole number has no quotes, as 5"),
-    **dict.fromkeys((Kind.FLOAT32, Kind.FLOAT64, Kind.DECIMAL), NUMBER_WRITTEN),
-    Kind.BOOLEAN: "write TRUE or FALSE",
-    Kind.TIMESTAMP: "write `TIMESTAMP '2026-01-01 00:00:00'`",
+    **dict.fromkeys((TypeKind.INT32, TypeKind.INT64), "a whole number has no quotes, as 5"),
+    **dict.fromkeys((TypeKind.FLOAT32, TypeKind.FLOAT64, TypeKind.DECIMAL), NUMBER_WRITTEN),
+    TypeKind.BOOLEAN: "write TRUE or FALSE",
+    TypeKind.TIMESTAMP: "write `TIMESTAMP '2026-01-01 00:00:00'`",
 }
 # How much of a plan may be repetition: of a subquery's columns, of the x in `x BETWEEN 1 AND 2`.
 REPEATED_MAX = 20_000
@@ -432,7 +432,7 @@ BESIDE_DECIMALS = {*OPERATORS.values(), "in", "coalesce", "nullif", "greatest", 
 
 def beside_decimals(operands: Sequence[Expression]) -> Sequence[Expression]:
     """Constant integers beside decimals, as decimals of just their digits: 10 in `price > 10` widens nothing."""
-    if all(operand.type.kind is not Kind.DECIMAL for operand in operands):
+    if all(operand.type.kind is not TypeKind.DECIMAL for operand in operands):
         return operands
     return [
         Literal(operand.value, decimal(max(len(str(abs(int(operand.value)))), 1), 0))
@@ -453,4 +453,4 @@ def typed(expression: Expression, type_: DataType | None) -> Expression:
     """The expression; if it is a bare NULL, one of the given type."""
     if expression.type != UNTYPED:
         return expression
-    return Literal(None, type_ or DataType(Kind.INT32))
+    return Literal(None, type_ or DataType(TypeKind.INT32))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from configs.base import Settings
 from configs.classes import policies
-from configs.classes.policies import PolicySettings, Waiting, policy_of
+from configs.classes.policies import PolicySettings, PrioritySearch, policy_of
 from scheduler.operators.network import Gain, NetworkEstimates
 from scheduler.operators.policies.arrival import FirstComeFirstServedPolicy, RoundRobinPolicy
 from scheduler.operators.policies.bucket import BucketPolicy
@@ -71,14 +71,14 @@ def by_gain(model: type[Model], gain: Gain) -> tuple[type[Settings], PolicyRow]:
 
     def build(settings: Any, believed: NetworkEstimates) -> Policy:
         priorities = gain_by_cost(gain, settings.sharing)
-        if isinstance(settings, Waiting):
+        if isinstance(settings, PrioritySearch):
             return waiting(priorities, settings, believed)
         return StaticPolicy(priorities, believed)
 
     return row(model, build, gain=gain)
 
 
-def waiting(phi: Priorities, settings: Waiting, believed: NetworkEstimates) -> Policy:
+def waiting(phi: Priorities, settings: PrioritySearch, believed: NetworkEstimates) -> Policy:
     if settings.clusters:
         return ClusteredPolicy(phi, settings, believed)
     return PrunedPolicy(phi, believed) if settings.search == "fagin" else WaitingPolicy(phi, believed)

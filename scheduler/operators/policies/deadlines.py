@@ -2,7 +2,7 @@
 
     D = head + deadline      C = Σ c_k, k from the operator down to the root      (`outlook.py`)
 
-Results of windows have deadlines of their own, a pane after they fell due (`Operator.slack_s`); other answers that of their QoS
+Results of windows have deadlines of their own, a pane after they fell due (`ScheduledOperator.slack_s`); other answers that of their QoS
 graph. An operator with input is a task of `scheduler.windows.order`. EDF runs the one of the earliest deadline (Golab §4.1), late
 or not. EDF/HR has two lists: ListEDF has those that can still make it, t + C ≤ D, ListHR
 those that cannot. ListHR's head, the one of the highest rate S/C̄, runs if ListEDF's, the one of the earliest deadline, can wait
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import nan
 from typing import Literal
 
-from scheduler.operators.network import NetworkEstimates, Operator
+from scheduler.operators.network import NetworkEstimates, ScheduledOperator
 from scheduler.operators.policies.outlook import by_graph, outlooks
 from scheduler.operators.policies.protocol import NONE
 from scheduler.operators.policies.static import ratio
@@ -91,5 +91,5 @@ class DeadlinePolicy:
                 self._order.put(work)
 
 
-def due_within(root: Operator) -> float:
+def due_within(root: ScheduledOperator) -> float:
     return by_graph(root) if root.slack_s is None else root.slack_s

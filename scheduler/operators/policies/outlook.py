@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from configs.classes.utility import UtilityGraph
-from scheduler.operators.network import NetworkEstimates, Operator
+from scheduler.operators.network import NetworkEstimates, ScheduledOperator
 from scheduler.operators.policies.static import ratio
 
 NO_GRAPH = UtilityGraph.step(1000.0)
@@ -33,18 +33,22 @@ class Outlook:
     selectivity: float
 
 
-def by_graph(root: Operator) -> float:
+def by_graph(root: ScheduledOperator) -> float:
     return (root.utility or NO_GRAPH).deadline_s
 
 
-def outlooks(believed: NetworkEstimates, deadline_s: Callable[[Operator], float] = by_graph) -> list[Outlook]:
+def outlooks(
+    believed: NetworkEstimates, deadline_s: Callable[[ScheduledOperator], float] = by_graph
+) -> list[Outlook]:
     """Of every operator; the deadlines are those of roots."""
     by_operator = outlooks_of(believed, range(len(believed.estimates)), deadline_s)
     return [by_operator[number] for number in range(len(believed.estimates))]
 
 
 def outlooks_of(
-    believed: NetworkEstimates, numbers: Iterable[int], deadline_s: Callable[[Operator], float] = by_graph
+    believed: NetworkEstimates,
+    numbers: Iterable[int],
+    deadline_s: Callable[[ScheduledOperator], float] = by_graph,
 ) -> dict[int, Outlook]:
     """Of operators with all that follow them, in one walk from the roots up."""
     by_operator: dict[int, Outlook] = {}

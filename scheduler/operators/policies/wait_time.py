@@ -25,7 +25,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from configs.classes.policies import Waiting
+from configs.classes.policies import PrioritySearch
 from scheduler.operators.network import NetworkEstimates
 from scheduler.operators.policies.arrival import FirstComeFirstServedPolicy
 from scheduler.operators.policies.protocol import NONE
@@ -161,7 +161,7 @@ class PrunedPolicy:
 class ClusteredPolicy:
     """Highest ε^i·W over the oldest ready operator of each cluster i."""
 
-    def __init__(self, phi: Priorities, settings: Waiting, believed: NetworkEstimates) -> None:
+    def __init__(self, phi: Priorities, settings: PrioritySearch, believed: NetworkEstimates) -> None:
         self._phi_of = phi
         self._clusters = settings.clusters
         self._uniform = settings.clustering == "uniform"

@@ -25,7 +25,7 @@ from configs.documents.declarations import (
 from configs.errors import InvalidInput
 from services.api.callers import Caller, CallerOf, unknown
 from services.api.catalog_changes import Declaring, check_name, document_at, is_fresh, wanted_version
-from services.api.catalog_snapshot import Entry, page
+from services.api.catalog_snapshot import SnapshotEntry, page
 from services.api.problems import BODY_PROBLEMS, responses
 from services.api.request_bodies import JSON, Content, media_type, read_all, read_data
 from services.api.schemas import (
@@ -94,26 +94,26 @@ async def put_request(
 Put = Annotated[PutRequest, Depends(put_request)]
 
 
-class Reading:
+class VisibleKind:
     """What a caller may see of a kind, and how."""
 
     def __init__(self, service: Service, kind: str) -> None:
         self._service, self._kind = service, kind
 
-    def one(self, caller: Caller, ref: Ref) -> Entry:
+    def one(self, caller: Caller, ref: Ref) -> SnapshotEntry:
         entry = self._service.snapshot.now.get(ref)
         self._check(caller, ref.name)
         if entry is None or not self._sees(caller)(entry):
             raise unknown(self._service, caller, ref)
         return entry
 
-    def all(self, caller: Caller) -> Sequence[Entry]:
+    def all(self, caller: Caller) -> Sequence[SnapshotEntry]:
         """In the order in which they were declared."""
         self._check(caller)
         entries = self._service.snapshot.now.of_kind.get(self._kind, ())
         return entries if caller.is_admin else list(filter(self._sees(caller), entries))
 
-    def shown(self, caller: Caller, entry: Entry) -> bytes:
+    def shown(self, caller: Caller, entry: SnapshotEntry) -> bytes:
         """Of a stream, where it comes from is for administrators."""
         return entry.document if caller.is_admin else entry.public
 
@@ -128,7 +128,7 @@ class Reading:
             case _:
                 caller.must_have_tenant()
 
-    def _sees(self, caller: Caller) -> Callable[[Entry], bool]:
+    def _sees(self, caller: Caller) -> Callable[[SnapshotEntry], bool]:
         if caller.is_admin or RESOURCES[self._kind].for_all:
             return lambda _: True
         match self._kind:
@@ -164,7 +164,7 @@ def router(service: Service) -> APIRouter:
 
 
 def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
-    reading, item_path = Reading(service, kind), f"{path}/{{name}}"
+    reading, item_path = VisibleKind(service, kind), f"{path}/{{name}}"
     plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
     @routes.get(path, operation_id=f"list{plural}", summary=f"List {plural}", responses=list_answer(kind))
@@ -205,7 +205,7 @@ def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
 
 
 def add_queries(routes: APIRouter, service: Service) -> None:
-    reading = Reading(service, "Query")
+    reading = VisibleKind(service, "Query")
     many, item_path = "/tenants/{tenant}/queries", "/tenants/{tenant}/queries/{query}"
 
     @routes.get("/queries", operation_id="listQueries", responses=list_answer("Query"))
@@ -264,7 +264,7 @@ def must_know_tenant(service: Service, caller: Caller, name: str) -> None:
 
 
 def add_session(routes: APIRouter, service: Service) -> None:
-    reading, path = Reading(service, "Session"), "/session"
+    reading, path = VisibleKind(service, "Session"), "/session"
 
     @routes.get(path, operation_id="getSession", responses=document_answers("Session") | READ)
     async def get_session(caller: CallerOf, if_none_match: IfNoneMatch = None) -> Response:
@@ -344,7 +344,7 @@ def must_declare(caller: Caller, one: Document) -> None:
 
 
 def listed(
-    reading: Reading, caller: Caller, entries: Sequence[Entry], limit: int, after: str | None
+    reading: VisibleKind, caller: Caller, entries: Sequence[SnapshotEntry], limit: int, after: str | None
 ) -> Response:
     shown_entries = page(entries, -1 if after is None else int(after), limit)
     is_last = not shown_entries or shown_entries[-1] is entries[-1]
@@ -356,7 +356,7 @@ def listed(
     return Response(b'{"items":[%b],"next":%b}' % (items, following), media_type=JSON)
 
 
-def shown(reading: Reading, caller: Caller, ref: Ref, if_none_match: str | None) -> Response:
+def shown(reading: VisibleKind, caller: Caller, ref: Ref, if_none_match: str | None) -> Response:
     entry = reading.one(caller, ref)
     headers = {"ETag": entry.etag}
     if is_fresh(entry, if_none_match):

@@ -20,8 +20,8 @@ from services.api.problems import responses
 from services.api.service import FeedDeclared, Service, running
 from services.ingest.progress import FeedProgress, State
 from services.watch.accounts import accounts
-from services.watch.losses import Intake
-from services.watch.source import Away
+from services.watch.losses import StreamIntake
+from services.watch.source import SourceAway
 
 # Number of decimals of figures of a feed; more of them mean nothing.
 DECIMALS = 1
@@ -31,7 +31,7 @@ Name = Annotated[
 ]
 
 
-class StreamInput(BaseModel):
+class StreamRowCounts(BaseModel):
     """Counts of the rows of a stream."""
 
     name: str
@@ -76,7 +76,7 @@ class FeedView(BaseModel):
     batch_at: datetime | None = Field(description="When the last micro-batch was done.")
     restarts: int = Field(ge=0, description="Times that the query was started again after a failure.")
     next_try_s: float | None = Field(description="Seconds until the next try, if one is waited for.")
-    streams: list[StreamInput]
+    streams: list[StreamRowCounts]
 
 
 class FeedStatus(FeedView):
@@ -90,7 +90,7 @@ class FeedStatus(FeedView):
 
 class FeedStatuses(BaseModel):
     items: list[FeedStatus | FeedView]
-    pushed: list[StreamInput] = Field(description="Streams without a feed: producers send their rows.")
+    pushed: list[StreamRowCounts] = Field(description="Streams without a feed: producers send their rows.")
 
 
 def router(service: Service) -> APIRouter:
@@ -126,7 +126,7 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-def inputs_of(service: Service, caller: Caller) -> dict[str, StreamInput]:
+def inputs_of(service: Service, caller: Caller) -> dict[str, StreamRowCounts]:
     """Return counts by name of the stream in small letters, in the order of declaration."""
     intakes = service.intakes()
     inputs = {}
@@ -137,7 +137,7 @@ def inputs_of(service: Service, caller: Caller) -> dict[str, StreamInput]:
         inputs[key] = input_of(declared.name, intakes.get(key))
     try:
         view = running(service.watch, service).view()
-    except Away:
+    except SourceAway:
         return inputs
     for account in accounts(view.system, None if caller.is_admin else caller.tenants):
         stream_input = inputs.get(account.stream.lower())
@@ -147,11 +147,11 @@ def inputs_of(service: Service, caller: Caller) -> dict[str, StreamInput]:
     return inputs
 
 
-def input_of(name: str, intake: Intake | None) -> StreamInput:
+def input_of(name: str, intake: StreamIntake | None) -> StreamRowCounts:
     """Return the counts of a stream at the gateways."""
     if intake is None:
-        return StreamInput(name=name, rows=None, offered=0, late=0)
-    return StreamInput(
+        return StreamRowCounts(name=name, rows=None, offered=0, late=0)
+    return StreamRowCounts(
         name=name,
         rows=intake.accepted,
         offered=0,
@@ -164,7 +164,7 @@ def input_of(name: str, intake: Intake | None) -> StreamInput:
 
 
 def seen_by(
-    caller: Caller, one: FeedProgress, declared: FeedDeclared, inputs: Mapping[str, StreamInput]
+    caller: Caller, one: FeedProgress, declared: FeedDeclared, inputs: Mapping[str, StreamRowCounts]
 ) -> FeedStatus | FeedView:
     view = FeedView(
         name=one.feed,
@@ -189,7 +189,7 @@ def seen_by(
     )
 
 
-def known(inputs: Mapping[str, StreamInput], streams: Iterable[str]) -> Iterable[StreamInput]:
+def known(inputs: Mapping[str, StreamRowCounts], streams: Iterable[str]) -> Iterable[StreamRowCounts]:
     return (inputs[name.lower()] for name in streams if name.lower() in inputs)
 
 

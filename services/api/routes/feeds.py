@@ -41,7 +41,7 @@ TOLD: dict[str, Any] = {
 SHOWN: dict[int | str, dict[str, Any]] = {200: {"description": "What to bring.", "content": content(TOLD)}}
 
 
-class Progress(Settings):
+class FeedsProgress(Settings):
     """Of all feeds that are brought."""
 
     feeds: Annotated[tuple[FeedProgress, ...], Field(max_length=10_000)]
@@ -98,7 +98,7 @@ def router(service: Service) -> APIRouter:
     def tell_progress(request: Request, caller: CallerOf, body: Content) -> Response:
         """How the feeds fare, by who brings them; metrics tell of it for half a minute."""
         caller.must_bring_feeds()
-        progress = read_model(Progress, request, body)
+        progress = read_model(FeedsProgress, request, body)
         service.told_feeds.tell(progress.feeds, time.monotonic())
         return Response(status_code=204)
 

@@ -20,7 +20,7 @@ from services.api.request_bodies import JSON, Content, read_model
 from services.api.routes.documents import LIMIT, After, Limit
 from services.api.schemas import TIMES, content, paged, ref, schema_of
 from services.api.service import Service
-from services.catalog.keys import KeyInfo
+from services.catalog.keys import IssuedKey
 
 TEN_YEARS_S = 10 * 366 * 86_400.0
 Scope = Annotated[str, Field(min_length=1, max_length=10_000)]
@@ -98,7 +98,7 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-def key_told(one: KeyInfo) -> dict[str, Any]:
+def key_told(one: IssuedKey) -> dict[str, Any]:
     fields = asdict(one)
     return fields | {name: moment(fields[name]) for name in TIMES}
 

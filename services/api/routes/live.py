@@ -16,7 +16,7 @@ from fastapi import APIRouter, Path, Query
 
 from configs.documents.declarations import Ref
 from configs.errors import UnknownName
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 from services.api.callers import Caller, CallerOf, unknown
 from services.api.explanations import (
     ANOTHER,
@@ -40,7 +40,7 @@ from services.api.live_models import (
     Lending,
     LentLine,
     NodeStatus,
-    Operator,
+    OperatorFigures,
     Operators,
     QueryQuality,
     RejectedRows,
@@ -54,14 +54,14 @@ from services.api.live_models import (
 )
 from services.api.problems import NotRunning, responses
 from services.api.service import Service, running
-from services.watch.accounts import Account, accounts
+from services.watch.accounts import StreamAccount, accounts
 from services.watch.class_views import ClassView, as_json, unit_lines
 from services.watch.loans import lending
 from services.watch.losses import QueryLoss, query_losses
 from services.watch.quality import QueryWorth, worth_of
 from services.watch.sentences import Lately, in_words
-from services.watch.source import Away
-from services.watch.states import Condition, State
+from services.watch.source import SourceAway
+from services.watch.states import ClassState, Condition
 from services.watch.watch import View, Watch
 
 Tenant = Annotated[str, Path(description="Name of a tenant.", max_length=63)]
@@ -228,7 +228,7 @@ def must_know(service: Service, caller: Caller, tenant: str) -> None:
 
 
 def is_given_up(view: ClassView) -> bool:
-    return view.condition.state is State.GIVEN_UP
+    return view.condition.state is ClassState.GIVEN_UP
 
 
 def given_up_of(view: View, tenants: Iterable[str]) -> list[str]:
@@ -253,8 +253,8 @@ def naming_for(caller: Caller, tenant: str) -> Naming:
 def not_running(service: Service, tenant: str) -> Condition:
     """Return the state of a tenant of which nothing runs."""
     if service.snapshot.now.queries.get(tenant):
-        return Condition(State.STARTING, "its queries are being started")
-    return Condition(State.NO_QUERIES, "it has no queries")
+        return Condition(ClassState.STARTING, "its queries are being started")
+    return Condition(ClassState.NO_QUERIES, "it has no queries")
 
 
 def seen(service: Service) -> tuple[Watch, View]:
@@ -265,7 +265,7 @@ def seen(service: Service) -> tuple[Watch, View]:
 def answered(ask: Callable[[], Answer]) -> Answer:
     try:
         return ask()
-    except Away as problem:
+    except SourceAway as problem:
         raise NotRunning(problem.title, hint=problem.hint) from None
     except UnknownName as problem:
         # It ran when it was seen last.
@@ -290,10 +290,10 @@ def status(watch: Watch, view: View, one: ClassView) -> ClassStatus:
     return ClassStatus.model_validate(as_json(one) | more | as_of(watch, view) | age_s)
 
 
-def operator(line: Line) -> Operator:
+def operator(line: PlanLine) -> OperatorFigures:
     fields = asdict(line)
     rate = line.rate if math.isfinite(line.rate) else None
-    return Operator.model_validate(fields | {"rate": rate, "measured": line.is_measured})
+    return OperatorFigures.model_validate(fields | {"rate": rate, "measured": line.is_measured})
 
 
 def quality_lines(worths: Iterable[QueryWorth], losses: Iterable[QueryLoss]) -> list[QueryQuality]:
@@ -323,7 +323,7 @@ def quality_line(one: QueryWorth) -> QueryQuality:
     )
 
 
-def account_line(one: Account) -> AccountLine:
+def account_line(one: StreamAccount) -> AccountLine:
     return AccountLine(
         tenant=one.tenant,
         stream=one.stream,
@@ -334,7 +334,7 @@ def account_line(one: Account) -> AccountLine:
     )
 
 
-def rejected_rows(watch: Watch, read: Iterable[Account] | None) -> list[RejectedRows]:
+def rejected_rows(watch: Watch, read: Iterable[StreamAccount] | None) -> list[RejectedRows]:
     """Return streams of which gateways have rejected rows: those of these accounts, or all."""
     streams = None if read is None else {account.stream.lower() for account in read}
     return [
@@ -384,8 +384,8 @@ def system_view(watch: Watch, view: View) -> SystemView:
 def starving(views: Iterable[ClassView]) -> Iterator[str]:
     """Yield a line for each class that gets no answers; other troubles are problems of its units."""
     for view in views:
-        if view.condition.state is State.STARVED:
-            yield f"{view.name}: {State.STARVED}: {view.condition.reason}"
+        if view.condition.state is ClassState.STARVED:
+            yield f"{view.name}: {ClassState.STARVED}: {view.condition.reason}"
 
 
 def problems_of(watch: Watch, view: View) -> Iterator[str]:

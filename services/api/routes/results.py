@@ -14,14 +14,14 @@ from starlette.types import Receive, Scope, Send
 from configs.documents.declarations import Ref
 from configs.errors import InvalidInput
 from services.api.callers import Caller, CallerOf, not_live, unknown
-from services.api.problems import NotAcceptable, RowsForgotten, responses
+from services.api.problems import NotAcceptable, RowsForgottenProblem, responses
 from services.api.request_bodies import JSON
 from services.api.schemas import content
 from services.api.service import Service, running
 from services.ingest.answers import KEPT, SEQ
 from services.results.cursors import LATEST, OLDEST, Cursor, cursor_of
 from services.results.events import events
-from services.results.log_reader import Asked
+from services.results.log_reader import QueryAddress
 from services.results.places import Places
 from services.results.results import Forgotten, Page, Results
 
@@ -215,7 +215,7 @@ def results_of(service: Service, places: Places, key: Callable[[], str]) -> Resu
     return Results(places, is_declared, key)
 
 
-def known(service: Service, caller: Caller, tenant: str, query: str) -> Asked:
+def known(service: Service, caller: Caller, tenant: str, query: str) -> QueryAddress:
     """A query that is declared, and the caller's to see."""
     caller.must_see_tenant(tenant)
     declarations = service.snapshot.now
@@ -223,7 +223,7 @@ def known(service: Service, caller: Caller, tenant: str, query: str) -> Asked:
         raise unknown(service, caller, Ref("Tenant", tenant))
     if declarations.get(Ref("Query", query, tenant)) is None:
         raise unknown(service, caller, Ref("Query", query, tenant))
-    return Asked(tenant, query)
+    return QueryAddress(tenant, query)
 
 
 def cursor_after(after: str | None) -> Cursor | None:
@@ -258,9 +258,9 @@ def page_response(page: Page, media: str) -> Response:
     )
 
 
-def as_problem(problem: Forgotten) -> RowsForgotten:
+def as_problem(problem: Forgotten) -> RowsForgottenProblem:
     extra = {"next": problem.next, "missing": [part.as_json() for part in problem.missing]}
-    return RowsForgotten(problem.title, problem.field, problem.value, problem.hint, extra=extra)
+    return RowsForgottenProblem(problem.title, problem.field, problem.value, problem.hint, extra=extra)
 
 
 async def while_live(
@@ -274,7 +274,7 @@ async def while_live(
             yield event
 
 
-async def located(results: Results, asked: Asked) -> list[dict[str, Any]]:
+async def located(results: Results, asked: QueryAddress) -> list[dict[str, Any]]:
     return [
         {"endpoint": place.endpoint, "unit": place.unit, "query": asked.query, "first": first, "next": next_}
         for place, first, next_ in await results.kept(asked)

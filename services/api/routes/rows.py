@@ -29,7 +29,7 @@ from services.api.routes.results import ARROW
 from services.api.schemas import content as content_told
 from services.api.service import Service, running
 from services.results.row_parsing import Brought, NotReadable, TooMany, from_arrow, from_json, from_lines
-from services.results.rows import NoRoom, Told
+from services.results.rows import NoRoom, RowsOutcome
 
 NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 KEY_MAX = 255
@@ -147,7 +147,7 @@ def read(schema: StreamSchema, media: str, content: bytes) -> Brought:
     raise UnsupportedMedia("rows are not read in that form", "header Content-Type", media, hint)
 
 
-def as_json(told: Told) -> dict[str, object]:
+def as_json(told: RowsOutcome) -> dict[str, object]:
     return {
         "accepted": told.accepted,
         "rejected": told.rejected,

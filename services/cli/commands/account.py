@@ -74,14 +74,14 @@ def explanation(told: Mapping[str, Any], last: int, now: datetime) -> Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DecisionLine:
     """Decisions of one kind in a row: the words of the last one, and when it was made."""
 
     at: str
     words: str
 
 
-def folded(items: Sequence[Mapping[str, Any]]) -> list[Line]:
+def folded(items: Sequence[Mapping[str, Any]]) -> list[DecisionLine]:
     """Return a line for each run of decisions of one kind, oldest first. Moves of shares that moved none are left out."""
     runs: list[list[Mapping[str, Any]]] = []
     latest: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
@@ -99,7 +99,7 @@ def folded(items: Sequence[Mapping[str, Any]]) -> list[Line]:
     return sorted(map(line_of, runs), key=lambda line: line.at)
 
 
-def line_of(run: Sequence[Mapping[str, Any]]) -> Line:
+def line_of(run: Sequence[Mapping[str, Any]]) -> DecisionLine:
     """Return one line for decisions of one kind."""
     first, last = run[0], run[-1]
     more = len(run) - 1 + sum(item["figures"].get("repeated", 0) for item in run)
@@ -107,7 +107,7 @@ def line_of(run: Sequence[Mapping[str, Any]]) -> Line:
     words = (
         f"{last['words']} (and {more:,} more like it since {clock(since)[:-3]})" if more else last["words"]
     )
-    return Line(last["at"], words)
+    return DecisionLine(last["at"], words)
 
 
 def ledger_table(told: Mapping[str, Any]) -> Sheet:

@@ -72,7 +72,7 @@ def raced(data: w11_workload.Data, train: int, names: Sequence[str]) -> dict[str
         return race(data, train, names, advance)
 
 
-def write_answers(outcome: w11_workload.Outcome, folder: Path) -> None:
+def write_answers(outcome: w11_workload.RaceOutcome, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for query, parts in outcome.answers.items():
         columns = w11_workload.joined(parts)

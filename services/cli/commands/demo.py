@@ -36,7 +36,7 @@ from services.cli.tables.class_tables import class_view_table
 from services.cli.tables.outcome_tables import answers_table, promise_table, result_table
 from services.cli.tables.sheet import Sheet, screen
 from services.ingest.java import find_java
-from services.ingest.job import Door, Job
+from services.ingest.job import GatewayAddress, IngestJob
 from services.ingest.process import IngestProcess
 from sim.outcome.outcome import Outcome
 from sim.outcome.promises import Promise, check_overload, check_promises
@@ -44,7 +44,7 @@ from sim.outcome.report import write_report
 from sim.outcome.verdict import verdict
 
 if TYPE_CHECKING:
-    from services.cli.demonstration.demo_prometheus import Beside, Seen
+    from services.cli.demonstration.demo_prometheus import Beside, PrometheusRecord
 
 SECONDS = 60.0
 # Time for load managers to see what comes; nobody watches for longer.
@@ -170,7 +170,7 @@ def demo(
 
 def demonstrate(
     options: DemoOptions, parts: Mapping[str, Sequence[tuple[float, float]]], console: Console
-) -> tuple[Outcome, Seen | None]:
+) -> tuple[Outcome, PrometheusRecord | None]:
     """Run a scenario on a system of its own, in which classes ask for `parts` of the machine.
 
     Return its outcome, and with `--prometheus` also what the dashboards show of it.
@@ -187,8 +187,8 @@ def demonstrate(
             endpoint = watched.system.endpoint(watched.node)
             assert endpoint is not None
             file = streams_file(classes, plan, options.seconds, folder / ROWS)
-            door = Door(endpoint, watched.system.ingest_key)
-            process = IngestProcess(Job(file, door, folder / "ingest", java.home, NICENESS))
+            door = GatewayAddress(endpoint, watched.system.ingest_key)
+            process = IngestProcess(IngestJob(file, door, folder / "ingest", java.home, NICENESS))
             feeds = Feeds(watched.system, watched.node, running.enter_context(process), classes)
             feeds.wait_flowing()
             note(f"{len(classes)} feeds come in")
@@ -278,7 +278,9 @@ def print_outcome(console: Console, outcome: Outcome, promises: Sequence[Promise
     console.print(promise_table(promises))
 
 
-def write_result(path: Path, outcome: Outcome, promises: Sequence[Promise], panels: Seen | None) -> None:
+def write_result(
+    path: Path, outcome: Outcome, promises: Sequence[Promise], panels: PrometheusRecord | None
+) -> None:
     result = dict(outcome.result) | {"promises": [asdict(promise) for promise in promises]}
     if panels is not None:
         result["prometheus"] = panels.told()

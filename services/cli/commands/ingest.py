@@ -31,7 +31,7 @@ from services.cli.tables.state_log import LOOK_S, States, feed_problems, feed_st
 from services.common.weir_home import home_of
 from services.ingest.declared_streams import check_gateway, declared
 from services.ingest.java import find_java
-from services.ingest.job import Door, Job
+from services.ingest.job import GatewayAddress, IngestJob
 from services.ingest.process import IngestProcess
 from services.ingest.progress import FeedProgress
 from services.ingest.spark_supervisor import Brings, FollowedFeeds
@@ -111,7 +111,7 @@ def ingest(
     folder = folder or home.ingest(file)
     make_folder("--folder", folder)
     title = f"{file} to {door.endpoint}"
-    with ended_by_signal(), IngestProcess(Job(streams, door, folder.absolute(), java.home)) as process:
+    with ended_by_signal(), IngestProcess(IngestJob(streams, door, folder.absolute(), java.home)) as process:
         watch(
             lambda: ingest_table(title, process.progress()),
             lambda: feeds_told(process.progress()),
@@ -125,7 +125,7 @@ def follow_service(folder: Path, quiet: bool, output: Format) -> None:
     from services.client import Client
 
     with ended_by_signal(), Client() as client, ExitStack() as running:
-        brings = Brings(Door("", client.key), folder)
+        brings = Brings(GatewayAddress("", client.key), folder)
         running.callback(brings.stop)
         following = FollowedFeeds(client.to_bring, client.tell_progress, brings, folder / ALIVE)
         title = f"feeds of {client.endpoint}"
@@ -152,7 +152,7 @@ def feeds_seen(feeds: Sequence[FeedProgress], *problems: str) -> States:
     return States(feed_states(feeds), [*problems, *feed_problems(feeds)])
 
 
-def door_of(endpoint: str | None, api_key: str | None) -> Door | None:
+def door_of(endpoint: str | None, api_key: str | None) -> GatewayAddress | None:
     """Return where rows go: to the given endpoint, else to the system of this home; None where there is none."""
     here = doors_here()
     if endpoint is None:
@@ -174,7 +174,7 @@ def door_of(endpoint: str | None, api_key: str | None) -> Door | None:
     if key is None:
         hint = f"set {KEY_VARIABLE} to what stands in ingest.key in the system's run folder"
         raise InvalidInput("required, but missing", "--api-key", hint=hint)
-    return Door(endpoint, key.strip())
+    return GatewayAddress(endpoint, key.strip())
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from services.cli.commands.sim import make_folder
 from services.cli.tables.outcome_tables import finding_table
 from services.cli.tables.progress import progress
 from services.cli.tables.sheet import plain_table, screen
-from sim.papers.claim import Experiment, Finding, Found
+from sim.papers.claim import Experiment, ExperimentOutcome, Finding
 from sim.papers.collection import PAPERS, Results, chosen, named
 from sim.papers.markdown import markdown
 from sim.papers.page import write_page
@@ -91,7 +91,7 @@ def unexplained(one: Finding) -> bool:
 
 def run_all(experiments: Sequence[Experiment], quick: bool) -> Results:
     """Every experiment, on as many processes as there are processors; in the order given."""
-    done: dict[str, Found] = {}
+    done: dict[str, ExperimentOutcome] = {}
     workers = min(len(experiments), cpu_count() or 1)
     with (
         progress("papers", len(experiments)) as advance,
@@ -134,7 +134,7 @@ def leave_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def run_one(name: str, quick: bool) -> Found:
+def run_one(name: str, quick: bool) -> ExperimentOutcome:
     return named(name).run(quick)
 
 
@@ -172,7 +172,7 @@ def answer(results: Results, quick: bool) -> dict[str, Any]:
     }
 
 
-def show(console: Console, experiment: Experiment, found: Found) -> None:
+def show(console: Console, experiment: Experiment, found: ExperimentOutcome) -> None:
     console.print(finding_table(f"{experiment.name}: {experiment.title}", found.findings))
     for finding in found.findings:
         if finding.why or not finding.holds:

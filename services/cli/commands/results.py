@@ -26,7 +26,7 @@ from services.cli.tables.catalog_views import warn
 from services.cli.tables.sheet import GAP, UNLIMITED, cut_to, hidden_note, screen, wrapped
 
 if TYPE_CHECKING:
-    from services.remote.results import Results
+    from services.remote.results import RemoteResults
     from services.remote.wire import RowsForgotten
 
 Output = Literal["table", "wide", "json", "yaml", "csv"]
@@ -87,7 +87,7 @@ def results(
         write(rows, writer_of(output, follow))
 
 
-def write(found: Results, writer: Writer) -> None:
+def write(found: RemoteResults, writer: ResultsWriter) -> None:
     """Write each page as it comes."""
     is_noted = False
     while not found.is_over:
@@ -154,7 +154,7 @@ def check_read() -> None:
 # -- as it is shown --------------------------------------------------------------------------------------------
 
 
-class Writer(Protocol):
+class ResultsWriter(Protocol):
     """Of rows that come page by page."""
 
     def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None: ...
@@ -164,21 +164,21 @@ class Writer(Protocol):
         return
 
 
-class Json(Writer):
+class Json(ResultsWriter):
     """An object a line."""
 
     def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
         sys.stdout.writelines(orjson.dumps(row).decode() + "\n" for row in rows)
 
 
-class Yaml(Writer):
+class Yaml(ResultsWriter):
     """A list, which may end anywhere."""
 
     def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
         sys.stdout.write(yaml.safe_dump(list(map(dict, rows)), sort_keys=False, allow_unicode=True))
 
 
-class Csv(Writer):
+class Csv(ResultsWriter):
     """With a line of names."""
 
     def __init__(self) -> None:
@@ -193,7 +193,7 @@ class Csv(Writer):
         self._writer.writerows([whole(row.get(name)) for name in names] for row in rows)
 
 
-class Table(Writer):
+class Table(ResultsWriter):
     """Columns as wide as the first rows need, so that no row waits for later ones.
 
     On a terminal no line is wider than the terminal: long texts are cut, columns at the right are hidden and named, and columns
@@ -267,7 +267,7 @@ def total(widths: Mapping[str, int]) -> int:
     return sum(widths.values()) + GAP * (len(widths) - 1)
 
 
-def writer_of(output: Output, is_endless: bool) -> Writer:
+def writer_of(output: Output, is_endless: bool) -> ResultsWriter:
     """Return the writer of a format. Only a terminal limits the width of a table."""
     match output:
         case "json":

@@ -16,7 +16,7 @@ import typer
 
 from configs.documents.declarations import StreamDeclaration
 from configs.errors import InvalidInput, NotAllowed, WeirError
-from engine.data.schema import Kind
+from engine.data.schema import TypeKind
 from services.cli.completion import streams
 from services.cli.input.files import read_table
 from services.cli.lazy_commands import CommandGroup
@@ -88,7 +88,7 @@ def together(one: RowsPut, other: RowsPut) -> RowsPut:
     )
 
 
-def kinds_of(weir: Client, stream: str) -> dict[str, Kind] | None:
+def kinds_of(weir: Client, stream: str) -> dict[str, TypeKind] | None:
     """Return the kinds of a stream's columns by their names in small letters; None for a key that may not read them."""
     try:
         entry = weir.get("Stream", stream)
@@ -99,7 +99,7 @@ def kinds_of(weir: Client, stream: str) -> dict[str, Kind] | None:
     return {field.name.lower(): field.type.kind for field in schema.fields}
 
 
-def batches(file: str, kinds: Callable[[], dict[str, Kind] | None]) -> Iterator[Rows | pa.Table]:
+def batches(file: str, kinds: Callable[[], dict[str, TypeKind] | None]) -> Iterator[Rows | pa.Table]:
     """Yield the rows of a file, some at a time."""
     if file == STDIN:
         yield from cut(
@@ -135,7 +135,7 @@ def rows_of_text(path: Path) -> Iterator[tuple[Mapping[str, Any], int]]:
         raise InvalidInput(f"cannot be read: {why}", "FILE", str(path), "check the path") from None
 
 
-def rows_of_csv(path: Path, kinds: Mapping[str, Kind]) -> Iterator[tuple[Mapping[str, Any], int]]:
+def rows_of_csv(path: Path, kinds: Mapping[str, TypeKind]) -> Iterator[tuple[Mapping[str, Any], int]]:
     """Yield the rows of a CSV file. Its first line names the columns; an empty cell is NULL."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
@@ -158,19 +158,19 @@ def rows_of_csv(path: Path, kinds: Mapping[str, Kind]) -> Iterator[tuple[Mapping
         raise InvalidInput(f"not valid CSV: {problem}", "FILE", str(path), "save it as UTF-8") from None
 
 
-def value_of(cell: str, kind: Kind | None) -> object:
+def value_of(cell: str, kind: TypeKind | None) -> object:
     """Return a cell as JSON has the value; text that does not fit stays as it is, and the service rejects its row."""
     if not cell:
         return None
     try:
         match kind:
-            case Kind.INT32 | Kind.INT64:
+            case TypeKind.INT32 | TypeKind.INT64:
                 return int(cell)
-            case Kind.FLOAT32 | Kind.FLOAT64:
+            case TypeKind.FLOAT32 | TypeKind.FLOAT64:
                 return float(cell)
-            case Kind.BOOLEAN:
+            case TypeKind.BOOLEAN:
                 return BOOLEANS.get(cell.strip().lower(), cell)
-            case Kind.TIMESTAMP:
+            case TypeKind.TIMESTAMP:
                 at = datetime.fromisoformat(cell.strip())
                 # A moment without a time zone is in UTC, as `weir run` reads it.
                 return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()

@@ -29,7 +29,15 @@ from engine.data.train import Train, train_from_arrow, train_to_arrow
 from engine.network.row_losses import late_rows
 from engine.plan.plan import Query
 from services.cli.commands.results import until_nobody_reads, whole
-from services.cli.input.run_input import GIVE_SQL, Given, assigned, given, sql_of, static_table, table_schema
+from services.cli.input.run_input import (
+    GIVE_SQL,
+    RunInput,
+    assigned,
+    given,
+    sql_of,
+    static_table,
+    table_schema,
+)
 from services.cli.input.schema_inference import create_stream
 from services.cli.tables.catalog_views import warn
 from services.cli.tables.cells import response
@@ -46,7 +54,7 @@ WINDOWS = WindowSettings()
 
 
 @dataclass
-class Answers:
+class CollectedAnswers:
     """What the queries have answered, with sequence numbers and kept fractions, until the end."""
 
     plain: dict[str, Schema] = field(default_factory=dict)
@@ -185,7 +193,7 @@ def run(
     showing = Showing(output, out, explain or content.wants_explain)
     showing.check(content.queries)
     data = timed_inputs(content)
-    answers = Answers()
+    answers = CollectedAnswers()
     for query in content.queries:
         answers.expect(query)
     runner = ClassRunner(
@@ -215,7 +223,7 @@ def static_tables(arguments: Sequence[str]) -> tuple[dict[str, pa.Table], list[s
     return tables, notes
 
 
-def timed_inputs(content: Given) -> dict[StreamSchema, pa.Table]:
+def timed_inputs(content: RunInput) -> dict[StreamSchema, pa.Table]:
     """Return the rows of each stream that have an event time; the others become a note."""
     data = {}
     for stream in content.streams:
@@ -228,13 +236,13 @@ def timed_inputs(content: Given) -> dict[StreamSchema, pa.Table]:
 
 def timed_run(
     runner: ClassRunner, data: Mapping[StreamSchema, pa.Table], train: int, rate: float | None
-) -> Measured:
+) -> RunSpeed:
     """Feed all rows with a progress bar, and measure how long that takes."""
     total = sum(len(table) for table in data.values())
     began = time.perf_counter()
     with progress("running", total) as advance:
         feed(runner, data, train, rate, advance)
-    return Measured(total, time.perf_counter() - began)
+    return RunSpeed(total, time.perf_counter() - began)
 
 
 def conformed(table: pa.Table, stream: StreamSchema) -> tuple[pa.Table, int]:
@@ -320,7 +328,7 @@ def event_times(stream: StreamSchema, table: pa.Table) -> Any:
 
 
 @dataclass(frozen=True)
-class Measured:
+class RunSpeed:
     """The tuples of a run and how long it took."""
 
     tuples: int
@@ -354,7 +362,12 @@ class Showing:
             raise InvalidInput("one file cannot hold the answers of several queries", "--out", names, hint)
 
     def show(
-        self, answers: Answers, content: Given, runner: ClassRunner, measured: Measured, notes: Sequence[str]
+        self,
+        answers: CollectedAnswers,
+        content: RunInput,
+        runner: ClassRunner,
+        measured: RunSpeed,
+        notes: Sequence[str],
     ) -> None:
         """Write the answers, and what was measured and left out."""
         console = screen(self.output)
@@ -451,7 +464,7 @@ def explain_table(runner: ClassRunner) -> Sheet:
     return table
 
 
-def closing_table(queries: Sequence[Query], answers: Answers, runner: ClassRunner) -> Sheet:
+def closing_table(queries: Sequence[Query], answers: CollectedAnswers, runner: ClassRunner) -> Sheet:
     table = plain_table("response times", ("query", "rows", "mean ms", "p95 ms", "max ms"))
     for query in queries:
         measured = runner.answers.quality[query.name].responses.response_ms()

@@ -50,7 +50,7 @@ INSTEAD = {
 
 
 @dataclass(frozen=True)
-class Job:
+class SimulationJob:
     """One run of a comparison, small enough to send to another process."""
 
     label: str
@@ -293,7 +293,7 @@ def print_comparison(scenario: Scenario, options: SimOptions, manager: str, seed
 def print_run(scenario: Scenario, options: SimOptions, manager: str, seed: int) -> None:
     """Run the scenario once; print its outcome and the explanations, and write the report."""
     policy = options.policy or policy_name(scenario)
-    run = run_one(Job(scenario.name, scenario, manager, policy, seed), options.record)
+    run = run_one(SimulationJob(scenario.name, scenario, manager, policy, seed), options.record)
     outcome = outcome_of(run, policy)
     promises = check_promises(outcome)
     on_stderr = options.output == "json"
@@ -361,10 +361,12 @@ def policy_name(scenario: Scenario) -> str:
     return ",".join(dict.fromkeys(class_.policy_name for class_ in scenario.classes))
 
 
-def comparison(scenario: Scenario, policies: bool, policy: str | None, manager: str, seed: int) -> list[Job]:
+def comparison(
+    scenario: Scenario, policies: bool, policy: str | None, manager: str, seed: int
+) -> list[SimulationJob]:
     if policies:
         return [
-            Job(
+            SimulationJob(
                 name,
                 scenario.model_copy(
                     update={
@@ -380,7 +382,7 @@ def comparison(scenario: Scenario, policies: bool, policy: str | None, manager: 
             )
             for name in compared_policies(scenario)
         ]
-    return [Job(name, scenario, name, policy or policy_name(scenario), seed) for name in MANAGERS]
+    return [SimulationJob(name, scenario, name, policy or policy_name(scenario), seed) for name in MANAGERS]
 
 
 def compared_policies(scenario: Scenario) -> list[str]:
@@ -389,7 +391,7 @@ def compared_policies(scenario: Scenario) -> list[str]:
     return list(dict.fromkeys([*POLICY_KINDS, *named]))
 
 
-def run_one(job: Job, record: Path | None = None) -> Simulation:
+def run_one(job: SimulationJob, record: Path | None = None) -> Simulation:
     """One run with a progress bar, recorded if a folder is given."""
     with (
         progress(f"{job.label} {job.manager}", job.scenario.seconds) as advance,
@@ -405,7 +407,7 @@ def run_one(job: Job, record: Path | None = None) -> Simulation:
         return Simulation(job.scenario, job.manager, job.seed, on_cycle, open_record).run()
 
 
-def run_all(jobs: Sequence[Job]) -> Mapping[str, dict[str, Any]]:
+def run_all(jobs: Sequence[SimulationJob]) -> Mapping[str, dict[str, Any]]:
     """Every job, on as many processes as there are processors; in the order given."""
     done: dict[str, dict[str, Any]] = {}
     workers = min(len(jobs), cpu_count() or 1)
@@ -420,7 +422,7 @@ def run_all(jobs: Sequence[Job]) -> Mapping[str, dict[str, Any]]:
     return {job.label: done[job.label] for job in jobs}
 
 
-def result_of(job: Job) -> dict[str, Any]:
+def result_of(job: SimulationJob) -> dict[str, Any]:
     return results(Simulation(job.scenario, job.manager, job.seed).run(), job.policy)
 
 

@@ -54,7 +54,7 @@ from services.cli.upkeep.up_service import ENACT_S, Served, absent, check_there,
 from services.cli.upkeep.up_settings import settings_of
 from services.common.weir_home import Home, OwnSystem, held, home_of
 from services.ingest.java import find_java
-from services.ingest.job import Door
+from services.ingest.job import GatewayAddress
 from services.ingest.keys import new_key
 from services.ingest.progress import problems_of
 from services.ingest.spark_supervisor import Brings
@@ -62,7 +62,7 @@ from services.mirror.doors import SystemDoor
 from services.mirror.mirror_threads import Mirrors
 from services.watch.class_views import ClassView, restarts, troubles
 from services.watch.class_views import as_json as class_as_json
-from services.watch.states import TROUBLED, State
+from services.watch.states import TROUBLED, ClassState
 
 if TYPE_CHECKING:
     from actors.system import System
@@ -292,7 +292,7 @@ class Startup:
             assert endpoint is not None
             console.print(f"gateway: {endpoint}")
             own_key = system.ingest_key
-            brings = Brings(Door(from_here(endpoint, self.settings.gateway.host), own_key), folder)
+            brings = Brings(GatewayAddress(from_here(endpoint, self.settings.gateway.host), own_key), folder)
         watch = self.running.enter_context(watching(system))
         mirrors = Mirrors(SystemDoor(watch, watch.endpoint_of, lambda: own_key))
         machine = SystemMachine(system, own_key, mirrors, brings)
@@ -441,7 +441,7 @@ class Overview:
 
 
 # States that a log names. A class that has turns changes among the others all the time.
-LOGGED = TROUBLED | {State.STARTING, State.NO_QUERIES}
+LOGGED = TROUBLED | {ClassState.STARTING, ClassState.NO_QUERIES}
 
 
 def logged_state(view: ClassView) -> str:

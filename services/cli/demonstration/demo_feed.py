@@ -113,7 +113,7 @@ def planned(plan: StepArrivals, seconds: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Offered:
+class FeedTotals:
     """Tuples by class, since the feeds began."""
 
     accepted: Mapping[str, int]
@@ -139,10 +139,10 @@ class Feeds:
     def progress(self) -> dict[str, FeedProgress]:
         return {feed.feed: feed for feed in self.all()}
 
-    def offered(self) -> Offered:
+    def offered(self) -> FeedTotals:
         accepted = self._system.accepted_rows(self._node)
         offsets = {name: feed.offsets[0] for name, feed in self.progress().items() if feed.offsets}
-        return Offered(
+        return FeedTotals(
             {name: sum(accepted[stream] for stream in streams) for name, streams in self._streams.items()},
             {name: offsets[name]["missed"] if name in offsets else 0 for name in self._streams},
             {name: offsets[name]["row"] if name in offsets else 0 for name in self._streams},

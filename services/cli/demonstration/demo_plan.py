@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from configs.classes.live_class import LiveClass
 from configs.errors import InvalidInput, UnknownName, nearest
 from configs.scenario import w11
-from configs.scenario.arrivals import ConstantArrivals, Step, StepArrivals
+from configs.scenario.arrivals import ConstantArrivals, RateStep, StepArrivals
 from configs.scenario.scenario import Scenario, load_scenario
 
 WHOLE = "dilos-sc"
@@ -123,16 +123,16 @@ def overload(preset: Scenario, load: float) -> dict[str, list[tuple[float, float
     return {first: [(0.0, demand)]} | {name: [(0.0, (load - demand) / len(others))] for name in others}
 
 
-def steps(preset: Scenario) -> dict[str, Sequence[Step]]:
+def steps(preset: Scenario) -> dict[str, Sequence[RateStep]]:
     """The rates of readings by class."""
-    steps_by_class: dict[str, Sequence[Step]] = {}
+    steps_by_class: dict[str, Sequence[RateStep]] = {}
     for class_ in preset.classes:
         arrivals = class_.streams[READINGS].arrivals
         if isinstance(arrivals, StepArrivals):
             steps_by_class[class_.name] = arrivals.steps
         else:
             assert isinstance(arrivals, ConstantArrivals)
-            steps_by_class[class_.name] = (Step(at_s=0, rate=arrivals.rate),)
+            steps_by_class[class_.name] = (RateStep(at_s=0, rate=arrivals.rate),)
     return steps_by_class
 
 
@@ -142,7 +142,7 @@ def rates(
     """Tuples a second by class, for a machine that can do so many."""
     return {
         name: StepArrivals(
-            kind="steps", steps=tuple(Step(at_s=at_s, rate=part * capacity_per_s) for at_s, part in parts)
+            kind="steps", steps=tuple(RateStep(at_s=at_s, rate=part * capacity_per_s) for at_s, part in parts)
         )
         for name, parts in asked.items()
     }

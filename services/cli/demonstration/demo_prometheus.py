@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from services.dashboards.all import BOARDS
-from services.dashboards.answers import Answered, Span, answers
+from services.dashboards.answers import AnsweredPanel, TimeSpan, answers
 from services.dashboards.pictures import boards_html
 from services.ingest.progress import FeedProgress
 from services.metrics.collector import SystemCollector
@@ -29,11 +29,11 @@ LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PrometheusRecord:
     """What Prometheus knows of a run when it is over."""
 
-    span: Span
-    panels: Sequence[Answered]
+    span: TimeSpan
+    panels: Sequence[AnsweredPanel]
     rules: Sequence[Rule]
     recorded: Mapping[str, int]
     """By recording rule, how many series it has made."""
@@ -79,11 +79,11 @@ class Beside:
         self._prometheus = prometheus
         self.url = prometheus.url
 
-    def seen(self, begin: float, end: float, tenant: str) -> Seen:
+    def seen(self, begin: float, end: float, tenant: str) -> PrometheusRecord:
         """Of a run between these moments, by the clock on the wall; one tenant has a dashboard of its own."""
         self._wait_evaluated()
-        span = Span(begin, end, RATE_INTERVAL_S)
-        panels: list[Answered] = []
+        span = TimeSpan(begin, end, RATE_INTERVAL_S)
+        panels: list[AnsweredPanel] = []
         for board in BOARDS:
             variables = {"tenant": tenant} if any(each.is_one for each in board.variables) else {}
             panels += answers(self._prometheus, [board], span, variables)
@@ -91,7 +91,7 @@ class Beside:
         recorded = {
             rule.name: len(self._prometheus.ask(rule.name)) for rule in rules if rule.kind == "recording"
         }
-        return Seen(span, panels, rules, recorded)
+        return PrometheusRecord(span, panels, rules, recorded)
 
     def _wait_evaluated(self) -> None:
         """Each rule has been evaluated once, or will not be."""

@@ -19,7 +19,7 @@ from configs.classes.managers import sheds
 from configs.scenario import w11
 from configs.scenario.arrivals import StepArrivals
 from loadshed.ledger import TupleLedger
-from services.cli.demonstration.demo_feed import PERIOD_S, Feeds, Offered, fed, planned
+from services.cli.demonstration.demo_feed import PERIOD_S, Feeds, FeedTotals, fed, planned
 from services.watch.class_views import ClassView, class_views
 from services.watch.quality import QueryWorth, worth_of
 from sim.outcome.outcome import Outcome
@@ -60,7 +60,7 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RunMoment:
     """The classes at one moment of the node's clock."""
 
     at: float
@@ -75,12 +75,12 @@ class Watched:
         self.system = system
         (self.node,) = system.status().system.nodes
 
-    def look(self, lending: bool = False) -> Look:
+    def look(self, lending: bool = False) -> RunMoment:
         """Who has lent how much costs another call."""
         status = self.system.status()
         lent = self.system.lending() if lending else {}
         views = class_views(status.system, lent)
-        return Look(status.at, {view.name: view for view in views}, status.system)
+        return RunMoment(status.at, {view.name: view for view in views}, status.system)
 
     def host(self, classes: Sequence[LiveClass]) -> None:
         """Have these classes as well, and have them read their streams: what comes before is for nobody."""
@@ -149,16 +149,16 @@ class LiveRun:
     seconds: float
     on_look: Callable[[LiveRun], None] = field(default=lambda run: None)
 
-    last: Look = field(init=False)
-    offered: Offered = field(init=False)
+    last: RunMoment = field(init=False)
+    offered: FeedTotals = field(init=False)
     """In all, since the feeds began."""
     began: float = field(init=False, default=0.0)
     _series: Series = field(init=False)
     _shares: dict[str, float] = field(init=False, default_factory=dict)
     _turns: tuple[TurnStatus, TurnStatus] = field(init=False)
-    _begun: Look = field(init=False)
-    _offered: tuple[Offered, Offered] = field(init=False)
-    _ended: Look = field(init=False)
+    _begun: RunMoment = field(init=False)
+    _offered: tuple[FeedTotals, FeedTotals] = field(init=False)
+    _ended: RunMoment = field(init=False)
 
     def __post_init__(self) -> None:
         self._series = Series({class_.name: ClassSeries() for class_ in self.classes})
@@ -193,7 +193,7 @@ class LiveRun:
             self._record(before)
         self.on_look(self)
 
-    def _record(self, before: Look) -> None:
+    def _record(self, before: RunMoment) -> None:
         manages = sheds(self.settings.manager) != "nobody"
         for name, series in self._series.classes.items():
             class_view = self.last.classes[name]

@@ -18,8 +18,8 @@ from configs.errors import InvalidInput, UnknownName, nearest
 from engine.data.schema import STRING, Field, Schema, StreamSchema, TableSchema
 from engine.plan.plan import Plan, Query, Scan, inputs
 from engine.sql import (
-    Catalog,
     PlanningError,
+    SqlCatalog,
     Statement,
     parse_create_mirror,
     parse_create_stream,
@@ -52,7 +52,7 @@ class Sql:
 
 
 @dataclass
-class Given:
+class RunInput:
     """The streams and queries of a run, and the rows of its streams."""
 
     streams: list[StreamSchema] = field(default_factory=list)
@@ -88,9 +88,9 @@ def sql_of(argument: str) -> Sql:
 
 def given(
     sql: Sql | None, files: Mapping[str, Path], tables: Mapping[str, pa.Table], times: Sequence[str]
-) -> Given:
+) -> RunInput:
     """Return what a run reads: the streams, declared or inferred, and the queries if there is SQL."""
-    content = Given()
+    content = RunInput()
     if sql is None:
         read_streams(content, files, times_of(times))
         return content
@@ -105,7 +105,7 @@ def given(
     words = {token.text.lower() for token in tokenized(text, FILE_BYTES_MAX)}
     check_names(files, words, content.streams)
     read_streams(content, files, times_of(times))
-    catalog = Catalog.of(tables=[table_schema(name, table) for name, table in tables.items()])
+    catalog = SqlCatalog.of(tables=[table_schema(name, table) for name, table in tables.items()])
     plan(content, sql, statements, catalog)
     check_inputs(content)
     return content
@@ -161,7 +161,7 @@ def statements_of(sql: Sql, text: str) -> list[Statement]:
     return statements
 
 
-def declare(content: Given, sql: Sql, statements: Iterable[Statement]) -> None:
+def declare(content: RunInput, sql: Sql, statements: Iterable[Statement]) -> None:
     """Take in the streams and mirrors that are declared."""
     for statement in statements:
         try:
@@ -183,7 +183,7 @@ def check_names(files: Iterable[str], words: set[str], streams: Sequence[StreamS
             raise UnknownName("no query reads this stream, and nothing declares it", "--input", name, hint)
 
 
-def read_streams(content: Given, files: Mapping[str, Path], times: Mapping[str, str]) -> None:
+def read_streams(content: RunInput, files: Mapping[str, Path], times: Mapping[str, str]) -> None:
     """Read the file of each stream; infer the streams that nothing declares."""
     declared = {stream.name.lower(): stream for stream in content.streams}
     timed = set(times)
@@ -221,7 +221,7 @@ def check_time(name: str, column: str, declared: Mapping[str, StreamSchema]) -> 
     )
 
 
-def plan(content: Given, sql: Sql, statements: Iterable[Statement], catalog: Catalog) -> None:
+def plan(content: RunInput, sql: Sql, statements: Iterable[Statement], catalog: SqlCatalog) -> None:
     """Plan the queries over the streams declared before them, those inferred, and the tables."""
     inferred = {stream.name for stream in content.inferred}
     declared = iter([stream for stream in content.streams if stream.name not in inferred])
@@ -244,7 +244,7 @@ def plan(content: Given, sql: Sql, statements: Iterable[Statement], catalog: Cat
         catalog = catalog.with_query(query)
 
 
-def check_inputs(content: Given) -> None:
+def check_inputs(content: RunInput) -> None:
     """Raise InvalidInput if a query reads a stream that has no rows."""
     for query in content.queries:
         for name in scanned(query.plan):

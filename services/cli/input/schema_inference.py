@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from configs.errors import InvalidInput, UnknownName, nearest
-from engine.data.schema import DECIMAL_DIGITS_MAX, TIMESTAMP, DataType, Field, Kind, Schema, StreamSchema
+from engine.data.schema import DECIMAL_DIGITS_MAX, TIMESTAMP, DataType, Field, Schema, StreamSchema, TypeKind
 from engine.sql import PlanningError, parse_create_stream
 from engine.sql.create import LATENESS_MAX_US, MILLISECOND_US
 from engine.sql.windows import told
@@ -174,12 +174,12 @@ def first_cast(column: pa.ChunkedArray, *types: pa.DataType) -> pa.ChunkedArray:
 def kind_of(arrow: pa.DataType) -> DataType | None:
     """Return our type of an Arrow column; None if there is no such type."""
     if pa.types.is_decimal128(arrow):
-        return DataType(Kind.DECIMAL, arrow.precision, arrow.scale)
+        return DataType(TypeKind.DECIMAL, arrow.precision, arrow.scale)
     if pa.types.is_timestamp(arrow):
         return TIMESTAMP
     names = {"bool": "boolean", "float": "float32", "double": "float64"}
     kind = names.get(str(arrow), str(arrow))
-    return DataType(Kind(kind)) if kind in set(Kind) and kind != Kind.DECIMAL else None
+    return DataType(TypeKind(kind)) if kind in set(TypeKind) and kind != TypeKind.DECIMAL else None
 
 
 def type_of(arrow: pa.DataType, column: str) -> DataType:

@@ -11,7 +11,7 @@ from configs.numbers import UNKNOWN, compact, exact, figure, percent
 from services.cli.tables.cells import against, missed_of, response, tardy, three_figures, times, worth
 from services.cli.tables.sheet import Sheet, plain_table
 from services.watch.losses import failing
-from services.watch.states import TROUBLED, WARNED, State
+from services.watch.states import TROUBLED, WARNED, ClassState
 
 if TYPE_CHECKING:
     from actors.messages.unit_messages import Failure
@@ -42,7 +42,7 @@ def p99(view: ClassView) -> str:
 
 
 def runs(view: ClassView) -> bool:
-    return bool(view.units) and view.condition.state is not State.GIVEN_UP
+    return bool(view.units) and view.condition.state is not ClassState.GIVEN_UP
 
 
 def class_view_table(title: str, views: Sequence[ClassView]) -> Sheet:
@@ -57,10 +57,10 @@ def class_view_table(title: str, views: Sequence[ClassView]) -> Sheet:
         )
     notes = [policy_of(view) for view in views if view.tunes_itself or view.settings.objective != "response"]
     late = late_rows(
-        [(view.name, view.figures.late_now) for view in views if view.condition.state is not State.LATE]
+        [(view.name, view.figures.late_now) for view in views if view.condition.state is not ClassState.LATE]
     )
     failed = failed_rows(
-        [(shown.name, shown.failures) for shown in views if shown.condition.state is not State.LOSING]
+        [(shown.name, shown.failures) for shown in views if shown.condition.state is not ClassState.LOSING]
     )
     lines = state_lines(views) + [escape(shortened(parts)) for parts in (late, failed, notes) if parts]
     table.caption = "\n".join(lines)
@@ -99,7 +99,7 @@ STATES_SHOWN = 8
 COLOURS = {
     **dict.fromkeys(TROUBLED, "bold red"),
     **dict.fromkeys(WARNED, "yellow"),
-    **dict.fromkeys((State.IDLE, State.STARTING, State.NO_QUERIES), "dim"),
+    **dict.fromkeys((ClassState.IDLE, ClassState.STARTING, ClassState.NO_QUERIES), "dim"),
 }
 
 
@@ -108,7 +108,7 @@ def name_of(one: ClassView) -> str:
     return coloured(one.name, one.condition.state)
 
 
-def coloured(text: str, state: State) -> str:
+def coloured(text: str, state: ClassState) -> str:
     colour = COLOURS.get(state)
     return f"[{colour}]{escape(text)}[/]" if colour else escape(text)
 
@@ -119,12 +119,12 @@ SILENT_S = 3.0
 
 def state_lines(views: Sequence[ClassView]) -> list[str]:
     """Return a line for each class that is not well, the most serious first, and one for all that have nothing to do."""
-    order = list(State)
+    order = list(ClassState)
     silent = [view for view in views if view.age_s > SILENT_S]
     unwell = [
         view
         for view in views
-        if view not in silent and view.condition.state in TROUBLED | WARNED | {State.RUNNING}
+        if view not in silent and view.condition.state in TROUBLED | WARNED | {ClassState.RUNNING}
     ]
     unwell.sort(key=lambda one: order.index(one.condition.state))
     lines = [
@@ -137,7 +137,7 @@ def state_lines(views: Sequence[ClassView]) -> list[str]:
     ]
     if len(unwell) > STATES_SHOWN:
         lines.append(f"{len(unwell) - STATES_SHOWN} more classes: weir explain TENANT")
-    for state in (State.STARTING, State.NO_QUERIES, State.IDLE):
+    for state in (ClassState.STARTING, ClassState.NO_QUERIES, ClassState.IDLE):
         names = [view.name for view in views if view.condition.state is state]
         if names:
             more = f" and {len(names) - STATES_SHOWN} more" if len(names) > STATES_SHOWN else ""

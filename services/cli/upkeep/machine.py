@@ -20,8 +20,8 @@ from services.catalog.reconcile import (
     EndMirror,
     PublishKeys,
     RemoveClass,
-    Running,
     Step,
+    SystemState,
 )
 from services.ingest.keys import KeyRing
 from services.ingest.progress import FeedProgress
@@ -59,10 +59,10 @@ class SystemMachine:
         self._opened: frozenset[str] = frozenset()
         self._stopping = threading.Event()
 
-    def running(self) -> Running:
+    def running(self) -> SystemState:
         now = self._status()
         keys = self._keys if self._opened >= now.nodes.keys() else None
-        return Running(now.classes, now.streams, self._file, keys, dict(self._polled))
+        return SystemState(now.classes, now.streams, self._file, keys, dict(self._polled))
 
     def perform(self, step: Step) -> None:
         match step:

@@ -109,7 +109,7 @@ class Served:
         from services.plan.live_measurement import RunningMeasured
         from services.plan.planner import Planner
         from services.plan.worker_process import Aside
-        from services.results.rows import Rows
+        from services.results.rows import RowDelivery
         from services.tuning.tuner import Tuner
         from services.watch.source import RunningSystem
 
@@ -119,7 +119,7 @@ class Served:
         running.callback(results.close)
         measured = running.enter_context(RunningMeasured(watch, settings.live))
         service.watch, service.results, service.mirrors = watch, results, mirrors
-        service.rows = Rows(watch.endpoint_of, lambda: own_key)
+        service.rows = RowDelivery(watch.endpoint_of, lambda: own_key)
         # Forecasts are made one after another and may take seconds: no plan waits for them.
         forecasting = Aside()
         running.enter_context(Tuner(source, watch, forecasting.forecasts))

@@ -57,7 +57,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Unit:
+class ShardAnswers:
     """A shard's answers to a query, of which the gateway keeps those from `first` up to `next`."""
 
     name: str
@@ -65,7 +65,7 @@ class Unit:
     next: int
 
 
-class Patience:
+class GrowingPauses:
     """Pauses that grow, until there is no time left."""
 
     def __init__(self, timeout_s: float) -> None:
@@ -90,7 +90,7 @@ class Patience:
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
 
 
-class Gateway:
+class GatewayClient:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
@@ -151,13 +151,13 @@ class Gateway:
         descriptor = flight.FlightDescriptor.for_path("query", class_, query)
         return self._try(lambda client, call: client.get_schema(descriptor, call).schema)
 
-    def units(self, class_: str, query: str) -> list[Unit]:
+    def units(self, class_: str, query: str) -> list[ShardAnswers]:
         answer = self._act("results", {**VERSION, "class": class_, "query": query})
-        return [Unit(unit["unit"], unit["first"], unit["next"]) for unit in answer["units"]]
+        return [ShardAnswers(unit["unit"], unit["first"], unit["next"]) for unit in answer["units"]]
 
     def rows(self, unit: str, query: str, begin: int, end: int) -> Iterator[pa.RecordBatch]:
         """The rows from `begin` up to `end`, each once, whatever becomes of the connection meanwhile."""
-        patience = Patience(self._connection.timeout_s)
+        patience = GrowingPauses(self._connection.timeout_s)
         while begin < end:
             ticket = as_bytes({**VERSION, "unit": unit, "query": query, "from": begin, "to": end})
             stream = self._try(opening(ticket))
@@ -190,7 +190,7 @@ class Gateway:
         work: Callable[[flight.FlightClient, flight.FlightCallOptions], Answer],
         timeout_s: float | None = None,
     ) -> Answer:
-        patience = Patience(self._connection.timeout_s if timeout_s is None else timeout_s)
+        patience = GrowingPauses(self._connection.timeout_s if timeout_s is None else timeout_s)
         headers = [(b"authorization", f"Bearer {self._connection.api_key}".encode())]
         while True:
             late: Exception | None = None

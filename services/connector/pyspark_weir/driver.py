@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from pyspark_weir.client import Batch, Gateway
+from pyspark_weir.client import Batch, GatewayClient
 from pyspark_weir.errors import OptionError
 from pyspark_weir.options import nearest, write_options
 from pyspark_weir.sink import QUERY_PROPERTY
@@ -67,7 +67,7 @@ def to_weir(
     for name in columns or ():
         if name not in streams:
             raise OptionError(f"columns: no stream {name!r} is written; {nearest(name, streams)}")
-    gateway = Gateway(written.connection)
+    gateway = GatewayClient(written.connection)
 
     def publish(df: DataFrame, batch_id: int) -> None:
         batch = Batch(written.producer or query_of(df), batch_id)

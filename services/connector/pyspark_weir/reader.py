@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_weir.client import Gateway, Unit
+from pyspark_weir.client import GatewayClient, ShardAnswers
 from pyspark_weir.errors import DataLoss, OptionError
 from pyspark_weir.options import ReadOptions
 
@@ -29,7 +29,7 @@ LOSS_HINT = "read more often, or go on without them with failOnDataLoss=false"
 
 
 @dataclass
-class Span(InputPartition):
+class UnitSpan(InputPartition):
     """Rows of a unit that one task reads."""
 
     unit: str
@@ -38,25 +38,25 @@ class Span(InputPartition):
 
 
 def schema_of(options: ReadOptions) -> StructType:
-    schema = Gateway(options.connection).schema(options.class_, options.query)
+    schema = GatewayClient(options.connection).schema(options.class_, options.query)
     if SEQ.name not in schema.names:
         schema = schema.insert(0, SEQ)
     return from_arrow_schema(schema.remove_metadata())
 
 
-class Rows:
+class RowsReader:
     """What both readers do: look what there is, and read a span of it."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         # Spark wants batches of exactly this schema.
         self._schema = to_arrow_schema(schema, timezone="UTC")
-        self._gateway = Gateway(options.connection)
+        self._gateway = GatewayClient(options.connection)
 
-    def units(self) -> list[Unit]:
+    def units(self) -> list[ShardAnswers]:
         return self._gateway.units(self._options.class_, self._options.query)
 
-    def started(self, units: list[Unit]) -> Offset:
+    def started(self, units: list[ShardAnswers]) -> Offset:
         match self._options.starting:
             case "earliest":
                 return {unit.name: unit.first for unit in units}
@@ -65,7 +65,7 @@ class Rows:
             case number:
                 return {unit.name: min(int(number), unit.next) for unit in units}
 
-    def spans(self, start: Offset, end: Offset) -> list[Span]:
+    def spans(self, start: Offset, end: Offset) -> list[UnitSpan]:
         begin = dict.fromkeys(end, 0)
         for name in sorted(start.keys() & end.keys()):
             if start[name] <= end[name]:
@@ -74,13 +74,13 @@ class Rows:
                 self.lost(
                     f"{name}: there are rows up to {end[name]} only, where {start[name]} was read before"
                 )
-        return [Span(name, begin[name], end[name]) for name in sorted(end) if begin[name] < end[name]]
+        return [UnitSpan(name, begin[name], end[name]) for name in sorted(end) if begin[name] < end[name]]
 
     def lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:
             raise DataLoss(f"{what}; {LOSS_HINT}", 0)
 
-    def read(self, span: Span) -> Iterator[pa.RecordBatch]:
+    def read(self, span: UnitSpan) -> Iterator[pa.RecordBatch]:
         begin = span.begin
         while begin < span.end:
             try:
@@ -106,22 +106,22 @@ class BatchReader(DataSourceReader):
     """`spark.read.format("weir")`: the rows that there are when the query is planned."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        self._rows = Rows(options, schema)
+        self._rows = RowsReader(options, schema)
 
-    def partitions(self) -> list[Span]:
+    def partitions(self) -> list[UnitSpan]:
         units = self._rows.units()
         return self._rows.spans(self._rows.started(units), {unit.name: unit.next for unit in units})
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Spark makes one partition of none.
-        return self._rows.read(partition) if isinstance(partition, Span) else iter(())
+        return self._rows.read(partition) if isinstance(partition, UnitSpan) else iter(())
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """`spark.readStream.format("weir")`"""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        self._rows = Rows(options, schema)
+        self._rows = RowsReader(options, schema)
         self._rows_max = options.rows_max
         self._target: Offset | None = None
 
@@ -148,11 +148,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return limited(begin, end, limit.max_rows)
         return end
 
-    def partitions(self, start: Offset, end: Offset) -> list[Span]:
+    def partitions(self, start: Offset, end: Offset) -> list[UnitSpan]:
         return self._rows.spans(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Span)
+        assert isinstance(partition, UnitSpan)
         return self._rows.read(partition)
 
 

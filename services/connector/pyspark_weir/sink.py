@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from pyspark_weir.client import Batch, Gateway
+from pyspark_weir.client import Batch, GatewayClient
 from pyspark_weir.errors import OptionError
 from pyspark_weir.options import WriteOptions
 
@@ -90,7 +90,7 @@ def task_context() -> TaskContext:
 def staged(options: WriteOptions, batch: Batch, partition: int, iterator: Iterator[pa.RecordBatch]) -> Staged:
     # Kept until the gateway has them, so that they can be sent again.
     rows = [batch for batch in iterator if batch.num_rows]
-    attempt = Gateway(options.connection).stage(options, batch, partition, rows) if rows else None
+    attempt = GatewayClient(options.connection).stage(options, batch, partition, rows) if rows else None
     return Staged(batch.producer, partition, attempt)
 
 
@@ -100,11 +100,11 @@ def publish(options: WriteOptions, messages: Sequence[WriterCommitMessage | None
     if written:
         parts = [(part.partition, part.attempt) for part in written if part.attempt is not None]
         batch = Batch(written[0].producer, number)
-        Gateway(options.connection).commit(options.stream, batch, parts)
+        GatewayClient(options.connection).commit(options.stream, batch, parts)
 
 
 def drop(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], number: int) -> None:
     # Tasks that failed have left nothing and say nothing.
     producers = {message.producer for message in messages if isinstance(message, Staged)}
     for producer in producers:
-        Gateway(options.connection).abort(options.stream, Batch(producer, number))
+        GatewayClient(options.connection).abort(options.stream, Batch(producer, number))

@@ -53,7 +53,7 @@ class Options:
 
 
 def read_options(options: Mapping[str, str]) -> Options:
-    values = Given(options)
+    values = OptionTexts(options)
     kind: Kind = values.choice("arrivals", get_args(Kind)) or "constant"
     event_time: EventTime = values.choice("eventTime", get_args(EventTime)) or "file"
     event_rate = values.number("eventRate", above=0)
@@ -77,7 +77,7 @@ def read_options(options: Mapping[str, str]) -> Options:
     )
 
 
-def read_arrivals(given: Given, kind: Kind) -> Arrivals:
+def read_arrivals(given: OptionTexts, kind: Kind) -> Arrivals:
     for name in sorted({name for names in OF_KIND.values() for name in names} - {*OF_KIND[kind]}):
         if given.text(name) is not None:
             kinds = " or ".join(other for other, names in OF_KIND.items() if name in names)
@@ -99,7 +99,7 @@ def read_arrivals(given: Given, kind: Kind) -> Arrivals:
     )
 
 
-def read_steps(given: Given) -> tuple[tuple[float, float], ...]:
+def read_steps(given: OptionTexts) -> tuple[tuple[float, float], ...]:
     """`0:1000,10:5000`: from each second on, that rate."""
     steps = []
     for step in given.listed("steps", required=True):
@@ -114,7 +114,7 @@ def read_steps(given: Given) -> tuple[tuple[float, float], ...]:
     return tuple(steps)
 
 
-class Given:
+class OptionTexts:
     """The options as text, by their names in any case."""
 
     def __init__(self, options: Mapping[str, str]) -> None:

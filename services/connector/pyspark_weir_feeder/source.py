@@ -51,7 +51,7 @@ class DefaultSource(DataSource):
 
 
 @dataclass(frozen=True)
-class Rows(InputPartition):
+class ReplayRows(InputPartition):
     """Rows of the replay and the schedule they arrive by."""
 
     first: int
@@ -120,7 +120,7 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         self._stop_us = self._now_us()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Rows]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ReplayRows]:
         last = Offset.from_json(end)
         recipe = self._recipe_of(last)
         planned = last.planned or self._planned
@@ -131,7 +131,7 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         rows = rows_between(Offset.from_json(start), last)
         return [
-            Rows(
+            ReplayRows(
                 first=first,
                 end=min(first + PARTITION_ROWS, rows.stop),
                 began_us=last.began_us,
@@ -144,7 +144,7 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Rows), "partitions() gives out nothing else"
+        assert isinstance(partition, ReplayRows), "partitions() gives out nothing else"
         if partition.recipe is None and partition.replay != self._replay:
             raise ChangedReplay("the files have changed since the query began; begin it again")
         replay = load(partition.recipe or self._recipe)
@@ -196,7 +196,7 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Bounds(rows, max_rows, self._options.catch_up_s)
 
 
-def moments(replay: Replay, rows: Rows) -> Moments | None:
+def moments(replay: Replay, rows: ReplayRows) -> Moments | None:
     """The event times of the rows; None if they are those of the files."""
     planned = rows.planned
     if planned.event_time == "clock":
@@ -219,7 +219,7 @@ def files_gone(where: str) -> ChangedReplay:
     )
 
 
-def arrived(arrivals: Arrivals, rows: Rows, first: int, end: int) -> NDArray[np.int64]:
+def arrived(arrivals: Arrivals, rows: ReplayRows, first: int, end: int) -> NDArray[np.int64]:
     times = schedule_of(arrivals).times(first - rows.base, end - rows.base)
     return rows.began_us + (times * 1e6).astype(np.int64)
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 from typing import Any
 
 from configs.scenario.scenario import Scenario, load_scenario
-from sim.papers.claim import Experiment, Finding, Found
+from sim.papers.claim import Experiment, ExperimentOutcome, Finding
 from sim.papers.dilos.figures import about, headrooms, millis, milliseconds, percents, responses
-from sim.papers.dilos.runs import MACHINE, NAMES, RUNS, SETTLED_S, Fared, fared
+from sim.papers.dilos.runs import MACHINE, NAMES, RUNS, SETTLED_S, ManagerRuns, fared
 
 SECONDS, QUICK_SECONDS = 120.0, 30.0
 # Two classes lose the same if they lose so many points more or less.
@@ -20,7 +20,7 @@ def s_c(quick: bool, **changes: Any) -> Scenario:
     return load_scenario("dilos-sc").model_copy(update={"seconds": seconds} | changes)
 
 
-def run_sc(quick: bool) -> Found:
+def run_sc(quick: bool) -> ExperimentOutcome:
     """Nobody sheds, one shedder for all, one for each class, and DILoS."""
     runs = 1 if quick else RUNS
     end_s = QUICK_SECONDS if quick else SECONDS
@@ -29,7 +29,7 @@ def run_sc(quick: bool) -> Found:
     common, per_class, dilos, unscaled = (
         fared(s_c(quick), manager, runs) for manager in ("common", "per-class", "dilos", "dilos-unscaled")
     )
-    return Found(
+    return ExperimentOutcome(
         (
             *without_management(none, end_s),
             *under_one_shedder(common),
@@ -48,7 +48,7 @@ def run_sc(quick: bool) -> Found:
     )
 
 
-def without_management(none: Fared, end_s: float) -> list[Finding]:
+def without_management(none: ManagerRuns, end_s: float) -> list[Finding]:
     half, whole = (none.over("class3", "response_ms", part * end_s - 5, part * end_s) for part in (0.5, 1.0))
     last = none.over("class3", "response_ms", none.first.now - 1, none.first.now + 1)
     return [
@@ -71,7 +71,7 @@ def without_management(none: Fared, end_s: float) -> list[Finding]:
     ]
 
 
-def under_one_shedder(common: Fared) -> list[Finding]:
+def under_one_shedder(common: ManagerRuns) -> list[Finding]:
     lost = common.loss_pct
     return [
         Finding(
@@ -101,7 +101,7 @@ def under_one_shedder(common: Fared) -> list[Finding]:
     ]
 
 
-def under_one_each(per_class: Fared, end_s: float) -> list[Finding]:
+def under_one_each(per_class: ManagerRuns, end_s: float) -> list[Finding]:
     lost = per_class.loss_pct
     first, second, third = (per_class.over(name, "headroom", 0.75 * end_s, end_s) for name in NAMES)
     return [
@@ -134,7 +134,9 @@ def under_one_each(per_class: Fared, end_s: float) -> list[Finding]:
     ]
 
 
-def under_dilos(dilos: Fared, per_class: Fared, unscaled: Fared, end_s: float) -> list[Finding]:
+def under_dilos(
+    dilos: ManagerRuns, per_class: ManagerRuns, unscaled: ManagerRuns, end_s: float
+) -> list[Finding]:
     lost, longer = dilos.loss_pct, [a - b for a, b in zip(dilos.mean_ms, per_class.mean_ms, strict=True)]
     less = 1 - dilos.mean_ms[2] / per_class.mean_ms[2]
     share = dilos.over("class3", "share", 0.75 * end_s, end_s)
@@ -191,7 +193,7 @@ def under_dilos(dilos: Fared, per_class: Fared, unscaled: Fared, end_s: float) -
     ]
 
 
-def under_any(*fares: Fared) -> Finding:
+def under_any(*fares: ManagerRuns) -> Finding:
     return Finding(
         "§II",
         "Given the same workload, a class of higher priority answers no later than one of lower",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sim.papers.claim import Chart
-from sim.papers.dilos.runs import Fared
+from sim.papers.dilos.runs import ManagerRuns
 
 # Two figures are about equal within this factor.
 ABOUT = 2.0
@@ -30,7 +30,7 @@ def milliseconds(value: float) -> str:
     return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" if value >= 10 else f"{value:.2f} ms"
 
 
-def plotted(fare: Fared, title: str, column: str, label: str, log_y: bool = False) -> Chart:
+def plotted(fare: ManagerRuns, title: str, column: str, label: str, log_y: bool = False) -> Chart:
     return Chart(
         title,
         "time, s",
@@ -47,9 +47,9 @@ def plotted(fare: Fared, title: str, column: str, label: str, log_y: bool = Fals
     )
 
 
-def responses(fare: Fared, title: str) -> Chart:
+def responses(fare: ManagerRuns, title: str) -> Chart:
     return plotted(fare, title, "response_ms", "response time, ms", log_y=True)
 
 
-def headrooms(fare: Fared, title: str) -> Chart:
+def headrooms(fare: ManagerRuns, title: str) -> Chart:
     return plotted(fare, title, "headroom", "headroom, processors")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from configs.scenario.scenario import load_scenario
 from loadshed.aloma import stepped
-from sim.papers.claim import Chart, Experiment, Finding, Found
+from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 from sim.papers.dilos.figures import percents
 from sim.papers.dilos.runs import MACHINE, fared
 
 STARTS = (0.5, 0.8, 1.0)
 
 
-def run_headroom(quick: bool) -> Found:
+def run_headroom(quick: bool) -> ExperimentOutcome:
     """ALoMa alone (§III-B): one load manager for everybody, whatever it is told to begin with."""
     end_s = 15.0 if quick else 60.0
     scenario = load_scenario("dilos-sc").model_copy(update={"seconds": end_s})
@@ -22,7 +22,7 @@ def run_headroom(quick: bool) -> Found:
     ends = [fare.over("class1", "headroom", end_s / 2, end_s) for fare in fares.values()]
     lost = [fare.loss_pct[0] for fare in fares.values()]
     closed = [gap_closed(gap) for gap in (0.01, 0.1, 1.0)]
-    return Found(
+    return ExperimentOutcome(
         (
             Finding(
                 "§III-B",

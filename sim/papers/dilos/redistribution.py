@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from scheduler.capacity.redistribution import ClassAccount, redistribute
-from sim.papers.claim import Chart, Experiment, Finding, Found
+from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 from sim.papers.dilos.runs import NAMES
 from sim.run.rng import generator
 
@@ -20,7 +20,7 @@ def accounts(usage: Sequence[float], shares: Sequence[float] = (0.6, 0.3, 0.1)) 
     ]
 
 
-def run_redistribution(quick: bool) -> Found:
+def run_redistribution(quick: bool) -> ExperimentOutcome:
     """The worked example, and the four criteria on situations drawn by chance."""
     drawn = DRAWN // 10 if quick else DRAWN
     lent = redistribute(accounts((0.1, 0.5, 5.0)))
@@ -28,7 +28,7 @@ def run_redistribution(quick: bool) -> Found:
     back = redistribute(accounts((7.0, 0.15 / lent["class2"], 0.5 / lent["class3"]), tuple(lent.values())))
     overloaded = redistribute(accounts((1.5, 3.0, 7.0)))
     broken = criteria_broken(drawn)
-    return Found(
+    return ExperimentOutcome(
         (
             Finding(
                 "§IV-C, an example",

@@ -27,7 +27,7 @@ OnCycle = Callable[[Simulation], None]
 
 
 @dataclass
-class Fared:
+class ManagerRuns:
     """What became of the three classes under one manager, on average over the runs; the first run whole."""
 
     first: Simulation
@@ -85,7 +85,7 @@ class Fared:
         return all(ms <= target for ms, target in zip(self.p95_ms, targets, strict=True))
 
 
-def fared(scenario: Scenario, manager: str, runs: int, watch: OnCycle | None = None) -> Fared:
+def fared(scenario: Scenario, manager: str, runs: int, watch: OnCycle | None = None) -> ManagerRuns:
     """Runs with seeds from 1 on; `watch` sees the first."""
     first, answers, shed_settled = None, [], [0] * len(NAMES)
     for seed in range(1, runs + 1):
@@ -97,7 +97,7 @@ def fared(scenario: Scenario, manager: str, runs: int, watch: OnCycle | None = N
         for place, (name, host) in enumerate(run.hosts.items()):
             shed_settled[place] += host.door.ledger().shed - settled.shed.get(name, 0)
     assert first is not None
-    return Fared(first, answers, shed_settled)
+    return ManagerRuns(first, answers, shed_settled)
 
 
 @dataclass

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 from configs.scenario.arrivals import StepArrivals
 from configs.scenario.scenario import Scenario, load_scenario
-from sim.papers.claim import Experiment, Finding, Found
+from sim.papers.claim import Experiment, ExperimentOutcome, Finding
 from sim.papers.dilos.figures import about, headrooms, millis, percents, plotted, responses
-from sim.papers.dilos.runs import MACHINE, NAMES, RUNS, Fared, fared
+from sim.papers.dilos.runs import MACHINE, NAMES, RUNS, ManagerRuns, fared
 from sim.simulation import Simulation
 
 STEP_S, QUICK_STEP_S = 50.0, 15.0
@@ -59,8 +59,8 @@ class Return:
 class StepRuns:
     """The scenario with and without lending."""
 
-    dilos: Fared
-    alone: Fared
+    dilos: ManagerRuns
+    alone: ManagerRuns
     watch: Return
     low: tuple[float, float]
     """Times within the first step, in which class 1's rate is low."""
@@ -68,7 +68,7 @@ class StepRuns:
     """Times within the third step, in which it is high."""
 
 
-def run_steps(quick: bool) -> Found:
+def run_steps(quick: bool) -> ExperimentOutcome:
     """Class 1's rate rises and falls while the others have more than fits into their shares."""
     scenario = s_steps(quick)
     count, step_s = (1, QUICK_STEP_S) if quick else (RUNS, STEP_S)
@@ -81,7 +81,7 @@ def run_steps(quick: bool) -> Found:
         low=(step_s / 10, step_s),
         high=(2 * step_s + step_s / 10, 3 * step_s),
     )
-    return Found(
+    return ExperimentOutcome(
         (*answer_findings(runs), *lending_findings(runs)),
         (
             responses(dilos, "Fig. 7: response times"),

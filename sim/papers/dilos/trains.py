@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from configs.scenario.scenario import QueryNetwork, Scenario, load_scenario
-from sim.papers.claim import Chart, Experiment, Finding, Found
+from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 from sim.papers.dilos.runs import RUNS, fared
 
 # Class 1's on S_c when nothing is lent: what its tuples cost is what trains of this length cost.
 SHORT_TRAIN = 2.5
 
 
-def run_trains(quick: bool) -> Found:
+def run_trains(quick: bool) -> ExperimentOutcome:
     """The same with a machine on which calls and turns cost nothing: a tuple always costs what it does in short trains."""
     scenario = load_scenario("dilos-sc").model_copy(update={"seconds": 20.0 if quick else 60.0})
     runs = 1 if quick else RUNS
@@ -25,7 +25,7 @@ def run_trains(quick: bool) -> Found:
         1 - dilos.cost_us[0] / alone.cost_us[0],
         1 - free.cost_us[0] / free_alone.cost_us[0],
     )
-    return Found(
+    return ExperimentOutcome(
         (
             Finding(
                 "§IV-C",

@@ -14,7 +14,7 @@ from configs.scenario.arrivals import (
     BurstArrivals,
     ConstantArrivals,
     PoissonArrivals,
-    Step,
+    RateStep,
     StepArrivals,
     TraceArrivals,
 )
@@ -24,7 +24,7 @@ CONSTANT = ConstantArrivals(kind="constant", rate=200)
 POISSON = PoissonArrivals(kind="poisson", rate=200)
 BURSTS = BurstArrivals(kind="bursts", rate=200, on_s=0.5, off_s=1.0, alpha=1.5)
 EVEN_BURSTS = BurstArrivals(kind="bursts", rate=200, on_s=0.5, off_s=1.0, alpha=8)
-STEPS = StepArrivals(kind="steps", steps=(Step(at_s=0, rate=300), Step(at_s=10, rate=100)))
+STEPS = StepArrivals(kind="steps", steps=(RateStep(at_s=0, rate=300), RateStep(at_s=10, rate=100)))
 TRACE = TraceArrivals(kind="trace", times_s=(0.0, 0.25, 0.25, 1.0), repeat=True)
 EVERY_KIND = [
     pytest.param(one, id=one.kind) for one in (CONSTANT, POISSON, EVEN_BURSTS, BURSTS, STEPS, TRACE)
@@ -184,7 +184,7 @@ def test_bursts_of_heavy_tailed_length_are_bursty_on_every_scale() -> None:
 
 
 def test_a_step_changes_the_spacing_exactly_at_its_time() -> None:
-    settings = StepArrivals(kind="steps", steps=(Step(at_s=0, rate=10), Step(at_s=5, rate=40)))
+    settings = StepArrivals(kind="steps", steps=(RateStep(at_s=0, rate=10), RateStep(at_s=5, rate=40)))
     arrivals = times(settings, 10)
     before, after = [at for at in arrivals if at < 5], [at for at in arrivals if at >= 5]
     assert gaps(before) == pytest.approx([0.1] * (len(before) - 1))
@@ -195,7 +195,7 @@ def test_a_step_changes_the_spacing_exactly_at_its_time() -> None:
 
 
 def test_a_step_to_silence_is_silent_and_the_next_one_goes_on_where_it_stopped() -> None:
-    steps = (Step(at_s=0, rate=10), Step(at_s=1, rate=0), Step(at_s=3, rate=10))
+    steps = (RateStep(at_s=0, rate=10), RateStep(at_s=1, rate=0), RateStep(at_s=3, rate=10))
     arrivals = times(StepArrivals(kind="steps", steps=steps), 4)
     assert len(arrivals) == 20
     assert [at for at in arrivals if 1 <= at < 3] == []
@@ -203,7 +203,7 @@ def test_a_step_to_silence_is_silent_and_the_next_one_goes_on_where_it_stopped()
 
 
 def test_a_stream_that_begins_silent_arrives_from_its_first_step_on() -> None:
-    settings = StepArrivals(kind="steps", steps=(Step(at_s=0, rate=0), Step(at_s=2, rate=5)))
+    settings = StepArrivals(kind="steps", steps=(RateStep(at_s=0, rate=0), RateStep(at_s=2, rate=5)))
     arrivals = times(settings, 4)
     assert len(arrivals) == 10
     assert 2 <= arrivals[0] <= 2.2
@@ -215,7 +215,7 @@ def steps(draw: st.DrawFn) -> StepArrivals:
     rates = draw(st.lists(st.sampled_from([0.0, 0.3, 1.0, 7.5, 40.0]), min_size=7, max_size=7))
     starts = [0.0, *itertools.accumulate(lengths)]
     return StepArrivals(
-        kind="steps", steps=tuple(Step(at_s=at, rate=r) for at, r in zip(starts, rates, strict=False))
+        kind="steps", steps=tuple(RateStep(at_s=at, rate=r) for at, r in zip(starts, rates, strict=False))
     )
 
 

@@ -37,7 +37,7 @@ from configs.documents.declarations import (
 )
 from configs.errors import InvalidInput
 from services.catalog.checks import applied
-from services.catalog.state import State
+from services.catalog.state import CatalogState
 from tests.support.checkout import ROOT
 
 PAGE = (ROOT / "docs/catalog.md").read_text(encoding="utf-8")
@@ -262,7 +262,7 @@ def test_defaults_of_the_page_are_those_of_the_models() -> None:
 def test_example_of_the_page_holds_together() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     documents = documents_of(example)
-    state = applied(State(), documents)
+    state = applied(CatalogState(), documents)
     assert {ref.kind for ref in state} == set(KINDS)
     assert state[Ref("Query", "per_minute", "acme")].reads == ("odd",)
 

@@ -6,7 +6,16 @@ from typing import Literal
 
 import pytest
 
-from loadshed.aloma import LEAST_HEADROOM, Branch, Control, Limits, bounded, decide, queue_limit, stepped
+from loadshed.aloma import (
+    LEAST_HEADROOM,
+    AlomaBranch,
+    Control,
+    ShedLimits,
+    bounded,
+    decide,
+    queue_limit,
+    stepped,
+)
 from loadshed.monitors import Verdict
 
 NORMAL = Verdict()
@@ -17,7 +26,7 @@ CRITICAL = Verdict(over_target=True, critical=True)
 CRITICAL_AND_RISING = Verdict(over_target=True, critical=True, rising=True)
 LATE_AND_RISING = Verdict(over_target=True, rising=True)
 
-LIMITS = Limits(max_drop=0.95, headroom_max=4.0)
+LIMITS = ShedLimits(max_drop=0.95, headroom_max=4.0)
 ABOVE, BELOW = 1.25, 0.8
 UP, DOWN = stepped(1.0, ABOVE), stepped(1.0, BELOW)
 
@@ -26,30 +35,30 @@ UP, DOWN = stepped(1.0, ABOVE), stepped(1.0, BELOW)
     ("load", "keep", "verdict", "branch", "headroom_after", "keep_after"),
     [
         # load above headroom
-        (ABOVE, 1.0, LATE, Branch.DROP_MORE, 1.0, 0.8),
-        (ABOVE, 0.5, LATE, Branch.DROP_MORE, 1.0, 0.4),
-        (1.005, 1.0, LATE, Branch.DROP_MORE, 1.0, 0.99),
-        (ABOVE, 1.0, CRITICAL_AND_RISING, Branch.DROP_MORE, 1.0, 0.8),
-        (ABOVE, 0.5, ACCUMULATING, Branch.WAIT, 1.0, 0.5),
-        (ABOVE, 0.5, FALLING, Branch.RAISE_AND_EASE, UP, 0.505),
-        (ABOVE, 1.0, FALLING, Branch.WAIT, 1.0, 1.0),
-        (ABOVE, 1.0, NORMAL, Branch.RAISE, UP, 1.0),
-        (ABOVE, 0.5, NORMAL, Branch.RAISE, UP, 0.5),
+        (ABOVE, 1.0, LATE, AlomaBranch.DROP_MORE, 1.0, 0.8),
+        (ABOVE, 0.5, LATE, AlomaBranch.DROP_MORE, 1.0, 0.4),
+        (1.005, 1.0, LATE, AlomaBranch.DROP_MORE, 1.0, 0.99),
+        (ABOVE, 1.0, CRITICAL_AND_RISING, AlomaBranch.DROP_MORE, 1.0, 0.8),
+        (ABOVE, 0.5, ACCUMULATING, AlomaBranch.WAIT, 1.0, 0.5),
+        (ABOVE, 0.5, FALLING, AlomaBranch.RAISE_AND_EASE, UP, 0.505),
+        (ABOVE, 1.0, FALLING, AlomaBranch.WAIT, 1.0, 1.0),
+        (ABOVE, 1.0, NORMAL, AlomaBranch.RAISE, UP, 1.0),
+        (ABOVE, 0.5, NORMAL, AlomaBranch.RAISE, UP, 0.5),
         # load within headroom
-        (BELOW, 0.5, CRITICAL_AND_RISING, Branch.LOWER_AND_DROP, DOWN, 0.495),
-        (BELOW, 0.5, CRITICAL, Branch.WAIT, 1.0, 0.5),
-        (BELOW, 0.5, LATE_AND_RISING, Branch.WAIT, 1.0, 0.5),
-        (BELOW, 0.5, ACCUMULATING, Branch.EASE, 1.0, 0.625),
-        (BELOW, 0.5, NORMAL, Branch.EASE, 1.0, 0.625),
-        (BELOW, 0.9, NORMAL, Branch.EASE, 1.0, 1.0),
-        (1.0, 0.5, NORMAL, Branch.EASE, 1.0, 0.505),
-        (0.0, 0.05, NORMAL, Branch.EASE, 1.0, 1.0),
-        (BELOW, 1.0, ACCUMULATING, Branch.WAIT, 1.0, 1.0),
-        (BELOW, 1.0, NORMAL, Branch.WAIT, 1.0, 1.0),
+        (BELOW, 0.5, CRITICAL_AND_RISING, AlomaBranch.LOWER_AND_DROP, DOWN, 0.495),
+        (BELOW, 0.5, CRITICAL, AlomaBranch.WAIT, 1.0, 0.5),
+        (BELOW, 0.5, LATE_AND_RISING, AlomaBranch.WAIT, 1.0, 0.5),
+        (BELOW, 0.5, ACCUMULATING, AlomaBranch.EASE, 1.0, 0.625),
+        (BELOW, 0.5, NORMAL, AlomaBranch.EASE, 1.0, 0.625),
+        (BELOW, 0.9, NORMAL, AlomaBranch.EASE, 1.0, 1.0),
+        (1.0, 0.5, NORMAL, AlomaBranch.EASE, 1.0, 0.505),
+        (0.0, 0.05, NORMAL, AlomaBranch.EASE, 1.0, 1.0),
+        (BELOW, 1.0, ACCUMULATING, AlomaBranch.WAIT, 1.0, 1.0),
+        (BELOW, 1.0, NORMAL, AlomaBranch.WAIT, 1.0, 1.0),
     ],
 )
 def test_each_cell_of_the_table(
-    load: float, keep: float, verdict: Verdict, branch: Branch, headroom_after: float, keep_after: float
+    load: float, keep: float, verdict: Verdict, branch: AlomaBranch, headroom_after: float, keep_after: float
 ) -> None:
     after = decide(Control(1.0, keep), load, verdict, LIMITS)
     assert replace(after, keep=round(after.keep, 12)) == Control(headroom_after, keep_after, branch, streak=1)
@@ -69,7 +78,7 @@ def test_headroom_closes_a_small_gap_at_once_and_a_large_one_by_little(
 @pytest.mark.parametrize(("load", "after"), [(1.0, 1.0), (0.2, 0.2), (1.9, 1.9), (2.2, 2.069), (4.0, 2.133)])
 def test_a_signed_step_lowers_in_one_jump_and_raises_as_the_other(load: float, after: float) -> None:
     assert stepped(2.0, load, "signed") == pytest.approx(after, abs=5e-4)
-    signed = decide(Control(2.0, 0.5), load, CRITICAL_AND_RISING, Limits(0.95, 4.0, "signed"))
+    signed = decide(Control(2.0, 0.5), load, CRITICAL_AND_RISING, ShedLimits(0.95, 4.0, "signed"))
     assert signed.headroom == pytest.approx(after if load < 2.0 else 2.0, abs=5e-4)
 
 
@@ -97,8 +106,8 @@ def test_easing_grows_with_the_cycles_in_a_row_as_dropping_does() -> None:
 
 
 def test_no_more_is_dropped_than_allowed() -> None:
-    assert decide(Control(1.0), 100.0, LATE, Limits(0.3, 4.0)).keep == 0.7
-    assert decide(Control(1.0), 100.0, LATE, Limits(0.0, 4.0)).keep == 1.0
+    assert decide(Control(1.0), 100.0, LATE, ShedLimits(0.3, 4.0)).keep == 0.7
+    assert decide(Control(1.0), 100.0, LATE, ShedLimits(0.0, 4.0)).keep == 1.0
 
 
 def test_headroom_stays_between_its_least_and_its_most() -> None:

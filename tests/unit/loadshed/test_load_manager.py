@@ -8,7 +8,7 @@ import pytest
 
 from configs.classes.load_manager import LoadSettings
 from configs.classes.priority_class import PriorityClass
-from loadshed.aloma import LEAST_HEADROOM, Branch, Control
+from loadshed.aloma import LEAST_HEADROOM, AlomaBranch, Control
 from loadshed.build import load_manager
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.manager import (
@@ -64,9 +64,9 @@ def test_the_first_headroom_is_a_part_of_the_share_of_all_lanes_but_at_most_one_
 
 
 def test_headroom_follows_a_move_of_shares_at_once() -> None:
-    gold = manager(Control(0.4, 0.7, Branch.EASE, 3))
+    gold = manager(Control(0.4, 0.7, AlomaBranch.EASE, 3))
     assert gold.handle(HeadroomScaled("gold", 1.5, 0.75, 0.6), 1.0) == ()
-    assert gold.control == Control(0.4 * 1.5, 0.7, Branch.EASE, 3)
+    assert gold.control == Control(0.4 * 1.5, 0.7, AlomaBranch.EASE, 3)
     assert (gold.share, gold.original_share) == (0.75, 0.6)
 
 
@@ -175,14 +175,18 @@ OVERLOADED = cycle(0.5, response=2.0, queued_work_s=0.1)
 def test_a_lender_that_becomes_overloaded_asks_for_its_share_and_holds_its_drop_rate() -> None:
     gold = manager(Control(0.2, 0.9), share=0.2)
     assert gold.handle(OVERLOADED, 1.0) == (ReportUsage(2.5, 0.5), RequestReclaim())
-    assert gold.control == Control(0.2, 0.9, Branch.HOLD, 1)
+    assert gold.control == Control(0.2, 0.9, AlomaBranch.HOLD, 1)
 
 
 def test_a_lender_whose_share_does_not_come_sheds_by_the_table_and_goes_on_asking() -> None:
     gold = manager(Control(0.2, 0.9), share=0.2)
     gold.handle(OVERLOADED, 1.0)
     usage, shed, asked = gold.handle(OVERLOADED, 1.15)
-    assert (usage, asked, gold.control.branch) == (ReportUsage(2.5, 0.5), RequestReclaim(), Branch.DROP_MORE)
+    assert (usage, asked, gold.control.branch) == (
+        ReportUsage(2.5, 0.5),
+        RequestReclaim(),
+        AlomaBranch.DROP_MORE,
+    )
     assert isinstance(shed, SetKeep)
     assert shed.keep < 0.4
 
@@ -200,7 +204,7 @@ def test_a_lender_that_becomes_overloaded_again_holds_again() -> None:
     for seen in (OVERLOADED, OVERLOADED, cycle(0.1), OVERLOADED):
         gold.handle(seen, 1.0)
         branches.append(gold.control.branch)
-    assert [branch is Branch.HOLD for branch in branches] == [True, False, False, True]
+    assert [branch is AlomaBranch.HOLD for branch in branches] == [True, False, False, True]
 
 
 @pytest.mark.parametrize("share", [0.5, 0.7])
@@ -355,7 +359,7 @@ def test_decisions_that_change_nothing_are_kept_as_one_so_that_the_last_overload
     for second in range(1, 5 * EXPLANATIONS_KEPT):
         gold.handle(cycle(0.1), float(second))
     first, *_, last = gold.explanations
-    assert (first.at, first.after.branch) == (0.0, Branch.DROP_MORE)
+    assert (first.at, first.after.branch) == (0.0, AlomaBranch.DROP_MORE)
     assert last.at == 5 * EXPLANATIONS_KEPT - 1
     assert last.sentence().endswith(f"(and {last.repeated:,} more like it since {last.since:.2f} s)")
     assert sum(1 + one.repeated for one in gold.explanations) == 5 * EXPLANATIONS_KEPT

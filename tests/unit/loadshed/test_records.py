@@ -27,7 +27,7 @@ from loadshed.records import (
 )
 from scheduler.capacity.core import CapacityCore, UsageReported
 from scheduler.capacity.redistribution import ClassAccount
-from scheduler.turns.round_robin import ClassReady, Grant, RoundRobin, SharesSet, SliceEnded
+from scheduler.turns.round_robin import ClassReady, Grant, SharesSet, SliceEnded, TurnRoundRobin
 
 TURNS, LOAD = KINDS["turns"], KINDS["load"]
 
@@ -71,7 +71,7 @@ TOLD: dict[CoreName, Any] = {
 def test_a_core_is_made_again_from_its_header() -> None:
     account = ClassAccount("gold", 3, 0.75, 0.75, None, borrow_limit=0.5)
     cores: dict[CoreName, Core] = {
-        "turns": RoundRobin({"gold": 0.75, "bronze": 0.25}, 0.01, 2),
+        "turns": TurnRoundRobin({"gold": 0.75, "bronze": 0.25}, 0.01, 2),
         "load": LoadManager("gold", LoadSettings(step="signed"), 0.3, 0.75, 0.5, headroom_max=2.0),
         "capacity": CapacityCore([account], 2, scale_headroom=False),
     }
@@ -124,7 +124,7 @@ def test_a_line_that_is_no_decision_is_refused(line: Any, why: str) -> None:
     ],
 )
 def test_a_line_that_is_no_header_is_refused(change: dict[str, Any], why: str) -> None:
-    header = header_line(header_of("turns", "node", "virtual", RoundRobin({}, 0.01)))
+    header = header_line(header_of("turns", "node", "virtual", TurnRoundRobin({}, 0.01)))
     with pytest.raises(NotARecord, match=why):
         header_from(header | change)
 

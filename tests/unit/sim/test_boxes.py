@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.scenario.scenario import Aggregate, Join, Lookup, OperatorModel, Project, Select
+from configs.scenario.scenario import AggregateBox, JoinBox, LookupBox, OperatorModel, ProjectBox, SelectBox
 from sim.run.networks import Box, Drift
 from sim.run.operator_models import EXPIRE_AT, Effect, build_effect, join_sides, since
 
@@ -22,16 +22,16 @@ def effect(model: OperatorModel | None, evenly: bool = False, seed: int = 1) -> 
     return build_effect(Box("box", "query", 0, 0, model), random.Random(seed), evenly)
 
 
-def select(selectivity: float) -> Select:
-    return Select(kind="select", selectivity=selectivity, tuple_us=1)
+def select(selectivity: float) -> SelectBox:
+    return SelectBox(kind="select", selectivity=selectivity, tuple_us=1)
 
 
-def lookup(selectivity: float) -> Lookup:
-    return Lookup(kind="lookup", selectivity=selectivity, tuple_us=1)
+def lookup(selectivity: float) -> LookupBox:
+    return LookupBox(kind="lookup", selectivity=selectivity, tuple_us=1)
 
 
-def aggregate(slide_s: float, groups: int = 1, result_us: float = 0) -> Aggregate:
-    return Aggregate(
+def aggregate(slide_s: float, groups: int = 1, result_us: float = 0) -> AggregateBox:
+    return AggregateBox(
         kind="aggregate", range_s=8, slide_s=slide_s, groups=groups, tuple_us=1, result_us=result_us
     )
 
@@ -56,7 +56,7 @@ places = st.lists(st.integers(0, 60), max_size=12)
 # -- operators that look at one tuple at a time ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [None, Project(kind="project", tuple_us=1)])
+@pytest.mark.parametrize("model", [None, ProjectBox(kind="project", tuple_us=1)])
 def test_sources_and_projections_pass_everything_on_at_no_extra_cost(model: OperatorModel | None) -> None:
     assert effect(model)([1.0, 2.0, 2.0]) == ([1.0, 2.0, 2.0], 0.0)
 
@@ -161,7 +161,7 @@ def test_what_is_kept_of_drifting_data_hangs_on_where_their_mean_and_the_range_a
 ) -> None:
     # Ranges are [0, 50], [25, 75] and [50, 100]; the mean is 50 at first, 55 at five seconds and 75 after a quarter of the run.
     drift = Drift(std=5.0, seconds=100.0, place=place)
-    model = Select(kind="select", selectivity=0.5, tuple_us=1)
+    model = SelectBox(kind="select", selectivity=0.5, tuple_us=1)
     chosen = build_effect(Box("select", "query", 0, 0, model, drift=drift), random.Random(1), False)
     assert [len(chosen([at] * 1000)[0]) for at in (0.0, 5.0, 25.0)] == kept
 
@@ -172,7 +172,7 @@ def test_what_is_kept_of_drifting_data_hangs_on_where_their_mean_and_the_range_a
 def sides(
     window_s: float, selectivity: float = 1.0, match_us: float = 0, evenly: bool = False, seed: int = 1
 ) -> tuple[Effect, Effect]:
-    model = Join(kind="join", window_s=window_s, selectivity=selectivity, tuple_us=1, match_us=match_us)
+    model = JoinBox(kind="join", window_s=window_s, selectivity=selectivity, tuple_us=1, match_us=match_us)
     box = Box("join", "query", 0, 0, model)
     return join_sides(box, box, random.Random(seed), evenly)
 
@@ -219,7 +219,7 @@ def test_a_pair_at_exactly_the_window_matches_and_arrives_with_the_later_one() -
 
 def test_what_a_pair_waited_for_its_partner_is_no_slowdown() -> None:
     # A tuple is through the left side in 2 s and through the right one in 3, if nobody else is there.
-    model = Join(kind="join", window_s=100, selectivity=1, tuple_us=1)
+    model = JoinBox(kind="join", window_s=100, selectivity=1, tuple_us=1)
     box = Box("join", "query", 0, 0, model)
     left, right = join_sides(box, box, random.Random(1), False, (2.0, 3.0))
     left([10.0])
@@ -284,4 +284,4 @@ def test_a_join_still_finds_all_pairs_after_the_clock_has_jumped_back() -> None:
 
 def test_an_operator_with_two_inputs_has_no_effect_of_its_own() -> None:
     with pytest.raises(AssertionError, match="share their windows"):
-        effect(Join(kind="join", window_s=1, selectivity=1, tuple_us=1))
+        effect(JoinBox(kind="join", window_s=1, selectivity=1, tuple_us=1))

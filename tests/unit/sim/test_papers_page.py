@@ -9,7 +9,7 @@ from rich.console import Console
 
 from configs.errors import UnknownName
 from services.cli.commands.papers import answer, show, summary, unexplained
-from sim.papers.claim import Chart, Experiment, Finding, Found
+from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 from sim.papers.collection import EXPERIMENTS, PAPERS, chosen
 from sim.papers.markdown import markdown
 from sim.papers.page import FILE, page, write_page
@@ -25,12 +25,14 @@ BARS = Chart("Bars", "", "lost, %", bars={"without any manager": 3.0, "with one"
 
 
 def experiment(name: str, paper: str = "dilos") -> Experiment:
-    return Experiment(paper, name, f"The set-up {name}", lambda quick: Found(()), "One processor.")
+    return Experiment(
+        paper, name, f"The set-up {name}", lambda quick: ExperimentOutcome(()), "One processor."
+    )
 
 
 RESULTS = (
-    (experiment("one"), Found((HOLDS, FAILS), (LINES, BARS))),
-    (experiment("two", "golab"), Found((UNTOLD,), (LINES,))),
+    (experiment("one"), ExperimentOutcome((HOLDS, FAILS), (LINES, BARS))),
+    (experiment("two", "golab"), ExperimentOutcome((UNTOLD,), (LINES,))),
 )
 
 
@@ -63,7 +65,7 @@ def test_a_page_has_every_claim_with_its_rule_and_every_figure() -> None:
 
 
 def test_only_what_does_not_hold_has_a_reason_in_red() -> None:
-    source = page(((experiment("one"), Found((HOLDS, NOTED, FAILS))),), False)
+    source = page(((experiment("one"), ExperimentOutcome((HOLDS, NOTED, FAILS))),), False)
     assert re.findall(r'<small class="(why|note)">([^<]+)', source) == [
         ("note", NOTED.why),
         ("why", f"Why not: {FAILS.why}"),
@@ -89,7 +91,10 @@ def test_contents_link_to_every_set_up_under_its_paper() -> None:
 
 
 def test_a_filter_hides_only_what_holds() -> None:
-    held = ((experiment("one"), Found((HOLDS, FAILS))), (experiment("two", "golab"), Found((NOTED,))))
+    held = (
+        (experiment("one"), ExperimentOutcome((HOLDS, FAILS))),
+        (experiment("two", "golab"), ExperimentOutcome((NOTED,))),
+    )
     source = page(held, False)
     assert re.findall(r'<tr class="holds"><td>.*?</td><td>([^<]+)', source) == [
         "Lending &lt;helps&gt; &amp; more",
@@ -104,9 +109,11 @@ def test_a_filter_hides_only_what_holds() -> None:
 
 
 def test_a_command_in_a_set_up_is_set_as_one() -> None:
-    told = Experiment("dilos", "one", "One", lambda quick: Found(()), "`bench <all>` measures it.")
+    told = Experiment(
+        "dilos", "one", "One", lambda quick: ExperimentOutcome(()), "`bench <all>` measures it."
+    )
     assert '<p class="dim"><code>bench &lt;all&gt;</code> measures it.</p>' in page(
-        ((told, Found(())),), True
+        ((told, ExperimentOutcome(())),), True
     )
 
 

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 import pytest
 
 from actors.host.turn_client import RefusedByDispatcher, SliceClient
-from actors.messages.turn_messages import CLASSES_A_HELLO, Ended, Granted, Hello, Ready, Refused
+from actors.messages.turn_messages import CLASSES_A_HELLO, Ended, Granted, Hello, Ready, RefusedHost
 from actors.runtime.unix_channel import Listener
 from tests.unit.actors.dispatcher.nodes import HUNG_S, SHARES, MakeNode, Peer, accepted
 
@@ -291,7 +291,7 @@ def test_a_host_that_is_refused_says_why_and_does_not_try_again(path: Path, make
     listener = Listener(path)
     worker = make_worker()
     dispatcher = Peer(accepted(listener))
-    dispatcher.say(Refused("version 1 of the turn messages, not 2"))
+    dispatcher.say(RefusedHost("version 1 of the turn messages, not 2"))
     worker.thread.join()
     assert str(worker.problem) == "version 1 of the turn messages, not 2"
     dispatcher.channel.close()

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from actors.messages.turn_messages import VERSION, Granted, Hello, Left, Ready, Refused, encode
+from actors.messages.turn_messages import VERSION, Granted, Hello, Left, Ready, RefusedHost, encode
 from tests.support.checkout import ROOT
 from tests.unit.actors.dispatcher.nodes import SHARES, MakeNode, ended, peer
 
@@ -69,7 +69,7 @@ def test_a_killed_process_gives_its_lane_back(make_node: MakeNode) -> None:
         (encode(ended("gold"))[:5], "malformed message"),
         (encode(Ready("no name")), "no name"),
         (encode(Granted("gold", 0, 1.0)), "only a dispatcher says that"),
-        (encode(Refused("no")), "only a dispatcher says that"),
+        (encode(RefusedHost("no")), "only a dispatcher says that"),
     ],
 )
 def test_who_is_not_understood_is_told_why_and_harms_nobody(
@@ -81,7 +81,7 @@ def test_who_is_not_understood_is_told_why_and_harms_nobody(
     gold.channel.send(packet)
     gold.say(Ready("gold"), Hello("host-gold", ("gold",)), Ready("gold"))
     refused = gold.heard()
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedHost)
     assert reason in refused.reason
     assert silver.heard() == Granted("silver", 0, 2.5)
     status = node.settle()

@@ -5,7 +5,7 @@ import select
 import pytest
 
 from actors.messages.turn_messages import Ended, Granted, Left
-from scheduler.turns.round_robin import RoundRobin
+from scheduler.turns.round_robin import TurnRoundRobin
 from tests.unit.actors.dispatcher.nodes import HUNG_S, ROUND_S, SHARES, MakeNode, ended, peer
 
 # -- turns ------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_what_is_recorded_replays_to_the_same_decisions(make_node: MakeNode) -> 
     hosts["gold"].channel.close()
     node.settle()
     node.stop()
-    again = RoundRobin({}, ROUND_S, lanes=2)
+    again = TurnRoundRobin({}, ROUND_S, lanes=2)
     assert [again.handle(event, now) for event, now, _ in node.recorded] == [
         grants for _, _, grants in node.recorded
     ]

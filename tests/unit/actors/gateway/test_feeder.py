@@ -11,8 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.gateway.producer import Producer
-from actors.gateway.replay_feeder import CATCH_UP_S, ROWS_MAX, TICK_S, Message, Pace, Replay, Source
-from actors.messages.gateway_messages import Accepted, Refused
+from actors.gateway.replay_feeder import (
+    CATCH_UP_S,
+    ROWS_MAX,
+    TICK_S,
+    Pace,
+    ReplayBatch,
+    ReplaySource,
+    StreamReplay,
+)
+from actors.messages.gateway_messages import Accepted, RefusedBatch
 from configs.scenario.arrivals import StepArrivals
 
 BEGIN = 1_700_000_000_000
@@ -38,10 +46,10 @@ class Door:
         self.refusals = refusals
         self.taken: list[tuple[str, list[int]]] = []
 
-    def publish_message(self, stream: str, rows: int, message: Any) -> Accepted | Refused:
+    def publish_message(self, stream: str, rows: int, message: Any) -> Accepted | RefusedBatch:
         if self.refusals:
             self.refusals -= 1
-            return Refused("full", 0.2)
+            return RefusedBatch("full", 0.2)
         batch = pa.ipc.read_record_batch(pa.py_buffer(bytes(message)), table(1).schema)
         assert batch.num_rows == rows
         self.taken.append((stream, batch.column("ts").to_pylist()))
@@ -55,12 +63,14 @@ class Door:
         return [time for name, times in self.taken for time in times if name == stream]
 
 
-def source() -> Source:
+def source() -> ReplaySource:
     tables = {"dense": table(10), "sparse": table(0.5)}
-    return Source({name: Replay(one, "ts", BEGIN, PERIOD_MS) for name, one in tables.items()}, PERIOD_MS)
+    return ReplaySource(
+        {name: StreamReplay(one, "ts", BEGIN, PERIOD_MS) for name, one in tables.items()}, PERIOD_MS
+    )
 
 
-def fed(feeding: Source, door: Door, until: float, began: float = 0.0) -> None:
+def fed(feeding: ReplaySource, door: Door, until: float, began: float = 0.0) -> None:
     now = began
     while now <= until:
         feeding.go_on(door.producer, now)
@@ -166,8 +176,8 @@ def test_what_was_refused_is_offered_again_and_nothing_twice() -> None:
 
 def test_a_batch_that_will_never_be_taken_ends_the_feeder() -> None:
     class Closed(Door):
-        def publish_message(self, stream: str, rows: int, message: Any) -> Refused:
-            return Refused("no such stream")
+        def publish_message(self, stream: str, rows: int, message: Any) -> RefusedBatch:
+            return RefusedBatch("no such stream")
 
     feeding = source()
     feeding.begin(None, 0.0, 0.0)
@@ -177,7 +187,7 @@ def test_a_batch_that_will_never_be_taken_ends_the_feeder() -> None:
 
 def test_a_message_is_stamped_in_place() -> None:
     batch = pa.record_batch({"text": ["a", None, "c"], "ts": pa.array([5, 6, 7], pa.int64())})
-    message = Message(batch.slice(1, 2), "ts")
+    message = ReplayBatch(batch.slice(1, 2), "ts")
     for by_ms in (0, 1000, 3000):
         message.stamp(by_ms)
         found = pa.ipc.read_record_batch(pa.py_buffer(message.stamped), batch.schema)

@@ -21,7 +21,7 @@ import pytest
 from actors.gateway.gateway_loop import Gateway
 from actors.gateway.producer import Producer
 from actors.gateway.producer_door import DoorBounds
-from actors.gateway.reader_connection import Peer
+from actors.gateway.reader_connection import ReaderConnection
 from actors.gateway.streams import Streams
 from actors.gateway.subscriber import Subscriber
 from actors.log.segment_log import FrameForgotten, LogFull, Reader
@@ -37,7 +37,7 @@ from actors.messages.gateway_messages import (
     Message,
     News,
     Reads,
-    Refused,
+    RefusedBatch,
     Released,
     Subscribe,
     Subscribed,
@@ -100,13 +100,13 @@ def settle(dirs: RunDirs) -> None:
     newcomer.close()
 
 
-def accepted(answer: Accepted | Refused) -> int:
+def accepted(answer: Accepted | RefusedBatch) -> int:
     assert isinstance(answer, Accepted), answer
     return answer.number
 
 
-def refused(answer: Accepted | Refused) -> Refused:
-    assert isinstance(answer, Refused), answer
+def refused(answer: Accepted | RefusedBatch) -> RefusedBatch:
+    assert isinstance(answer, RefusedBatch), answer
     return answer
 
 
@@ -284,7 +284,7 @@ def test_lossless_reader_holds_input_back_until_it_releases(dirs: RunDirs) -> No
         gateway.streams.declare(READINGS)
         reader = Subscriber(dirs, "c1", "readings", lossless=True)
         answers = [producer.publish("readings", batch(500)) for _ in range(40)]
-        first_refused = next(place for place, one in enumerate(answers) if isinstance(one, Refused))
+        first_refused = next(place for place, one in enumerate(answers) if isinstance(one, RefusedBatch))
         assert all(isinstance(one, Accepted) for one in answers[:first_refused])
         assert refused(answers[-1]).retry_after_s is not None
         taken = sensors(reader)
@@ -578,7 +578,7 @@ def test_readers_hear_when_the_feed_of_their_stream_had_nothing_left(dirs: RunDi
     mine, gateways = (Channel(one) for one in ends)
     streams = Streams(dirs, lambda: 100.0)
     streams.declare(READINGS)
-    streams.hear(Subscribe("c1", "readings", FROM_NOW, False), Peer(gateways, lambda _: None))
+    streams.hear(Subscribe("c1", "readings", FROM_NOW, False), ReaderConnection(gateways, lambda _: None))
     assert isinstance(decode(mine.receive() or b""), Subscribed)
     streams.caught_up({"Readings": 5.0, "another": 1.0})
     assert decode(mine.receive() or b"") == CaughtUp("c1", "Readings", 95.0)
@@ -709,7 +709,7 @@ def test_declared_reader_keeps_a_log_within_its_bound_until_it_is_declared_no_mo
 def test_reader_that_has_released_later_frames_is_expected_no_more(dirs: RunDirs) -> None:
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     channels = [Channel(one) for one in ends]
-    streams, peer = Streams(dirs, lambda: 100.0), Peer(channels[1], lambda _: None)
+    streams, peer = Streams(dirs, lambda: 100.0), ReaderConnection(channels[1], lambda _: None)
     stream = streams.declare(READINGS)
     streams.hear(Subscribe("c1", "readings", FROM_NOW, True), peer)
     stream.expect({"c1": True})
@@ -729,7 +729,9 @@ def test_reader_whose_frames_fill_the_log_hears_that_producers_are_refused(dirs:
     streams = Streams(dirs, lambda: now[0], bytes_max=16 * KIB, segment_bytes=2 * KIB)
     stream = streams.declare(READINGS)
     for (_, gateways), (name, lossless) in zip(channels, (("c1", True), ("c2", False)), strict=True):
-        streams.hear(Subscribe(name, "readings", FROM_NOW, lossless), Peer(gateways, lambda _: None))
+        streams.hear(
+            Subscribe(name, "readings", FROM_NOW, lossless), ReaderConnection(gateways, lambda _: None)
+        )
     rows = stream.train(batch(20))
     while isinstance(streams.publish(stream, [rows]), Accepted):
         pass

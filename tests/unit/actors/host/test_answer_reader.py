@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.host.answer_reader import AnswerReader
-from actors.log.unit_log import Described, described
+from actors.log.unit_log import LoggedQuery, described
 from actors.runtime.run_dirs import RunDirs
 from configs.errors import UnknownName
 from tests.support.answer_logs import ClassLog
@@ -43,7 +43,7 @@ def test_query_that_is_put_anew_has_the_answers_of_its_last_life_alone(
     assert list(reader.rows("q", after=2)) == rows(3, 6, "w")
     assert (reader.given("q"), reader.kept("q")) == (6, (0, 6))
     after = described(dirs.class_log("gold"))["q"]
-    assert (before.began, after) == (0, Described(before.columns, after.mark, 1))
+    assert (before.began, after) == (0, LoggedQuery(before.columns, after.mark, 1))
     assert before.mark != after.mark
     other = described(dirs.class_log("gold"))["other"]
     log.put_anew()

@@ -11,24 +11,24 @@ import pytest
 from actors.host.failure_counts import FailureCounts
 from actors.host.recent_latency import LATE_PIECE_S as PIECE_S
 from actors.host.recent_latency import LATE_S as WINDOW_S
-from actors.messages.unit_messages import FAILURES_MAX, Counted, Failure, Figures
+from actors.messages.unit_messages import FAILURES_MAX, Failure, Figures, UnitCounts
 from configs.classes.limits import ClassLimits
 from configs.classes.live_class import LiveClass
 from engine.class_.runner import ClassRunner
 from engine.data.train import train_from_arrow
-from engine.sql import Catalog, parse_create_stream, plan_query
-from loadshed.aloma import Branch
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
+from loadshed.aloma import AlomaBranch
 from services.cli.tables.class_tables import class_view_table, quality_table
 from services.watch.class_views import ClassView, as_json, view_told
 from services.watch.losses import QUERIES_NAMED, failures_together, query_losses, query_problems
 from services.watch.sentences import in_words
-from services.watch.states import Condition, State
+from services.watch.states import ClassState, Condition
 from tests.support.metered import Metered, metering
 from tests.support.watched import declared
 
 TRIPS = "CREATE STREAM trips (ts timestamp, station string, n int64, WATERMARK FOR ts AS ts)"
 STREAM = parse_create_stream(TRIPS)
-CATALOG = Catalog.of(streams=[STREAM])
+CATALOG = SqlCatalog.of(streams=[STREAM])
 CAST = "SELECT CAST(station AS INT) AS s FROM trips"
 NOT_A_NUMBER = "text is not a int32"
 FAILED = Failure("select", ("s",), NOT_A_NUMBER, 150, 1.0)
@@ -52,7 +52,7 @@ def push(runner: ClassRunner, stations: Sequence[str], second: int = 0) -> None:
     runner.run(1.0, lambda: 0.0, lambda: 0.0)
 
 
-def view(figures: Figures, *failures: Failure, state: State = State.WITHIN_TARGET) -> ClassView:
+def view(figures: Figures, *failures: Failure, state: ClassState = ClassState.WITHIN_TARGET) -> ClassView:
     settings = LiveClass(name="acme", priority=1, delay_target_ms=300, streams=(TRIPS,), queries={"s": CAST})
     return ClassView(
         settings, 1.0, 1.0, 0.0, 0.0, figures, 1, False, condition=Condition(state, ""), failures=failures
@@ -150,7 +150,7 @@ def test_class_that_loses_rows_says_so_in_every_view() -> None:
         "gold",
         0.2,
         failures=(replace(FAILED, queries=("q",)),),
-        counted=Counted(1, 0.0, False, branches=(0,) * len(Branch)),
+        counted=UnitCounts(1, 0.0, False, branches=(0,) * len(AlomaBranch)),
     )
     with metering(system) as metered:
         series = metered.told()
@@ -158,7 +158,7 @@ def test_class_that_loses_rows_says_so_in_every_view() -> None:
         problem = f"gold/q: rows fail ({NOT_A_NUMBER}); see weir query quality gold"
         assert metered.watch.losses() == [problem]
     assert shown.condition == Condition(
-        State.LOSING, f"100% of the rows that query q takes fail: {NOT_A_NUMBER}"
+        ClassState.LOSING, f"100% of the rows that query q takes fail: {NOT_A_NUMBER}"
     )
     assert series['weir_query_failed_ratio{priority_class="",query="q",tenant="gold"}'] == 1.0
     assert series['weir_query_failed_tuples_total{priority_class="",query="q",tenant="gold"}'] == 150

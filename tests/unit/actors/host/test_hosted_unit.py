@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.host.inbox import Arrived
+from actors.host.inbox import ArrivedPiece
 from actors.host.recent_latency import LATE_PIECE_S
 from actors.host.unit import HostedUnit
 from actors.host.unit_load import Record, not_recorded
 from actors.log.commit_format import answers_of, is_snapshot
-from actors.log.segment_log import Reader, Writer
+from actors.log.segment_log import Reader, SegmentWriter
 from actors.log.train_format import batch_parts
 from actors.log.unit_log import QUERIES, UnitLog
 from actors.messages.unit_messages import Unit, units_from_json, units_to_json
@@ -70,7 +70,7 @@ def arrive(unit: HostedUnit, number: int, rows: int) -> None:
     numbers = np.arange(number * rows, (number + 1) * rows)
     columns = {"ts": numbers, "sensor": pa.array(numbers % 7, pa.int32()), "temp": numbers / 4}
     train = train_from_arrow(pa.RecordBatch.from_pydict(columns), schema.schema, time.monotonic())
-    stream = Writer(unit.input.dirs.stream("readings"))
+    stream = SegmentWriter(unit.input.dirs.stream("readings"))
     stream.append(*batch_parts(float(train.arrival[0]), train))
     stream.close()
     feed, inbox = unit.intake.feeds["readings"], unit.inbox
@@ -78,7 +78,7 @@ def arrive(unit: HostedUnit, number: int, rows: int) -> None:
     piece = feed.door.admit(number, train, inbox.queued("readings"))
     inbox.let_in["readings"] += len(piece.train)
     inbox.pieces_in += 1
-    inbox.arrived.append(Arrived(piece, (number + 1) * rows))
+    inbox.arrived.append(ArrivedPiece(piece, (number + 1) * rows))
 
 
 def repeat(unit: HostedUnit) -> None:

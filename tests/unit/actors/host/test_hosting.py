@@ -18,9 +18,9 @@ from actors.gateway.producer import Producer
 from actors.host.answer_reader import AnswerReader, units_of
 from actors.host.host import Host
 from actors.host.unit import UnitStatus
-from actors.log.commit_format import Snapshot, snapshot_parts
-from actors.log.segment_log import Writer
-from actors.messages.gateway_messages import Accepted, Refused
+from actors.log.commit_format import SnapshotFrame, snapshot_parts
+from actors.log.segment_log import SegmentWriter
+from actors.messages.gateway_messages import Accepted, RefusedBatch
 from actors.messages.unit_messages import Unit, UnitReport
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveClass, LiveSettings
@@ -455,7 +455,7 @@ def sent_until_refused(dirs: RunDirs, batch: int) -> int:
     with Producer(dirs.door_socket) as producer:
         for sent in range(0, 1000 * batch, batch):
             answer = producer.publish("readings", readings(sent, batch))
-            if isinstance(answer, Refused):
+            if isinstance(answer, RefusedBatch):
                 assert answer.retry_after_s is not None, "the producer may come again"
                 return sent
     raise AssertionError("the log has never been full")
@@ -649,7 +649,7 @@ def test_a_unit_that_fails_is_made_again_and_answers_everything(node: Node) -> N
 
 
 def test_a_unit_whose_logs_are_still_written_to_begins_when_they_are_not(node: Node) -> None:
-    copied = Writer(node.dirs.class_log("gold"))
+    copied = SegmentWriter(node.dirs.class_log("gold"))
     hosted = node.host(declared(), declared(name="silver"))
     hosted.subscribed("silver")
     units, broken = hosted.host.ask(lambda: (set(hosted.host.units.by_name), dict(hosted.host.units.broken)))
@@ -661,8 +661,8 @@ def test_a_unit_whose_logs_are_still_written_to_begins_when_they_are_not(node: N
 
 
 def test_a_unit_whose_state_cannot_be_read_is_given_up_and_the_others_go_on(node: Node) -> None:
-    snapshots = Writer(node.dirs.class_log("gold") / "snapshots")
-    snapshots.append(*snapshot_parts(Snapshot(0, b"nothing of the kind")))
+    snapshots = SegmentWriter(node.dirs.class_log("gold") / "snapshots")
+    snapshots.append(*snapshot_parts(SnapshotFrame(0, b"nothing of the kind")))
     snapshots.close()
     hosted = node.host(declared(), declared(name="silver"))
     hosted.subscribed("silver")

@@ -16,13 +16,13 @@ from configs.classes.plans import PlanSettings
 from configs.classes.policies import PolicySettings, policy_of, policy_text
 from configs.classes.policy_and_plan import Choice
 from configs.classes.utility import UtilityGraph
-from engine.class_.explain import Line
-from engine.network.plan_alignment import Running
+from engine.class_.explain import PlanLine
+from engine.network.plan_alignment import RunningPlan
 from scheduler.operators.network import Estimate
 from services.tuning.tuner import Tuner, class_now
 from services.watch.sentences import in_words
 from services.watch.watch import Watch
-from sim.forecast.policy_forecast import Arrived, ClassNow, busiest_stretch, forecasts, scenario_of
+from sim.forecast.policy_forecast import ClassNow, CycleArrivals, busiest_stretch, forecasts, scenario_of
 from sim.simulation import alone
 from tests.support.clock import Clock
 from tests.support.tuned_units import unit_now
@@ -110,7 +110,7 @@ def test_a_class_that_runs_by_two_plans_at_a_time_is_not_compared(system: InProc
 
 def by(plan: PlanSettings) -> UnitNow:
     """As of a class that runs by it."""
-    running = Running((), {}, Choice(policy_of("hnr"), plan), (), {}, {}, {}, {})
+    running = RunningPlan((), {}, Choice(policy_of("hnr"), plan), (), {}, {}, {}, {})
     return replace(unit_now(), running=running)
 
 
@@ -237,7 +237,7 @@ def test_a_burst_is_forecast_wherever_it_came_among_cycles_that_are_too_many_to_
         forecasts(
             replace(
                 now,
-                arrivals={"readings": tuple(Arrived(*one) for one in (*before, *burst, *after))},
+                arrivals={"readings": tuple(CycleArrivals(*one) for one in (*before, *burst, *after))},
                 settles=False,
             ),
             chosen,
@@ -251,11 +251,11 @@ def test_a_burst_is_forecast_wherever_it_came_among_cycles_that_are_too_many_to_
 
 def test_windows_end_as_often_however_many_tuples_a_simulated_one_stands_for() -> None:
     lines = (
-        Line(0, "source:Readings", (1,), ("w",), 10_000_000, 0.01, 1.0, 1.0, 0, 1000),
-        Line(1, "panes", (2,), ("w",), 10_000_000, 0.01, 0.0, 1.0, 0, 1000),
+        PlanLine(0, "source:Readings", (1,), ("w",), 10_000_000, 0.01, 1.0, 1.0, 0, 1000),
+        PlanLine(1, "panes", (2,), ("w",), 10_000_000, 0.01, 0.0, 1.0, 0, 1000),
         # Fifty ends, of each twenty answers.
-        Line(2, "window", (3,), ("w",), 0, 100.0, 20.0, 1.0, 0, 50),
-        Line(3, "project", (), ("w",), 1000, 1.0, 1.0, 1.0, 0, 50),
+        PlanLine(2, "window", (3,), ("w",), 0, 100.0, 20.0, 1.0, 0, 50),
+        PlanLine(3, "project", (), ("w",), 1000, 1.0, 1.0, 1.0, 0, 50),
     )
     arrivals = {"readings": ((1_000_000, 1),) * 20}
     noticed = replace(unit_now(), lines=lines, arrivals=arrivals, slacks=(None, None, None, 1e-9))

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from actors.host.inbox import Arrived
+from actors.host.inbox import ArrivedPiece
 from actors.host.unit import HostedUnit
 from actors.log.commit_format import answers_of, is_snapshot
-from actors.log.segment_log import Reader, Writer
+from actors.log.segment_log import Reader, SegmentWriter
 from actors.log.train_format import batch_parts
 from actors.messages.unit_messages import Unit
 from actors.runtime.run_dirs import RunDirs
@@ -58,13 +58,13 @@ def arrive(unit: HostedUnit, stream: str, number: int, rows: int = 3) -> None:
         for one in schema.schema.fields
     }
     train = train_from_arrow(pa.RecordBatch.from_pydict(columns), schema.schema, time.monotonic())
-    log = Writer(unit.input.dirs.stream(stream))
+    log = SegmentWriter(unit.input.dirs.stream(stream))
     log.append(*batch_parts(float(train.arrival[0]), train))
     log.close()
     piece = unit.intake.feeds[stream].door.admit(number, train, 0)
     unit.inbox.let_in[stream] += len(piece.train)
     unit.inbox.pieces_in += 1
-    unit.inbox.arrived.append(Arrived(piece, (number + 1) * rows))
+    unit.inbox.arrived.append(ArrivedPiece(piece, (number + 1) * rows))
 
 
 def work(unit: HostedUnit) -> None:

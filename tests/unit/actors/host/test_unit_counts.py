@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.host.slice_counts import Counting
-from actors.messages.unit_messages import BOUNDS, Answered, Counted, Qualities
+from actors.messages.unit_messages import BOUNDS, Qualities, ResponseCounts, UnitCounts
 from actors.runtime.run_dirs import RunDirs
-from loadshed.aloma import Branch, Control
-from loadshed.manager import Explanation
+from loadshed.aloma import AlomaBranch, Control
+from loadshed.manager import ManagerDecision
 from loadshed.monitors import Verdict
 from loadshed.responses import ResponseStatistics
 from tests.unit.actors.host.test_hosted_unit import DECLARED, arrive, made, repeat
@@ -33,12 +33,12 @@ def test_answers_are_counted_up_to_each_bound_within_1_percent(
         assert found <= sum(one <= bound * 1.011 for one in responses)
 
 
-def explained(branch: Branch, at_max_drop: bool = False) -> Explanation:
+def explained(branch: AlomaBranch, at_max_drop: bool = False) -> ManagerDecision:
     control = Control(0.5, branch=branch)
-    return Explanation(0.0, "gold", 1.0, 1.0, Verdict(), 0.25, control, control, False, at_max_drop)
+    return ManagerDecision(0.0, "gold", 1.0, 1.0, Verdict(), 0.25, control, control, False, at_max_drop)
 
 
-def counted(unit_counting: Counting, dirs: RunDirs) -> Counted:
+def counted(unit_counting: Counting, dirs: RunDirs) -> UnitCounts:
     with made(dirs) as unit:
         return replace(unit_counting.told(unit.hosted, 0.0, Qualities()), results={})
 
@@ -48,26 +48,26 @@ def test_slices_and_decisions_are_counted(dirs: RunDirs) -> None:
     for used_s in (0.5, 1.5, 3.0):
         counting.slice_ended(1.0, used_s)
     for branch, reclaim in (
-        (Branch.HOLD, True),
-        (Branch.DROP_MORE, True),
-        (Branch.WAIT, False),
-        (Branch.HOLD, True),
+        (AlomaBranch.HOLD, True),
+        (AlomaBranch.DROP_MORE, True),
+        (AlomaBranch.WAIT, False),
+        (AlomaBranch.HOLD, True),
     ):
-        counting.decided(explained(branch, at_max_drop=branch is Branch.DROP_MORE), reclaim, 0.25)
-    branches = {Branch.HOLD: 2, Branch.DROP_MORE: 1, Branch.WAIT: 1}
-    assert counted(counting, dirs) == Counted(
+        counting.decided(explained(branch, at_max_drop=branch is AlomaBranch.DROP_MORE), reclaim, 0.25)
+    branches = {AlomaBranch.HOLD: 2, AlomaBranch.DROP_MORE: 1, AlomaBranch.WAIT: 1}
+    assert counted(counting, dirs) == UnitCounts(
         os.getpid(),
         7.0,
         recovered=False,
         slices=3,
         overruns=1,
         overrun_s=2.5,
-        branches=tuple(branches.get(one, 0) for one in Branch),
+        branches=tuple(branches.get(one, 0) for one in AlomaBranch),
         at_max_drop=1,
         reclaims=2,
         reclaims_overdue=1,
         reclaim_s=0.25 + 0.25 + 0.25,
-        answered=Answered(target_s=0.001),
+        answered=ResponseCounts(target_s=0.001),
         queue_work_s=0.25,
     )
 

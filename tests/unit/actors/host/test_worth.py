@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 
 from actors.host.recent_latency import PIECE_S, RECENT_S
-from actors.host.unit_quality import Worth
+from actors.host.unit_quality import UnitWorth
 from actors.messages.unit_messages import QUERIES_MAX, Quality
 from configs.classes.utility import UtilityGraph
-from engine.measure.answer_quality import QueryQuality
+from engine.measure.answer_quality import AnswerQuality
 from engine.measure.ideal_cost import Alone
 
 GRAPH = UtilityGraph.step(100)
 CYCLE_S = 0.25
 
 
-def answer(quality: QueryQuality, now: float, took: float, count: int = 1) -> None:
+def answer(quality: AnswerQuality, now: float, took: float, count: int = 1) -> None:
     quality.answered(np.full(count, now - took), now)
 
 
 def test_first_answers_are_told_at_once_and_others_once_a_second() -> None:
-    worth, queries = Worth(), {"q": QueryQuality(GRAPH), "r": QueryQuality(GRAPH)}
+    worth, queries = UnitWorth(), {"q": AnswerQuality(GRAPH), "r": AnswerQuality(GRAPH)}
     worth.begin(0.0, queries)
     worth.end_cycle(0.1, queries)
     assert (worth.figures.utility, list(worth.queries)) == ({}, [])
@@ -46,7 +46,7 @@ def test_first_answers_are_told_at_once_and_others_once_a_second() -> None:
 
 
 def test_counts_of_a_removed_query_stay_in_the_totals() -> None:
-    worth, queries = Worth(), {"q": QueryQuality(GRAPH), "r": QueryQuality(GRAPH)}
+    worth, queries = UnitWorth(), {"q": AnswerQuality(GRAPH), "r": AnswerQuality(GRAPH)}
     worth.begin(0.0, queries)
     answer(queries["q"], 0.5, took=0.15, count=4)
     answer(queries["r"], 0.5, took=0.05)
@@ -63,7 +63,7 @@ def test_counts_of_a_removed_query_stay_in_the_totals() -> None:
 
 def test_slowdown_is_response_time_over_what_an_answer_costs_alone_when_it_is_looked_at() -> None:
     alone = {"q": Alone(0.05), "r": Alone(0.001)}
-    worth, queries = Worth(lambda: alone), {"q": QueryQuality(GRAPH), "r": QueryQuality()}
+    worth, queries = UnitWorth(lambda: alone), {"q": AnswerQuality(GRAPH), "r": AnswerQuality()}
     worth.begin(0.0, queries)
     answer(queries["q"], 0.5, took=0.15, count=4)
     answer(queries["r"], 0.5, took=0.2, count=1)
@@ -89,7 +89,7 @@ def test_slowdown_is_response_time_over_what_an_answer_costs_alone_when_it_is_lo
 
 
 def test_how_tardy_windows_were_is_told_of_all_of_them_and_of_the_last_seconds() -> None:
-    worth, queries = Worth(), {"w": QueryQuality(GRAPH, lambda: 0.5), "q": QueryQuality(GRAPH)}
+    worth, queries = UnitWorth(), {"w": AnswerQuality(GRAPH, lambda: 0.5), "q": AnswerQuality(GRAPH)}
     worth.begin(0.0, queries)
     answer(queries["q"], 0.5, took=2.0)
     worth.end_cycle(0.5, queries)
@@ -106,7 +106,7 @@ def test_how_tardy_windows_were_is_told_of_all_of_them_and_of_the_last_seconds()
 
 
 def test_what_was_some_seconds_ago_is_not_now() -> None:
-    worth, queries = Worth(), {"q": QueryQuality(GRAPH)}
+    worth, queries = UnitWorth(), {"q": AnswerQuality(GRAPH)}
     worth.begin(0.0, queries)
     now = []
     for cycle in range(1, int(4 * RECENT_S / CYCLE_S)):
@@ -121,7 +121,7 @@ def test_what_was_some_seconds_ago_is_not_now() -> None:
 
 
 def test_queries_that_come_and_go_do_not_make_up_answers() -> None:
-    worth, queries = Worth(), {"q": QueryQuality(GRAPH), "r": QueryQuality(GRAPH)}
+    worth, queries = UnitWorth(), {"q": AnswerQuality(GRAPH), "r": AnswerQuality(GRAPH)}
     worth.begin(0.0, queries)
     for query in queries.values():
         answer(query, 1.0, took=0.15, count=10)
@@ -134,7 +134,7 @@ def test_queries_that_come_and_go_do_not_make_up_answers() -> None:
         1.0,
         0.0,
     )
-    queries["s"] = QueryQuality(GRAPH)
+    queries["s"] = AnswerQuality(GRAPH)
     worth.end_cycle(3.0, queries)
     answer(queries["s"], 4.0, took=0.2)
     worth.end_cycle(4.0, queries)
@@ -143,7 +143,7 @@ def test_queries_that_come_and_go_do_not_make_up_answers() -> None:
 
 
 def test_no_more_queries_are_told_than_a_report_has_room_for() -> None:
-    worth, queries = Worth(), {f"q{number}": QueryQuality(GRAPH) for number in range(QUERIES_MAX + 5)}
+    worth, queries = UnitWorth(), {f"q{number}": AnswerQuality(GRAPH) for number in range(QUERIES_MAX + 5)}
     worth.begin(0.0, queries)
     worth.end_cycle(PIECE_S, queries)
     assert len(worth.queries.query) == QUERIES_MAX

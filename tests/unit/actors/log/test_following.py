@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.gateway.log_replication import ClassCopy, UnitFrames, UnitPlace
+from actors.gateway.log_replication import ClassCopy, CopyProgress, UnitFrames
 from actors.gateway.streams import Streams
-from actors.log.commit_format import Snapshot, snapshot_parts
+from actors.log.commit_format import SnapshotFrame, snapshot_parts
 from actors.log.segment_log import LOG_BYTES, LogTaken, Part, Reader
-from actors.log.unit_log import SNAPSHOTS, Described, UnitLog, described
+from actors.log.unit_log import SNAPSHOTS, LoggedQuery, UnitLog, described
 from actors.runtime.run_dirs import RunDirs
 
 DESCRIPTION = b'{"version": 2, "queries": {"hot": [[["temp", "float64"]], "5eed", 1]}}'
@@ -39,7 +39,7 @@ class Home:
 
 
 def snapshot(following: int) -> Part:
-    parts, _ = snapshot_parts(Snapshot(following, b"state"))
+    parts, _ = snapshot_parts(SnapshotFrame(following, b"state"))
     return b"".join(bytes(part) for part in parts)
 
 
@@ -53,12 +53,12 @@ def home(tmp_path: Path) -> Iterator[Home]:
 def test_a_snapshot_waits_for_the_commits_before_it(home: Home) -> None:
     home.take({0: b"a"}, {4: 2}, {"readings": 7})
     assert (home.kept(SNAPSHOTS), home.released) == ({}, [])
-    assert home.copy.place == UnitPlace(1, 0, {})
+    assert home.copy.place == CopyProgress(1, 0, {})
     home.take({1: b"b", 2: b"c"}, {4: 2}, {"readings": 7})
     assert home.kept() == {0: b"a", 1: b"b", 2: b"c"}
     assert home.kept(SNAPSHOTS) == {4: snapshot(2)}
     assert home.released == [{"readings": 7}]
-    assert home.copy.place == UnitPlace(3, 5, {"readings": 7})
+    assert home.copy.place == CopyProgress(3, 5, {"readings": 7})
     assert home.grown == [1, 3]
 
 
@@ -67,7 +67,7 @@ def test_what_comes_again_is_there_once(home: Home) -> None:
         home.take({0: b"a", 1: b"b"}, {1: 1}, {})
     assert home.kept() == {0: b"a", 1: b"b"}
     assert home.kept(SNAPSHOTS) == {1: snapshot(1)}
-    assert described(home.folder) == {"hot": Described((("temp", "float64"),), "5eed", 1)}
+    assert described(home.folder) == {"hot": LoggedQuery((("temp", "float64"),), "5eed", 1)}
 
 
 def test_a_host_goes_on_from_a_copy_that_has_ended(tmp_path: Path) -> None:

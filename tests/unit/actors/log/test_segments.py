@@ -24,7 +24,7 @@ from actors.log.segment_log import (
     LogFull,
     LogTaken,
     Reader,
-    Writer,
+    SegmentWriter,
     frames_left,
 )
 from actors.runtime.run_dirs import shared_memory
@@ -76,13 +76,13 @@ def read(reader: Reader, start: int = 0) -> list[tuple[int, bytes]]:
     return [(number, bytes(payload)) for number, payload in reader.frames(start)]
 
 
-def fill(log: Writer) -> None:
+def fill(log: SegmentWriter) -> None:
     while True:
         log.append([bytes(3000)])
 
 
 def test_reader_gets_every_frame_as_it_was_appended(tmp_path: Path) -> None:
-    log = Writer(tmp_path)
+    log = SegmentWriter(tmp_path)
     reader = Reader(tmp_path)
     assert read(reader) == []
     assert [log.append([b"one"]), log.append([b"tw", b"o"]), log.append([])] == [0, 1, 2]
@@ -95,7 +95,7 @@ def test_reader_gets_every_frame_as_it_was_appended(tmp_path: Path) -> None:
 
 
 def test_payloads_are_aligned(tmp_path: Path) -> None:
-    log = Writer(tmp_path)
+    log = SegmentWriter(tmp_path)
     for size in range(130):
         log.append([bytes(size + 1)])
     places = [
@@ -106,7 +106,7 @@ def test_payloads_are_aligned(tmp_path: Path) -> None:
 
 
 def test_log_goes_on_over_segments_and_large_frames_get_one_of_their_own(tmp_path: Path) -> None:
-    log = Writer(tmp_path, segment_bytes=16 * KIB, bytes_max=SEGMENTS_64)
+    log = SegmentWriter(tmp_path, segment_bytes=16 * KIB, bytes_max=SEGMENTS_64)
     sizes = [100, 40 * KIB, 5000, 9000, 3000, 200 * KIB, 1]
     for place, size in enumerate(sizes):
         log.append([bytes([place]) * size])
@@ -116,28 +116,28 @@ def test_log_goes_on_over_segments_and_large_frames_get_one_of_their_own(tmp_pat
 
 
 def test_more_parts_than_one_call_of_the_system_takes(tmp_path: Path) -> None:
-    log = Writer(tmp_path)
+    log = SegmentWriter(tmp_path)
     log.append([b"%d," % number for number in range(5000)])
     assert read(Reader(tmp_path)) == [(0, b"".join(b"%d," % number for number in range(5000)))]
 
 
 def test_reopened_log_goes_on_after_the_last_frame(tmp_path: Path) -> None:
-    log = Writer(tmp_path, segment_bytes=16 * KIB)
+    log = SegmentWriter(tmp_path, segment_bytes=16 * KIB)
     reader = Reader(tmp_path)
     for number in range(20):
         log.append([bytes([number]) * 3000])
         log.close()
-        log = Writer(tmp_path, segment_bytes=16 * KIB)
+        log = SegmentWriter(tmp_path, segment_bytes=16 * KIB)
         assert log.next == number + 1
     assert read(reader) == [(number, bytes([number]) * 3000) for number in range(20)]
 
 
 def test_only_one_process_may_write(tmp_path: Path) -> None:
-    first = Writer(tmp_path)
+    first = SegmentWriter(tmp_path)
     with pytest.raises(LogTaken):
-        Writer(tmp_path)
+        SegmentWriter(tmp_path)
     first.close()
-    Writer(tmp_path).close()
+    SegmentWriter(tmp_path).close()
 
 
 def test_folder_without_a_log_is_a_clear_error(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_folder_without_a_log_is_a_clear_error(tmp_path: Path) -> None:
 
 
 def test_forgotten_frame_is_an_error_and_what_was_read_stays(tmp_path: Path) -> None:
-    log = Writer(tmp_path, segment_bytes=16 * KIB, bytes_max=SEGMENTS_64)
+    log = SegmentWriter(tmp_path, segment_bytes=16 * KIB, bytes_max=SEGMENTS_64)
     for number in range(40):
         log.append([bytes([number]) * 3000])
     reader = Reader(tmp_path)
@@ -162,7 +162,7 @@ def test_forgotten_frame_is_an_error_and_what_was_read_stays(tmp_path: Path) -> 
 
 
 def test_full_log_refuses_and_takes_again_once_something_is_forgotten(tmp_path: Path) -> None:
-    log = Writer(tmp_path, bytes_max=64 * KIB)
+    log = SegmentWriter(tmp_path, bytes_max=64 * KIB)
     with pytest.raises(LogFull, match="do not fit"):
         fill(log)
     before = log.next
@@ -174,7 +174,7 @@ def test_full_log_refuses_and_takes_again_once_something_is_forgotten(tmp_path: 
 
 
 def test_full_log_forgets_its_oldest_frames_if_it_is_told_to(tmp_path: Path) -> None:
-    log = Writer(tmp_path, bytes_max=64 * KIB, keep_from=KEEP_NONE)
+    log = SegmentWriter(tmp_path, bytes_max=64 * KIB, keep_from=KEEP_NONE)
     for number in range(1000):
         log.append([b"%d" % number, bytes(number * 31 % 7000)])
         assert log.bytes <= 64 * KIB
@@ -186,7 +186,7 @@ def test_full_log_forgets_its_oldest_frames_if_it_is_told_to(tmp_path: Path) -> 
 
 
 def test_skipped_numbers_are_as_if_forgotten(tmp_path: Path) -> None:
-    log = Writer(tmp_path, first=7)
+    log = SegmentWriter(tmp_path, first=7)
     reader = Reader(tmp_path)
     log.append([b"seven"])
     log.skip_to(12)
@@ -198,7 +198,7 @@ def test_skipped_numbers_are_as_if_forgotten(tmp_path: Path) -> None:
 
 
 def test_reader_follows_an_empty_segment_that_makes_way_for_a_larger_one(tmp_path: Path) -> None:
-    log = Writer(tmp_path, segment_bytes=16 * KIB)
+    log = SegmentWriter(tmp_path, segment_bytes=16 * KIB)
     reader = Reader(tmp_path)
     assert (read(reader), reader.next) == ([], 0)
     log.append([bytes(100 * KIB)])
@@ -284,7 +284,7 @@ def test_killed_writer_leaves_all_frames_that_were_appended_together_or_none(
 
 
 def test_frames_that_are_appended_together_are_in_one_segment(tmp_path: Path) -> None:
-    log = Writer(tmp_path, segment_bytes=16 * KIB)
+    log = SegmentWriter(tmp_path, segment_bytes=16 * KIB)
     log.append([b"before"])
     assert log.append_all([]) == 1
     frames = [([bytes([place]) * 7000], 7000) for place in range(10)]
@@ -294,7 +294,7 @@ def test_frames_that_are_appended_together_are_in_one_segment(tmp_path: Path) ->
 
 
 def test_log_that_has_no_room_for_all_frames_takes_none(tmp_path: Path) -> None:
-    log = Writer(tmp_path, bytes_max=64 * KIB)
+    log = SegmentWriter(tmp_path, bytes_max=64 * KIB)
     with pytest.raises(LogFull):
         log.append_all([([bytes(8 * KIB)], 8 * KIB)] * 9)
     assert (log.next, read(Reader(tmp_path))) == (0, [])
@@ -302,7 +302,7 @@ def test_log_that_has_no_room_for_all_frames_takes_none(tmp_path: Path) -> None:
 
 
 def test_log_says_so_before_it_forgets(tmp_path: Path) -> None:
-    log = Writer(tmp_path, segment_bytes=16 * KIB, bytes_max=64 * KIB, keep_from=KEEP_NONE)
+    log = SegmentWriter(tmp_path, segment_bytes=16 * KIB, bytes_max=64 * KIB, keep_from=KEEP_NONE)
     firsts: list[int] = []
     log.forgetting = lambda: firsts.append(Reader(tmp_path).first)
     for _ in range(40):
@@ -326,11 +326,11 @@ def full() -> Iterator[Path]:
         yield Path(folder)
 
 
-def opened(folder: Path) -> Writer:
-    return Writer(folder, segment_bytes=16 * KIB, bytes_max=SEGMENTS_8, keep_from=KEEP_NONE)
+def opened(folder: Path) -> SegmentWriter:
+    return SegmentWriter(folder, segment_bytes=16 * KIB, bytes_max=SEGMENTS_8, keep_from=KEEP_NONE)
 
 
-def go_on(log: Writer) -> None:
+def go_on(log: SegmentWriter) -> None:
     """Another segment."""
     for _ in range(2):
         log.append([b"%d" % log.next, bytes(6000)])
@@ -373,16 +373,16 @@ def test_segments_that_somebody_has_mapped_are_not_written_to(full: Path) -> Non
 
 
 @pytest.fixture
-def released(tmp_path: Path) -> Iterator[Writer]:
+def released(tmp_path: Path) -> Iterator[SegmentWriter]:
     """A log in shared memory whose reader has released all but the last segment, three at a time."""
     with TemporaryDirectory(dir=shared_memory()) as folder:
-        log = Writer(Path(folder), segment_bytes=16 * KIB, bytes_max=SEGMENTS_64)
+        log = SegmentWriter(Path(folder), segment_bytes=16 * KIB, bytes_max=SEGMENTS_64)
         release(log, 0)
         yield log
         log.close()
 
 
-def release(log: Writer, segments: int, reader: Reader | None = None) -> None:
+def release(log: SegmentWriter, segments: int, reader: Reader | None = None) -> None:
     """After so many more, which the reader reads before."""
     for _ in range(segments):
         go_on(log)
@@ -393,16 +393,18 @@ def release(log: Writer, segments: int, reader: Reader | None = None) -> None:
     log.forget(log.next - 1)
 
 
-def wait_for_more(reader: Reader, log: Writer) -> None:
+def wait_for_more(reader: Reader, log: SegmentWriter) -> None:
     for _ in range(LOOK_TIMES):
         assert list(reader.frames(log.next)) == []
 
 
-def spares_of(log: Writer) -> int:
+def spares_of(log: SegmentWriter) -> int:
     return len(list(log.folder.glob(f"{SPARE}*")))
 
 
-def test_log_keeps_as_many_released_segments_as_it_fills_until_the_next_release(released: Writer) -> None:
+def test_log_keeps_as_many_released_segments_as_it_fills_until_the_next_release(
+    released: SegmentWriter,
+) -> None:
     log, kept, files = released, [], []
     for _ in range(6):
         release(log, 3)
@@ -412,7 +414,9 @@ def test_log_keeps_as_many_released_segments_as_it_fills_until_the_next_release(
     assert files[2:] == [files[2]] * 4
 
 
-def test_spares_go_where_fewer_are_filled_and_where_nothing_is_left_to_be_released(released: Writer) -> None:
+def test_spares_go_where_fewer_are_filled_and_where_nothing_is_left_to_be_released(
+    released: SegmentWriter,
+) -> None:
     log, kept = released, []
     release(log, 9)
     for _ in range(6):
@@ -425,7 +429,7 @@ def test_spares_go_where_fewer_are_filled_and_where_nothing_is_left_to_be_releas
     assert (spares_of(log), log.bytes) == (0, sum(files_of(log.folder).values()))
 
 
-def test_spares_make_room_for_frames(released: Writer) -> None:
+def test_spares_make_room_for_frames(released: SegmentWriter) -> None:
     log = released
     release(log, 60)
     assert spares_of(log) > 55
@@ -434,17 +438,17 @@ def test_spares_make_room_for_frames(released: Writer) -> None:
     assert (spares_of(log), log.bytes <= SEGMENTS_64) == (0, True)
 
 
-def test_spares_of_a_writer_that_is_gone_are_removed(released: Writer) -> None:
+def test_spares_of_a_writer_that_is_gone_are_removed(released: SegmentWriter) -> None:
     log = released
     release(log, 5)
     with TemporaryDirectory(dir=shared_memory()) as folder:
         copy = shutil.copytree(log.folder, Path(folder) / "copy")
-        again = Writer(copy, segment_bytes=16 * KIB, bytes_max=SEGMENTS_64)
+        again = SegmentWriter(copy, segment_bytes=16 * KIB, bytes_max=SEGMENTS_64)
         assert (spares_of(log) > 3, spares_of(again), again.next) == (True, 0, log.next)
         again.close()
 
 
-def test_reader_finds_what_it_has_mapped_again(released: Writer) -> None:
+def test_reader_finds_what_it_has_mapped_again(released: SegmentWriter) -> None:
     """And maps nothing more, as long as the log goes on in the same pages."""
     log, reader, maps = released, Reader(released.folder, keeps=20), []
     for _ in range(8):
@@ -459,7 +463,7 @@ def test_reader_finds_what_it_has_mapped_again(released: Writer) -> None:
     assert len(mapped(log.folder)) <= 2
 
 
-def test_reader_lets_go_of_what_is_deleted(released: Writer) -> None:
+def test_reader_lets_go_of_what_is_deleted(released: SegmentWriter) -> None:
     log, reader = released, Reader(released.folder, keeps=20)
     for _ in range(3):
         release(log, 3, reader)
@@ -511,7 +515,7 @@ def test_segment_that_a_killed_process_was_about_to_use_again_is_removed(full: P
 
 
 def test_full_log_keeps_the_frames_it_was_told_to_keep(tmp_path: Path) -> None:
-    log = Writer(tmp_path, bytes_max=128 * KIB, keep_from=10)
+    log = SegmentWriter(tmp_path, bytes_max=128 * KIB, keep_from=10)
     with pytest.raises(LogFull):
         fill(log)
     kept = log.first
@@ -557,7 +561,7 @@ def test_log_that_there_was_no_room_to_make_can_be_made_later(
     tmp_path: Path, no_room: Callable[[], AbstractContextManager[None]]
 ) -> None:
     with no_room(), pytest.raises(LogFull, match="memory for the log has run out"):
-        Writer(tmp_path / "log")
-    log = Writer(tmp_path / "log")
+        SegmentWriter(tmp_path / "log")
+    log = SegmentWriter(tmp_path / "log")
     assert log.append([b"x"]) == 0
     log.close()

@@ -24,7 +24,7 @@ from actors.messages.turn_messages import (
     Message,
     NotUnderstood,
     Ready,
-    Refused,
+    RefusedHost,
     decode,
     encode,
 )
@@ -201,7 +201,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(Ended, names, lanes, seconds, seconds, st.booleans()),
     st.builds(Left, names),
     st.builds(Granted, names, lanes, seconds),
-    st.builds(Refused, st.text(max_size=200)),
+    st.builds(RefusedHost, st.text(max_size=200)),
 )
 
 
@@ -222,7 +222,7 @@ def test_any_packet_is_a_message_or_is_not_understood(packet: bytes) -> None:
 @given(messages, st.integers(0, 255).filter(lambda version: version != VERSION))
 def test_another_version_is_not_understood_except_its_refusal(message: Message, version: int) -> None:
     packet = bytes([version]) + encode(message)[1:]
-    if isinstance(message, Refused):
+    if isinstance(message, RefusedHost):
         assert decode(packet) == message
     else:
         with pytest.raises(NotUnderstood, match=f"version {version} "):

@@ -9,7 +9,7 @@ import pytest
 
 from actors.runtime.event_log import PENDING_MAX, EventLog, LogWriter
 from loadshed.records import Header, header_of
-from scheduler.turns.round_robin import ClassReady, RoundRobin
+from scheduler.turns.round_robin import ClassReady, TurnRoundRobin
 from sim.replay import replay
 from tests.support.recordings import lines_of
 
@@ -18,7 +18,7 @@ GOLD = ClassReady("gold")
 
 
 def header(name: str = "node") -> Header:
-    return header_of("turns", name, "virtual", RoundRobin({}, 0.01))
+    return header_of("turns", name, "virtual", TurnRoundRobin({}, 0.01))
 
 
 def times(log: EventLog) -> list[float]:

@@ -13,7 +13,7 @@ from configs.errors import InvalidInput
 from configs.scenario.scenario import Scenario
 from configs.scenario.scenario_files import preset_names
 from configs.scenario.scenarios import load_any_scenario
-from loadshed.aloma import Branch, Control
+from loadshed.aloma import AlomaBranch, Control
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.manager import LoadManager
 from loadshed.records import header_of
@@ -222,7 +222,7 @@ def test_a_core_that_was_restored_begins_its_life_with_what_it_knew(tmp_path: Pa
 
 def test_a_load_manager_that_was_given_a_control_begins_its_life_with_it(tmp_path: Path) -> None:
     core = LoadManager("gold", LoadSettings(), 0.3, 0.5, 0.5)
-    core.control = Control(0.2, 0.5, Branch.DROP_MORE, 3)
+    core.control = Control(0.2, 0.5, AlomaBranch.DROP_MORE, 3)
     log = EventLog(tmp_path, header_of("load", "gold", "virtual", core), 1 << 20)
     for number in range(3):
         cycle = CycleEnded(0.15, (InputCycle("s", 30, 1e-3),), (OutputCycle("Q", 0.3, 9, 0.2),), 0.0)

@@ -7,7 +7,7 @@ from engine.class_.runner import ClassRunner
 from engine.data.train import Train, train_from_arrow
 from engine.operators.join import JoinSideOperator
 from engine.operators.windows import PaneOperator
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from services.race import w11_workload
 
 LAP_S = 10
@@ -32,7 +32,7 @@ def shifted(table: pa.Table, by_ms: int) -> pa.Table:
 
 def test_a_class_keeps_no_more_after_many_windows_than_after_a_few() -> None:
     schemas = [parse_create_stream(sql) for sql in w11_workload.STREAMS]
-    catalog = Catalog.of(streams=schemas)
+    catalog = SqlCatalog.of(streams=schemas)
     answered: dict[str, int] = {}
 
     def sink(query: str, out: Train) -> None:

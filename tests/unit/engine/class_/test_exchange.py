@@ -17,11 +17,11 @@ from engine.data.train import Train, Values, same_arrival
 from engine.network.row_losses import failed_rows
 from engine.plan.plan import Plan
 from engine.plan.plan_exchange import Unbounded, wait_us
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 
 READINGS = "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
 ALERTS = "CREATE STREAM alerts (ts int64, sensor int32, level int32, WATERMARK FOR ts AS ts)"
-CATALOG = Catalog.of([parse_create_stream(READINGS), parse_create_stream(ALERTS)])
+CATALOG = SqlCatalog.of([parse_create_stream(READINGS), parse_create_stream(ALERTS)])
 HOT = "SELECT ts, sensor, temp FROM readings WHERE temp > 0"
 MEAN = "SELECT window_end AS wend, sensor, AVG(temp) AS v FROM readings [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY sensor"
 NEAR = (

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from engine.class_.runner import ClassRunner, RunListener
 from engine.data.train import Train, counting_dropped, progress, same_arrival, train_from_arrow
 from engine.network.network import ClassNetwork
-from engine.network.node import Node
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.network.node import QueuedOperator
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 
 SCHEMA = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")
 
 
-def source() -> Node:
+def source() -> QueuedOperator:
     network = ClassNetwork()
-    network.add(plan_query("q", "SELECT x FROM s", Catalog.of(streams=[SCHEMA])))
+    network.add(plan_query("q", "SELECT x FROM s", SqlCatalog.of(streams=[SCHEMA])))
     node = network.source("s")
     assert node is not None
     return node
@@ -34,7 +34,7 @@ def train(first: int, size: int, arrival: float = 1.0, kept: float = 1.0) -> Tra
     return train_from_arrow(batch, SCHEMA.schema, arrival, kept)
 
 
-def taken(node: Node, most: int) -> list[Any]:
+def taken(node: QueuedOperator, most: int) -> list[Any]:
     """Numbers, arrivals and the kept fraction of each train that is taken until nothing is left."""
     found = []
     while node.queue:
@@ -91,7 +91,7 @@ def steps_of(size: int) -> list[tuple[str, int]]:
             steps.append((stream, tuples))
 
     runner = ClassRunner(lambda query, answer: None, train_max=10, listener=Taken())
-    runner.add(plan_query("q", sql, Catalog.of(streams=streams)))
+    runner.add(plan_query("q", sql, SqlCatalog.of(streams=streams)))
     for moment in range(6):
         runner.offer("s", train(size * moment, size, arrival=float(moment)))
         runner.offer("t", train(size * moment, 2, arrival=moment + 0.5))

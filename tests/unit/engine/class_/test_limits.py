@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 from configs.classes.limits import ClassLimits
 from configs.errors import InvalidInput
 from engine.class_.runner import ClassRunner
-from engine.data.held_state import Account
+from engine.data.held_state import StateAccount
 from engine.data.schema import INT64, STRING, Field, Schema, TableSchema
 from engine.data.train import Train, train_from_arrow
 from engine.network.row_losses import failed_rows
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from services.cli.main import app
 from tests.support.query_runs import train_rows
 
@@ -34,7 +34,7 @@ STREAMS = {
     )
     for name in ("s", "t")
 }
-CATALOG = Catalog.of(streams=STREAMS.values())
+CATALOG = SqlCatalog.of(streams=STREAMS.values())
 COUNT = "SELECT window_end, k, count(*) AS n FROM s [RANGE 10 SECONDS] GROUP BY k"
 COUNT_TEXTS = COUNT.replace("k,", "g,").replace("BY k", "BY g")
 MEDIAN = "SELECT median(x) AS m FROM s [RANGE 10 SECONDS]"
@@ -56,7 +56,7 @@ class Class:
         self.runner.add(*(plan_query(f"q{n}", sql, CATALOG) for n, sql in enumerate(self.queries)))
 
     @property
-    def account(self) -> Account:
+    def account(self) -> StateAccount:
         return self.runner.network.account
 
     @property

@@ -6,14 +6,14 @@ from dataclasses import astuple
 
 import pytest
 
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 from sim.forecast.operator_costs import COSTS, OTHER, Cost, like, likes, measured, meet, stream_costs
 
 
 def line(
     number: int, name: str, *feeds: int, tuples: int = 0, calls: int = 0, us: float = 1.0, kept: float = 1.0
-) -> Line:
-    return Line(number, name, feeds, ("q",), tuples, us, kept, 0.0, 0, calls)
+) -> PlanLine:
+    return PlanLine(number, name, feeds, ("q",), tuples, us, kept, 0.0, 0, calls)
 
 
 def test_what_a_call_costs_is_taken_from_what_a_tuple_was_measured_to_cost() -> None:

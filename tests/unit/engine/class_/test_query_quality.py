@@ -24,9 +24,9 @@ from engine.class_.runner import ClassRunner
 from engine.class_.scheduled_nodes import FIRST_ESTIMATE
 from engine.data.schema import INT64
 from engine.data.train import Train, Values, same_arrival, train_from_arrow
-from engine.measure.answer_quality import TOGETHER, QueryQuality
-from engine.network.node import Node
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.measure.answer_quality import TOGETHER, AnswerQuality
+from engine.network.node import QueuedOperator
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from loadshed.responses import ResponseStatistics
 from tests.support.query_grammar import Statement
 from tests.support.query_runs import SCHEMAS, Cuts, Rows, batch_of, cuts, every_stream, planned, ran
@@ -179,7 +179,7 @@ def test_what_is_measured_is_that_of_all_answers_however_they_come(
     trains: list[tuple[float, float, int, bool, float | None]], is_read_meanwhile: bool
 ) -> None:
     worth, now = graph("200:1,400:0.5,900:0"), 100.0
-    quality, responses, intervals = QueryQuality(worth), ResponseStatistics(), list[tuple[float, float]]()
+    quality, responses, intervals = AnswerQuality(worth), ResponseStatistics(), list[tuple[float, float]]()
     waiting, slowdowns = list[float](), list[float]()
     for pause, took, count, is_same, ideal_s in trains:
         now += pause
@@ -225,9 +225,9 @@ COSTED = {
 }
 
 
-def standing_above(node: Node) -> set[Node]:
+def standing_above(node: QueuedOperator) -> set[QueuedOperator]:
     """All that must have run for an answer of it; of a join both sides."""
-    found, looked = set[Node](), [node]
+    found, looked = set[QueuedOperator](), [node]
     while looked:
         one = looked.pop()
         if one not in found:
@@ -244,7 +244,7 @@ def test_an_answer_costs_what_every_operator_on_its_way_has_taken_a_tuple_on_the
     runner = ran(COSTED, rows, how).runner
     place = {id(node): number for number, node in enumerate(runner.network.nodes)}
 
-    def cost(node: Node) -> float:
+    def cost(node: QueuedOperator) -> float:
         calls, tuples = (
             runner.scheduled.calls[place[id(node)]],
             runner.scheduled.tuples[place[id(node)]],
@@ -314,7 +314,9 @@ def test_who_waits_for_nothing_but_a_partner_is_not_slowed(sql: str, order: str)
 def test_answers_of_a_window_are_tardy_a_pane_after_the_end_that_was_promised(
     slide: str, slack_s: float
 ) -> None:
-    catalog = Catalog.of([parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")])
+    catalog = SqlCatalog.of(
+        [parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")]
+    )
     texts = {
         "short": "SELECT COUNT(*) AS n FROM s [RANGE 300 SECONDS SLIDE 2 SECONDS]",
         "asked": f"SELECT COUNT(*) AS n FROM s [RANGE 300 SECONDS {slide}]",

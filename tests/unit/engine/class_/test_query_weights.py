@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.host.unit_quality import Worth
+from actors.host.unit_quality import UnitWorth
 from actors.messages.unit_messages import Unit
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveClass
@@ -19,7 +19,7 @@ from configs.classes.policies import Automatic, FreshnessAware
 from configs.documents.declarations import declared_in
 from configs.errors import InvalidInput
 from configs.yaml_loading import parse_model
-from engine.measure.answer_quality import QueryQuality
+from engine.measure.answer_quality import AnswerQuality
 from services.tuning.tuner import class_now
 from sim.forecast.policy_forecast import forecasts
 from sim.simulation import alone
@@ -125,7 +125,7 @@ def test_a_query_of_much_weight_answers_first_though_others_read_its_output() ->
 
 
 def test_staleness_of_a_class_is_the_mean_of_its_queries_by_weight() -> None:
-    worth, queries = Worth(), {"q": QueryQuality(), "r": QueryQuality(weight=3)}
+    worth, queries = UnitWorth(), {"q": AnswerQuality(), "r": AnswerQuality(weight=3)}
     worth.begin(0.0, queries)
     queries["q"].answered(np.array([0.0]), 0.8)
     queries["r"].answered(np.array([0.0]), 0.4)

@@ -20,7 +20,7 @@ from configs.classes.policies import policy_of
 from engine.class_.runner import ClassRunner
 from engine.data.schema import INT64
 from engine.data.train import Train, Values, same_arrival
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from scheduler.windows import PeriodicQuery, ScanCosts, build_periodic
 
 STREAM = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")
@@ -60,7 +60,7 @@ class Class:
             for place, one in enumerate(self.windows)
         ]
         self.runner.add(
-            *(plan_query(f"q{place}", text, Catalog.of([STREAM])) for place, text in enumerate(texts))
+            *(plan_query(f"q{place}", text, SqlCatalog.of([STREAM])) for place, text in enumerate(texts))
         )
         self.runner.scheduled.believed()
         self.costs = {

@@ -14,7 +14,7 @@ from engine.data.held_state import FEW_KEYS
 from engine.data.schema import INT64
 from engine.data.train import Train, Values, same_arrival
 from engine.operators.windows import WindowOperator
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 
 STREAM = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")
 SECOND = 1000
@@ -57,7 +57,7 @@ class Class:
 
 def query_of(place: int, range_: int, slide: int, kind: str = "AT MOST") -> Any:
     text = f"SELECT window_start, window_end, MAX(x) AS hi FROM s [RANGE {range_} SECONDS SLIDE {kind} {slide} SECONDS]"
-    return plan_query(f"q{place}", text, Catalog.of([STREAM]))
+    return plan_query(f"q{place}", text, SqlCatalog.of([STREAM]))
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,10 @@ def test_what_a_scan_has_left_is_not_taken_by_codes_that_have_changed_since() ->
         for one in ranges
     ]
     runner.add(
-        *(plan_query(f"q{one}", text, Catalog.of([keyed])) for one, text in zip(ranges, texts, strict=True))
+        *(
+            plan_query(f"q{one}", text, SqlCatalog.of([keyed]))
+            for one, text in zip(ranges, texts, strict=True)
+        )
     )
     for second in range(seconds):
         # Every few seconds all keys are others; far apart, or they would be codes themselves.

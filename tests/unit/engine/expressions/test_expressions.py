@@ -19,7 +19,7 @@ from engine.data.schema import (
     decimal,
 )
 from engine.data.train import Train, Values
-from engine.expressions.compiler import Failures, compile_condition, compile_projection
+from engine.expressions.compiler import RowFailures, compile_condition, compile_projection
 from engine.expressions.functions import resolve
 from engine.plan.plan import Call, Case, Cast, Column, Expression, Literal
 
@@ -54,7 +54,7 @@ def call(name: str, *arguments: Expression) -> Expression:
 
 
 def evaluated(expression: Expression, over: Train) -> tuple[list[Any], dict[str, int]]:
-    failures = Failures()
+    failures = RowFailures()
     (column,) = compile_projection([expression])(over, failures)
     assert column.type == expression.type
     return listed(column), failures.counts()
@@ -90,7 +90,7 @@ def test_null_makes_arithmetic_null() -> None:
 
 
 def test_a_column_without_nulls_has_no_valid_mask() -> None:
-    (column,) = compile_projection([call("add", X, integer(1))])(train((INT64, [1, 2])), Failures())
+    (column,) = compile_projection([call("add", X, integer(1))])(train((INT64, [1, 2])), RowFailures())
     assert column.valid is None
     assert listed(column) == [2, 3]
 
@@ -412,7 +412,7 @@ def test_what_stands_under_a_null_fails_nothing() -> None:
 
 
 def test_a_row_fails_once_for_its_first_reason() -> None:
-    failures = Failures()
+    failures = RowFailures()
     failures.add(np.array([True, False, False]), "overflow")
     failures.add(np.array([True, True, False]), "bad text")
     rows = failures.rows()
@@ -447,7 +447,7 @@ def test_what_a_row_does_not_need_cannot_fail_it(expression: Expression, expecte
 
 def test_a_shared_part_fails_only_where_some_use_needs_it() -> None:
     guarded = Case(((IS_X, integer(0)),), BAD, INT64)
-    failures = Failures()
+    failures = RowFailures()
     one, other = compile_projection([guarded, Case(((IS_X, BAD),), integer(0), INT64)])(MIXED, failures)
     assert listed(one) == [1, 0, None]
     assert listed(other) == [0, None, 0]
@@ -467,7 +467,7 @@ def test_a_constant_that_cannot_be_computed_fails_the_rows_that_need_it() -> Non
 
 
 def test_a_condition_selects_where_it_is_true_and_did_not_fail() -> None:
-    failures = Failures()
+    failures = RowFailures()
     condition = call("or", call("greater", BAD, integer(0)), IS_X)
     assert compile_condition(condition)(MIXED, failures).tolist() == [True, False, False]
     rows = failures.rows()
@@ -484,10 +484,14 @@ def test_constants_fill_a_column_and_an_empty_train_gives_empty_columns() -> Non
         call("upper", WORD),
     ]
     project = compile_projection(expressions)
-    assert [listed(column) for column in project(MIXED, Failures())][:3] == [[7] * 3, ["a"] * 3, [None] * 3]
-    assert [len(column) for column in project(train((STRING, [])), Failures())] == [0] * 5
+    assert [listed(column) for column in project(MIXED, RowFailures())][:3] == [
+        [7] * 3,
+        ["a"] * 3,
+        [None] * 3,
+    ]
+    assert [len(column) for column in project(train((STRING, [])), RowFailures())] == [0] * 5
 
 
 def test_a_literal_true_selects_all() -> None:
-    assert compile_condition(Literal(True, BOOLEAN))(MIXED, Failures()).tolist() == [True] * 3
-    assert compile_condition(Literal(None, BOOLEAN))(MIXED, Failures()).tolist() == [False] * 3
+    assert compile_condition(Literal(True, BOOLEAN))(MIXED, RowFailures()).tolist() == [True] * 3
+    assert compile_condition(Literal(None, BOOLEAN))(MIXED, RowFailures()).tolist() == [False] * 3

@@ -10,7 +10,7 @@ from engine.class_.runner import ClassRunner
 from engine.data.train import Train, train_from_arrow
 from engine.network.row_losses import failed_rows
 from engine.operators import join_state
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 
 STREAMS = [
     parse_create_stream(f"CREATE STREAM {name} (ts int64, k int32, WATERMARK FOR ts AS ts)")
@@ -34,7 +34,7 @@ def test_pairs_beyond_what_a_train_may_make_are_counted(few_pairs: int, sizes: t
         answers += len(out)
 
     runner = ClassRunner(sink)
-    runner.add(plan_query("q", SQL, Catalog.of(streams=STREAMS)))
+    runner.add(plan_query("q", SQL, SqlCatalog.of(streams=STREAMS)))
     for stream, size in zip(STREAMS, sizes, strict=True):
         rows = pa.table({"ts": np.arange(size), "k": np.zeros(size, np.int32)}, stream.schema.arrow)
         runner.offer(stream.name, train_from_arrow(rows, stream.schema, 0.0))

@@ -9,14 +9,14 @@ from engine.data.schema import INT32, STRING, Field, Schema, TableSchema
 from engine.network.network import ClassNetwork, walk
 from engine.plan.plan import TRUE, Filter, IntervalJoin, LastJoin, TableJoin, WindowJoin
 from engine.plan.plan_rewrites import arranged
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 
 STREAMS = (
     "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)",
     "CREATE STREAM alerts (ts int64, sensor int32, level int32, WATERMARK FOR ts AS ts)",
 )
 SENSORS = TableSchema("sensors", Schema((Field("sensor", INT32), Field("name", STRING))))
-CATALOG = Catalog.of([parse_create_stream(one) for one in STREAMS], [SENSORS])
+CATALOG = SqlCatalog.of([parse_create_stream(one) for one in STREAMS], [SENSORS])
 NEAR = (
     "SELECT r.temp, a.level FROM readings r JOIN alerts a ON r.sensor = a.sensor"
     " AND a.ts BETWEEN r.ts - INTERVAL 1 SECOND AND r.ts + INTERVAL 1 SECOND"

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from engine.data.schema import INT32, STRING, Field, Schema, TableSchema
-from engine.sql import Catalog, PlanningError, parse_create_stream, plan_query
+from engine.sql import PlanningError, SqlCatalog, parse_create_stream, plan_query
 
 STREAMS = (
     "CREATE STREAM readings (ts int64, sensor int32, region int32, temp float64, humidity float64, wind float64, WATERMARK FOR ts AS ts)",
@@ -14,7 +14,7 @@ STREAMS = (
     "CREATE STREAM loose (a int32, b string)",
 )
 SENSORS = TableSchema("sensors", Schema((Field("sensor", INT32), Field("name", STRING))))
-CATALOG = Catalog.of([parse_create_stream(one) for one in STREAMS], [SENSORS])
+CATALOG = SqlCatalog.of([parse_create_stream(one) for one in STREAMS], [SENSORS])
 
 TOLD = {
     # names
@@ -173,7 +173,7 @@ TOLD = {
 }
 
 
-def refusal(sql: str, catalog: Catalog = CATALOG) -> PlanningError:
+def refusal(sql: str, catalog: SqlCatalog = CATALOG) -> PlanningError:
     with pytest.raises(PlanningError) as caught:
         plan_query("q", sql, catalog)
     return caught.value

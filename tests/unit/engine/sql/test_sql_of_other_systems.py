@@ -13,7 +13,7 @@ import pytest
 from engine.data.schema import INT32, INT64, STRING, Field, Schema, TableSchema
 from engine.expressions.functions import ALIASES, RULES
 from engine.plan.aggregations import AGGREGATES, SCALINGS
-from engine.sql import Catalog, PlanningError, parse_create_stream, plan_query, split_statements
+from engine.sql import PlanningError, SqlCatalog, parse_create_stream, plan_query, split_statements
 from engine.sql.terms.expressions import CONSTANTS
 from engine.sql.terms.foreign_constructs import CONSTRUCTS, FUNCTIONS, PREFIXES, STATEMENTS, edits, near
 from tests.support.checkout import ROOT
@@ -24,12 +24,12 @@ STREAMS = (
     "CREATE STREAM orders (ts timestamp, user_id int64, total float64, WATERMARK FOR ts AS ts)",
 )
 USERS = TableSchema("users", Schema((Field("user_id", INT64), Field("country", STRING))))
-CATALOG = Catalog.of(map(parse_create_stream, STREAMS), [USERS])
+CATALOG = SqlCatalog.of(map(parse_create_stream, STREAMS), [USERS])
 
 # What the examples in hints are about.
 COLUMNS = "(ts timestamp, since timestamp, k int32, x float64, y float64, name string, ok boolean, WATERMARK FOR ts AS ts)"
 NAMES = TableSchema("t", Schema((Field("k", INT32), Field("name", STRING))))
-EXAMPLES = Catalog.of((parse_create_stream(f"CREATE STREAM {one} {COLUMNS}") for one in "sr"), [NAMES])
+EXAMPLES = SqlCatalog.of((parse_create_stream(f"CREATE STREAM {one} {COLUMNS}") for one in "sr"), [NAMES])
 
 # What the manual lists: the hints list the same.
 AGGREGATES_OF_MANUAL = re.search(
@@ -264,7 +264,7 @@ REFUSED = {
 }
 
 
-def plan_all(text: str, catalog: Catalog) -> None:
+def plan_all(text: str, catalog: SqlCatalog) -> None:
     for statement in split_statements(text):
         if statement.kind == "stream":
             parse_create_stream(statement.text)
@@ -301,7 +301,7 @@ FORMS = (
 )
 
 
-def can_be_planned(example: str, catalog: Catalog, stream: str) -> bool:
+def can_be_planned(example: str, catalog: SqlCatalog, stream: str) -> bool:
     for form in FORMS:
         try:
             plan_all(form.format(example, stream), catalog)

@@ -41,7 +41,7 @@ from engine.plan.plan import (
     WindowJoin,
     event_time,
 )
-from engine.sql import Catalog, output_of, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, output_of, parse_create_stream, plan_query
 
 READINGS = parse_create_stream(
     "CREATE STREAM readings (ts int64, sensor int32, region int32, temp float64, humidity float64, wind float64, "
@@ -59,7 +59,7 @@ SENSORS = TableSchema(
     "sensors", Schema((Field("sensor", INT32), Field("name", STRING), Field("floor", INT32)))
 )
 HOT = QueryOutput("hot", Schema((Field("ts", INT64), Field("temp", FLOAT64))), time=0, time_unit_us=1000)
-CATALOG = Catalog.of([READINGS, ALERTS, TRADES, LOOSE], [SENSORS], [HOT])
+CATALOG = SqlCatalog.of([READINGS, ALERTS, TRADES, LOOSE], [SENSORS], [HOT])
 
 S = 1_000_000  # a second in microseconds
 TS, SENSOR, REGION = Column(0, INT64), Column(1, INT32), Column(2, INT32)

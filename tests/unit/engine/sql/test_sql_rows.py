@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.network.node import Node
+from engine.network.node import QueuedOperator
 from tests.support.class_networks import add, class_of, feed, nodes, row
 from tests.support.query_grammar import Statement
 from tests.support.query_runs import Run, planned
@@ -136,5 +136,5 @@ def test_progress_of_time_alone_is_nothing_to_a_window_of_rows() -> None:
     assert not any(queued(node) for node in run.runner.network.nodes)
 
 
-def queued(node: Node) -> int:
+def queued(node: QueuedOperator) -> int:
     return len(node.queue)

@@ -4,7 +4,7 @@ import pytest
 
 from engine.data.schema import INT32, STRING, Field, Schema, TableSchema
 from engine.plan.plan import Plan, Project, WindowAggregate
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 
 STREAMS = (
     "CREATE STREAM readings (ts int64, sensor int32, region int32, temp float64, wind float64, "
@@ -13,7 +13,7 @@ STREAMS = (
     "CREATE STREAM trades (at timestamp, symbol string, price decimal(10, 2), ok boolean, WATERMARK FOR at AS at)",
 )
 SENSORS = TableSchema("sensors", Schema((Field("sensor", INT32), Field("name", STRING))))
-CATALOG = Catalog.of([parse_create_stream(one) for one in STREAMS], [SENSORS])
+CATALOG = SqlCatalog.of([parse_create_stream(one) for one in STREAMS], [SENSORS])
 
 
 def planned(sql: str) -> Plan:

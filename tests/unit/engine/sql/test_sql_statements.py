@@ -16,7 +16,7 @@ from engine.data.schema import (
     TableSchema,
     decimal,
 )
-from engine.sql import Catalog, PlanningError, Statement, parse_create_stream, plan_query, split_statements
+from engine.sql import PlanningError, SqlCatalog, Statement, parse_create_stream, plan_query, split_statements
 
 
 def test_stream_has_columns_watermark_and_lateness() -> None:
@@ -140,7 +140,7 @@ def test_bad_file_is_told_where_and_what(text: str) -> None:
 def test_catalog_finds_names_without_regard_to_case_and_is_never_changed() -> None:
     stream = parse_create_stream("CREATE STREAM S (a int)")
     table = TableSchema("T", Schema((Field("k", INT32),)))
-    catalog = Catalog.of([stream], [table])
+    catalog = SqlCatalog.of([stream], [table])
     more = catalog.with_query(plan_query("Hot", "SELECT a FROM s WHERE a > 1", catalog))
     assert (catalog.find("s"), catalog.find("t"), catalog.find("hot")) == (stream, table, None)
     assert more.names() == ["S", "T", "Hot"]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator, Segment
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, PathSegment, ScheduledOperator
 from scheduler.operators.policies.chain import chain_slopes
 
 
@@ -12,12 +12,14 @@ def estimates(*cost_and_selectivity: tuple[float, float]) -> tuple[Estimate, ...
     return tuple(Estimate(cost, selectivity) for cost, selectivity in cost_and_selectivity)
 
 
-def assert_segments(actual: Sequence[Segment], *expected: tuple[float, float, float]) -> None:
+def assert_segments(actual: Sequence[PathSegment], *expected: tuple[float, float, float]) -> None:
     found = [(one.selectivity, one.cost_s, one.ideal_s) for one in actual]
     assert found == [pytest.approx(one) for one in expected]
 
 
-CHAIN = Network((Operator("a", (1,), source=True), Operator("b", (2,)), Operator("c")))
+CHAIN = Network(
+    (ScheduledOperator("a", (1,), source=True), ScheduledOperator("b", (2,)), ScheduledOperator("c"))
+)
 
 
 def test_a_chain_multiplies_selectivities_and_adds_costs_of_what_is_left() -> None:
@@ -39,11 +41,11 @@ def test_an_operator_that_keeps_nothing_costs_only_itself() -> None:
 
 JOIN = Network(
     (
-        Operator("left", (2,), source=True),
-        Operator("right", (3,), source=True),
-        Operator("join: left", (4,), partner=3),
-        Operator("join: right", (4,), partner=2),
-        Operator("common"),
+        ScheduledOperator("left", (2,), source=True),
+        ScheduledOperator("right", (3,), source=True),
+        ScheduledOperator("join: left", (4,), partner=3),
+        ScheduledOperator("join: right", (4,), partner=2),
+        ScheduledOperator("common"),
     )
 )
 JOIN_ESTIMATES = estimates((1, 0.5), (2, 0.25), (3, 4.0), (3, 2.0), (5, 1.0))
@@ -62,16 +64,18 @@ def test_each_side_of_a_join_has_its_own_selectivity_and_cost() -> None:
 def test_the_sides_of_a_join_that_answers_itself_have_one_ideal_cost() -> None:
     network = Network(
         (
-            Operator("stream", (1, 2), source=True),
-            Operator("join: left", partner=2),
-            Operator("join: right", partner=1),
+            ScheduledOperator("stream", (1, 2), source=True),
+            ScheduledOperator("join: left", partner=2),
+            ScheduledOperator("join: right", partner=1),
         )
     )
     segments = network.segments(estimates((1, 0.5), (3, 2.0), (4, 1.0)))
     assert_segments(segments, (0.5 * (2 + 1), 1 + 0.5 * (3 + 4), 8), (2, 3, 8), (1, 4, 8))
 
 
-SHARED = Network((Operator("shared", (1, 2), source=True), Operator("cheap"), Operator("dear")))
+SHARED = Network(
+    (ScheduledOperator("shared", (1, 2), source=True), ScheduledOperator("cheap"), ScheduledOperator("dear"))
+)
 
 
 def test_a_shared_operator_sums_up_the_queries_below_it() -> None:
@@ -88,7 +92,12 @@ def test_a_shared_operator_divides_each_querys_answers_by_its_own_ideal_cost() -
 
 def test_two_ways_to_one_root_are_one_query() -> None:
     network = Network(
-        (Operator("a", (1, 2), source=True), Operator("b", (3,)), Operator("c", (3,)), Operator("d"))
+        (
+            ScheduledOperator("a", (1, 2), source=True),
+            ScheduledOperator("b", (3,)),
+            ScheduledOperator("c", (3,)),
+            ScheduledOperator("d"),
+        )
     )
     segment = network.segments(estimates((1, 1.0), (2, 0.5), (4, 0.25), (8, 1.0)))[0]
     assert (segment.selectivity, segment.cost_s) == (0.75, 1 + 2 + 4 + 0.75 * 8)
@@ -103,7 +112,7 @@ def test_roots_sources_and_paths_follow_from_the_edges() -> None:
 
 def test_an_edge_against_the_order_is_refused() -> None:
     with pytest.raises(AssertionError, match="edge 1 → 0 is not topological"):
-        Network((Operator("a"), Operator("b", (0,))))
+        Network((ScheduledOperator("a"), ScheduledOperator("b", (0,))))
 
 
 def slopes(network: Network, *cost_and_selectivity: tuple[float, float]) -> list[float]:
@@ -123,13 +132,13 @@ def test_falling_slopes_leave_every_operator_its_own_segment() -> None:
 
 def test_an_operator_that_makes_more_is_carried_by_what_follows() -> None:
     # Chart (0, 1) (1, 2) (3, 0): nothing is released before the second operator is done.
-    network = Network((Operator("a", (1,), source=True), Operator("b")))
+    network = Network((ScheduledOperator("a", (1,), source=True), ScheduledOperator("b")))
     assert slopes(network, (1, 2.0), (1, 0.5)) == pytest.approx([1 / 3, 1 / 3])
 
 
 def test_the_size_of_tuples_counts_in_the_chart() -> None:
     # Chart (0, 1) (1, 0.5·0.2) (2, 0): the projection halves the tuples and makes them smaller.
-    network = Network((Operator("a", (1,), source=True, size_out=0.2), Operator("b")))
+    network = Network((ScheduledOperator("a", (1,), source=True, size_out=0.2), ScheduledOperator("b")))
     assert slopes(network, (1, 0.5), (2, 1)) == pytest.approx([0.9, 0.1])
 
 

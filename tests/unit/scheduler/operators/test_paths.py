@@ -3,7 +3,7 @@
 import pytest
 
 from configs.classes.policies import policy_of
-from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, ScheduledOperator
 from scheduler.operators.policies import NONE, build_policy
 from scheduler.operators.policies.paths import (
     cut,
@@ -19,7 +19,7 @@ def believed(*given: tuple[tuple[int, ...], float, float, float]) -> NetworkEsti
     """Operators by downstream, cost, selectivity and size of what comes out; those that nobody feeds are sources."""
     fed = {below for downstream, *_ in given for below in downstream}
     operators = tuple(
-        Operator(f"O{place + 1}", downstream, place not in fed, size)
+        ScheduledOperator(f"O{place + 1}", downstream, place not in fed, size)
         for place, (downstream, _, _, size) in enumerate(given)
     )
     return NetworkEstimates(Network(operators), tuple(Estimate(cost, kept) for _, cost, kept, _ in given))

@@ -3,7 +3,7 @@
 import pytest
 
 from configs.classes.policies import PolicySettings, Superbox, policy_of
-from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, ScheduledOperator
 from scheduler.operators.policies import NONE
 from scheduler.operators.policies.decision_plans import traversal
 from scheduler.operators.scheduler import OperatorScheduler
@@ -12,7 +12,7 @@ from scheduler.operators.scheduler import OperatorScheduler
 NAMES = ("b5", "b4", "b3", "b2", "b6", "b1")
 TREE = Network(
     tuple(
-        Operator(name, tuple(map(NAMES.index, feeds)), source=name in ("b5", "b4", "b6"))
+        ScheduledOperator(name, tuple(map(NAMES.index, feeds)), source=name in ("b5", "b4", "b6"))
         for name, feeds in zip(NAMES, (("b3",), ("b2",), ("b2",), ("b1",), ("b1",), ()), strict=True)
     )
 )
@@ -105,7 +105,9 @@ def test_what_a_plan_leaves_behind_is_run_by_the_next() -> None:
 
 
 def test_one_tuple_in_a_chain_makes_the_same_calls_whichever_the_traversal() -> None:
-    chain = Network(tuple(Operator(f"b{4 - n}", (n + 1,) if n < 3 else (), n == 0) for n in range(4)))
+    chain = Network(
+        tuple(ScheduledOperator(f"b{4 - n}", (n + 1,) if n < 3 else (), n == 0) for n in range(4))
+    )
     found = set()
     for kind in ("min-cost", "min-latency"):
         run = Run(policy_of(f"superbox:traversal={kind}"), chain)
@@ -117,18 +119,18 @@ def test_one_tuple_in_a_chain_makes_the_same_calls_whichever_the_traversal() -> 
 # Two chains of three, as the thesis's applications; and a source that both of two queries read.
 CHAINS = Network(
     tuple(
-        Operator(f"{chain}{3 - place}", (3 * row + place + 1,) if place < 2 else (), place == 0)
+        ScheduledOperator(f"{chain}{3 - place}", (3 * row + place + 1,) if place < 2 else (), place == 0)
         for row, chain in enumerate("bc")
         for place in range(3)
     )
 )
 SHARED = Network(
     (
-        Operator("s", (1, 2), source=True),
-        Operator("b2", (3,)),
-        Operator("c2", (4,)),
-        Operator("b1"),
-        Operator("c1"),
+        ScheduledOperator("s", (1, 2), source=True),
+        ScheduledOperator("b2", (3,)),
+        ScheduledOperator("c2", (4,)),
+        ScheduledOperator("b1"),
+        ScheduledOperator("c1"),
     )
 )
 
@@ -152,7 +154,7 @@ def test_box_at_a_time_lets_tuples_wait_inside_and_a_superbox_does_not() -> None
     # The same two chains, numbered crosswise: round robin goes from one to the other after every box.
     crosswise = Network(
         tuple(
-            Operator(f"{chain}{3 - place}", (2 * place + 2 + row,) if place < 2 else (), place == 0)
+            ScheduledOperator(f"{chain}{3 - place}", (2 * place + 2 + row,) if place < 2 else (), place == 0)
             for place in range(3)
             for row, chain in enumerate("bc")
         )
@@ -183,7 +185,7 @@ def test_a_network_that_grows_has_plans_for_what_has_come() -> None:
     run = Run(policy_of("fixed:push_through=true"), CHAINS, sources_last=True)
     run.enter(0, 1)
     run.drain()
-    run.scheduler.extend([Operator("b0")], [(2, 6)], [Estimate(1.0, 1.0)])
+    run.scheduler.extend([ScheduledOperator("b0")], [(2, 6)], [Estimate(1.0, 1.0)])
     run.network, run.queued = run.scheduler.network, [0] * 7
     run.enter(0, 1)
     assert " ".join(run.drain().calls) == "b3 b2 b1 b3 b2 b1 b0"

@@ -13,7 +13,7 @@ from configs.classes.policies import (
     policy_of,
 )
 from configs.errors import InvalidInput, UnknownName
-from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, ScheduledOperator
 from scheduler.operators.policies import NONE, CountingPolicy, Policy, build_policy
 from scheduler.operators.policies.freshness import FreshnessPolicy
 from scheduler.operators.scheduler import OperatorScheduler, QueryScheduler
@@ -22,7 +22,7 @@ from scheduler.operators.scheduler import OperatorScheduler, QueryScheduler
 def queries(*cost_and_selectivity: tuple[float, float]) -> NetworkEstimates:
     """Queries of a single operator each."""
     estimates = tuple(Estimate(cost, selectivity) for cost, selectivity in cost_and_selectivity)
-    operators = tuple(Operator(f"query{number}", source=True) for number in range(len(estimates)))
+    operators = tuple(ScheduledOperator(f"query{number}", source=True) for number in range(len(estimates)))
     return NetworkEstimates(Network(operators), estimates)
 
 
@@ -300,7 +300,9 @@ def test_the_fresher_output_is_the_one_with_less_to_do_and_beta_zero_does_not_co
 
 
 def test_a_query_of_more_weight_is_fresh_first() -> None:
-    network = Network((Operator("q0", source=True), Operator("q1", source=True, weight=3.0)))
+    network = Network(
+        (ScheduledOperator("q0", source=True), ScheduledOperator("q1", source=True, weight=3.0))
+    )
     believed = NetworkEstimates(network, (Estimate(1, 0.5), Estimate(2, 0.5)))
     chosen = FreshnessPolicy(1.0, believed)
     for operator in (0, 1):
@@ -313,11 +315,11 @@ def test_a_query_of_more_weight_is_fresh_first() -> None:
 # One select for three queries: the first two make its tree, the third costs more than it gains.
 SHARED = Network(
     (
-        Operator("select", (1, 2, 3), source=True),
-        Operator("cheap"),
-        Operator("fair"),
-        Operator("dear"),
-        Operator("other", source=True),
+        ScheduledOperator("select", (1, 2, 3), source=True),
+        ScheduledOperator("cheap"),
+        ScheduledOperator("fair"),
+        ScheduledOperator("dear"),
+        ScheduledOperator("other", source=True),
     )
 )
 SHARED_ESTIMATES = (Estimate(1, 1), Estimate(1, 1), Estimate(2, 1), Estimate(9, 1), Estimate(1, 0.3))
@@ -351,9 +353,11 @@ def test_a_shared_operator_runs_with_its_tree_and_what_is_left_when_it_is_its_tu
 
 def test_whole_queries_run_one_after_the_other_also_when_operators_have_come() -> None:
     scheduler = QueryScheduler(
-        Network((Operator("first", source=True),)), policy_of("fcfs"), [Estimate(1, 1)]
+        Network((ScheduledOperator("first", source=True),)), policy_of("fcfs"), [Estimate(1, 1)]
     )
-    scheduler.extend([Operator("second", (2,), source=True), Operator("end")], [], [Estimate(1, 1)] * 2)
+    scheduler.extend(
+        [ScheduledOperator("second", (2,), source=True), ScheduledOperator("end")], [], [Estimate(1, 1)] * 2
+    )
     for operator, head in ((0, 1.0), (1, 0.0)):
         scheduler.ready(operator, head)
     assert scheduler.pick(2.0) == 1
@@ -370,10 +374,10 @@ def test_whole_queries_run_one_after_the_other_also_when_operators_have_come() -
 # for the rule would let a source go first.
 TWO_STREAMS = Network(
     (
-        Operator("clicks", (2,), source=True),
-        Operator("orders", (3,), source=True),
-        Operator("hot clicks"),
-        Operator("large orders"),
+        ScheduledOperator("clicks", (2,), source=True),
+        ScheduledOperator("orders", (3,), source=True),
+        ScheduledOperator("hot clicks"),
+        ScheduledOperator("large orders"),
     )
 )
 TWO_STREAMS_ESTIMATES = (Estimate(1, 1), Estimate(1, 1), Estimate(9, 0.01), Estimate(9, 0.01))

@@ -4,7 +4,7 @@ import pytest
 
 from configs.classes.policies import policy_of
 from configs.classes.utility import UtilityGraph
-from scheduler.operators.network import Estimate, Network, NetworkEstimates, Operator
+from scheduler.operators.network import Estimate, Network, NetworkEstimates, ScheduledOperator
 from scheduler.operators.policies import NONE, Policy, build_policy
 from scheduler.operators.policies.bucket import BucketPolicy, Grid
 from scheduler.operators.policies.outlook import least_slack, outlooks
@@ -25,7 +25,7 @@ def due(at_s: float) -> UtilityGraph:
 def chains(*deadlines: UtilityGraph, length: int = 3) -> NetworkEstimates:
     """Applications of so many boxes that cost 1 each, the first of which is a source."""
     operators = tuple(
-        Operator(
+        ScheduledOperator(
             f"b{(row + 1) * length - place}",
             (row * length + place + 1,) if place + 1 < length else (),
             place == 0,
@@ -71,7 +71,11 @@ def test_output_cost_is_what_one_answer_takes_from_a_queue() -> None:
 
 def test_a_shared_operator_is_as_urgent_as_the_most_urgent_of_its_queries() -> None:
     network = Network(
-        (Operator("s", (1, 2), source=True), Operator("b", utility=due(9)), Operator("c", utility=due(5)))
+        (
+            ScheduledOperator("s", (1, 2), source=True),
+            ScheduledOperator("b", utility=due(9)),
+            ScheduledOperator("c", utility=due(5)),
+        )
     )
     shared = outlooks(NetworkEstimates(network, (Estimate(1.0, 1.0),) * 3))[0]
     assert (shared.slack_s, shared.graph) == (3, due(5))

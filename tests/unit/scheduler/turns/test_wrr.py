@@ -13,24 +13,24 @@ from scheduler.turns.round_robin import (
     ClassReady,
     Grant,
     HostsSet,
-    RoundRobin,
     SharesSet,
     SliceEnded,
+    TurnRoundRobin,
 )
 
 SHARES = {"gold": 0.5, "silver": 0.25, "bronze": 0.25}
 
 
-def round_robin(shares: Mapping[str, float] = SHARES, lanes: int = 1, ready: str = "") -> RoundRobin:
+def round_robin(shares: Mapping[str, float] = SHARES, lanes: int = 1, ready: str = "") -> TurnRoundRobin:
     """A round robin whose classes `ready` have input, except that no lane has been given back yet."""
-    turns = RoundRobin(shares, round_s=10.0, lanes=lanes)
+    turns = TurnRoundRobin(shares, round_s=10.0, lanes=lanes)
     for name in ready.split():
         turns.handle(ClassReady(name), 0.0)
     return turns
 
 
 def ended(
-    turns: RoundRobin, name: str, used_s: float, backlog: bool = True, lane: int = 0
+    turns: TurnRoundRobin, name: str, used_s: float, backlog: bool = True, lane: int = 0
 ) -> tuple[Grant, ...]:
     return turns.handle(SliceEnded(name, lane, used_s, backlog), 0.0)
 
@@ -237,11 +237,11 @@ def test_rounds_that_pass_during_a_slice_pay_for_its_overrun_also_when_shares_ar
 # -- hosts --------------------------------------------------------------------------------------------
 
 
-def left(turns: RoundRobin, name: str) -> tuple[Grant, ...]:
+def left(turns: TurnRoundRobin, name: str) -> tuple[Grant, ...]:
     return turns.handle(ClassLeft(name), 0.0)
 
 
-def one_host(*names: str, lanes: int = 2, ready: str = "") -> RoundRobin:
+def one_host(*names: str, lanes: int = 2, ready: str = "") -> TurnRoundRobin:
     """A round robin of which the named classes run in one host."""
     turns = round_robin(lanes=lanes)
     turns.handle(HostsSet(dict.fromkeys(names, "host")), 0.0)
@@ -351,7 +351,7 @@ def instructions_of(act: Callable[[], object]) -> int:
     def count(frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
         nonlocal instructions
         # Nothing but the round robin's own: a collection of garbage may run hooks of others at any moment.
-        frame.f_trace_opcodes = frame.f_code.co_filename == inspect.getfile(RoundRobin)
+        frame.f_trace_opcodes = frame.f_code.co_filename == inspect.getfile(TurnRoundRobin)
         instructions += event == "opcode" and frame.f_trace_opcodes
         return count
 
@@ -371,7 +371,7 @@ def instructions_of_turns(idle: int = 0, in_debt: int = 0, kept_by_host: int = 2
         [f"d{number}" for number in range(in_debt)],
     )
     others = dict.fromkeys([f"idle{number}" for number in range(idle)] + debtors, 0.1)
-    turns = RoundRobin(others | {"gold": 0.5, "silver": 0.25} | dict.fromkeys(kept, 0.1), 10.0, lanes=2)
+    turns = TurnRoundRobin(others | {"gold": 0.5, "silver": 0.25} | dict.fromkeys(kept, 0.1), 10.0, lanes=2)
     turns.handle(HostsSet(dict.fromkeys(kept, "host")), 0.0)
     for name in debtors:
         turns.handle(ClassReady(name), 0.0)

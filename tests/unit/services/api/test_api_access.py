@@ -10,7 +10,7 @@ import pytest
 
 from configs.service.service_settings import ServiceSettings
 from services.api.problems import TooManyRequests
-from services.api.rate_limits import Limits
+from services.api.rate_limits import RateLimits
 from services.api.sessions import COOKIE
 from services.common.weir_home import Home
 from tests.support.api import Api, api_over
@@ -186,7 +186,7 @@ def test_wrong_keys_shut_nobody_else_out(tmp_path: Path) -> None:
 
 def test_rate_is_what_a_key_may_ask_in_the_long_run() -> None:
     now = 0.0
-    limits = Limits(ServiceSettings(requests_per_s=10, requests_burst=5), lambda: now)
+    limits = RateLimits(ServiceSettings(requests_per_s=10, requests_burst=5), lambda: now)
     let_in = 0
     for step in range(1000):
         now = step / 100
@@ -199,7 +199,7 @@ def test_rate_is_what_a_key_may_ask_in_the_long_run() -> None:
 
 
 def test_readers_of_a_key_are_bounded() -> None:
-    limits = Limits(ServiceSettings(streams_per_key=2))
+    limits = RateLimits(ServiceSettings(streams_per_key=2))
     with limits.waiting("k"), limits.waiting("k"):
         with limits.waiting("another"):
             pass

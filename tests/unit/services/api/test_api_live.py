@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from actors.messages.unit_messages import Counted, Figures, Qualities, UnitReport
+from actors.messages.unit_messages import Figures, Qualities, UnitCounts, UnitReport
 from configs.documents.declarations import documents_of
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.ledger import TupleLedger
 from services.api.app import make_app
@@ -203,7 +203,7 @@ def test_a_tenant_of_which_nothing_runs_is_told_why(
 
 def test_how_good_answers_were_is_told_by_query_and_of_the_class(running: Running) -> None:
     told = Qualities(("q",), (4,), (3.5,), (1,), (0.4,), (0.25,), (0.125,), (4,), (1,), (0.1,), (50.0,))
-    counted = Counted(1, 1.0, False, quality=told)
+    counted = UnitCounts(1, 1.0, False, quality=told)
     utility = {"mean": 0.875, "lost": 0.125, "of_queries": 0.875, "missed": 1, "missed_pct": 25.0}
     staleness, slowdown = {"mean": 0.125, "max": 0.125}, {"mean": 12.5, "of_queries": 12.5}
     tardiness = {"due": 4, "tardy": 1, "mean_ms": 25.0, "max_ms": 100.0}
@@ -424,7 +424,7 @@ def test_operators_are_told_with_what_was_measured_of_them(running: Running) -> 
     ("tuples", "calls", "is_measured"), [(0, 0, False), (999, 9, False), (1000, 10, True), (0, 1, True)]
 )
 def test_first_estimates_of_operators_are_marked(tuples: int, calls: int, is_measured: bool) -> None:
-    line = Line(0, "panes", (), ("q",), tuples, 0.1, 1.0, 1.0, 0, calls)
+    line = PlanLine(0, "panes", (), ("q",), tuples, 0.1, 1.0, 1.0, 0, calls)
     assert operator(line).measured is is_measured
 
 

@@ -13,7 +13,7 @@ from configs.documents.declarations import PRESETS, Ref, documents_of
 from configs.errors import InvalidInput
 from services.catalog.catalog import Catalog
 from services.catalog.checks import applied
-from services.catalog.state import State, Stored
+from services.catalog.state import CatalogState, StoredDeclaration
 from services.common.weir_home import Home
 
 STREAM = "{{kind: Stream, name: {0}, columns: {{ts: timestamp, value: int64}}, time: ts}}"
@@ -84,7 +84,7 @@ def picture(catalog: Catalog) -> object:
 
 
 def test_what_others_have_seen_never_changes() -> None:
-    before = State(
+    before = CatalogState(
         map(stored, (STREAM.format("s"), TENANT.format("a", "gold"), QUERY.format("a", "q", "s", "")))
     )
     seen = list(before.items())
@@ -99,16 +99,18 @@ def test_what_others_have_seen_never_changes() -> None:
     assert (before.in_use(Ref("Stream", "S")), after.in_use(Ref("Stream", "S"))) == (Ref("Stream", "s"), None)
 
 
-def stored(text: str) -> Stored:
+def stored(text: str) -> StoredDeclaration:
     (one,) = documents_of(text)
-    return Stored(one.declaration)
+    return StoredDeclaration(one.declaration)
 
 
 def test_stored_query_that_cannot_be_planned_any_more_is_no_reason_to_refuse_other_changes() -> None:
     texts = [STREAM.format("sa"), TENANT.format("a", "gold"), QUERY.format("a", "qa", "sa", "")]
-    state = applied(State([Stored(one) for one in PRESETS]), documents_of("\n---\n".join(texts)))
+    state = applied(
+        CatalogState([StoredDeclaration(one) for one in PRESETS]), documents_of("\n---\n".join(texts))
+    )
     (worse,) = documents_of(QUERY.format("a", "worse", "nothing", ""))
-    state.put(Stored(worse.declaration, reads=("nothing",)))
+    state.put(StoredDeclaration(worse.declaration, reads=("nothing",)))
     more = applied(state, documents_of(QUERY.format("a", "more", "qa", "")))
     assert list(more.class_of("a").queries) == ["qa", "worse", "more"]
     mended = applied(more, documents_of(QUERY.format("a", "worse", "sa", "")))

@@ -27,7 +27,7 @@ from services.ingest.flight import FlightSettings
 from services.ingest.keys import new_key
 from services.plan.planner import Planner
 from services.results.places import LocalPlaces, endpoint_in
-from services.results.rows import Rows
+from services.results.rows import RowDelivery
 from services.watch.watch import Watch
 from tests.support.answer_logs import ClassLog
 from tests.support.served import Served, served
@@ -285,7 +285,7 @@ def run(found: Served, dirs: RunDirs, stack: ExitStack) -> None:
     streams.keep_for("reader", ["ticks", "hot"], lossless=True)
     key = new_key()
     stack.callback(FlightSettings().with_key(key).open(streams, dirs).close)
-    service.rows = Rows(lambda _: endpoint_in(dirs), lambda: key)
+    service.rows = RowDelivery(lambda _: endpoint_in(dirs), lambda: key)
 
 
 # -- the matrix ------------------------------------------------------------------------------------------------

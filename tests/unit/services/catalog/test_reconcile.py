@@ -28,8 +28,8 @@ from services.catalog.reconcile import (
     PublishKeys,
     Reconciling,
     RemoveClass,
-    Running,
     Step,
+    SystemState,
     steps,
 )
 from services.common.weir_home import Home
@@ -45,13 +45,13 @@ FILE = StreamsFile.model_validate(
 class Machine:
     """Runs what it is told in memory, and refuses what a real one would."""
 
-    def __init__(self, running: Running | None = None) -> None:
-        self.now = running or Running()
+    def __init__(self, running: SystemState | None = None) -> None:
+        self.now = running or SystemState()
         self.fails: Callable[[Step], bool] = lambda step: False
         self.changed = threading.Condition()
         self.used: dict[str, float] = {}
 
-    def running(self) -> Running:
+    def running(self) -> SystemState:
         return self.now
 
     def report_caught_up(self) -> None:
@@ -70,7 +70,7 @@ class Machine:
             self.now = after(self.now, step)
             self.changed.notify_all()
 
-    def wait(self, until: Callable[[Running], bool]) -> None:
+    def wait(self, until: Callable[[SystemState], bool]) -> None:
         with self.changed:
             assert self.changed.wait_for(lambda: until(self.now), WAIT_S)
 
@@ -79,7 +79,7 @@ def name_of(sql: str) -> str:
     return parse_create_stream(sql).name.lower()
 
 
-def after(now: Running, step: Step) -> Running:
+def after(now: SystemState, step: Step) -> SystemState:
     classes, streams = {one.name: one for one in now.classes}, dict(now.streams)
     mirrors = dict(now.mirrors)
     match step:
@@ -144,7 +144,7 @@ def wishes(draw: st.DrawFn) -> Desired:
 
 @given(st.lists(wishes(), max_size=5))
 def test_steps_lead_from_whatever_runs_to_what_is_wanted(wanted: list[Desired]) -> None:
-    now = Running()
+    now = SystemState()
     for one in wanted:
         for step in steps(one, now):
             now = after(now, step)
@@ -156,7 +156,7 @@ def test_steps_lead_from_whatever_runs_to_what_is_wanted(wanted: list[Desired]) 
 
 def test_stream_that_is_written_otherwise_is_the_same() -> None:
     one = Desired(0, (), {"s": "CREATE STREAM s (x int64)"}, None, KeyRing())
-    now = Running(streams={"s": "create stream s (x BIGINT)"}, keys=KeyRing())
+    now = SystemState(streams={"s": "create stream s (x BIGINT)"}, keys=KeyRing())
     assert steps(one, now) == []
 
 
@@ -169,7 +169,7 @@ DOCUMENTS = """
 """
 
 
-def has_classes(*names: str) -> Callable[[Running], bool]:
+def has_classes(*names: str) -> Callable[[SystemState], bool]:
     return lambda running: tuple(one.name for one in running.classes) == names
 
 
@@ -210,7 +210,7 @@ def test_one_thing_that_cannot_be_keeps_nothing_else_from_coming_back(tmp_path: 
         catalog.apply(documents_of(DOCUMENTS), "x")
         machine = Machine()
         machine.fails = lambda step: isinstance(step, DeclareStream | PublishKeys)
-        machine.now = Running(streams=catalog.desired().streams)
+        machine.now = SystemState(streams=catalog.desired().streams)
         with Reconciling(catalog, machine, LOOK_S) as reconciling:
             assert has_classes("a")(machine.now)
             assert list(reconciling.problems) == ["PublishKeys: not today"]
@@ -243,7 +243,7 @@ def class_over(name: str, *columns: str, streams: dict[str, str]) -> LiveClass:
 
 def test_class_goes_on_without_a_stream_that_becomes_another_one() -> None:
     a, before, after = "CREATE STREAM a (v int64)", "CREATE STREAM b (v int64)", "CREATE STREAM b (w int64)"
-    running = Running((class_over("t", "v", "v", streams={"a": a, "b": before}),), {"a": a, "b": before})
+    running = SystemState((class_over("t", "v", "v", streams={"a": a, "b": before}),), {"a": a, "b": before})
     wanted = class_over("t", "v", "w", streams={"a": a, "b": after})
     alone = class_over("t", "v", streams={"a": a})
     found = steps(Desired(1, (wanted,), {"a": a, "b": after}, None, KeyRing()), running)
@@ -257,7 +257,7 @@ def test_class_goes_on_without_a_stream_that_becomes_another_one() -> None:
 
 def test_names_that_differ_in_letters_case_are_one_stream() -> None:
     before, after = "CREATE STREAM a (v int64)", "CREATE STREAM A (v int64)"
-    running = Running((class_over("t", "v", streams={"a": before}),), {"a": before})
+    running = SystemState((class_over("t", "v", streams={"a": before}),), {"a": before})
     wanted = class_over("t", "v", streams={"A": after})
     found = steps(Desired(1, (wanted,), {"A": after}, None, KeyRing()), running)
     assert found[1:] == [
@@ -271,7 +271,7 @@ def test_names_that_differ_in_letters_case_are_one_stream() -> None:
 def test_new_stream_comes_with_the_classes_that_read_it() -> None:
     sql = "CREATE STREAM a (v int64)"
     wanted = class_over("t", "v", streams={"a": sql})
-    found = steps(Desired(1, (wanted,), {"a": sql}, None, KeyRing()), Running())
+    found = steps(Desired(1, (wanted,), {"a": sql}, None, KeyRing()), SystemState())
     assert found[1:] == [ApplyClasses((wanted,)), DeclareStream("a", sql)]
 
 
@@ -287,7 +287,7 @@ def test_change_that_is_waited_for_is_enacted_before_the_next_look(tmp_path: Pat
 
 def test_wait_for_a_change_ends_in_time_where_the_system_does_not_answer(tmp_path: Path) -> None:
     class Gone(Machine):
-        def running(self) -> Running:
+        def running(self) -> SystemState:
             if self.now.classes:
                 raise Away("nobody answers")
             return super().running()

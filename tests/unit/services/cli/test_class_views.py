@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from actors.coordinator.control_plane import SystemStatus, UnitStatus
+from actors.coordinator.control_plane import PlacedUnit, SystemStatus
 from actors.coordinator.coordinator_status import CoordinatorStatus
 from actors.messages.unit_messages import Figures, UnitReport
 from configs.classes.live_class import LiveClass
@@ -52,13 +52,13 @@ def declared(name: str, **settings: object) -> LiveClass:
 
 def seated(
     name: str, figures: Figures | None, *, share: float = 0.3, node: str = "n1", asleep: bool = False
-) -> UnitStatus:
+) -> PlacedUnit:
     report = None if figures is None else UnitReport(name, 1.0, 1.0, False, asleep, figures)
-    return UnitStatus(name.partition("#")[0], node, "h1", 0.3, share, None, report, node)
+    return PlacedUnit(name.partition("#")[0], node, "h1", 0.3, share, None, report, node)
 
 
 def views_of(
-    *units: tuple[str, UnitStatus], nodes: dict[str, int] | None = None, lending: Lending | None = None
+    *units: tuple[str, PlacedUnit], nodes: dict[str, int] | None = None, lending: Lending | None = None
 ) -> list[ClassView]:
     names = dict.fromkeys(one.class_name for _, one in units)
     classes = tuple(declared(name) for name in names)

@@ -11,7 +11,7 @@ import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from services.cli.main import Weir, app
+from services.cli.main import MainCommands, app
 from tests.support.checkout import ROOT
 
 # Each takes longer to import than everything else that these need; engine and sim stand for what is ours.
@@ -86,7 +86,7 @@ def test_every_place_has_a_command_of_its_name() -> None:
     group = get_command(app)
     assert isinstance(group, TyperGroup)
     found = {name: (one.name, getattr(one, "rich_help_panel", None)) for name, one in group.commands.items()}
-    assert found == {name: (name, place.panel) for name, place in Weir.places.items()}
+    assert found == {name: (name, place.panel) for name, place in MainCommands.places.items()}
     assert all(one.help for one in group.commands.values())
 
 

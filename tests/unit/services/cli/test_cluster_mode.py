@@ -20,7 +20,7 @@ from services.cli.main import app
 from services.cli.upkeep.up_service import given_keys
 from services.cli.upkeep.up_settings import settings_of
 from services.common.weir_home import Home
-from services.ingest.job import Door
+from services.ingest.job import GatewayAddress
 from services.ingest.keys import new_key
 from services.ingest.progress import SILENT_S, FeedProgress, ToldFeeds
 from services.ingest.spark_supervisor import LOOK_S, FollowedFeeds
@@ -234,7 +234,7 @@ def test_feeds_that_cannot_be_brought_are_tried_again() -> None:
 
 
 def test_stream_goes_through_the_door_of_its_own_node() -> None:
-    door = Door("grpc://first:1", "key", endpoints={"ticks": "grpc://second:1"})
+    door = GatewayAddress("grpc://first:1", "key", endpoints={"ticks": "grpc://second:1"})
     assert (door.of("ticks"), door.of("hot")) == ("grpc://second:1", "grpc://first:1")
 
 

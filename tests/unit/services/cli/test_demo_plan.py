@@ -11,7 +11,7 @@ from pyspark_weir_feeder.options import read_options
 
 from configs.errors import InvalidInput, UnknownName
 from configs.scenario import w11
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from services.cli.demonstration.demo_feed import LEAD_PART, LEAD_S, fed, planned, streams_file, write_rows
 from services.cli.demonstration.demo_plan import SCENARIOS, demo_scenario, live_classes, loads, rates
 from services.ingest.declared_streams import declared
@@ -93,7 +93,7 @@ def test_every_class_has_the_eleven_queries_on_streams_of_its_own(name: str) -> 
     for one in classes:
         schemas = [parse_create_stream(sql) for sql in one.streams]
         streams |= {schema.name for schema in schemas}
-        catalog = Catalog.of(streams=schemas)
+        catalog = SqlCatalog.of(streams=schemas)
         assert len([plan_query(name, sql, catalog) for name, sql in one.queries.items()]) == 11
     assert len(streams) == 6
 

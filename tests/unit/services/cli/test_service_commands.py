@@ -26,7 +26,7 @@ from actors.log.train_format import batch_of
 from actors.messages.unit_messages import Figures, UnitReport
 from actors.runtime.run_dirs import RunDirs
 from configs.documents.declarations import documents_of
-from engine.data.schema import Kind
+from engine.data.schema import TypeKind
 from loadshed.ledger import TupleLedger
 from services.cli import completion
 from services.cli.commands.account import FATES, explanation, folded, ledger_table
@@ -34,7 +34,7 @@ from services.cli.commands.rows import value_of
 from services.common.weir_home import Home, held
 from services.ingest.flight import FlightSettings
 from services.ingest.keys import new_key
-from services.results.rows import Rows
+from services.results.rows import RowDelivery
 from services.watch.class_views import class_views, view_told
 from services.watch.sentences import in_words
 from services.watch.watch import Watch
@@ -347,7 +347,7 @@ def streams(dirs: RunDirs, stack: ExitStack, running: Running) -> Streams:
     door = FlightSettings().with_key(key).open(found, dirs)
     stack.callback(door.close)
     found.keep_for("reader", ["plain"], lossless=True)
-    running.served.service.rows = Rows(lambda _: door.address, lambda: key)
+    running.served.service.rows = RowDelivery(lambda _: door.address, lambda: key)
     return found
 
 
@@ -409,20 +409,20 @@ def test_a_bad_cell_of_a_csv_file_rejects_its_row_alone(
 @pytest.mark.parametrize(
     ("cell", "kind", "value"),
     [
-        ("2026-11-19 16:10:00", Kind.TIMESTAMP, "2026-11-19T16:10:00+00:00"),
-        ("2026-11-19T16:10:00+02:00", Kind.TIMESTAMP, "2026-11-19T16:10:00+02:00"),
-        ("soon", Kind.TIMESTAMP, "soon"),
-        ("", Kind.STRING, None),
-        ("12", Kind.STRING, "12"),
-        ("12", Kind.INT64, 12),
-        ("1.5", Kind.FLOAT32, 1.5),
-        ("1.50", Kind.DECIMAL, "1.50"),
-        ("TRUE", Kind.BOOLEAN, True),
+        ("2026-11-19 16:10:00", TypeKind.TIMESTAMP, "2026-11-19T16:10:00+00:00"),
+        ("2026-11-19T16:10:00+02:00", TypeKind.TIMESTAMP, "2026-11-19T16:10:00+02:00"),
+        ("soon", TypeKind.TIMESTAMP, "soon"),
+        ("", TypeKind.STRING, None),
+        ("12", TypeKind.STRING, "12"),
+        ("12", TypeKind.INT64, 12),
+        ("1.5", TypeKind.FLOAT32, 1.5),
+        ("1.50", TypeKind.DECIMAL, "1.50"),
+        ("TRUE", TypeKind.BOOLEAN, True),
         ("12", None, "12"),
     ],
 )
 def test_a_cell_of_a_csv_file_becomes_a_value_of_its_column(
-    cell: str, kind: Kind | None, value: object
+    cell: str, kind: TypeKind | None, value: object
 ) -> None:
     assert value_of(cell, kind) == value
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark_weir.client import MESSAGE_BYTES, Batch, Gateway, messages
+from pyspark_weir.client import MESSAGE_BYTES, Batch, GatewayClient, messages
 from pyspark_weir.errors import DataLoss, GatewayAway, Refused
 from pyspark_weir.options import WriteOptions, write_options
 from pyspark_weir.reader import limited
@@ -32,8 +32,8 @@ def options(node: Node, **given: Any) -> WriteOptions:
     return write_options(texts | {name: str(one) for name, one in given.items()}, "writeStream")
 
 
-def gateway(node: Node) -> Gateway:
-    return Gateway(options(node).connection)
+def gateway(node: Node) -> GatewayClient:
+    return GatewayClient(options(node).connection)
 
 
 def table(*ids: int) -> pa.Table:
@@ -99,19 +99,19 @@ def test_a_gateway_that_says_later_is_asked_again(node: Node) -> None:
 
 def test_a_gateway_that_has_been_away_is_found_again(node: Node) -> None:
     to = options(node)
-    Gateway(to.connection).publish(to, Batch("q", 0), table(1))
+    GatewayClient(to.connection).publish(to, Batch("q", 0), table(1))
     node.go()
     impatient = replace(to, connection=replace(to.connection, timeout_s=0.0))
     with pytest.raises(GatewayAway):
-        Gateway(impatient.connection).publish(impatient, Batch("q", 1), table(2))
+        GatewayClient(impatient.connection).publish(impatient, Batch("q", 1), table(2))
     node.come()
-    Gateway(to.connection).publish(to, Batch("q", 1), table(2))
+    GatewayClient(to.connection).publish(to, Batch("q", 1), table(2))
     assert node.ids("s") == [1, 2]
 
 
 def test_of_several_endpoints_the_first_that_answers_is_used(node: Node) -> None:
     to = options(node, endpoint=f"{NOBODY},{node.endpoint}", timeoutSeconds=0)
-    Gateway(to.connection).publish(to, Batch("q", 0), table(1))
+    GatewayClient(to.connection).publish(to, Batch("q", 0), table(1))
     assert node.ids("s") == [1]
 
 
@@ -135,7 +135,7 @@ def test_who_waits_in_vain_hears_for_what_and_what_to_do(node: Node) -> None:
     node.busy = 1000
     to = options(node, timeoutSeconds=0)
     with pytest.raises(GatewayAway) as raised:
-        Gateway(to.connection).publish(to, Batch("q", 0), table(1))
+        GatewayClient(to.connection).publish(to, Batch("q", 0), table(1))
     assert str(raised.value) == (
         "the gateway did not take it within 0 s: the stream's log is full; "
         "see that it runs and keeps up, or give a larger timeoutSeconds"
@@ -149,7 +149,7 @@ def test_a_refusal_is_told_in_the_gateways_words_and_not_repeated(node: Node) ->
     ):
         to = options(node, **wrong)
         with pytest.raises(Refused) as raised:
-            Gateway(to.connection).publish(to, Batch("q", 0), table(1))
+            GatewayClient(to.connection).publish(to, Batch("q", 0), table(1))
         assert str(raised.value) == words
     assert node.calls == ["put"]
 
@@ -174,7 +174,7 @@ def test_parts_that_a_restarted_gateway_does_not_know_are_written_again_by_the_q
 
 
 def test_an_abort_that_reaches_nobody_hides_no_error(node: Node) -> None:
-    Gateway(options(node, endpoint=NOBODY, timeoutSeconds=0).connection).abort("s", Batch("q", 0))
+    GatewayClient(options(node, endpoint=NOBODY, timeoutSeconds=0).connection).abort("s", Batch("q", 0))
 
 
 # -- out -----------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from pyspark_weir_feeder.replay import TILE_ROWS, Replay
 from pyspark_weir_feeder.source import PARTITION_ROWS, FeederReader
 
 from configs.scenario.arrivals import Arrivals as SimulatedArrivals
-from configs.scenario.arrivals import BurstArrivals, ConstantArrivals, PoissonArrivals, Step, StepArrivals
+from configs.scenario.arrivals import BurstArrivals, ConstantArrivals, PoissonArrivals, RateStep, StepArrivals
 from sim.run.arrivals import arrival_chunks
 from tests.support.checkout import ROOT
 
@@ -93,7 +93,7 @@ def test_constant_arrivals_are_the_simulators(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 7])
 def test_steps_are_the_simulators(seed: int) -> None:
-    steps = tuple(Step(at_s=at_s, rate=rate) for at_s, rate in STEPS)
+    steps = tuple(RateStep(at_s=at_s, rate=rate) for at_s, rate in STEPS)
     expected = simulated(StepArrivals(kind="steps", steps=steps), 20, seed)
     moments = fed(schedule_of(Arrivals("steps", seed, steps=STEPS)), 20)
     assert moments == pytest.approx(expected, rel=1e-12)

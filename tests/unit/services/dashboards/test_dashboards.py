@@ -17,7 +17,7 @@ import yaml
 
 from services.dashboards.__main__ import main, write
 from services.dashboards.all import BOARDS, FOLDER
-from services.dashboards.boards import ALERTS, OBJECTIVE, Board, Panel, Query, Row
+from services.dashboards.boards import ALERTS, OBJECTIVE, Board, Panel, PanelQuery, Row
 from services.dashboards.render import rendered, text_of
 from services.metrics.families import BY_NAME, FAMILIES, Family
 from tests.support.dashboard_documents import DOCUMENTS, Json, everything, exprs, panels, targets, variables
@@ -323,7 +323,7 @@ def test_every_family_is_shown_somewhere() -> None:
 
 
 def test_panels_stand_side_by_side_while_there_is_room() -> None:
-    ask = (Query("sum(weir_problems)", "problems"),)
+    ask = (PanelQuery("sum(weir_problems)", "problems"),)
     row = Row("One", tuple(Panel(f"{n}", "", "short", ask, width=width, height=n) for n, width in ((3, 12), (5, 12), (2, 8))))  # fmt: skip
     board = Board("weir-x", "X", "", (), (row, Row("Two", ())))
     assert [tuple(one["gridPos"][key] for key in "xywh") for one in rendered(board)["panels"]] == [
@@ -352,7 +352,7 @@ def test_a_row_is_folded_if_a_sound_system_may_have_nothing_in_it() -> None:
 
 
 def test_what_is_below_a_folded_row_follows_its_title() -> None:
-    ask = (Query("sum(weir_problems)", "problems"),)
+    ask = (PanelQuery("sum(weir_problems)", "problems"),)
     may_be_empty = Panel("a", "", "short", ask, width=24, height=6, empty_unless="a mirror is declared")
     board = Board(
         "weir-x",

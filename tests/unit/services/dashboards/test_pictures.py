@@ -14,29 +14,29 @@ import numpy as np
 import pytest
 
 from services.dashboards.all import BOARDS
-from services.dashboards.answers import Answered, Span, answers, substituted
-from services.dashboards.boards import Board, Column, Kind, Panel, Query, Row
+from services.dashboards.answers import AnsweredPanel, TimeSpan, answers, substituted
+from services.dashboards.boards import Board, Kind, Panel, PanelQuery, Row, TableColumn
 from services.dashboards.overview import OVERVIEW
 from services.dashboards.pictures import DPI, boards_html, colour, legend_of, picture, shown
-from services.metrics.prometheus import Series
+from services.metrics.prometheus import LabelledSeries
 
-SPAN = Span(1000.0, 1060.0, 10.0)
+SPAN = TimeSpan(1000.0, 1060.0, 10.0)
 BOARD = Board("b", "B & Co", "What it <is>.", (), ())
 ROW = Row("R", ())
 
 
-def over(values: list[float], **labels: str) -> Series:
-    return Series(labels, [(SPAN.begin + at, value) for at, value in enumerate(values)])
+def over(values: list[float], **labels: str) -> LabelledSeries:
+    return LabelledSeries(labels, [(SPAN.begin + at, value) for at, value in enumerate(values)])
 
 
-def panel(kind: Kind, *queries: Query, **more: Any) -> Panel:
-    return Panel("T", "About it.", "percentunit", queries or (Query("x"),), kind=kind, **more)
+def panel(kind: Kind, *queries: PanelQuery, **more: Any) -> Panel:
+    return Panel("T", "About it.", "percentunit", queries or (PanelQuery("x"),), kind=kind, **more)
 
 
-def drawn(one: Panel, *series: list[Series]) -> np.ndarray:
+def drawn(one: Panel, *series: list[LabelledSeries]) -> np.ndarray:
     """The picture's pixels."""
     found = dict(zip("ABCDEF", series, strict=False))
-    png = io.BytesIO(picture(Answered(BOARD, ROW, one, found), SPAN))
+    png = io.BytesIO(picture(AnsweredPanel(BOARD, ROW, one, found), SPAN))
     return np.asarray(matplotlib.image.imread(png, "png"))
 
 
@@ -53,11 +53,11 @@ class Told:
 
     asked: list[tuple[str, str]] = field(default_factory=list)
 
-    def ask(self, expr: str, at: float | None = None) -> list[Series]:
+    def ask(self, expr: str, at: float | None = None) -> list[LabelledSeries]:
         self.asked.append(("now", expr))
-        return [Series({}, [(at or 0.0, 1.0)])]
+        return [LabelledSeries({}, [(at or 0.0, 1.0)])]
 
-    def over(self, expr: str, begin: float, end: float, step_s: float) -> list[Series]:
+    def over(self, expr: str, begin: float, end: float, step_s: float) -> list[LabelledSeries]:
         self.asked.append(("over", expr))
         return [over([1.0])]
 
@@ -116,8 +116,8 @@ def test_a_colour_is_that_of_the_highest_threshold_that_was_reached() -> None:
 
 TABLE = panel(
     "table",
-    Query("x"),
-    columns={"tenant": Column("Tenant"), "A": Column("Late", "percentunit", ((None, "green"),))},
+    PanelQuery("x"),
+    columns={"tenant": TableColumn("Tenant"), "A": TableColumn("Late", "percentunit", ((None, "green"),))},
     sorted_by="Late",
     width=12,
 )
@@ -127,20 +127,25 @@ SPREAD = [over([1, 2, 3], le="0.1"), over([2, 4, 6], le="1"), over([2, 5, 9], le
 @pytest.mark.parametrize(
     ("one", "series"),
     [
-        (panel("timeseries", Query("x", "{{a}}")), [over([1, 2, 3], a="1"), over([3, 2], a="2")]),
-        (panel("timeseries", Query("x", "{{a}}"), stacked=True), [over([1, 2, 3], a="1"), over([3], a="2")]),
-        (panel("timeseries", Query("x", "most"), limits=("most",)), [over([1, 1])]),
-        (panel("timeseries", Query("x"), thresholds=((None, "green"), (1.0, "red"))), [over([0, 2])]),
-        (panel("timeseries", Query("x"), max=1), [over([0.0, 0.0])]),
-        (panel("stat", Query("x"), thresholds=((None, "green"),)), [over([1, 2])]),
-        (panel("stat", Query("x"), texts={"0": "none"}), [over([1, 0])]),
-        (panel("stat", Query("x", "{{version}}")), [over([1], version="0.1"), over([1], version="0.2")]),
-        (panel("heatmap", Query("x", "{{le}}"), width=12), SPREAD),
+        (panel("timeseries", PanelQuery("x", "{{a}}")), [over([1, 2, 3], a="1"), over([3, 2], a="2")]),
+        (
+            panel("timeseries", PanelQuery("x", "{{a}}"), stacked=True),
+            [over([1, 2, 3], a="1"), over([3], a="2")],
+        ),
+        (panel("timeseries", PanelQuery("x", "most"), limits=("most",)), [over([1, 1])]),
+        (panel("timeseries", PanelQuery("x"), thresholds=((None, "green"), (1.0, "red"))), [over([0, 2])]),
+        (panel("timeseries", PanelQuery("x"), max=1), [over([0.0, 0.0])]),
+        (panel("stat", PanelQuery("x"), thresholds=((None, "green"),)), [over([1, 2])]),
+        (panel("stat", PanelQuery("x"), texts={"0": "none"}), [over([1, 0])]),
+        (panel("stat", PanelQuery("x", "{{version}}")), [over([1], version="0.1"), over([1], version="0.2")]),
+        (panel("heatmap", PanelQuery("x", "{{le}}"), width=12), SPREAD),
         (TABLE, [over([0.5], tenant="a"), over([math.nan], tenant="b")]),
     ],
     ids=lambda one: one.kind if isinstance(one, Panel) else "",
 )
-def test_what_there_is_is_drawn_and_a_picture_has_its_panels_size(one: Panel, series: list[Series]) -> None:
+def test_what_there_is_is_drawn_and_a_picture_has_its_panels_size(
+    one: Panel, series: list[LabelledSeries]
+) -> None:
     pixels = drawn(one, series)
     assert not is_blank(pixels)
     height, width, _ = pixels.shape
@@ -194,6 +199,6 @@ def test_a_page_has_a_picture_for_each_panel_and_asks_no_other_host_for_anything
 
 
 def test_words_of_boards_are_no_markup() -> None:
-    text = boards_html([Answered(BOARD, ROW, panel("stat"), {"A": [over([1])]})], SPAN)
+    text = boards_html([AnsweredPanel(BOARD, ROW, panel("stat"), {"A": [over([1])]})], SPAN)
     assert "B &amp; Co" in text
     assert "What it &lt;is&gt;." in text

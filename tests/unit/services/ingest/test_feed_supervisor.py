@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from services.ingest.feed_supervisor import (
     BatchDone,
     Command,
-    Declared,
+    DeclaredFeeds,
     Event,
-    Failed,
+    FeedFailed,
+    FeedStopped,
     Start,
     Started,
     Stop,
-    Stopped,
     Supervisor,
     Tick,
 )
@@ -30,7 +30,7 @@ def handled(supervisor: Supervisor[str], *events: tuple[float, Event[str]]) -> l
 def running(**feeds: str) -> Supervisor[str]:
     """A supervisor of feeds that run as they are declared."""
     supervisor = Supervisor[str]()
-    supervisor.handle(Declared(feeds), 0.0)
+    supervisor.handle(DeclaredFeeds(feeds), 0.0)
     for name in feeds:
         supervisor.handle(Started(name), 0.0)
     return supervisor
@@ -40,12 +40,12 @@ def test_feed_that_cannot_start_leaves_the_others_alone() -> None:
     supervisor = Supervisor[str]()
     assert handled(
         supervisor,
-        (0.0, Declared({"good": "g", "broken": "b"})),
+        (0.0, DeclaredFeeds({"good": "g", "broken": "b"})),
         (1.0, Started("good")),
-        (1.0, Failed("broken", "Path does not exist")),
+        (1.0, FeedFailed("broken", "Path does not exist")),
         (1.4, Tick()),
         (1.5, Tick()),
-        (1.6, Failed("broken", "Path does not exist")),
+        (1.6, FeedFailed("broken", "Path does not exist")),
         (2.5, Tick()),
         (2.6, Tick()),
     ) == [
@@ -66,14 +66,14 @@ def test_feed_that_cannot_start_leaves_the_others_alone() -> None:
 
 def test_feed_that_is_added_starts_alone() -> None:
     supervisor = running(first="f")
-    assert supervisor.handle(Declared({"first": "f", "second": "s"}), 1.0) == [Start("second", "s")]
+    assert supervisor.handle(DeclaredFeeds({"first": "f", "second": "s"}), 1.0) == [Start("second", "s")]
 
 
 def test_feed_that_is_removed_ends_alone_and_is_forgotten_when_its_query_has_ended() -> None:
     supervisor = running(first="f", second="s")
-    assert supervisor.handle(Declared({"first": "f"}), 1.0) == [Stop("second")]
+    assert supervisor.handle(DeclaredFeeds({"first": "f"}), 1.0) == [Stop("second")]
     assert list(supervisor.feeds) == ["first", "second"]
-    assert supervisor.handle(Stopped("second"), 2.0) == []
+    assert supervisor.handle(FeedStopped("second"), 2.0) == []
     assert list(supervisor.feeds) == ["first"]
 
 
@@ -81,9 +81,9 @@ def test_feed_that_is_changed_starts_when_its_query_before_has_ended() -> None:
     supervisor = running(first="f", second="s")
     assert handled(
         supervisor,
-        (1.0, Declared({"first": "f", "second": "other"})),
+        (1.0, DeclaredFeeds({"first": "f", "second": "other"})),
         (1.0, Tick()),
-        (4.0, Stopped("second")),
+        (4.0, FeedStopped("second")),
     ) == [[Stop("second")], [], [Start("second", "other")]]
 
 
@@ -91,36 +91,36 @@ def test_feed_that_is_changed_while_it_starts_is_stopped_first() -> None:
     supervisor = Supervisor[str]()
     assert handled(
         supervisor,
-        (0.0, Declared({"slow": "a"})),
-        (1.0, Declared({"slow": "b"})),
+        (0.0, DeclaredFeeds({"slow": "a"})),
+        (1.0, DeclaredFeeds({"slow": "b"})),
         (9.0, Started("slow")),
-        (9.5, Stopped("slow")),
+        (9.5, FeedStopped("slow")),
     ) == [[Start("slow", "a")], [], [Stop("slow")], [Start("slow", "b")]]
 
 
 def test_change_of_a_failed_feed_is_tried_at_once() -> None:
     supervisor = Supervisor[str]()
-    supervisor.handle(Declared({"broken": "a"}), 0.0)
+    supervisor.handle(DeclaredFeeds({"broken": "a"}), 0.0)
     for second in range(10):
-        supervisor.handle(Failed("broken", "no such path"), 100.0 * second)
+        supervisor.handle(FeedFailed("broken", "no such path"), 100.0 * second)
         supervisor.handle(Tick(), 100.0 * second + 99.0)
-    supervisor.handle(Failed("broken", "no such path"), 2000.0)
+    supervisor.handle(FeedFailed("broken", "no such path"), 2000.0)
     assert supervisor.next_due() == 2030.0
-    assert supervisor.handle(Declared({"broken": "b"}), 2001.0) == [Start("broken", "b")]
-    supervisor.handle(Failed("broken", "no such column"), 2002.0)
+    assert supervisor.handle(DeclaredFeeds({"broken": "b"}), 2001.0) == [Start("broken", "b")]
+    supervisor.handle(FeedFailed("broken", "no such column"), 2002.0)
     assert supervisor.next_due() == 2002.5
 
 
 def test_error_of_a_declaration_that_is_gone_is_not_shown() -> None:
     supervisor = Supervisor[str]()
-    supervisor.handle(Declared({"broken": "a"}), 0.0)
-    supervisor.handle(Declared({"broken": "b"}), 1.0)
-    assert supervisor.handle(Failed("broken", "of a"), 2.0) == [Start("broken", "b")]
+    supervisor.handle(DeclaredFeeds({"broken": "a"}), 0.0)
+    supervisor.handle(DeclaredFeeds({"broken": "b"}), 1.0)
+    assert supervisor.handle(FeedFailed("broken", "of a"), 2.0) == [Start("broken", "b")]
     assert supervisor.feeds["broken"].last_error is None
 
 
 @pytest.mark.parametrize(
-    "event", [Failed("gone", "why"), Stopped("gone"), Started("gone"), BatchDone("gone")]
+    "event", [FeedFailed("gone", "why"), FeedStopped("gone"), Started("gone"), BatchDone("gone")]
 )
 def test_news_of_a_feed_that_is_gone_changes_nothing(event: Event[str]) -> None:
     supervisor = running(first="f")
@@ -131,11 +131,11 @@ def test_news_of_a_feed_that_is_gone_changes_nothing(event: Event[str]) -> None:
 def test_batch_that_is_done_ends_long_pauses() -> None:
     supervisor = running(feed="f")
     for second in range(10):
-        supervisor.handle(Failed("feed", "why"), 100.0 * second)
+        supervisor.handle(FeedFailed("feed", "why"), 100.0 * second)
         supervisor.handle(Tick(), 100.0 * second + 99.0)
         supervisor.handle(Started("feed"), 100.0 * second + 99.0)
     supervisor.handle(BatchDone("feed"), 1500.0)
-    supervisor.handle(Failed("feed", "why"), 1600.0)
+    supervisor.handle(FeedFailed("feed", "why"), 1600.0)
     assert supervisor.next_due() == 1600.5
 
 
@@ -169,16 +169,16 @@ class World:
         if name in self.starting:
             spec = self.starting.pop(name)
             if fails:
-                return Failed(name, "cannot start")
+                return FeedFailed(name, "cannot start")
             self.active[name] = spec
             return Started(name)
         if name in self.stopping:
             self.stopping.remove(name)
             del self.active[name]
-            return Stopped(name)
+            return FeedStopped(name)
         if name in self.active and fails:
             del self.active[name]
-            return Failed(name, "has ended")
+            return FeedFailed(name, "has ended")
         return None
 
 
@@ -197,7 +197,7 @@ def test_each_feed_comes_to_run_as_declared_with_one_query_at_a_time(
             changed = {name for name in NAMES if step.get(name) != wanted.get(name)}
             wanted = step
             before = {name for name, feed in supervisor.feeds.items() if feed.run == "none"}
-            world.enact(supervisor.handle(Declared(step), now), None, changed | before)
+            world.enact(supervisor.handle(DeclaredFeeds(step), now), None, changed | before)
         else:
             event = world.next_event(*step)
             if event is not None:

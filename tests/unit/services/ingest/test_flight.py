@@ -23,7 +23,7 @@ from actors.runtime.run_dirs import RunDirs
 from engine.class_.steps import Answer, Commit
 from engine.data.schema import Schema
 from engine.data.train import train_from_arrow
-from engine.sql import Catalog, parse_create_stream, plan_query
+from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from services.ingest.deadletters import letters
 from services.ingest.flight import FlightDoor, FlightSettings
 from services.ingest.keys import KeyRecord, KeyRing, new_key
@@ -557,7 +557,7 @@ class Unit:
 @pytest.fixture
 def unit(door: Door) -> Iterator[Unit]:
     stream = parse_create_stream("CREATE STREAM s (n int64, s string)")
-    query = plan_query("q", "SELECT n, s FROM s", Catalog.of(streams=[stream]))
+    query = plan_query("q", "SELECT n, s FROM s", SqlCatalog.of(streams=[stream]))
     log = UnitLog(door.dirs.class_log("gold"), 4 * SEGMENT_BYTES)
     log.describe({"q": query})
     yield Unit(log, stream.schema)

@@ -35,9 +35,9 @@ from services.cli.commands.ingest import door_of
 from services.cli.commands.up import from_here
 from services.ingest.declared_streams import check_gateway, compare, declared
 from services.ingest.java import Java, Unfit, examined, find_java
-from services.ingest.job import Door, Job, job_of
+from services.ingest.job import GatewayAddress, IngestJob, job_of
 from services.ingest.keys import new_key
-from services.ingest.progress import Counted, behind, brief
+from services.ingest.progress import FeedCounts, behind, brief
 from services.ingest.session import SparkFolder, settings
 from tests.spark.gateways import RealGateway, opened
 from tests.support.checkout import ROOT
@@ -363,7 +363,7 @@ def test_what_is_told_to_spark_is_what_the_file_says(tmp_path: Path) -> None:
 
 
 def test_job_survives_its_journey(tmp_path: Path) -> None:
-    job = Job(parsed(), Door("grpc://127.0.0.1:1", "weir_x"), tmp_path, tmp_path)
+    job = IngestJob(parsed(), GatewayAddress("grpc://127.0.0.1:1", "weir_x"), tmp_path, tmp_path)
     assert job_of(json.loads(json.dumps(job.as_json()))) == job
 
 
@@ -382,16 +382,18 @@ FED = ("ticks", "readings", "orders", "lines", "faults", "both")
 def test_change_of_one_feed_changes_no_other(
     tmp_path: Path, place: str, value: object, changed_feeds: list[str]
 ) -> None:
-    door = Door("grpc://127.0.0.1:1", "weir_x")
-    before = Job(parsed(), door, tmp_path, tmp_path).specs()
-    after = Job(parsed(changed(place, value)), door, tmp_path, tmp_path).specs()
+    door = GatewayAddress("grpc://127.0.0.1:1", "weir_x")
+    before = IngestJob(parsed(), door, tmp_path, tmp_path).specs()
+    after = IngestJob(parsed(changed(place, value)), door, tmp_path, tmp_path).specs()
     assert list(before) == list(after) == list(FED)
     assert [name for name in FED if before[name] != after[name]] == changed_feeds
 
 
 def test_stream_that_moves_to_another_node_changes_its_feed_alone(tmp_path: Path) -> None:
     here, there = (
-        Job(parsed(), Door("grpc://one:1", "weir_x", endpoints=endpoints), tmp_path, tmp_path).specs()
+        IngestJob(
+            parsed(), GatewayAddress("grpc://one:1", "weir_x", endpoints=endpoints), tmp_path, tmp_path
+        ).specs()
         for endpoints in ({}, {"cold": "grpc://two:1"})
     )
     assert [name for name in FED if here[name] != there[name]] == ["both"]
@@ -500,14 +502,14 @@ def gateway() -> Iterator[RealGateway]:
 
 
 def test_gateway_is_asked_for_the_streams_before_spark_is_started(gateway: RealGateway) -> None:
-    door, streams = Door(gateway.endpoint, gateway.key), declared(parsed())
+    door, streams = GatewayAddress(gateway.endpoint, gateway.key), declared(parsed())
     ticks = {"ticks": streams["ticks"]}
     with pytest.raises(InvalidInput, match=r"streams\.ticks: the gateway does not have it: .*ticks"):
         check_gateway(ticks, door)
     gateway.declare(VALID.split('"')[1])
     check_gateway(ticks, door)
     with pytest.raises(InvalidInput, match="--api-key: the gateway refuses the key"):
-        check_gateway(ticks, Door(gateway.endpoint, new_key()))
+        check_gateway(ticks, GatewayAddress(gateway.endpoint, new_key()))
     gateway.declare("CREATE STREAM lines (value string, more int64)")
     with pytest.raises(InvalidInput, match="one column more"):
         check_gateway({"lines": streams["lines"]}, door)
@@ -536,7 +538,7 @@ def report(
 
 
 def test_each_report_counts_once_and_a_new_run_goes_on() -> None:
-    counted = Counted()
+    counted = FeedCounts()
     first, second = report(0, 10, "t0"), report(1, 5, "t1", latest=9, end=7)
     assert counted.hear([first])
     assert counted.hear([first, second])
@@ -547,21 +549,21 @@ def test_each_report_counts_once_and_a_new_run_goes_on() -> None:
 
 
 def test_trigger_that_found_nothing_is_no_batch() -> None:
-    counted = Counted()
+    counted = FeedCounts()
     idle = report(3, 0, "t") | {"durationMs": {"latestOffset": 1, "triggerExecution": 2}}
     assert not counted.hear([idle])
     assert counted.batch is None
 
 
 def test_query_that_waits_for_data_is_heard_of() -> None:
-    counted = Counted()
+    counted = FeedCounts()
     idle = report(3, 0, "t", run="of today") | {"durationMs": {"latestOffset": 1, "triggerExecution": 2}}
     counted.hear([idle])
     assert counted.run == "of today"
 
 
 def test_rate_is_that_of_the_last_seconds() -> None:
-    counted, rates = Counted(), []
+    counted, rates = FeedCounts(), []
     for second in range(30):
         counted.hear([report(second, 100 if second < 15 else 0, f"t{second:02}")])
         rates.append(counted.rate(float(second)))
@@ -715,19 +717,19 @@ def test_system_on_this_machine_is_found_with_its_key_unless_there_are_two(
         dirs.endpoint.write_text(f"grpc://127.0.0.1:{number}", encoding="utf-8")
         dirs.ingest_key.write_text(f"key of {system}\n", encoding="utf-8")
         if system == "a":
-            assert door_of(None, None) == Door("grpc://127.0.0.1:1", "key of a")
-    assert door_of("grpc://127.0.0.1:2", None) == Door("grpc://127.0.0.1:2", "key of b")
-    assert door_of("grpc://127.0.0.1:2", "mine") == Door("grpc://127.0.0.1:2", "mine")
+            assert door_of(None, None) == GatewayAddress("grpc://127.0.0.1:1", "key of a")
+    assert door_of("grpc://127.0.0.1:2", None) == GatewayAddress("grpc://127.0.0.1:2", "key of b")
+    assert door_of("grpc://127.0.0.1:2", "mine") == GatewayAddress("grpc://127.0.0.1:2", "mine")
     with pytest.raises(InvalidInput, match=r"several systems .*\n.*grpc://127.0.0.1:1, grpc://127.0.0.1:2"):
         door_of(None, None)
     # The system of the home goes before others; that of another home is not taken.
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
     for system, home in (("a", "elsewhere"), ("b", "home")):
         RunDirs(tmp_path, system, "n1").note_cluster(Cluster("127.0.0.1:1", None, str(tmp_path / home)))
-    assert door_of(None, None) == Door("grpc://127.0.0.1:2", "key of b")
+    assert door_of(None, None) == GatewayAddress("grpc://127.0.0.1:2", "key of b")
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "empty"))
     assert door_of(None, None) is None
-    assert door_of("grpc://127.0.0.1:1", None) == Door("grpc://127.0.0.1:1", "key of a")
+    assert door_of("grpc://127.0.0.1:1", None) == GatewayAddress("grpc://127.0.0.1:1", "key of a")
     for one in held:
         os.close(one)
 

@@ -13,13 +13,13 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from actors.messages.unit_messages import BOUNDS, Answered, Counted, Qualities
+from actors.messages.unit_messages import BOUNDS, Qualities, ResponseCounts, UnitCounts
 from configs.documents.declarations import documents_of
-from engine.class_.explain import Line
-from loadshed.aloma import Branch
+from engine.class_.explain import PlanLine
+from loadshed.aloma import AlomaBranch
 from loadshed.ledger import TupleLedger
 from services.metrics.families import BY_NAME, FAMILIES, FATES, LABELS
-from services.metrics.operators import CLASSES_ASKED, Operators
+from services.metrics.operators import CLASSES_ASKED, OperatorLooks
 from services.metrics.page import PAGE, page
 from tests.support.metered import Metered, Metering, metering, stream
 from tests.support.promtool import needs_promtool, promtool
@@ -27,19 +27,19 @@ from tests.support.served import served
 from tests.support.watched import declared
 
 GOLD = {"tenant": "gold", "priority_class": "first"}
-COUNTED = Counted(
+COUNTED = UnitCounts(
     pid=7,
     born=1.0,
     recovered=False,
     slices=100,
     overruns=3,
     overrun_s=0.5,
-    branches=tuple(range(len(Branch))),
+    branches=tuple(range(len(AlomaBranch))),
     at_max_drop=2,
     reclaims=1,
     reclaims_overdue=1,
     reclaim_s=0.3,
-    answered=Answered(0.1, 20, 11, 4.0, (0, 1, 2, 4, 8, 11, 12, 13, 14, 15, 16, 17)),
+    answered=ResponseCounts(0.1, 20, 11, 4.0, (0, 1, 2, 4, 8, 11, 12, 13, 14, 15, 16, 17)),
     results={"q": 20},
     queue_bytes=4096,
     queue_age_s=0.25,
@@ -69,7 +69,7 @@ def metered() -> Iterator[Metering]:
         yield found
 
 
-def cycle(metered: Metering, counted: Counted = COUNTED, name: str = "gold", **more: Any) -> None:
+def cycle(metered: Metering, counted: UnitCounts = COUNTED, name: str = "gold", **more: Any) -> None:
     given: dict[str, Any] = {"load": 0.6, "account": (LEDGER, 8)} | more
     metered.system.cycle(name, given.pop("load"), given.pop("account"), counted=counted, **given)
 
@@ -115,8 +115,8 @@ def test_a_class_is_told_of_with_its_shares_its_account_and_what_it_has_counted(
     }
     assert {name: told[series(name, **GOLD)] for name in expected} == expected
     name = "weir_class_decisions_total"
-    branches = {one: told[series(name, branch=one.name.lower(), **GOLD)] for one in Branch}
-    assert branches == {one: place for place, one in enumerate(Branch)}
+    branches = {one: told[series(name, branch=one.name.lower(), **GOLD)] for one in AlomaBranch}
+    assert branches == {one: place for place, one in enumerate(AlomaBranch)}
 
 
 def test_tuples_are_told_by_stream_and_fate_and_those_that_nobody_accounts_for(metered: Metering) -> None:
@@ -247,11 +247,11 @@ def test_many_classes_are_asked_for_their_operators_in_turn() -> None:
     asked: list[str] = []
 
     class Asked:
-        def plan(self, class_name: str) -> list[Line]:
+        def plan(self, class_name: str) -> list[PlanLine]:
             asked.append(class_name)
             return []
 
-    names, operators = [f"t{number}" for number in range(50)], Operators(Asked())
+    names, operators = [f"t{number}" for number in range(50)], OperatorLooks(Asked())
     for _ in range(5):
         operators.look(names)
     assert asked == [names[place % 50] for place in range(5 * CLASSES_ASKED)]

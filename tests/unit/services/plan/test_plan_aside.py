@@ -13,7 +13,7 @@ import pytest
 from configs.classes.live_class import LiveSettings
 from configs.classes.priority_class import PriorityClass
 from services.plan.worker_process import Aside
-from services.watch.source import Away
+from services.watch.source import SourceAway
 from sim.admission.planner import plan
 from sim.admission.situation import ClassLoad, InputLoad, Situation
 
@@ -68,7 +68,7 @@ def test_the_end_does_not_wait_for_a_plan(aside: Aside) -> None:
     with ThreadPoolExecutor(1) as others:
         waiting = others.submit(aside.plan, SITUATION)
         aside.stop()
-        with pytest.raises(Away, match="no more plans are made"):
+        with pytest.raises(SourceAway, match="no more plans are made"):
             waiting.result()
     assert aside.pid is None
     assert not Path(f"/proc/{pid}").exists()
@@ -76,6 +76,6 @@ def test_the_end_does_not_wait_for_a_plan(aside: Aside) -> None:
 
 def test_after_the_end_no_process_is_started(aside: Aside) -> None:
     aside.stop()
-    with pytest.raises(Away, match="no more plans are made"):
+    with pytest.raises(SourceAway, match="no more plans are made"):
         aside.plan(SITUATION)
     assert aside.pid is None

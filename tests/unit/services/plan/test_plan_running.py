@@ -8,8 +8,8 @@ import pytest
 
 from configs.classes.live_class import LiveSettings
 from services.plan.live_measurement import LEAST_S, OVER_S, RunningMeasured
-from services.plan.measurement import ClassMeasured, Measured, Rate
-from services.watch.source import Away, Counted
+from services.plan.measurement import ClassMeasured, Rate, SystemMeasurement
+from services.watch.source import SourceAway, StreamCounts
 from services.watch.watch import Watch
 from tests.support.clock import Clock
 from tests.support.watched import InProcess, declared
@@ -45,8 +45,8 @@ def comes(system: InProcess, clock: Clock, seconds: float, load: float = 0.2, **
     """Input, a batch of each stream, and what the class that reads some of it reports."""
     clock.now += seconds
     for stream, more in rows.items():
-        before = system.counted.get(stream, Counted(0, 0))
-        system.counted[stream] = Counted(before.rows + more, before.batches + 1)
+        before = system.counted.get(stream, StreamCounts(0, 0))
+        system.counted[stream] = StreamCounts(before.rows + more, before.batches + 1)
     system.cycle("gold", load)
 
 
@@ -59,7 +59,7 @@ def test_rates_and_loads_are_of_the_last_seconds(
         measured.count()
     found = measured.measured(frozenset({"gold"}))
     lines = system.plan("gold")
-    assert found == Measured(
+    assert found == SystemMeasurement(
         lanes=1,
         nodes=1,
         settings=SETTINGS,
@@ -109,7 +109,7 @@ def test_what_came_long_ago_says_nothing_of_what_comes_now(
     class Coming(InProcess):
         """Whoever asks is told of more each time, some time later."""
 
-        def streams(self, node: str) -> dict[str, Counted]:
+        def streams(self, node: str) -> dict[str, StreamCounts]:
             clock.now += LEAST_S / 2
             comes(self, clock, LEAST_S / 2, unread=100)
             return super().streams(node)
@@ -131,7 +131,7 @@ def test_a_system_that_does_not_answer_is_away(
     measured.count()
     system.is_away = True
     watch.look()
-    with pytest.raises(Away):
+    with pytest.raises(SourceAway):
         measured.measured(NOBODYS)
     measured.count()
     system.is_away = False
@@ -143,7 +143,7 @@ def test_it_counts_by_itself_until_it_is_stopped() -> None:
     asked = threading.Event()
 
     class Heard(InProcess):
-        def streams(self, node: str) -> dict[str, Counted]:
+        def streams(self, node: str) -> dict[str, StreamCounts]:
             asked.set()
             return super().streams(node)
 

@@ -8,12 +8,12 @@ import pytest
 
 from configs.classes.live_class import LiveSettings
 from configs.documents.declarations import documents_of
-from engine.class_.explain import Line
+from engine.class_.explain import PlanLine
 from services.catalog.checks import applied
-from services.catalog.state import State
-from services.plan.measurement import ClassMeasured, Measured, Rate, Sample, rates_over
+from services.catalog.state import CatalogState
+from services.plan.measurement import ClassMeasured, Rate, StreamsSample, SystemMeasurement, rates_over
 from services.plan.situation import ROWS_PER_S, operators, situation_of
-from services.watch.source import Counted
+from services.watch.source import StreamCounts
 from sim.admission.situation import ClassLoad, Situation
 from sim.forecast.operator_costs import COSTS
 
@@ -36,11 +36,13 @@ STREAMS = """
 NEW = "{kind: Tenant, name: new, priority_class: gold}\n---\n{kind: Query, tenant: new, name: q, sql: SELECT * FROM %s}"
 
 
-def state(text: str, before: State | None = None) -> State:
-    return applied(before or State(), documents_of(text))
+def state(text: str, before: CatalogState | None = None) -> CatalogState:
+    return applied(before or CatalogState(), documents_of(text))
 
 
-def planned(text: str, found: Measured | None = None, said: Mapping[str, float] | None = None) -> Situation:
+def planned(
+    text: str, found: SystemMeasurement | None = None, said: Mapping[str, float] | None = None
+) -> Situation:
     before = state(STREAMS)
     after = state(text, before)
     touched = [one.ref.tenant or one.ref.name for one in documents_of(text)]
@@ -73,7 +75,7 @@ def test_where_nothing_runs_sources_say_what_comes(stream: str, rate: tuple[floa
 
 
 def test_what_is_said_comes_before_what_is_measured_and_that_before_what_is_declared() -> None:
-    seen = Measured(2, 1, LiveSettings(lanes=2), {"ticks": Rate(800.0, 0.05), "hot": Rate(0.0)})
+    seen = SystemMeasurement(2, 1, LiveSettings(lanes=2), {"ticks": Rate(800.0, 0.05), "hot": Rate(0.0)})
     assert rate_of(planned(NEW % "Ticks", seen).planned[0]) == (800.0, 0.05)
     found = planned(NEW % "Ticks", seen, {"TICKS": 9.0})
     assert rate_of(found.planned[0]) == (9.0, 0.05)
@@ -89,7 +91,7 @@ def test_operators_cost_what_they_do_and_new_ones_what_those_like_them_do() -> N
     old = state(STREAMS).class_of("old")
     lines = [measured(one, us=2.0) for one in operators(old)]
     per_row = sum(one.cost_us for one in lines) * 1e-6
-    seen = Measured(
+    seen = SystemMeasurement(
         1, 1, LiveSettings(), {"ticks": Rate(1e5, 0.1)}, {"old": ClassMeasured(1e5 * per_row, lines)}
     )
     found = planned(NEW.replace("SELECT *", "SELECT value") % "Ticks WHERE value > 5", seen)
@@ -110,7 +112,7 @@ def test_operators_cost_what_they_do_and_new_ones_what_those_like_them_do() -> N
 def test_a_class_is_as_costly_as_its_load_was_measured_to_be() -> None:
     lines = [measured(one, us=1.0) for one in operators(state(STREAMS).class_of("old"))]
     believed = 1e5 * sum(one.cost_us for one in lines) * 1e-6
-    seen = Measured(
+    seen = SystemMeasurement(
         1, 1, LiveSettings(), {"ticks": Rate(1e5, 0.1)}, {"old": ClassMeasured(1.5 * believed, lines)}
     )
     found = planned(NEW % "Ticks", seen)
@@ -120,10 +122,10 @@ def test_a_class_is_as_costly_as_its_load_was_measured_to_be() -> None:
 
 
 def test_of_a_class_whose_operators_are_not_known_the_load_is() -> None:
-    seen = Measured(1, 1, LiveSettings(), {"ticks": Rate(1e5, 0.1)}, {"old": ClassMeasured(0.25)})
+    seen = SystemMeasurement(1, 1, LiveSettings(), {"ticks": Rate(1e5, 0.1)}, {"old": ClassMeasured(0.25)})
     (given,) = planned(NEW % "Ticks", seen).running[0].inputs
     assert given.rate * given.tuple_s == pytest.approx(0.25)
-    asleep = Measured(1, 1, LiveSettings(), {"ticks": Rate(0.0)}, {"old": ClassMeasured(0.0)})
+    asleep = SystemMeasurement(1, 1, LiveSettings(), {"ticks": Rate(0.0)}, {"old": ClassMeasured(0.0)})
     assert planned(NEW % "Ticks", asleep).running[0].rate == 0
 
 
@@ -145,8 +147,8 @@ def test_streams_that_meet_in_a_join_are_planned_as_one_queue() -> None:
 
 
 def test_rates_are_what_came_between_the_first_look_and_the_last() -> None:
-    def sample(at: float, **rows: int) -> Sample:
-        return Sample(at, {name: Counted(count, count // 10) for name, count in rows.items()})
+    def sample(at: float, **rows: int) -> StreamsSample:
+        return StreamsSample(at, {name: StreamCounts(count, count // 10) for name, count in rows.items()})
 
     samples = [
         sample(10.0, steady=100, anew=900, gone=5, silent=70),
@@ -161,6 +163,6 @@ def test_rates_are_what_came_between_the_first_look_and_the_last() -> None:
     assert rates_over(samples[:1]) == rates_over([]) == {}
 
 
-def measured(line: Line, us: float) -> Line:
+def measured(line: PlanLine, us: float) -> PlanLine:
     """The operator after a million rows in trains of ten thousand."""
-    return Line(line.number, line.name, line.feeds, line.queries, 1_000_000, us, 1.0, 0.0, 0, calls=100)
+    return PlanLine(line.number, line.name, line.feeds, line.queries, 1_000_000, us, 1.0, 0.0, 0, calls=100)

@@ -17,14 +17,14 @@ from services.results import growth as growth_module
 from services.results import topics
 from services.results.events import HEARTBEAT, events
 from services.results.growth import Growth
-from services.results.log_reader import Asked
-from services.results.places import LocalPlaces, Place
+from services.results.log_reader import QueryAddress
+from services.results.places import AnswersPlace, LocalPlaces
 from services.results.results import Results
 from tests.support.answer_logs import ClassLog
 
 KIB = 1024
 NEVER_S = 1e6
-ASKED = Asked("gold", "q")
+ASKED = QueryAddress("gold", "q")
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def a_host(dirs: RunDirs) -> Iterator[Channel]:
 
 
 @asynccontextmanager
-async def following(*places: Place) -> AsyncIterator[Growth]:
+async def following(*places: AnswersPlace) -> AsyncIterator[Growth]:
     growth = Growth()
     for place in places:
         assert growth.follow(place)
@@ -145,7 +145,7 @@ def test_readers_are_polled_for_while_the_gateway_is_away(
 
 def test_only_classes_that_are_followed_are_announced_each_once_until_taken(dirs: RunDirs) -> None:
     async def read(host: Channel) -> None:
-        async with following(Place("gold", dirs), Place("jade#1", dirs)) as growth:
+        async with following(AnswersPlace("gold", dirs), AnswersPlace("jade#1", dirs)) as growth:
             for unit, number in (("silver", 4), ("jade#0", 1), ("gold", 1)):
                 host.send(encode(Grew(unit, number)))
             assert await taken(growth) == {"gold"}
@@ -163,7 +163,7 @@ def test_only_classes_that_are_followed_are_announced_each_once_until_taken(dirs
 
 def test_a_class_whose_log_begins_again_is_announced(dirs: RunDirs) -> None:
     async def read(host: Channel) -> None:
-        async with following(Place("gold", dirs)) as growth:
+        async with following(AnswersPlace("gold", dirs)) as growth:
             for number in (900, 1, 2):
                 host.send(encode(Grew("gold", number)))
                 await grown(growth, "gold")
@@ -176,7 +176,7 @@ def test_when_a_gateway_goes_its_classes_count_as_grown(
     dirs: RunDirs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(growth_module, "RETRY_S", 0.0)
-    place = Place("gold", dirs)
+    place = AnswersPlace("gold", dirs)
 
     async def read() -> None:
         with running(dirs):
@@ -194,7 +194,7 @@ def test_when_a_gateway_goes_its_classes_count_as_grown(
 
 
 def test_more_units_than_find_room_in_the_socket_are_followed_in_time(dirs: RunDirs) -> None:
-    places = [Place(f"gold#{shard}", dirs) for shard in range(2000)]
+    places = [AnswersPlace(f"gold#{shard}", dirs) for shard in range(2000)]
 
     async def read() -> None:
         gateway = Gateway(dirs)
@@ -222,4 +222,4 @@ def test_more_units_than_find_room_in_the_socket_are_followed_in_time(dirs: RunD
 
 
 def test_what_is_on_another_node_is_not_announced() -> None:
-    assert not Growth().follow(Place("gold", None, "grpc://10.0.0.2:1"))
+    assert not Growth().follow(AnswersPlace("gold", None, "grpc://10.0.0.2:1"))

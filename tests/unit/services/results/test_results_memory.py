@@ -10,14 +10,14 @@ from actors.runtime.run_dirs import RunDirs
 from services.results.cursors import OLDEST
 from services.results.encoding import as_json_rows
 from services.results.events import events
-from services.results.fanout import Piece, Pieces, Wanted
-from services.results.log_reader import Asked, Desk
-from services.results.places import LocalPlaces, Place
+from services.results.fanout import PieceAddress, Pieces, RowsPiece
+from services.results.log_reader import Desk, QueryAddress
+from services.results.places import AnswersPlace, LocalPlaces
 from services.results.results import Results, shared
 from tests.support.answer_logs import ClassLog
 
 KIB = 1024
-ASKED = Asked("gold", "q")
+ASKED = QueryAddress("gold", "q")
 
 
 def forgotten_and_mapped(dirs: RunDirs) -> list[str]:
@@ -77,13 +77,13 @@ def test_a_reader_that_does_not_go_on_holds_one_piece(dirs: RunDirs) -> None:
 def test_pieces_that_were_made_are_bounded_and_made_once(dirs: RunDirs) -> None:
     log = ClassLog(dirs.class_log("gold"), 4096 * KIB)
     log.commit(1000)
-    place = Place("gold", dirs)
+    place = AnswersPlace("gold", dirs)
 
     async def read() -> tuple[list[int], int]:
         results = Results(LocalPlaces(dirs), piece_rows=100)
         pieces = Pieces(results._made, 100, bytes_max=10_000)
         mark = results._desk.view(ASKED)[0][1].mark
-        wanted = [Wanted(place, "q", mark, row, 1000) for row in range(0, 1000, 100)]
+        wanted = [PieceAddress(place, "q", mark, row, 1000) for row in range(0, 1000, 100)]
         for _ in range(2):
             await asyncio.gather(*(pieces.get(wanted[0]) for _ in range(20)))
         made = [pieces.made]
@@ -102,16 +102,16 @@ def test_pieces_that_were_made_are_bounded_and_made_once(dirs: RunDirs) -> None:
 
 def test_small_pieces_are_as_few_as_there_is_room_for() -> None:
     """Each takes far more than its rows."""
-    place = Place("gold", None)
+    place = AnswersPlace("gold", None)
 
-    async def made(wanted: Wanted) -> Piece:
-        return Piece(wanted.mark, wanted.row, wanted.row + 1, b"{}")
+    async def made(wanted: PieceAddress) -> RowsPiece:
+        return RowsPiece(wanted.mark, wanted.row, wanted.row + 1, b"{}")
 
     async def read() -> int:
         pieces = Pieces(made, bytes_max=1 << 20)
         tracemalloc.start()
         for row in range(5000):
-            await pieces.get(Wanted(place, "q", "5ead07c1", row, 1))
+            await pieces.get(PieceAddress(place, "q", "5ead07c1", row, 1))
         held, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return held

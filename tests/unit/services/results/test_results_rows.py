@@ -20,7 +20,7 @@ from actors.log.segment_log import Reader
 from actors.log.train_format import batch_of
 from actors.runtime.run_dirs import RunDirs
 from configs.documents.declarations import StreamDeclaration, documents_of
-from engine.data.schema import DataType, Kind, decimal
+from engine.data.schema import DataType, TypeKind, decimal
 from engine.data.train import values_to_arrow
 from engine.sql import parse_create_stream
 from services.api.routes.results import ARROW
@@ -29,10 +29,10 @@ from services.ingest.flight import FlightDoor, FlightSettings
 from services.ingest.keys import new_key
 from services.results.cursors import OLDEST
 from services.results.encoding import values_of
-from services.results.log_reader import Asked, Desk
-from services.results.places import LocalPlaces, Place, SystemPlaces, endpoint_in
+from services.results.log_reader import Desk, QueryAddress
+from services.results.places import AnswersPlace, LocalPlaces, SystemPlaces, endpoint_in
 from services.results.row_parsing import REASONS_MAX, ROWS_MAX, NotReadable, column_of, from_json, from_lines
-from services.results.rows import BRINGERS_MAX, Rows
+from services.results.rows import BRINGERS_MAX, RowDelivery
 from services.results.units import LocalAnswers, RemoteAnswers
 from tests.support.answer_logs import ClassLog
 from tests.support.served import Served, served
@@ -104,7 +104,7 @@ def bringing(dirs: RunDirs, tmp_path: Path) -> Iterator[Bringing]:
         for name in ("plain", "timed", "every"):
             streams.keep_for("reader", [name, "plain", "timed", "every"], lossless=True)
         door = FlightSettings().with_key(KEY).open(streams, dirs)
-        found.service.rows = Rows(lambda _: endpoint_in(dirs), lambda: KEY)
+        found.service.rows = RowDelivery(lambda _: endpoint_in(dirs), lambda: KEY)
         headers = {
             "Authorization": f"Bearer {found.key('ingest:plain', 'ingest:timed', 'ingest:every', 'ingest:soon')}"
         }
@@ -326,7 +326,10 @@ def test_what_is_declared_but_not_there_yet_is_asked_for_again(bringing: Bringin
 
 # -- values --------------------------------------------------------------------------------------------------------
 
-TYPES = [DataType(kind) for kind in Kind if kind is not Kind.DECIMAL] + [decimal(6, 2), decimal(18, 0)]
+TYPES = [DataType(kind) for kind in TypeKind if kind is not TypeKind.DECIMAL] + [
+    decimal(6, 2),
+    decimal(18, 0),
+]
 VALUES = st.one_of(
     st.none(),
     st.booleans(),
@@ -350,15 +353,15 @@ def test_whatever_is_brought_is_a_value_or_does_not_fit(type_: DataType, values:
     told = values_of(array)
     assert orjson.loads(orjson.dumps(told)) == told
     assert column_of(type_, told)[0].equals(array)
-    if type_.kind is Kind.TIMESTAMP:
+    if type_.kind is TypeKind.TIMESTAMP:
         return
     for value, found in zip(values, array, strict=True):
         if found.as_py() is not None and type_.kind in (
-            Kind.BOOLEAN,
-            Kind.INT32,
-            Kind.INT64,
-            Kind.STRING,
-            Kind.FLOAT64,
+            TypeKind.BOOLEAN,
+            TypeKind.INT32,
+            TypeKind.INT64,
+            TypeKind.STRING,
+            TypeKind.FLOAT64,
         ):
             assert found.as_py() == value
 
@@ -409,7 +412,10 @@ def test_places_of_a_system_are_logs_here_or_doors_elsewhere(dirs: RunDirs) -> N
     places = SystemPlaces(
         lambda name: units.get(name, []), {"far": "grpc://far:1"}.get, dirs.base, dirs.system
     )
-    assert places.places("gold") == (Place("gold#0", dirs), Place("gold#1", None, "grpc://far:1"))
-    assert Desk(places, lambda: KEY).view(Asked("none", "q")) == {}
+    assert places.places("gold") == (
+        AnswersPlace("gold#0", dirs),
+        AnswersPlace("gold#1", None, "grpc://far:1"),
+    )
+    assert Desk(places, lambda: KEY).view(QueryAddress("none", "q")) == {}
     assert LocalPlaces(dirs).places("../etc") == ()
     assert OLDEST == {}

@@ -11,7 +11,7 @@ from loadshed.ledger import TupleLedger
 from services.cli.tables.class_tables import class_view_table, quality_table
 from services.watch.class_views import ClassView, together
 from services.watch.sentences import late
-from services.watch.states import Condition, State
+from services.watch.states import ClassState, Condition
 
 STREAM = "CREATE STREAM Clicks (ts timestamp, WATERMARK FOR ts AS ts - INTERVAL '2 seconds')"
 
@@ -28,7 +28,7 @@ def view(figures: Figures) -> ClassView:
         streams=(STREAM,),
         queries={"q": "SELECT ts FROM clicks"},
     )
-    condition = Condition(State.WITHIN_TARGET, "")
+    condition = Condition(ClassState.WITHIN_TARGET, "")
     return ClassView(declared, 1.0, 1.0, 0.0, 0.0, figures, 1, False, condition=condition)
 
 

@@ -10,7 +10,7 @@ import pytest
 from actors.host import recent_latency
 from actors.messages.unit_messages import Failure, Figures, Trouble
 from configs.classes.live_class import LiveClass
-from services.watch.states import RECENT_S, TROUBLED, WARNED, Condition, State, condition_of
+from services.watch.states import RECENT_S, TROUBLED, WARNED, ClassState, Condition, condition_of
 from tests.support.watched import declared
 
 WELL = Figures(results=10, results_per_s=5.0, p95_ms=40.0, taken_per_s=100.0, offered=100)
@@ -149,9 +149,14 @@ def test_several_parts_with_the_same_trouble_are_counted() -> None:
 
 
 def test_recent_figures_are_measured_over_the_time_that_reasons_name() -> None:
-    assert (RECENT_S, *get_args(Trouble)) == (recent_latency.RECENT_S, "", State.FAILING, State.GIVEN_UP)
+    assert (RECENT_S, *get_args(Trouble)) == (
+        recent_latency.RECENT_S,
+        "",
+        ClassState.FAILING,
+        ClassState.GIVEN_UP,
+    )
 
 
 def test_states_that_need_somebody_are_not_those_that_warn() -> None:
     assert not TROUBLED & WARNED
-    assert Condition(State.IDLE, "") == Condition(State("idle"), "")
+    assert Condition(ClassState.IDLE, "") == Condition(ClassState("idle"), "")

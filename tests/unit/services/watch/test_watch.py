@@ -11,17 +11,17 @@ from dataclasses import replace
 import pytest
 from ray.exceptions import GetTimeoutError, RayActorError
 
-from actors.coordinator.control_plane import SystemStatus, UnitStatus
-from actors.coordinator.coordinator_status import Look, Number
+from actors.coordinator.control_plane import PlacedUnit, SystemStatus
+from actors.coordinator.coordinator_status import Number, StatusMoment
 from actors.runtime.names import NoSuchActor
 from configs import errors
 from loadshed.ledger import TupleLedger
 from services.cli.upkeep.up_service import absent, check_there
 from services.watch.accounts import accounts
-from services.watch.history import FIGURES, History
+from services.watch.history import FIGURES, HistoryStore
 from services.watch.loans import Lent, lending
 from services.watch.sentences import Lately, in_words
-from services.watch.source import Away, RunningSystem, away
+from services.watch.source import RunningSystem, SourceAway, away
 from services.watch.watch import View, Watch
 from tests.support.control import report_of
 from tests.support.watched import NODE, InProcess, declared
@@ -143,7 +143,7 @@ class NoCoordinator:
 
 
 def test_ray_s_own_words_are_shown_to_nobody() -> None:
-    with pytest.raises(Away) as caught:
+    with pytest.raises(SourceAway) as caught:
         RunningSystem(NoCoordinator()).look(None)  # type: ignore[arg-type]  # what is asked of it is there
     assert (caught.value.title, caught.value.hint) == (
         "the running system does not answer",
@@ -166,7 +166,7 @@ def test_a_look_that_fails_by_a_mistake_of_ours_is_not_the_last(clock: Clock) ->
     class Mistaken(InProcess):
         """Once."""
 
-        def look(self, seen: Number | None) -> Look | None:
+        def look(self, seen: Number | None) -> StatusMoment | None:
             if not self.looks:
                 self.looks += 1
                 raise AssertionError("a mistake")
@@ -182,7 +182,7 @@ def test_a_look_that_fails_by_a_mistake_of_ours_is_not_the_last(clock: Clock) ->
 
 def test_who_asks_before_anything_was_seen_is_told_so(system: InProcess, clock: Clock) -> None:
     system.is_away = True
-    with Watch(system, clock=clock) as watch, pytest.raises(Away, match="has not answered yet"):
+    with Watch(system, clock=clock) as watch, pytest.raises(SourceAway, match="has not answered yet"):
         watch.view()
 
 
@@ -203,10 +203,10 @@ def test_the_end_of_a_watch_keeps_nobody_waiting(system: InProcess) -> None:
     class Slow(InProcess):
         """Answers when it is let go on."""
 
-        def look(self, seen: Number | None) -> Look | None:
+        def look(self, seen: Number | None) -> StatusMoment | None:
             asked.set()
             go_on.wait(HUNG_S)
-            raise Away("too late")
+            raise SourceAway("too late")
 
     asked, go_on = threading.Event(), threading.Event()
     watch = Watch(Slow())
@@ -216,7 +216,7 @@ def test_the_end_of_a_watch_keeps_nobody_waiting(system: InProcess) -> None:
         assert asked.wait(HUNG_S)
         go_on.set()
         watch.stop()
-        with pytest.raises(Away):
+        with pytest.raises(SourceAway):
             waiting.result(HUNG_S)
 
 
@@ -237,14 +237,14 @@ def test_places_of_a_class_are_its_units_in_their_order(
 # -- history ---------------------------------------------------------------------------------------------------
 
 
-def noted(system: InProcess, history: History, at: float) -> None:
+def noted(system: InProcess, history: HistoryStore, at: float) -> None:
     watch = Watch(system, clock=lambda: at, wall=lambda: at)
     watch.look()
     history.note(watch.view())
 
 
 def test_a_history_has_a_value_of_each_figure_for_each_moment(system: InProcess) -> None:
-    history = History()
+    history = HistoryStore()
     system.cycle("gold", 0.2, (TupleLedger(100, 90), 10), results=50, used_s=1.0)
     noted(system, history, 1.0)
     system.cycle(
@@ -276,7 +276,7 @@ def test_a_history_has_a_value_of_each_figure_for_each_moment(system: InProcess)
 
 
 def test_what_is_lent_shows_on_both_sides(system: InProcess) -> None:
-    history = History()
+    history = HistoryStore()
     for _ in range(3):
         system.cycle("gold", 0.02)
         system.cycle("silver", 0.02)
@@ -293,7 +293,7 @@ def test_what_is_lent_shows_on_both_sides(system: InProcess) -> None:
 
 
 def test_a_class_that_was_not_there_has_no_values(system: InProcess) -> None:
-    history = History()
+    history = HistoryStore()
     noted(system, history, 1.0)
     system.declare(declared("late"))
     noted(system, history, 2.0)
@@ -305,7 +305,7 @@ def test_a_class_that_was_not_there_has_no_values(system: InProcess) -> None:
 
 
 def test_a_class_that_begins_anew_has_no_rates_at_first(system: InProcess) -> None:
-    history = History()
+    history = HistoryStore()
     system.cycle("gold", 0.2, (TupleLedger(100, 100), 0), results=50)
     noted(system, history, 1.0)
     system.cycle("gold", 0.2, (TupleLedger(10, 10), 0), results=5)
@@ -314,15 +314,15 @@ def test_a_class_that_begins_anew_has_no_rates_at_first(system: InProcess) -> No
 
 
 def test_only_so_many_samples_are_kept_and_so_many_bytes(system: InProcess) -> None:
-    history, row = History(samples_max=5), 3 * len(FIGURES) * 4
-    few = History(bytes_max=2 * row)
+    history, row = HistoryStore(samples_max=5), 3 * len(FIGURES) * 4
+    few = HistoryStore(bytes_max=2 * row)
     for second in range(8):
         noted(system, history, float(second))
         noted(system, few, float(second))
     assert history.past(600, []).at == [3.0, 4.0, 5.0, 6.0, 7.0]
     assert history.past(2, []).at == [6.0, 7.0]
     assert few.past(600, []).at == [6.0, 7.0]
-    assert History().past(600, ["gold"]).classes["gold"]["share"] == []
+    assert HistoryStore().past(600, ["gold"]).classes["gold"]["share"] == []
 
 
 def test_the_watch_notes_a_sample_when_a_second_is_over(
@@ -403,7 +403,7 @@ def test_shards_of_a_class_have_one_account() -> None:
     assert (found.ledger, found.queued, found.closes) == (TupleLedger(30, 25), 5, True)
 
 
-def with_account(status: SystemStatus, unit: str, ledger: TupleLedger, queued: int) -> UnitStatus:
+def with_account(status: SystemStatus, unit: str, ledger: TupleLedger, queued: int) -> PlacedUnit:
     report = replace(report_of(unit, 0.1, 0.1), accounts={"readings": (ledger, queued)})
     return replace(status.units[unit], report=report)
 
