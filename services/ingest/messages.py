@@ -78,11 +78,11 @@ Kind = TypeVar("Kind", bound=Message)
 def parsed(kind: type[Kind], body: bytes) -> Kind:
     """InvalidInput names the field."""
     if len(body) > MESSAGE_BYTES:
-        raise InvalidInput(f"a message has {MESSAGE_BYTES:,} bytes at most", kind.__name__.lower(), len(body))
+        raise InvalidInput(f"a message has {MESSAGE_BYTES:,} bytes at most", "message", len(body))
     try:
         return kind.model_validate_json(body, strict=True)
     except ValidationError as problem:
         first = problem.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or kind.__name__.lower()
+        where = ".".join(map(str, first["loc"])) or "message"
         what = "unknown field" if first["type"] == "extra_forbidden" else first["msg"]
         raise InvalidInput(what, where, hint="the door speaks version 1") from None

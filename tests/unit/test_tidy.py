@@ -498,7 +498,7 @@ def declared_entry_points(pyproject: str) -> set[str]:
 def imported_late(source: str) -> set[str]:
     """Modules of commands, as `services.cli.lazy_commands` is told them."""
     calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
-    return {ast.literal_eval(one.args[0]) for one in calls if ast.unparse(one.func) == "Place"}
+    return {ast.literal_eval(one.args[0]) for one in calls if ast.unparse(one.func) == "CommandPlace"}
 
 
 def test_every_module_is_used() -> None:
