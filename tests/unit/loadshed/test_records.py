@@ -132,9 +132,9 @@ def test_a_line_that_is_no_header_is_refused(change: dict[str, Any], why: str) -
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"shares": [], "round_s": 0.01, "colour": 1}, "no RoundRobin is made from that: 'colour'"),
-        ({"shares": []}, "no RoundRobin is made from that: .*missing 1 required"),
-        ({"shares": [], "round_s": "slow"}, "no RoundRobin is made from that: 'slow' is no number"),
+        ({"shares": [], "round_s": 0.01, "colour": 1}, "no TurnRoundRobin is made from that: 'colour'"),
+        ({"shares": []}, "no TurnRoundRobin is made from that: .*missing 1 required"),
+        ({"shares": [], "round_s": "slow"}, "no TurnRoundRobin is made from that: 'slow' is no number"),
     ],
 )
 def test_settings_that_make_no_core_are_refused(settings: dict[str, Any], why: str) -> None:

@@ -39,8 +39,8 @@ SEGMENTS_8 = 8 * 16 * KIB + ROLLS
 ENDLESS = """
 import os, sys
 from pathlib import Path
-from actors.log.segment_log import Writer
-log = Writer(Path(sys.argv[1]), segment_bytes=64 * 1024, bytes_max=1 << 30)
+from actors.log.segment_log import SegmentWriter
+log = SegmentWriter(Path(sys.argv[1]), segment_bytes=64 * 1024, bytes_max=1 << 30)
 os.write(1, b"open\\n")
 while True:
     number = log.next
@@ -56,8 +56,8 @@ ENDLESS_FORGETTING = ENDLESS.replace("bytes_max=1 << 30", "bytes_max=520 * 1024,
 ENDLESS_TOGETHER = """
 import os, sys
 from pathlib import Path
-from actors.log.segment_log import Writer
-log = Writer(Path(sys.argv[1]), segment_bytes=64 * 1024, bytes_max=1 << 30)
+from actors.log.segment_log import SegmentWriter
+log = SegmentWriter(Path(sys.argv[1]), segment_bytes=64 * 1024, bytes_max=1 << 30)
 os.write(1, b"open\\n")
 while True:
     first = log.next
@@ -530,8 +530,8 @@ def test_full_log_keeps_the_frames_it_was_told_to_keep(tmp_path: Path) -> None:
 WITHOUT_MEMORY = """
 import sys
 from pathlib import Path
-from actors.log.segment_log import LogFull, Reader, Writer
-log = Writer(Path(sys.argv[1]) / "log")
+from actors.log.segment_log import LogFull, Reader, SegmentWriter
+log = SegmentWriter(Path(sys.argv[1]) / "log")
 try:
     while True:
         log.append([bytes([log.next % 251]) * 50_000])
