@@ -91,9 +91,9 @@ class UnitWorth:
 
     def begin(self, now: float, queries: Mapping[str, AnswerQuality]) -> None:
         """What was before is not recent."""
-        known, self._known = self._known, list(queries.values())
+        before, self._known = self._known, list(queries.values())
         present = set(map(id, self._known))
-        removed = [quality for quality in known if id(quality) not in present]
+        removed = [quality for quality in before if id(quality) not in present]
         if removed:
             self._removed = self._removed.with_counts_of(totals(now, removed))
         self._totals = deque([self._all(now)])
@@ -104,14 +104,14 @@ class UnitWorth:
 
     def end_cycle(self, now: float, queries: Mapping[str, AnswerQuality], is_last: bool = False) -> None:
         """`is_last`: nobody will look again before there is input."""
-        known = self._totals[-1]
-        is_first = not known.answers and any(query.has_answers for query in queries.values())
-        if not (is_first or is_last) and now - known.at < PIECE_S:
+        totals_now = self._totals[-1]
+        is_first = not totals_now.answers and any(query.has_answers for query in queries.values())
+        if not (is_first or is_last) and now - totals_now.at < PIECE_S:
             return
         every, alone = list(queries.values()), self.alone()
-        for name, one in queries.items():
+        for name, quality in queries.items():
             if name in alone:
-                one.slowed(*alone[name])
+                quality.slowed(*alone[name])
         if len(every) != len(self._known) or any(map(is_not, every, self._known)):
             self.begin(now, queries)  # what queries had that are gone would be missing
         latest = self._all(now)
@@ -123,7 +123,9 @@ class UnitWorth:
         self.figures = WorthFigures(
             utility=utility_of(latest, every),
             slowdown=slowdown_of(latest, every),
-            staleness=staleness_of([one.stale_share(now) for one in every], [one.weight for one in every]),
+            staleness=staleness_of(
+                [quality.stale_share(now) for quality in every], [quality.weight for quality in every]
+            ),
             tardiness=tardiness_of(latest),
             slowdown_now=max(0.0, latest.slowdown - first.slowdown) / responded if responded > 0 else 0.0,
             utility_now=ratio(latest.utility - first.utility, answers, 1.0),
@@ -140,16 +142,16 @@ def totals(now: float, queries: Sequence[AnswerQuality]) -> Totals:
     tardiness = [query.tardiness for query in queries if query.tardiness is not None]
     return Totals(
         at=now,
-        answers=sum([one.count for one in utilities]),
-        utility=sum([one.sum for one in utilities]),
-        missed=sum([one.missed for one in utilities]),
+        answers=sum([part.count for part in utilities]),
+        utility=sum([part.sum for part in utilities]),
+        missed=sum([part.missed for part in utilities]),
         stale_s=mean([query.stale_s for query in queries], [query.weight for query in queries]),
         responded=sum([query.responses.count for query in queries]),
         slowdown=sum([query.slowdown for query in queries]),
-        due=sum([one.answers for one in tardiness]),
-        tardy=sum([one.tardy for one in tardiness]),
-        tardy_s=sum([one.sum_s for one in tardiness]),
-        longest_s=max([one.max_s for one in tardiness], default=0.0),
+        due=sum([part.answers for part in tardiness]),
+        tardy=sum([part.tardy for part in tardiness]),
+        tardy_s=sum([part.sum_s for part in tardiness]),
+        longest_s=max([part.max_s for part in tardiness], default=0.0),
     )
 
 
@@ -192,22 +194,22 @@ def tardiness_of(latest: Totals) -> dict[str, float]:
 
 def qualities(queries: Mapping[str, AnswerQuality], now: float) -> Qualities:
     """Of the first QUERIES_MAX."""
-    told = [
-        (name, one, one.utility)
-        for name, one in islice(queries.items(), QUERIES_MAX)
-        if one.utility is not None
+    shown = [
+        (name, part, part.utility)
+        for name, part in islice(queries.items(), QUERIES_MAX)
+        if part.utility is not None
     ]
-    tardiness = [one.tardiness or AnswerTardiness() for _, one, _ in told]
+    tardiness = [part.tardiness or AnswerTardiness() for _, part, _ in shown]
     return Qualities(
-        query=tuple([name for name, _, _ in told]),
-        answers=tuple([utility.count for _, _, utility in told]),
-        utility=tuple([utility.sum for _, _, utility in told]),
-        missed=tuple([utility.missed for _, _, utility in told]),
-        response_s=tuple([one.responses.sum_s for _, one, _ in told]),
-        stale_s=tuple([one.stale_s for _, one, _ in told]),
-        staleness=tuple([one.stale_share(now) for _, one, _ in told]),
-        due=tuple([one.answers for one in tardiness]),
-        tardy=tuple([one.tardy for one in tardiness]),
-        tardiness_s=tuple([one.sum_s for one in tardiness]),
-        slowdown=tuple([one.slowdown for _, one, _ in told]),
+        query=tuple([name for name, _, _ in shown]),
+        answers=tuple([utility.count for _, _, utility in shown]),
+        utility=tuple([utility.sum for _, _, utility in shown]),
+        missed=tuple([utility.missed for _, _, utility in shown]),
+        response_s=tuple([part.responses.sum_s for _, part, _ in shown]),
+        stale_s=tuple([part.stale_s for _, part, _ in shown]),
+        staleness=tuple([part.stale_share(now) for _, part, _ in shown]),
+        due=tuple([part.answers for part in tardiness]),
+        tardy=tuple([part.tardy for part in tardiness]),
+        tardiness_s=tuple([part.sum_s for part in tardiness]),
+        slowdown=tuple([part.slowdown for _, part, _ in shown]),
     )

@@ -58,9 +58,9 @@ class CheckedClass:
             query = plan_query(name, sql, self.catalog)
         except PlanningError as problem:
             raise replace(problem, field=self._at(f"queries.{name}")) from None
-        known = {one.lower(): query for one, query in self.queries.items()}
+        by_name = {query_name.lower(): query for query_name, query in self.queries.items()}
         try:
-            check_lookups(query.plan, known)
+            check_lookups(query.plan, by_name)
         except InvalidInput as problem:
             raise replace(problem, field=self._at(f"queries.{name}")) from None
         self._check_key(query)
@@ -111,10 +111,10 @@ class CheckedClass:
 
 def checked(declared: LiveClass) -> CheckedClass:
     """The class as it is declared, or why it cannot be run."""
-    found, problems = runnable(declared)
+    runs, problems = runnable(declared)
     for problem in problems.values():
         raise problem
-    return found
+    return runs
 
 
 def runnable(declared: LiveClass) -> tuple[CheckedClass, dict[str, Exception]]:
@@ -134,19 +134,19 @@ def runnable(declared: LiveClass) -> tuple[CheckedClass, dict[str, Exception]]:
                 "leave one of the two out",
             )
         streams[stream.name.lower()] = stream
-    found = CheckedClass(
+    accepted = CheckedClass(
         declared.model_copy(update={"queries": {}}), streams, SqlCatalog.of(streams=streams.values()), {}, {}
     )
-    check_key_types(found)
+    check_key_types(accepted)
     problems: dict[str, Exception] = {}
     for name, sql in declared.queries.items():
         try:
-            found = found.with_query(name, sql)
+            accepted = accepted.with_query(name, sql)
         except Exception as problem:  # also a mistake of the planner's is about one query
             problems[name] = problem
     if problems:
-        found = replace(found, declared=with_queries(declared, found.queries))
-    return found, problems
+        accepted = replace(accepted, declared=with_queries(declared, accepted.queries))
+    return accepted, problems
 
 
 def with_queries(declared: LiveClass, names: Collection[str]) -> LiveClass:
@@ -160,18 +160,18 @@ def with_queries(declared: LiveClass, names: Collection[str]) -> LiveClass:
 
 def without_streams(declared: LiveClass, streams: Collection[str]) -> LiveClass:
     """Return the class without these streams, by name in small letters, and without all queries that read them."""
-    found, _ = runnable(declared)
+    accepted, _ = runnable(declared)
     readers = {
         name
-        for name, query in found.queries.items()
+        for name, query in accepted.queries.items()
         if any(
             source.stream.name.lower() in streams
             for source in sources(query.plan)
             if isinstance(source, Scan)
         )
     }
-    left = found.queries.keys() - set(dependents(found.queries, readers))
-    statements = zip(found.declared.streams, found.streams, strict=True)
+    left = accepted.queries.keys() - set(dependents(accepted.queries, readers))
+    statements = zip(accepted.declared.streams, accepted.streams, strict=True)
     kept = tuple(sql for sql, name in statements if name not in streams)
     return with_queries(declared, left).model_copy(update={"streams": kept})
 
@@ -181,13 +181,13 @@ def check_key_types(one: CheckedClass) -> None:
     key = one.declared.key
     if key is None or one.declared.shards == 1:
         return
-    seen: dict[str, str] = {}
+    type_names: dict[str, str] = {}
     for stream in one.streams.values():
         place = stream.schema.index(key)
         if place is not None:
-            seen[str(stream.schema.fields[place].type)] = stream.name
-    if len(seen) > 1:
-        types = ", ".join(f"{kind} in {stream}" for kind, stream in seen.items())
+            type_names[str(stream.schema.fields[place].type)] = stream.name
+    if len(type_names) > 1:
+        types = ", ".join(f"{kind} in {stream}" for kind, stream in type_names.items())
         raise InvalidInput(
             f"the key of a class that is split has one type, but is {types}",
             f"classes.{one.name}.key",

@@ -94,7 +94,7 @@ class DistinctSketches:
             self.bytes += hll_bytes(sketch)
 
     def recoded(self, mapped: Codes) -> None:
-        self._sketches = {int(mapped[code]): one for code, one in self._sketches.items()}
+        self._sketches = {int(mapped[code]): sketch for code, sketch in self._sketches.items()}
 
     def merge(self, other: DistinctSketches) -> None:
         for code, theirs in other._sketches.items():
@@ -107,11 +107,13 @@ class DistinctSketches:
             self.bytes += hll_bytes(self._sketches[code])
 
     def __getstate__(self) -> Any:
-        return {code: one.serialize_updatable() for code, one in self._sketches.items()}, self.bytes
+        return {code: sketch.serialize_updatable() for code, sketch in self._sketches.items()}, self.bytes
 
     def __setstate__(self, state: Any) -> None:
         packed, self.bytes = state
-        self._sketches = {code: datasketches.hll_sketch.deserialize(one) for code, one in packed.items()}
+        self._sketches = {
+            code: datasketches.hll_sketch.deserialize(sketch) for code, sketch in packed.items()
+        }
 
     def of(self, code: int) -> Any:
         return self._sketches.get(code)
@@ -129,7 +131,7 @@ class FrequentSketches:
     def add(self, codes: Codes, column: Values) -> None:
         self.type = column.type
         inverse, listed = distinct(column)
-        texts = listed if column.type.kind is TypeKind.STRING else [str(one) for one in listed]
+        texts = listed if column.type.kind is TypeKind.STRING else [str(value) for value in listed]
         order = np.argsort(codes, kind="stable")  # within a group in the order of arrival
         ordered, places = codes[order], inverse[order]
         starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
@@ -139,9 +141,9 @@ class FrequentSketches:
                 sketch = self._sketches[code] = datasketches.frequent_strings_sketch(LG_COUNTERS)
             else:
                 self.bytes -= counters_bytes(sketch)
-            found, counts = np.unique(part, return_counts=True)
-            if sketch.num_active_items + len(found) <= COUNTERS:
-                for place, count in zip(found.tolist(), counts.tolist(), strict=True):
+            values, counts = np.unique(part, return_counts=True)
+            if sketch.num_active_items + len(values) <= COUNTERS:
+                for place, count in zip(values.tolist(), counts.tolist(), strict=True):
                     sketch.update(texts[place], count)
             else:
                 # One by one: what has to be let go depends on the order, and must not on where a train ends.
@@ -149,7 +151,7 @@ class FrequentSketches:
             self.bytes += counters_bytes(sketch)
 
     def recoded(self, mapped: Codes) -> None:
-        self._sketches = {int(mapped[code]): one for code, one in self._sketches.items()}
+        self._sketches = {int(mapped[code]): sketch for code, sketch in self._sketches.items()}
 
     def merge(self, other: FrequentSketches) -> None:
         """Counts are summed, so that nothing more is let go; there are as many at most as in all panes together."""
@@ -167,13 +169,13 @@ class FrequentSketches:
         return counts
 
     def __getstate__(self) -> Any:
-        packed = {code: one.serialize() for code, one in self._sketches.items()}
+        packed = {code: sketch.serialize() for code, sketch in self._sketches.items()}
         return packed, self._merged, self.type, self.bytes
 
     def __setstate__(self, state: Any) -> None:
         packed, self._merged, self.type, self.bytes = state
         read = datasketches.frequent_strings_sketch.deserialize
-        self._sketches = {code: read(one) for code, one in packed.items()}
+        self._sketches = {code: read(sketch) for code, sketch in packed.items()}
 
 
 class QuantileSketches:
@@ -250,8 +252,8 @@ def distinct_count(sketches: Sequence[Any]) -> int:
     if not some:
         return 0
     union = datasketches.hll_union(LG_REGISTERS)
-    for one in some:
-        union.update(one)
+    for part in some:
+        union.update(part)
     # An HLL that is told another's registers, be they its own, forgets the order in which it was filled: without
     # this, a sketch that was never merged has an estimate that depends on it.
     union.update(union.get_result(datasketches.HLL_8))
@@ -261,14 +263,14 @@ def distinct_count(sketches: Sequence[Any]) -> int:
 
 def most_frequent(parts: Sequence[FrequentSketches], groups: Codes, most: int) -> list[str | None]:
     """The values that came most often, as `engine.windows.pane_aggregates.top` writes them."""
-    found: list[str | None] = []
+    texts: list[str | None] = []
     for code in groups.tolist():
         counts: Counter[str] = Counter()
         for part in parts:
             counts.update(part.counts(code))
         ranked = sorted(counts.items(), key=lambda item: (-item[1], rank_of(item[0], parts[0].type)))
-        found.append(", ".join(f"{text}:{count}" for text, count in ranked[:most]) or None)
-    return found
+        texts.append(", ".join(f"{text}:{count}" for text, count in ranked[:most]) or None)
+    return texts
 
 
 def rank_of(text: str, type_: DataType | None) -> Any:
@@ -282,7 +284,7 @@ def rank_of(text: str, type_: DataType | None) -> Any:
 
 def quantiles(parts: Sequence[QuantileSketches], groups: Codes, part: float) -> tuple[Array, Array]:
     """Of each group the value with the rank `part`·(n − 1), rounded down, within 1%; and whether there is one."""
-    summed = [one.summed() for one in parts]
+    summed = [chunk.summed() for chunk in parts]
     places = np.concatenate([places for places, _ in summed])
     counts = np.concatenate([counts for _, counts in summed])
     if len(parts) > 1:
@@ -293,10 +295,10 @@ def quantiles(parts: Sequence[QuantileSketches], groups: Codes, part: float) -> 
     totals = before[ends] - before[starts]
     ranks = np.floor(part * np.maximum(totals - 1, 0)).astype(np.int64)
     where = np.searchsorted(upto, before[starts] + ranks, side="right")
-    known = totals > 0
+    is_known = totals > 0
     values = np.zeros(len(groups))
-    values[known] = values_of(places[where[known]] % BINS - BINS // 2)
-    return values, known
+    values[is_known] = values_of(places[where[is_known]] % BINS - BINS // 2)
+    return values, is_known
 
 
 def sums(places: Whole, counts: Whole) -> tuple[Whole, Whole]:
@@ -320,10 +322,10 @@ def values_of(bins: Whole) -> Array:
     """A value of each bin from which none in it is further than `QUANTILE_ERROR` of itself."""
     sizes = np.abs(bins)
     with np.errstate(over="ignore"):
-        found = np.exp((sizes - BIN_OF_ONE) * LOG_GAMMA) * (1 - QUANTILE_ERROR)
-    found = np.minimum(found, np.finfo(np.float64).max)
-    found = np.where(sizes == 0, 0.0, np.where(sizes == BIN_OF_INFINITY, np.inf, found))
-    return np.where(bins == BIN_OF_NAN, np.nan, np.copysign(found, bins))
+        values = np.exp((sizes - BIN_OF_ONE) * LOG_GAMMA) * (1 - QUANTILE_ERROR)
+    values = np.minimum(values, np.finfo(np.float64).max)
+    values = np.where(sizes == 0, 0.0, np.where(sizes == BIN_OF_INFINITY, np.inf, values))
+    return np.where(bins == BIN_OF_NAN, np.nan, np.copysign(values, bins))
 
 
 # --- inside --------------------------------------------------------------------------------------------

@@ -203,16 +203,16 @@ class Compiler:
             return CompiledTerm(node.type, once)
 
         def once_with_failures(frame: Frame) -> Computed:
-            found: tuple[Computed, list[tuple[Mask, str]]] | None = frame.shared[slot]
-            if found is None:
+            result: tuple[Computed, list[tuple[Mask, str]]] | None = frame.shared[slot]
+            if result is None:
                 # Each use has its own guard, so its failures are first found without any.
                 guard, failed = frame.guard, frame.failed
                 frame.guard, frame.failed = None, []
-                found = frame.shared[slot] = run(frame), frame.failed
+                result = frame.shared[slot] = run(frame), frame.failed
                 frame.guard, frame.failed = guard, failed
-            for bad, reason in found[1]:
+            for bad, reason in result[1]:
                 frame.fail(bad, reason)
-            return found[0]
+            return result[0]
 
         return CompiledTerm(node.type, once_with_failures, fails=True)
 
@@ -228,7 +228,7 @@ class Compiler:
                 pairs = [(self.compile(condition), self.compile(value)) for condition, value in branches]
                 return case(type_, pairs, self.compile(otherwise))
             case Call(function, arguments, type_):
-                return self._call(function, type_, [self.compile(one) for one in arguments])
+                return self._call(function, type_, [self.compile(operand) for operand in arguments])
 
     def _cast(self, node: CompiledTerm, type_: DataType, try_: bool = False) -> CompiledTerm:
         if node.type == type_:
@@ -262,15 +262,15 @@ class Compiler:
     def _in(self, value: CompiledTerm, items: list[CompiledTerm]) -> CompiledTerm:
         value = self._share(value)
         constants = [item.value for item in items if item.constant and not item.is_null]
-        found = [item for item in items if item.is_null][:1]
+        tests = [item for item in items if item.is_null][:1]
         if constants:
-            found.append(
+            tests.append(
                 self._strict(BOOLEAN, [value], lambda *_: comparison.build_membership(value.type, constants))
             )
-        found += [
+        tests += [
             self._strict(BOOLEAN, [value, item], BUILDERS["equal"]) for item in items if not item.constant
         ]
-        return disjunction([CompiledTerm(BOOLEAN) if one.is_null else one for one in found])
+        return disjunction([CompiledTerm(BOOLEAN) if test.is_null else test for test in tests])
 
     def _extreme(self, type_: DataType, nodes: list[CompiledTerm], greatest: bool) -> CompiledTerm:
         nodes = [node for node in nodes if not node.is_null]
@@ -312,9 +312,11 @@ class Compiler:
         gather = gathering(nodes, arguments)
         if kernel.reason:
             node = CompiledTerm(
-                type_, checked(gather, kernel, try_), fails=not try_ or any(one.fails for one in nodes)
+                type_,
+                checked(gather, kernel, try_),
+                fails=not try_ or any(node_in.fails for node_in in nodes),
             )
         else:
             run = binary(nodes, kernel) if len(nodes) == 2 and not constant else plain(gather, kernel)
-            node = CompiledTerm(type_, run, fails=any(one.fails for one in nodes))
+            node = CompiledTerm(type_, run, fails=any(node_in.fails for node_in in nodes))
         return folded(node, nodes)

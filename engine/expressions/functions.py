@@ -164,8 +164,8 @@ def resolve(name: str, arguments: Types) -> Signature:
     canonical = ALIASES.get(canonical, canonical)
     rule = RULES.get(canonical)
     if rule is None:
-        known = [*RULES, *(alias for alias in ALIASES if alias.isidentifier())]
-        raise NoSuchFunction(f"there is no function {name}", hint=nearest(name.lower(), known))
+        names = [*RULES, *(alias for alias in ALIASES if alias.isidentifier())]
+        raise NoSuchFunction(f"there is no function {name}", hint=nearest(name.lower(), names))
     return rule(canonical, arguments)
 
 
@@ -178,19 +178,19 @@ def castable(source: DataType, target: DataType) -> bool:
 
 def common_type(types: Types) -> DataType | None:
     """The type that values of all these types can be brought to (branches of CASE, inputs of UNION), or None."""
-    known = [type_ for type_ in types if type_ is not None]
-    if not known:
+    types_given = [type_ for type_ in types if type_ is not None]
+    if not types_given:
         return INT32  # as in DuckDB, for nothing but NULLs
-    first = known[0]
-    if all(one == first for one in known):
+    first = types_given[0]
+    if all(given_type == first for given_type in types_given):
         return first
-    if not all(one.is_numeric for one in known):
+    if not all(given_type.is_numeric for given_type in types_given):
         return None
-    if any(one.is_float for one in known):
-        return FLOAT64 if FLOAT64 in known else FLOAT32
-    if all(one.is_integer for one in known):
+    if any(given_type.is_float for given_type in types_given):
+        return FLOAT64 if FLOAT64 in types_given else FLOAT32
+    if all(given_type.is_integer for given_type in types_given):
         return INT64
-    parts = [as_decimal(one) for one in known]
+    parts = [as_decimal(given_type) for given_type in types_given]
     scale = max(part.scale for part in parts)
     return capped(max(part.precision - part.scale for part in parts) + scale, scale)
 
@@ -225,21 +225,21 @@ def check_count(name: str, types: Types, least: int, most: int | None, wanted: s
 
 def numbers(name: str, types: Types, wanted: str) -> list[DataType]:
     """The types, all numeric; a bare NULL takes the type of the first that is known."""
-    for place, one in enumerate(types):
-        if one is not None and not one.is_numeric:
+    for place, given_type in enumerate(types):
+        if given_type is not None and not given_type.is_numeric:
             raise refuse(name, types, place, wanted)
-    known = next((type_ for type_ in types if type_ is not None), INT32)
-    return [known if type_ is None else type_ for type_ in types]
+    first_known = next((type_ for type_ in types if type_ is not None), INT32)
+    return [first_known if type_ is None else type_ for type_ in types]
 
 
 def arithmetic(name: str, types: Types) -> Signature:
-    wanted = "two numbers"
+    expected = "two numbers"
     if name in ("add", "subtract"):
-        wanted = "two numbers, or a timestamp and an interval"
+        expected = "two numbers, or a timestamp and an interval"
         if TIMESTAMP in types and len(types) == 2:
-            return timestamp_arithmetic(name, types, wanted)
-    check_count(name, types, 2, 2, wanted)
-    left, right = numbers(name, types, wanted)
+            return timestamp_arithmetic(name, types, expected)
+    check_count(name, types, 2, 2, expected)
+    left, right = numbers(name, types, expected)
     common = common_type([left, right])
     assert common is not None
     if common.kind is not TypeKind.DECIMAL:
@@ -265,8 +265,12 @@ def timestamp_arithmetic(name: str, types: Types, wanted: str) -> Signature:
     left, right = types
     if name == "subtract" and left == right == TIMESTAMP:
         return Signature(name, (TIMESTAMP, TIMESTAMP), INT64)
-    for place, (one, other) in enumerate([(left, right), (right, left)]):
-        if other == TIMESTAMP and not (one is None or one.is_integer) and (one != TIMESTAMP or name == "add"):
+    for place, (type_, other) in enumerate([(left, right), (right, left)]):
+        if (
+            other == TIMESTAMP
+            and not (type_ is None or type_.is_integer)
+            and (type_ != TIMESTAMP or name == "add")
+        ):
             raise refuse(name, types, place, wanted)
     if left == TIMESTAMP:
         return Signature(name, (TIMESTAMP, INT64), TIMESTAMP)
@@ -284,11 +288,11 @@ def division(name: str, types: Types) -> Signature:
 
 
 def integer_division(name: str, types: Types) -> Signature:
-    wanted = "two integers; for others, floor(x / y)"
-    check_count(name, types, 2, 2, wanted)
-    for place, one in enumerate(types):
-        if one is not None and not one.is_integer:
-            raise refuse(name, types, place, wanted)
+    expected = "two integers; for others, floor(x / y)"
+    check_count(name, types, 2, 2, expected)
+    for place, type_ in enumerate(types):
+        if type_ is not None and not type_.is_integer:
+            raise refuse(name, types, place, expected)
     common = common_type(types)
     assert common is not None
     return Signature(name, (common, common), common)
@@ -296,29 +300,41 @@ def integer_division(name: str, types: Types) -> Signature:
 
 def same_number(name: str, types: Types) -> Signature:
     check_count(name, types, 1, 1, "a number")
-    (one,) = numbers(name, types, "a number")
-    return Signature(name, (one,), one)
+    (number_type,) = numbers(name, types, "a number")
+    return Signature(name, (number_type,), number_type)
 
 
 def rounding(name: str, types: Types) -> Signature:
     """To a whole number; of an integer it is a float64, as in DuckDB."""
     check_count(name, types, 1, 1, "a number")
-    (one,) = numbers(name, types, "a number")
-    if one.is_integer:
+    (number_type,) = numbers(name, types, "a number")
+    if number_type.is_integer:
         return Signature(name, (FLOAT64,), FLOAT64)
-    return Signature(name, (one,), decimal(one.precision, 0) if one.kind is TypeKind.DECIMAL else one)
+    return Signature(
+        name,
+        (number_type,),
+        decimal(number_type.precision, 0) if number_type.kind is TypeKind.DECIMAL else number_type,
+    )
 
 
 def round_(name: str, types: Types) -> Signature:
-    wanted = "a number and, if need be, how many digits after the point"
-    check_count(name, types, 1, 2, wanted)
-    (one,) = numbers(name, types[:1], wanted)
+    expected = "a number and, if need be, how many digits after the point"
+    check_count(name, types, 1, 2, expected)
+    (number_type,) = numbers(name, types[:1], expected)
     if len(types) == 1:
-        return Signature(name, (one,), decimal(one.precision, 0) if one.kind is TypeKind.DECIMAL else one)
+        return Signature(
+            name,
+            (number_type,),
+            decimal(number_type.precision, 0) if number_type.kind is TypeKind.DECIMAL else number_type,
+        )
     if types[1] is not None and not types[1].is_integer:
-        raise refuse(name, types, 1, wanted)
-    result = capped(one.precision + 1, one.scale) if one.kind is TypeKind.DECIMAL else one
-    return Signature(name, (one, INT32), result)
+        raise refuse(name, types, 1, expected)
+    result = (
+        capped(number_type.precision + 1, number_type.scale)
+        if number_type.kind is TypeKind.DECIMAL
+        else number_type
+    )
+    return Signature(name, (number_type, INT32), result)
 
 
 def sign(name: str, types: Types) -> Signature:
@@ -326,11 +342,11 @@ def sign(name: str, types: Types) -> Signature:
 
 
 def floats(count: int, most: int | None = None) -> Rule:
-    wanted = "a number" if count == 1 else f"{count} numbers"
+    expected = "a number" if count == 1 else f"{count} numbers"
 
     def rule(name: str, types: Types) -> Signature:
-        check_count(name, types, count, most or count, wanted)
-        numbers(name, types, wanted)
+        check_count(name, types, count, most or count, expected)
+        numbers(name, types, expected)
         return Signature(name, (FLOAT64,) * len(types), FLOAT64)
 
     return rule
@@ -341,33 +357,35 @@ def comparable(name: str, types: Types, wanted: str) -> DataType:
     others = [type_ for type_ in types if type_ != STRING and type_ is not None]
     common = common_type(others) if others else STRING
     if common is None:
-        place = next(place for place, one in enumerate(types) if one not in (None, STRING, others[0]))
+        place = next(
+            place for place, given_type in enumerate(types) if given_type not in (None, STRING, others[0])
+        )
         raise refuse(name, types, place, f"{wanted}; CAST one of them")
     return common
 
 
 def comparison(name: str, types: Types) -> Signature:
-    wanted = "two values of one type"
-    check_count(name, types, 2, 2, wanted)
-    common = comparable(name, types, wanted)
+    expected = "two values of one type"
+    check_count(name, types, 2, 2, expected)
+    common = comparable(name, types, expected)
     return Signature(name, (common, common), BOOLEAN)
 
 
 def membership(name: str, types: Types) -> Signature:
-    wanted = "a value and a list of values of one type"
-    check_count(name, types, 2, None, wanted)
-    common = comparable(name, types, wanted)
+    expected = "a value and a list of values of one type"
+    check_count(name, types, 2, None, expected)
+    common = comparable(name, types, expected)
     return Signature(name, (common,) * len(types), BOOLEAN)
 
 
 def logic(least: int, most: int | None) -> Rule:
-    wanted = "a condition" if most == 1 else "conditions"
+    expected = "a condition" if most == 1 else "conditions"
 
     def rule(name: str, types: Types) -> Signature:
-        check_count(name, types, least, most, wanted)
-        for place, one in enumerate(types):
-            if one not in (BOOLEAN, None):
-                raise refuse(name, types, place, f"{wanted} (boolean)")
+        check_count(name, types, least, most, expected)
+        for place, type_ in enumerate(types):
+            if type_ not in (BOOLEAN, None):
+                raise refuse(name, types, place, f"{expected} (boolean)")
         return Signature(name, (BOOLEAN,) * len(types), BOOLEAN)
 
     return rule
@@ -379,20 +397,25 @@ def null_test(name: str, types: Types) -> Signature:
 
 
 def alike(name: str, types: Types) -> Signature:
-    wanted = "values of one type"
-    check_count(name, types, 1, None, wanted)
+    expected = "values of one type"
+    check_count(name, types, 1, None, expected)
     common = common_type(types)
     if common is None:
-        known = [type_ for type_ in types if type_ is not None]
-        raise refuse(name, types, list(types).index(next(one for one in known if one != known[0])), wanted)
+        typed = [type_ for type_ in types if type_ is not None]
+        raise refuse(
+            name,
+            types,
+            list(types).index(next(given_type for given_type in typed if given_type != typed[0])),
+            expected,
+        )
     return Signature(name, (common,) * len(types), common)
 
 
 def nullif(name: str, types: Types) -> Signature:
     """Gives its first argument as it is; the second has the type in which both are compared."""
-    wanted = "two values of one type"
-    check_count(name, types, 2, 2, wanted)
-    common = comparable(name, types, wanted)
+    expected = "two values of one type"
+    check_count(name, types, 2, 2, expected)
+    common = comparable(name, types, expected)
     first = types[0] or common
     return Signature(name, (first, common), first)
 

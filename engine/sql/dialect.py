@@ -93,14 +93,22 @@ def refusal(phrase: str) -> Callable[[parser.Parser], NoReturn]:
 INTERVAL_STARTS = (TokenType.STRING, TokenType.NUMBER, TokenType.DASH, TokenType.L_PAREN)
 
 
-class WeirParser(parser.Parser):
-    """sqlglot's parser of expressions and clauses with Weir's rules on top."""
+class BareParser(parser.Parser):
+    """sqlglot's parser without what other dialects have and Weir has not."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
     STATEMENT_PARSERS: ClassVar = {}
     LAMBDAS: ClassVar = {}
     PLACEHOLDER_PARSERS: ClassVar = {}
     NO_PAREN_FUNCTIONS: ClassVar = {}
+    BITWISE: ClassVar = {}
+    BRACKETS: ClassVar = frozenset[TokenType]()
+    SUBQUERY_PREDICATES: ClassVar = {}
+
+
+class WeirParser(BareParser):
+    """sqlglot's parser of expressions and clauses with Weir's rules on top."""
+
     NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": lambda self: self._parse_case()}
     FUNCTION_PARSERS: ClassVar = {
         "CAST": lambda self: self._parse_cast(True),
@@ -119,7 +127,6 @@ class WeirParser(parser.Parser):
         TokenType.STAR: lambda self, token: self._star(token),
     }
     EXPONENT: ClassVar = {TokenType.DSTAR: exp.Pow, TokenType.CARET: exp.Pow}
-    BITWISE: ClassVar = {}
     TERM: ClassVar = {TokenType.DASH: exp.Sub, TokenType.PLUS: exp.Add}
     FACTOR: ClassVar = {
         TokenType.DIV: exp.IntDiv,
@@ -138,8 +145,6 @@ class WeirParser(parser.Parser):
     COLUMN_OPERATORS: ClassVar = {
         kind: parser.Parser.COLUMN_OPERATORS[kind] for kind in (TokenType.DOT, TokenType.DCOLON)
     }
-    BRACKETS: ClassVar = frozenset[TokenType]()
-    SUBQUERY_PREDICATES: ClassVar = {}
     QUERY_MODIFIER_PARSERS: ClassVar = {
         TokenType.WHERE: lambda self: ("where", self._parse_where()),
         TokenType.GROUP_BY: lambda self: ("group", self._parse_group()),

@@ -80,7 +80,7 @@ class Grouped(Expressions):
         super().__init__(below.scope, below.offsets, where)
         self.below, self.keys, self.bound = below, list(keys), bound
         self.above = {id(result) for root in roots for result in self._over_results(root)}
-        self.computed_keys = any(not isinstance(one, Column) for one in keys)
+        self.computed_keys = any(not isinstance(expression, Column) for expression in keys)
         self.wanted: dict[WantedAggregate, int] = {}
         self.aliases: dict[str, exp.Expr] = {}
 
@@ -97,11 +97,11 @@ class Grouped(Expressions):
 
     def _over_results(self, root: exp.Expr) -> Iterator[exp.Expr]:
         """The parts that hold an aggregate, a window bound or an alias, and so mean nothing below the window."""
-        for one in root.walk():
-            if is_aggregate(one) or (
-                isinstance(one, exp.Column) and (self._is_own_bound(one) or self.scope.find(one) is None)
+        for part in root.walk():
+            if is_aggregate(part) or (
+                isinstance(part, exp.Column) and (self._is_own_bound(part) or self.scope.find(part) is None)
             ):
-                above: exp.Expr | None = one
+                above: exp.Expr | None = part
                 while above is not None:
                     yield above
                     above = None if above is root else above.parent
@@ -116,19 +116,19 @@ class Grouped(Expressions):
         return None
 
     def _column(self, node: exp.Column) -> Expression:
-        seen = None if self._is_own_bound(node) else self.scope.find(node)
-        if seen is None and is_bound(node):
+        column = None if self._is_own_bound(node) else self.scope.find(node)
+        if column is None and is_bound(node):
             if self.bound is None:
                 raise self.text.error(node, "a window of rows has no start and no end", node.name)
             return Column(BOUNDS.index(node.name.lower()), self.bound)
-        if seen is None and not node.table and node.name.lower() in self.aliases:
+        if column is None and not node.table and node.name.lower() in self.aliases:
             aliased = self.aliases.pop(node.name.lower())  # an alias does not stand for itself
-            found = self.repeated(node, self.read(aliased))
+            repeated = self.repeated(node, self.read(aliased))
             self.aliases[node.name.lower()] = aliased
-            return found
-        if seen is None:
+            return repeated
+        if column is None:
             raise self.scope.unknown(node, [*BOUNDS, *self.aliases])
-        key = self.key_column(self.below.visible(node, seen))
+        key = self.key_column(self.below.visible(node, column))
         if key is None:
             name = self.text.of(node)
             hint = f"GROUP BY {name}, or take one value of each group: MAX({name})"
@@ -212,10 +212,10 @@ class Grouped(Expressions):
         return self._one(function, argument, None, scaling)
 
     def _argument(self, node: exp.Expr) -> Expression:
-        for one in node.walk():
-            if isinstance(one, exp.Anonymous) and is_aggregate(one):
+        for part in node.walk():
+            if isinstance(part, exp.Anonymous) and is_aggregate(part):
                 hint = "aggregate the results of another query: FROM (SELECT …) AS x [RANGE …]"
-                raise self.text.error(one, "an aggregate of an aggregate", self.text.of(node), hint)
+                raise self.text.error(part, "an aggregate of an aggregate", self.text.of(node), hint)
         return self.below.value(node)
 
     def _scaled(self, node: exp.Anonymous, condition: Expression | None, outer: str) -> Expression:
@@ -233,9 +233,9 @@ class Grouped(Expressions):
             number = float(value.value or 0) / float(10**value.type.scale)
             if number == int(number) and 1 <= number <= most if most else 0 <= number <= 1:
                 return number
-        wanted = f"a number from 1 to {most:,}" if most else "a constant from 0 to 1"
+        expected = f"a number from 1 to {most:,}" if most else "a constant from 0 to 1"
         raise self.text.error(
-            node, f"the second argument of {function.value} is {wanted}", self.text.of(node)
+            node, f"the second argument of {function.value} is {expected}", self.text.of(node)
         )
 
     def _one(
@@ -341,12 +341,12 @@ def windowed(
         clock=None if clock is None else places[clock],
     )
     base = len(bounds)
-    found = {place: Column(place, one.type) for place, one in enumerate(bounds)}
-    found |= {FIRST_KEY + one: Column(base + place, keys[one].type) for place, one in enumerate(order)}
+    columns = {place: Column(place, one.type) for place, one in enumerate(bounds)}
+    columns |= {FIRST_KEY + one: Column(base + place, keys[one].type) for place, one in enumerate(order)}
     base += len(order)
     provisional = {one: FIRST_AGGREGATE + place for place, one in enumerate(wanted)}
-    found |= {provisional[one]: Column(base + place, one.type) for place, one in enumerate(ranked)}
-    return node, dict(found)
+    columns |= {provisional[one]: Column(base + place, one.type) for place, one in enumerate(ranked)}
+    return node, dict(columns)
 
 
 def computed_below(
@@ -359,8 +359,8 @@ def computed_below(
         clock = Column(time.place, plan.schema.fields[time.place].type)
         needed[clock] = None
     ordered = sorted(needed, key=key)
-    places = {one: place for place, one in enumerate(ordered)}
-    schema = Schema(tuple(Field(f"c{place}", one.type) for place, one in enumerate(ordered)))
+    places = {expression: place for place, expression in enumerate(ordered)}
+    schema = Schema(tuple(Field(f"c{place}", expression.type) for place, expression in enumerate(ordered)))
     return Project(plan, tuple(ordered), schema, None if clock is None else places[clock]), places
 
 

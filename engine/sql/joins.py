@@ -90,13 +90,13 @@ def conjuncts(node: exp.Expr | None) -> Iterable[exp.Expr]:
     """The operands of AND, through parentheses."""
     stack = [] if node is None else [node]
     while stack:
-        one = stack.pop()
-        if isinstance(one, exp.And):
-            stack += [one.right, one.left]
-        elif isinstance(one, exp.Paren):
-            stack.append(one.this)
+        part = stack.pop()
+        if isinstance(part, exp.And):
+            stack += [part.right, part.left]
+        elif isinstance(part, exp.Paren):
+            stack.append(part.this)
         else:
-            yield one
+            yield part
 
 
 @dataclass
@@ -147,9 +147,9 @@ class Joiner:
     def _condition(self, node: exp.Expr, outer: int | None) -> JoinOperand:
         owners = set()
         for column in node.find_all(exp.Column):
-            seen = self.scope.find(column)
-            if seen is not None:
-                owners.add(seen.owner)
+            relation = self.scope.find(column)
+            if relation is not None:
+                owners.add(relation.owner)
         return JoinOperand(node, frozenset(owners), outer)
 
     def _use(self, owner: int, name: exp.Identifier) -> None:
@@ -180,13 +180,13 @@ class Joiner:
         if len(self.items) > ITEMS_MAX:
             node, what = self.items[ITEMS_MAX].relation.node, f"FROM has {ITEMS_MAX} items at most"
             raise self.text.error(node, what, len(self.items), "split it into queries over queries")
-        seen: set[str] = set()
+        aliases: set[str] = set()
         for item in self.items:
             alias = item.relation.alias.lower()
-            if alias and alias in seen:
+            if alias and alias in aliases:
                 hint = f"{alias} AS a JOIN {alias} AS b"
                 raise self.text.error(item.relation.node, "two items of FROM have one name", alias, hint)
-            seen.add(alias)
+            aliases.add(alias)
 
     def _check_kinds(self, streams: Sequence[int]) -> None:
         if not streams:
@@ -219,7 +219,7 @@ class Joiner:
         )
         offsets = [0 if place == owner else None for place in range(len(self.items))]
         read = Expressions(self.scope, offsets, "WHERE")
-        return filtered(self.items[owner].relation.plan, [read.condition(one.node) for one in mine])
+        return filtered(self.items[owner].relation.plan, [read.condition(item.node) for item in mine])
 
     # -- two streams ---------------------------------------------------------------------------------
 
@@ -281,7 +281,7 @@ class Joiner:
         relation, plan = self.items[owner].relation, self._side(owner)
         if relation.time is None or relation.time == event_time(plan):
             return plan
-        columns = [Column(place, one.type) for place, one in enumerate(plan.schema.fields)]
+        columns = [Column(place, field.type) for place, field in enumerate(plan.schema.fields)]
         return Project(plan, tuple(columns), canonical(columns), relation.time.place)
 
     def _bound(self, one: int, other: int, windows: Sequence[TimeWindow | RowWindow | None]) -> Bound:
@@ -310,8 +310,8 @@ class Joiner:
             if relation.time is not None
         ]
         if types[0] != types[1]:
-            told = " and ".join(str(type_) for _, type_ in types)
-            raise self.text.error(relations[1].node, "the two event times are of different types", told)
+            names = " and ".join(str(type_) for _, type_ in types)
+            raise self.text.error(relations[1].node, "the two event times are of different types", names)
         if all(windows):
             return Bound()
         if any(windows):
@@ -321,9 +321,9 @@ class Joiner:
         bounds = TimeBounds(self.text, self.scope, one, other)
         bound, used = Bound(), []
         for condition in self.conditions:
-            found = bounds.of(condition.node) if condition.owners == {one, other} else None
-            if found is not None:
-                bound = bound.and_(found)
+            limits = bounds.of(condition.node) if condition.owners == {one, other} else None
+            if limits is not None:
+                bound = bound.and_(limits)
                 used.append(condition)
         self._take(used)
         self._check_bound(bound, one, other)
@@ -371,7 +371,7 @@ class Joiner:
             node = condition.node
             if not isinstance(node, exp.EQ) or condition.outer != outer:
                 continue
-            owners = [self._condition(one, None).owners for one in (node.left, node.right)]
+            owners = [self._condition(operand, None).owners for operand in (node.left, node.right)]
             if not all(owners):
                 continue
             sides = [node.left, node.right]
@@ -397,13 +397,13 @@ class Joiner:
         ]
         values = [reader.value(node) for reader, node in zip(readers, sides, strict=True)]
         try:
-            wanted = resolve("equal", [type_or_none(one) for one in values]).arguments
+            types = resolve("equal", [type_or_none(side) for side in values]).arguments
         except WeirError as problem:
             parent = sides[0].parent or sides[0]
             raise self.text.error(parent, problem.title, self.text.of(parent), problem.hint) from None
         a, b = (
             reader.fitted(node, value, type_)
-            for reader, node, value, type_ in zip(readers, sides, values, wanted, strict=True)
+            for reader, node, value, type_ in zip(readers, sides, values, types, strict=True)
         )
         return a, b
 
@@ -495,14 +495,14 @@ def with_columns(plan: Plan, wanted: Sequence[Expression]) -> tuple[Plan, tuple[
     added = [fromkey for fromkey in dict.fromkeys(wanted) if not isinstance(fromkey, Column)]
     width = len(plan.schema)
     if added:
-        kept = [Column(place, one.type) for place, one in enumerate(plan.schema.fields)]
+        kept = [Column(place, item.type) for place, item in enumerate(plan.schema.fields)]
         time = event_time(plan)
         columns = (*kept, *added)
         plan = Project(plan, columns, canonical(columns), None if time is None else time.place)
-    places = [one.place if isinstance(one, Column) else width + added.index(one) for one in wanted]
+    places = [item.place if isinstance(item, Column) else width + added.index(item) for item in wanted]
     return plan, tuple(places)
 
 
 def joined_schema(left: Schema, right: Schema) -> Schema:
     fields = [*left.fields, *right.fields]
-    return Schema(tuple(replace(one, name=f"c{place}") for place, one in enumerate(fields)))
+    return Schema(tuple(replace(field, name=f"c{place}") for place, field in enumerate(fields)))

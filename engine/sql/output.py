@@ -45,7 +45,7 @@ def default_name(node: exp.Expr, place: int) -> str:
             for expression in node.expressions
             if isinstance(expression, exp.Column | exp.Anonymous)
         ]
-        return "_".join([str(node.name).lower(), *(default_name(one, place) for one in of[:1])])
+        return "_".join([str(node.name).lower(), *(default_name(argument, place) for argument in of[:1])])
     return f"column{place + 1}"
 
 
@@ -54,7 +54,7 @@ def named_columns(text: Text, items: Sequence[SelectItem], values: Sequence[Expr
     taken: set[str] = set()
     for item in items:
         if item.given and item.name.lower() in taken:
-            other = fresh(item.name, {*taken, *(one.name.lower() for one in items if one.given)})
+            other = fresh(item.name, {*taken, *(column.name.lower() for column in items if column.given)})
             hint = f"give one of them another name: {text.of(item.node)} AS {other}"
             raise text.error(item.node, "two columns have one name", item.name, hint)
         if item.given:
@@ -67,12 +67,12 @@ def named_columns(text: Text, items: Sequence[SelectItem], values: Sequence[Expr
 
 def fresh(name: str, taken: set[str]) -> str:
     """The name, or with a number behind it if it is taken."""
-    found, number = name, 0
-    while found.lower() in taken:
+    candidate, number = name, 0
+    while candidate.lower() in taken:
         number += 1
-        found = f"{name}_{number}"
-    taken.add(found.lower())
-    return found
+        candidate = f"{name}_{number}"
+    taken.add(candidate.lower())
+    return candidate
 
 
 def with_bounds(aggregate: WindowAggregate, columns: Sequence[Named]) -> tuple[Named, ...]:
@@ -88,7 +88,7 @@ def with_bounds(aggregate: WindowAggregate, columns: Sequence[Named]) -> tuple[N
 
 def projected(plan: Plan, expressions: Sequence[Expression], time: EventTime | None) -> Plan:
     """The plan with these columns, named without meaning; the plan itself if it has just these."""
-    columns = [Column(place, one.type) for place, one in enumerate(plan.schema.fields)]
+    columns = [Column(place, field.type) for place, field in enumerate(plan.schema.fields)]
     place = time_place(plan, expressions, time)
     if list(expressions) == columns and (place is None or event_time(plan) == time):
         return plan
@@ -99,9 +99,9 @@ def answered(relation: Relation) -> Plan:
     """The plan of a whole query, whose columns have the names the user gave."""
     plan, expressions = relation.plan, [column.expression for column in relation.columns]
     schema = Schema(tuple(Field(column.name, column.expression.type) for column in relation.columns))
-    found = projected(plan, expressions, relation.time)
-    if found.schema == schema:
-        return found
+    plan_of_answers = projected(plan, expressions, relation.time)
+    if plan_of_answers.schema == schema:
+        return plan_of_answers
     return Project(plan, tuple(expressions), schema, time_place(plan, expressions, relation.time))
 
 
@@ -109,12 +109,12 @@ def time_place(plan: Plan, expressions: Sequence[Expression], time: EventTime | 
     if time is None:
         return None
     clock = Column(time.place, plan.schema.fields[time.place].type)
-    return next((place for place, one in enumerate(expressions) if one == clock), None)
+    return next((place for place, expression in enumerate(expressions) if expression == clock), None)
 
 
 def canonical(columns: Sequence[Expression]) -> Schema:
     """A schema whose names say nothing, so that plans do not differ by them."""
-    return Schema(tuple(Field(f"c{place}", one.type) for place, one in enumerate(columns)))
+    return Schema(tuple(Field(f"c{place}", field.type) for place, field in enumerate(columns)))
 
 
 # -- sizes -----------------------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ class Selects:
             return self._aggregated(node, joined, items, aggregates)
         if joined.window is not None:
             self._check_calls(items)
-            bound = next((one for item in items for one in item.node.walk() if is_bound(one)), None)
+            bound = next((part for item in items for part in item.node.walk() if is_bound(part)), None)
             what = "the window has nothing to do: nothing is aggregated"
             raise self.text.error(bound or source_of(node), what, hint="leave it out, or aggregate")
         read = Expressions(joined.scope, joined.offsets, "SELECT")
@@ -134,9 +134,9 @@ class Selects:
 
     def _check_select(self, node: exp.Select, items: Sequence[SelectItem]) -> None:
         for item in items:
-            found = item.node.find(exp.Window, exp.Subquery)
-            if found is not None:
-                raise not_supported(self.text, found, "SELECT")
+            misplaced = item.node.find(exp.Window, exp.Subquery)
+            if misplaced is not None:
+                raise not_supported(self.text, misplaced, "SELECT")
         distinct = node.args.get("distinct")
         if distinct is not None and distinct.args.get("on"):
             raise self.text.error(
@@ -159,17 +159,23 @@ class Selects:
         return relation if inlined else computed(relation)
 
     def _items(self, node: exp.Select, joined: Joined) -> Iterator[SelectItem]:
-        for place, one in enumerate(node.expressions):
-            star = one if isinstance(one, exp.Star) else one.this if isinstance(one, exp.Column) else None
+        for place, expression in enumerate(node.expressions):
+            star = (
+                expression
+                if isinstance(expression, exp.Star)
+                else expression.this
+                if isinstance(expression, exp.Column)
+                else None
+            )
             if isinstance(star, exp.Star):
-                owner = joined.scope.owner(one) if isinstance(one, exp.Column) else None
-                for seen in joined.scope.all(owner):
-                    value = Expressions(joined.scope, joined.offsets, "SELECT").visible(one, seen)
-                    yield SelectItem(seen.column.name, False, one, value)
-            elif isinstance(one, exp.Alias):
-                yield SelectItem(one.alias, True, one.this)
+                owner = joined.scope.owner(expression) if isinstance(expression, exp.Column) else None
+                for column in joined.scope.all(owner):
+                    value = Expressions(joined.scope, joined.offsets, "SELECT").visible(expression, column)
+                    yield SelectItem(column.column.name, False, expression, value)
+            elif isinstance(expression, exp.Alias):
+                yield SelectItem(expression.alias, True, expression.this)
             else:
-                yield SelectItem(default_name(one, place), False, one)
+                yield SelectItem(default_name(expression, place), False, expression)
         if not node.expressions:
             raise self.text.error(node, "SELECT names nothing", hint="SELECT *")
 
@@ -201,17 +207,17 @@ class Selects:
         return relation if window is None else self._windowed(relation, window)
 
     def _named(self, name: exp.Identifier) -> Relation:
-        found: Relation | StreamSchema | TableSchema | QueryOutput | None = self.known.get(name.name.lower())
-        found = found or self.catalog.find(name.name)
-        match found:
+        named: Relation | StreamSchema | TableSchema | QueryOutput | None = self.known.get(name.name.lower())
+        named = named or self.catalog.find(name.name)
+        match named:
             case Relation():
-                return found
+                return named
             case StreamSchema():
-                return read_from(Scan(found))
+                return read_from(Scan(named))
             case QueryOutput():
-                return read_from(found)
+                return read_from(named)
             case TableSchema():
-                return Relation(found, columns_of(found.schema))
+                return Relation(named, columns_of(named.schema))
         names = [*self.catalog.names(), *self.known]
         raise self.text.error(name, NO_SUCH_STREAM, name.name, nearest(name.name, names))
 
@@ -219,17 +225,17 @@ class Selects:
         """The last row by key of a stream, as a table that others look into."""
         if isinstance(relation.source, TableSchema):
             raise self.text.error(node, "a table has no window", relation.alias, "leave it out")
-        known = {
+        keys = {
             column.name.lower(): column.expression.place
             for column in relation.columns
             if isinstance(column.expression, Column)
         }
         for name in node.expressions:
-            if name.name.lower() not in known:
-                raise self.text.error(name, "there is no such column", name.name, nearest(name.name, known))
+            if name.name.lower() not in keys:
+                raise self.text.error(name, "there is no such column", name.name, nearest(name.name, keys))
         return replace(
             relation,
-            last=tuple(dict.fromkeys(known[expression.name.lower()] for expression in node.expressions)),
+            last=tuple(dict.fromkeys(keys[expression.name.lower()] for expression in node.expressions)),
         )
 
     def _windowed(self, relation: Relation, node: exp.Expr) -> Relation:
@@ -254,15 +260,17 @@ class Selects:
         """The column that TUMBLE or HOP names."""
         column = node.args["time"]
         times = {time.place: time for time in event_times(relation.plan)}
-        found = {
-            one.name.lower(): times[one.expression.place]
-            for one in relation.columns
-            if isinstance(one.expression, Column) and one.expression.place in times
+        candidates = {
+            output.name.lower(): times[output.expression.place]
+            for output in relation.columns
+            if isinstance(output.expression, Column) and output.expression.place in times
         }
-        if isinstance(column, exp.Column) and column.name.lower() in found:
-            return found[column.name.lower()]
+        if isinstance(column, exp.Column) and column.name.lower() in candidates:
+            return candidates[column.name.lower()]
         hint = (
-            f"its event time is {min(found)}" if found else "it has none: declare a WATERMARK on its stream"
+            f"its event time is {min(candidates)}"
+            if candidates
+            else "it has none: declare a WATERMARK on its stream"
         )
         raise self.text.error(column, "windows go by event time", self.text.of(column), hint)
 
@@ -357,7 +365,14 @@ class Selects:
                 )
             item = items[int(node.name) - 1]
         elif isinstance(node, exp.Column) and not node.table and joined.scope.find(node) is None:
-            item = next((one for one in items if one.given and one.name.lower() == node.name.lower()), None)
+            item = next(
+                (
+                    candidate
+                    for candidate in items
+                    if candidate.given and candidate.name.lower() == node.name.lower()
+                ),
+                None,
+            )
         if item is not None:
             if item.star is not None:
                 return item.star
@@ -378,11 +393,11 @@ class Selects:
     def _result(self, read: Grouped, item: SelectItem) -> Expression:
         if item.star is None:
             return read.value(item.node)
-        found = read.key_column(item.star)
-        if found is None:
+        key = read.key_column(item.star)
+        if key is None:
             hint = f"GROUP BY {item.name}, or name the columns you want"
             raise self.text.error(item.node, "this column is neither grouped nor aggregated", item.name, hint)
-        return found
+        return key
 
     def _having(self, read: Grouped, having: exp.Expr, items: list[SelectItem]) -> Expression:
         read.where = "HAVING"
@@ -404,7 +419,7 @@ def computed(relation: Relation) -> Relation:
     """The relation with its expressions computed, so that its columns are its plan's."""
     plan = projected(relation.plan, [column.expression for column in relation.columns], relation.time)
     names = [column.name for column in relation.columns]
-    places = [Column(place, one.type) for place, one in enumerate(plan.schema.fields)]
+    places = [Column(place, field.type) for place, field in enumerate(plan.schema.fields)]
     columns = tuple(Named(name, place) for name, place in zip(names, places, strict=True))
     return replace(relation, source=plan, columns=columns, time=event_time(plan))
 
@@ -418,7 +433,7 @@ def numbered(relation: Relation) -> Relation:
 
 def clock_of(joined: Joined, wanted: Iterable[WantedAggregate]) -> Column | None:
     """What FIRST and LAST go by in a window of rows, if there are any and their source has event time."""
-    if joined.time is None or not any(one.function in ORDERED for one in wanted):
+    if joined.time is None or not any(aggregate.function in ORDERED for aggregate in wanted):
         return None
     return Column(joined.time.place, joined.plan.schema.fields[joined.time.place].type)
 
@@ -426,12 +441,12 @@ def clock_of(joined: Joined, wanted: Iterable[WantedAggregate]) -> Column | None
 def names_bound(node: exp.Expr, joined: Joined) -> bool:
     """Whether a part of SELECT or GROUP BY names a bound of the query's own window."""
     timed = isinstance(joined.window, TimeWindow)
-    bounds = (one for one in node.find_all(exp.Column) if is_bound(one))
+    bounds = (column for column in node.find_all(exp.Column) if is_bound(column))
     return any(timed or joined.scope.find(bound) is None for bound in bounds)
 
 
 def find_aggregates(node: exp.Expr) -> list[exp.Expr]:
-    return [one for one in node.walk() if is_aggregate(one)]
+    return [part for part in node.walk() if is_aggregate(part)]
 
 
 def source_of(node: exp.Select) -> exp.Expr:

@@ -19,21 +19,21 @@ def branches_of(text: Text, node: exp.Expr) -> Iterator[exp.Expr]:
     """The queries of a chain of UNION ALL, in order."""
     stack: list[exp.Expr] = [node]
     while stack:
-        one = stack.pop()
-        while isinstance(one, exp.Subquery):
-            one = one.this
-        if isinstance(one, exp.Union) and (one is node or not one.args.get("with_")):
-            _check(text, one)
-            stack += [one.expression, one.this]
+        part = stack.pop()
+        while isinstance(part, exp.Subquery):
+            part = part.this
+        if isinstance(part, exp.Union) and (part is node or not part.args.get("with_")):
+            _check(text, part)
+            stack += [part.expression, part.this]
         else:
-            yield one
+            yield part
 
 
 def _check(text: Text, node: exp.Union) -> None:
     if node.args.get("distinct"):
         what = "UNION would keep every row for ever, to tell whether it comes again"
         raise text.error(node.expression, what, hint="UNION ALL")
-    if any(node.args.get(one) for one in ("by_name", "on", "side", "kind")):
+    if any(node.args.get(option) for option in ("by_name", "on", "side", "kind")):
         raise text.error(node.expression, "UNION ALL goes by the order of columns")
 
 
@@ -72,20 +72,20 @@ def united(text: Text, branches: Sequence[exp.Expr], relations: Sequence[Relatio
 
 def _times(relation: Relation, row: Sequence[Expression]) -> dict[int, EventTime]:
     """The event times among a branch's columns, by place."""
-    known = {time.place: time for time in event_times(relation.plan)}
+    times_by_place = {time.place: time for time in event_times(relation.plan)}
     return {
-        place: known[one.place]
-        for place, one in enumerate(row)
-        if isinstance(one, Column) and one.place in known
+        place: times_by_place[column.place]
+        for place, column in enumerate(row)
+        if isinstance(column, Column) and column.place in times_by_place
     }
 
 
 def _type(text: Text, branches: Sequence[exp.Expr], relations: Sequence[Relation], place: int) -> DataType:
-    found = [relation.columns[place].expression.type for relation in relations]
-    common = common_type(found)
+    types = [relation.columns[place].expression.type for relation in relations]
+    common = common_type(types)
     if common is None:
-        first = next(number for number, one in enumerate(found) if common_type([found[0], one]) is None)
-        names = f"{found[0]} and {found[first]}"
+        first = next(number for number, type_ in enumerate(types) if common_type([types[0], type_]) is None)
+        names = f"{types[0]} and {types[first]}"
         what = f"column {place + 1} of the queries of UNION ALL has types that do not go together"
         raise text.error(branches[first], what, names, "CAST one of them")
     return common

@@ -110,10 +110,10 @@ class WindowSchedule:
 
     def next_end(self, name: str) -> int | None:
         """The first end that is not answered yet; None before there was event time."""
-        one = self._flexible[name]
-        if one.ends:
-            return one.ends[0]
-        return None if one.last is None else self._following(one)
+        reader = self._flexible[name]
+        if reader.ends:
+            return reader.ends[0]
+        return None if reader.last is None else self._following(reader)
 
     def is_due(self, name: str, end: int) -> bool:
         """Whether the window is still to be answered at this end."""
@@ -121,8 +121,8 @@ class WindowSchedule:
 
     def settled_upto(self, name: str) -> int | None:
         """No end up to this one will be asked for again."""
-        one = self._flexible[name]
-        return one.ends[0] - 1 if one.ends else one.last
+        reader = self._flexible[name]
+        return reader.ends[0] - 1 if reader.ends else reader.last
 
     def start_after(self, name: str, pane: int) -> None:
         """The first end is a later one than this."""
@@ -131,11 +131,11 @@ class WindowSchedule:
     def ends(self, name: str, reached: int) -> Iterator[int]:
         """The ends of a window that event time has passed, up to the pane that begins at `reached`."""
         self._settle(reached)
-        one = self._flexible[name]
+        reader = self._flexible[name]
         # Another window may have been told of more already, and ends have been settled as far as that.
-        while one.ends and one.ends[0] <= reached:
-            yield one.ends[0]
-            del one.ends[0]
+        while reader.ends and reader.ends[0] <= reached:
+            yield reader.ends[0]
+            del reader.ends[0]
 
     def combined(self, end: int, reader: WindowReader, reached: int) -> Pane:
         """What a window that ends here is made of, combined by its own scan or by one before it."""
@@ -146,23 +146,23 @@ class WindowSchedule:
             return left
         due = [reader]
         if self._settings.schedule != "none" and len(self._readers) > 1:
-            due = [one for one in self._readers.values() if one.is_due(end)]
+            due = [item for item in self._readers.values() if item.is_due(end)]
         if len(due) == 1:
             panes = self._store.youngest(end - window, end)
             return panes[0] if len(panes) == 1 else merged_panes(panes, reader.measures)
-        found = self._scan(end, due)
-        others = Counter(one.window for one in due if one is not reader)
-        for one, readers in others.items():
-            self._scans.leave(end, one, found[one], readers)
-        return found[window]
+        answers = self._scan(end, due)
+        others = Counter(item.window for item in due if item is not reader)
+        for item, readers in others.items():
+            self._scans.leave(end, item, answers[item], readers)
+        return answers[window]
 
     def snapshot(self, name: str) -> tuple[int | None, tuple[int, ...]]:
-        one = self._flexible[name]
-        return one.last, tuple(one.ends)
+        reader = self._flexible[name]
+        return reader.last, tuple(reader.ends)
 
     def restore(self, name: str, state: tuple[int | None, tuple[int, ...]]) -> None:
-        one = self._flexible[name]
-        one.last, one.ends = state[0], list(state[1])
+        reader = self._flexible[name]
+        reader.last, reader.ends = state[0], list(state[1])
         self._reached = None
 
     # -- ends -----------------------------------------------------------------------------------------
@@ -176,21 +176,21 @@ class WindowSchedule:
         if not self._flexible:
             return
         numbers = sorted(self._store.panes)
-        for one in self._flexible.values():
-            if one.last is None:
-                one.last = min(numbers[0], reached) if numbers else reached
+        for reader in self._flexible.values():
+            if reader.last is None:
+                reader.last = min(numbers[0], reached) if numbers else reached
         if self._settings.late != "off":
             self._settle_late(reached, numbers)
-        for one in self._flexible.values():
-            while (due := self._due(one, reached, numbers)) is not None:
-                one.ends.append(due)
-                one.last = due
+        for reader in self._flexible.values():
+            while (due := self._due(reader, reached, numbers)) is not None:
+                reader.ends.append(due)
+                reader.last = due
 
     def _settle_late(self, reached: int, numbers: Sequence[int]) -> None:
         """Ends of the sub-groups that are late: as few as their bounds allow, and common ones."""
         pending = self._settings.late == "late-pending"
         while True:
-            due = {name: self._due(one, reached, numbers) for name, one in self._flexible.items()}
+            due = {name: self._due(reader, reached, numbers) for name, reader in self._flexible.items()}
             late = [name for name, end in due.items() if end is not None and end < reached]
             if not late:
                 return
@@ -200,10 +200,10 @@ class WindowSchedule:
             # The next common end is no further than the shortest bound.
             before = end + min(self._slide(name) for name in matching)
             for name in matching:
-                one = self._flexible[name]
-                if latest[name] < before and one.last is not None and one.last < end:
-                    one.ends.append(end)
-                    one.last = end
+                reader = self._flexible[name]
+                if latest[name] < before and reader.last is not None and reader.last < end:
+                    reader.ends.append(end)
+                    reader.last = end
 
     def _slide(self, name: str) -> int:
         return self._flexible[name].reader.slide
@@ -234,18 +234,18 @@ class WindowSchedule:
     def _scan(self, end: int, due: Iterable[WindowReader]) -> dict[int, Pane]:
         """From the youngest pane on, what each of the windows is made of, the shortest first."""
         measures: dict[int, set[Measure]] = {}
-        for one in due:
-            measures.setdefault(one.window, set()).update(one.measures)
+        for reader in due:
+            measures.setdefault(reader.window, set()).update(reader.measures)
         windows = sorted(measures)
         for longer, shorter in pairwise(reversed(windows)):
             measures[shorter] |= measures[longer]
-        found: dict[int, Pane] = {}
+        panes: dict[int, Pane] = {}
         before, start = Pane(), end
         for window in windows:
             # Of what only shorter windows are made of, nothing is combined any more.
             before = merged_panes([before, *self._store.youngest(end - window, start)], measures[window])
-            found[window], start = before, end - window
-        return found
+            panes[window], start = before, end - window
+        return panes
 
 
 class Scans:
@@ -260,10 +260,10 @@ class Scans:
     def take(self, end: int, window: int) -> Pane | None:
         if self._recodings != self._store.recodings:  # by other codes: the panes are still there
             self.clear()
-        found = self._left.pop((end, window), None)
-        if found is None:
+        scanned = self._left.pop((end, window), None)
+        if scanned is None:
             return None
-        pane, readers = found
+        pane, readers = scanned
         if readers > 1:
             self._left[end, window] = pane, readers - 1
         else:
@@ -289,10 +289,10 @@ class Scans:
 def periods_of(readers: Collection[WindowReader], settings: WindowSettings) -> Mapping[int, int]:
     """By bound, the period of the windows that slide by at most so much."""
     windows: dict[tuple[int, bool], list[int]] = {}
-    for one in readers:
-        windows.setdefault((one.slide, one.at_most), []).append(one.window)
+    for reader in readers:
+        windows.setdefault((reader.slide, reader.at_most), []).append(reader.window)
     groups = [
         SubGroup(slide, max(some), len(some), at_most) for (slide, at_most), some in sorted(windows.items())
     ]
     chosen = PERIODS[settings.schedule](groups, COSTS).periods
-    return {one.slide: period for one, period in zip(groups, chosen, strict=True) if one.at_most}
+    return {reader.slide: period for reader, period in zip(groups, chosen, strict=True) if reader.at_most}

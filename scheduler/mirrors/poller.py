@@ -23,6 +23,7 @@ often as the object was used in it; as long as nothing is known of uses, as its 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -75,66 +76,145 @@ class MirrorStatistics:
     """As measured of late; None before the first object has been polled twice."""
 
 
+class Bandwidth:
+    """What may be spent a second, saved up for BURST_S at most."""
+
+    def __init__(self, per_s: float) -> None:
+        self.per_s = per_s
+        self.spent = 0.0
+        self._room, self._room_at = 0.0, -math.inf
+
+    def refill(self, now: float) -> None:
+        most = self.per_s * BURST_S
+        if self._room_at > -math.inf:
+            self._room = min(most, self._room + self.per_s * max(0.0, now - self._room_at))
+        else:
+            self._room = most
+        self._room_at = now
+
+    def charge(self, size: float) -> None:
+        self._room -= size
+        self.spent += size
+
+    @property
+    def has_room(self) -> bool:
+        return self._room > 0
+
+    @property
+    def is_full(self) -> bool:
+        """Return True if more would be lost."""
+        return self._room >= self.per_s * BURST_S
+
+    def wait_s(self) -> tuple[float, float]:
+        """Return the seconds until there is room, and until it is full."""
+        for_room = 0.0 if self.has_room else max(0.0, -self._room / self.per_s + 1e-6)
+        return for_room, BURST_S - self._room / self.per_s
+
+
+class FailedPolls:
+    """Objects whose last poll failed, and when they are tried again."""
+
+    def __init__(self, count: int) -> None:
+        self.failing = 0
+        self.again = np.full(count, math.inf)
+        """When an object that failed is tried again."""
+        self.pause_s = np.full(count, math.inf)
+        """How long an object that failed is left alone."""
+        self._times = np.zeros(count, np.int64)
+
+    @property
+    def are_failing(self) -> npt.NDArray[np.bool_]:
+        return self._times > 0
+
+    @property
+    def are_all(self) -> bool:
+        return self.failing == len(self._times)
+
+    def failed(self, number: int, all_retried_s: Callable[[], float], now: float) -> None:
+        self.failing += self._times[number] == 0
+        self._times[number] += 1
+        alone_s = min(RETRY_MAX_S, RETRY_S * 2.0 ** (min(self._times[number], 60) - 1))
+        self.pause_s[number] = max(alone_s, all_retried_s())
+        self.again[number] = now + self.pause_s[number]
+
+    def succeeded(self, number: int) -> None:
+        self.failing -= self._times[number] > 0
+        self._times[number], self.pause_s[number] = 0, math.inf
+
+
+class FreshnessMeter:
+    """Perceived freshness as measured; what was measured counts half after MEASURED_HALF_LIFE_S."""
+
+    def __init__(self) -> None:
+        self._fresh = self._seen = 0.0
+        self._at = -math.inf
+
+    def add(self, weight: float, fresh: float, now: float) -> None:
+        if self._at > -math.inf:
+            kept = 0.5 ** (max(0.0, now - self._at) / MEASURED_HALF_LIFE_S)
+            self._fresh, self._seen = self._fresh * kept, self._seen * kept
+        self._at = now
+        self._fresh, self._seen = self._fresh + weight * fresh, self._seen + weight
+
+    def perceived(self) -> float | None:
+        """None before the first object has been polled twice."""
+        return ratio(self._fresh, self._seen) if self._seen > 0 else None
+
+
 class MirrorCore:
     """Objects by number; `now` never runs back."""
 
     def __init__(self, interests: Interests, count: int, bandwidth: float, by_bytes: bool = False) -> None:
         assert bandwidth > 0
         assert count > 0
-        self._interests, self._bandwidth, self._by_bytes = interests, bandwidth, by_bytes
+        self._interests, self._by_bytes = interests, by_bytes
+        self._bandwidth = Bandwidth(bandwidth)
+        self._failed = FailedPolls(count)
+        self._freshness = FreshnessMeter()
         self._rates = ChangeRates(count)
         self._sizes = np.ones(count)
         self._frequencies = np.zeros(count)
         self._last = np.full(count, -math.inf)
         self._due = np.full(count, -math.inf)
         """∞ of those that are looked at, or have failed."""
-        self._again = np.full(count, math.inf)
-        """When it is tried again; of an object that failed."""
-        self._failed = np.zeros(count, np.int64)
-        self._pause = np.full(count, math.inf)
-        """How long it is left alone; of an object that failed."""
-        self._failing = 0
         self._in_flight = np.zeros(count, bool)
         self._uses = np.zeros(count)
         """Since the last poll."""
-        self._is_used = False
         # The most wanted first, while nothing else is known.
         self._weights = interests.weights(0.0)
         self._due[np.argsort(-self._weights, kind="stable")] = np.arange(count) - 1e15
-        self._room, self._room_at = 0.0, -math.inf
         self._solved_at = -math.inf
-        self._fresh = self._seen = 0.0
-        self._measured_at = -math.inf
         self._size_known = False
         self.polls = self.changes = self.failures = self.solved = 0
-        self.spent = self.uses = 0.0
+        self.uses = 0.0
 
     # -- decide ------------------------------------------------------------------------------------------
 
     def due(self, now: float) -> int | None:
         """The object to be looked at now, which is charged for; None if there is none, or no bandwidth."""
-        self._refill(now)
+        self._bandwidth.refill(now)
         if now - self._solved_at >= SOLVE_S:
             self._solve(now)
-        if self._room <= 0:
+        if not self._bandwidth.has_room:
             return None
-        number = int(np.argmin(self._again if self._failing else self._due))
-        if not self._failing or self._again[number] > now:
+        failed = self._failed
+        number = int(np.argmin(failed.again if failed.failing else self._due))
+        if not failed.failing or failed.again[number] > now:
             number = int(np.argmin(self._due))
             # Bandwidth that would be lost is spent on the next object early.
-            is_due = self._due[number] <= now or self._room >= self._bandwidth * BURST_S
+            is_due = self._due[number] <= now or self._bandwidth.is_full
             if self._due[number] == math.inf or not is_due:
                 return None
-        self._charge(float(self._sizes[number]))
-        self._in_flight[number], self._due[number], self._again[number] = True, math.inf, math.inf
+        self._bandwidth.charge(float(self._sizes[number]))
+        self._in_flight[number], self._due[number], failed.again[number] = True, math.inf, math.inf
         return number
 
     def wait_s(self, now: float) -> float:
         """Until `due` may name one."""
-        self._refill(now)
-        for_room = max(0.0, -self._room / self._bandwidth + 1e-6) if self._room <= 0 else 0.0
-        for_full = BURST_S - self._room / self._bandwidth
-        due, again = float(self._due.min()), float(self._again.min()) if self._failing else math.inf
+        self._bandwidth.refill(now)
+        for_room, for_full = self._bandwidth.wait_s()
+        due = float(self._due.min())
+        again = float(self._failed.again.min()) if self._failed.failing else math.inf
         for_due = min(due - now, for_full) if due < math.inf else math.inf
         return min(max(for_room, min(for_due, again - now), 0.0), SOLVE_S)
 
@@ -146,17 +226,12 @@ class MirrorCore:
         self._in_flight[one] = False
         self.polls += 1
         if self._by_bytes:
-            self._charge(size - float(self._sizes[one]))
+            self._bandwidth.charge(size - float(self._sizes[one]))
         if outcome is PollOutcome.FAILED:
             self.failures += 1
-            self._failing += self._failed[one] == 0
-            self._failed[one] += 1
-            alone_s = min(RETRY_MAX_S, RETRY_S * 2.0 ** (min(self._failed[one], 60) - 1))
-            self._pause[one] = max(alone_s, self._all_retried_s())
-            self._again[one] = now + self._pause[one]
+            self._failed.failed(one, self._all_retried_s, now)
             return
-        self._failing -= self._failed[one] > 0
-        self._failed[one], self._pause[one] = 0, math.inf
+        self._failed.succeeded(one)
         self.changes += outcome is PollOutcome.CHANGED
         if self._by_bytes:
             self._learn_size(one, size)
@@ -169,7 +244,6 @@ class MirrorCore:
 
     def used(self, one: int, times: float, now: float) -> None:
         """Somebody has looked the object up."""
-        self._is_used = True
         self._uses[one] += times
         self.uses += times
         self._interests.used(one, times, now)
@@ -185,12 +259,12 @@ class MirrorCore:
             polls=self.polls,
             changes=self.changes,
             failures=self.failures,
-            failing=int((self._failed > 0).sum()),
-            spent=max(0.0, self.spent),  # corrections of charges may round below nothing
+            failing=int(self._failed.are_failing.sum()),
+            spent=max(0.0, self._bandwidth.spent),  # corrections of charges may round below nothing
             solved=self.solved,
             uses=self.uses,
             perceived_expected=expected,
-            perceived_measured=ratio(self._fresh, self._seen) if self._seen > 0 else None,
+            perceived_measured=self._freshness.perceived(),
         )
 
     @property
@@ -199,18 +273,6 @@ class MirrorCore:
         return self._frequencies
 
     # -- inside ------------------------------------------------------------------------------------------
-
-    def _refill(self, now: float) -> None:
-        if self._room_at > -math.inf:
-            most = self._bandwidth * BURST_S
-            self._room = min(most, self._room + self._bandwidth * max(0.0, now - self._room_at))
-        else:
-            self._room = self._bandwidth * BURST_S
-        self._room_at = now
-
-    def _charge(self, size: float) -> None:
-        self._room -= size
-        self.spent += size
 
     def _learn_size(self, one: int, size: float) -> None:
         """Nothing is free: a size of 0 would be worth any frequency."""
@@ -225,9 +287,9 @@ class MirrorCore:
 
     def _solve(self, now: float) -> None:
         self._weights = self._interests.weights(now)
-        failing = self._failed > 0
-        retried = min(float(np.sum(self._sizes / self._pause)), RETRYING * self._bandwidth)
-        bandwidth, there = self._bandwidth - retried, np.where(failing, 0.0, self._sizes)
+        failing, most = self._failed.are_failing, self._bandwidth.per_s
+        retried = min(float(np.sum(self._sizes / self._failed.pause_s)), RETRYING * most)
+        bandwidth, there = most - retried, np.where(failing, 0.0, self._sizes)
         weights = np.where(failing, 0.0, self._weights)
         best = refreshes(weights, self._rates.rates(), (1 - EXPLORING) * bandwidth, self._sizes)
         explored = EXPLORING * bandwidth / max(float(there.sum()), 1.0)
@@ -238,9 +300,9 @@ class MirrorCore:
 
     def _all_retried_s(self) -> float:
         """How long it takes to try all again that fail."""
-        part = 1.0 if self._failing == len(self._failed) else RETRYING
+        part = 1.0 if self._failed.are_all else RETRYING
         size = float(self._sizes.mean()) if self._by_bytes else 1.0
-        return self._failing * size / (part * self._bandwidth)
+        return self._failed.failing * size / (part * self._bandwidth.per_s)
 
     def _next(self, one: int) -> float:
         often = float(self._frequencies[one])
@@ -248,10 +310,6 @@ class MirrorCore:
 
     def _measure(self, one: int, interval_s: float, outcome: PollOutcome, now: float) -> None:
         uses = float(self._uses[one])
-        weight = uses if self._is_used else float(self._weights[one]) * interval_s
+        weight = uses if self.uses > 0 else float(self._weights[one]) * interval_s
         fresh = 1.0 if outcome is PollOutcome.UNCHANGED else fresh_part(self._rates.rate(one) * interval_s)
-        if self._measured_at > -math.inf:
-            kept = 0.5 ** (max(0.0, now - self._measured_at) / MEASURED_HALF_LIFE_S)
-            self._fresh, self._seen = self._fresh * kept, self._seen * kept
-        self._measured_at = now
-        self._fresh, self._seen = self._fresh + weight * fresh, self._seen + weight
+        self._freshness.add(weight, fresh, now)

@@ -184,10 +184,10 @@ class Results:
         return await self._run(self._make, wanted)
 
     def _make(self, wanted: PieceAddress) -> RowsPiece | None:
-        found = self._desk.some(wanted.place, wanted.query, wanted.row, wanted.most)
-        if found is None:
+        rows = self._desk.some(wanted.place, wanted.query, wanted.row, wanted.most)
+        if rows is None:
             return None
-        return RowsPiece(found.mark, found.first, found.following, as_json_rows(found.batches))
+        return RowsPiece(rows.mark, rows.first, rows.following, as_json_rows(rows.batches))
 
     async def _found(self, place: AnswersPlace, query: str, spot: Spot, most: int) -> FoundRows | None:
         return await self._run(self._desk.some, place, query, spot.row, min(most, STEP_ROWS))
@@ -203,7 +203,7 @@ class Results:
 
 
 def from_now(view: View) -> dict[int, Spot]:
-    return {shard: Spot(seen.given, seen.mark) for shard, (_, seen) in view.items()}
+    return {shard: Spot(answers.given, answers.mark) for shard, (_, answers) in view.items()}
 
 
 def begun_at(spot: Spot | None, seen: KnownAnswers) -> Spot:
@@ -254,26 +254,26 @@ async def gathered(
 
 
 def forgotten(spots: Mapping[int, Spot], lost: Sequence[tuple[int, ForgottenRows]]) -> Forgotten:
-    following = {**spots, **{shard: replace(spots[shard], row=one.next) for shard, one in lost}}
+    following = {**spots, **{shard: replace(spots[shard], row=missing.next) for shard, missing in lost}}
     return Forgotten(
         "rows after that cursor are no longer kept",
         "?after",
         text_of(spots),
         "go on from `next`; read sooner, or have more kept (limits.result_bytes)",
         next=text_of(following) or "",
-        missing=tuple(one for _, one in lost),
+        missing=tuple(missing for _, missing in lost),
     )
 
 
 def shared(limit: int, there: Mapping[int, int]) -> list[tuple[int, int]]:
     """How many rows of each shard, so that none waits for another; those with the fewest come first."""
-    found, left = [], limit
+    pieces, left = [], limit
     for place, shard in enumerate(sorted(there, key=lambda one: there[one])):
         most = min(max(0, there[shard]), -(-left // (len(there) - place)))
-        found.append((shard, most))
+        pieces.append((shard, most))
         left -= most
-    return found
+    return pieces
 
 
 def rows_in(taken: Sequence[RowsPiece] | Sequence[FoundRows]) -> int:
-    return sum(one.following - one.first for one in taken)
+    return sum(piece.following - piece.first for piece in taken)

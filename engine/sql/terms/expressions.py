@@ -63,29 +63,29 @@ class Expressions:
         return typed(self.read(node), None)
 
     def condition(self, node: exp.Expr) -> Expression:
-        found = typed(self.read(node), BOOLEAN)
-        if found.type != BOOLEAN:
+        condition = typed(self.read(node), BOOLEAN)
+        if condition.type != BOOLEAN:
             hint = "compare it with something: x > 0"
             raise self.text.error(
-                node, f"{self.where} wants a condition, and this is {found.type}", hint=hint
+                node, f"{self.where} wants a condition, and this is {condition.type}", hint=hint
             )
-        return found
+        return condition
 
     # -- reading -------------------------------------------------------------------------------------
 
     def read(self, node: exp.Expr) -> Expression:
         """What a part of the text means here; read once, however often it is asked for."""
-        found = self._known.get(id(node))
-        if found is None:
+        expression = self._known.get(id(node))
+        if expression is None:
             reader = self.READERS.get(type(node))
             if reader is None:
                 raise not_supported(self.text, node, self.where)
-            found = self._known[id(node)] = reader(self, node)
-        return found
+            expression = self._known[id(node)] = reader(self, node)
+        return expression
 
     def _column(self, node: exp.Column) -> Expression:
-        seen = self.scope.find(node)
-        if seen is None:
+        column = self.scope.find(node)
+        if column is None:
             if node.name.lower() in IMPURE:
                 raise self.text.error(
                     node, OUT_OF_REACH, node.name, "for the time, take the event time of the stream"
@@ -94,7 +94,7 @@ class Expressions:
                 hint = "aggregate in a window: FROM s [RANGE 10 SECONDS]"
                 raise self.text.error(node, f"there are no window bounds in {self.where}", node.name, hint)
             raise self.scope.unknown(node)
-        return self.visible(node, seen)
+        return self.visible(node, column)
 
     def visible(self, node: exp.Expr, seen: Visible) -> Expression:
         offset = self.offsets[seen.owner]
@@ -147,11 +147,11 @@ class Expressions:
         operands: list[exp.Expr] = []
         stack: list[exp.Expr] = [node]
         while stack:
-            one = stack.pop()
-            if type(one) is type(node):
-                stack += [one.right, one.left]
+            part = stack.pop()
+            if type(part) is type(node):
+                stack += [part.right, part.left]
             else:
-                operands.append(one)
+                operands.append(part)
         return self.function(node, "and" if isinstance(node, exp.And) else "or", operands)
 
     def _plus_minus(self, node: exp.Add | exp.Sub) -> Expression:
@@ -179,7 +179,7 @@ class Expressions:
         return call("add", (moment, step), moment.type)
 
     def _sum(self, node: exp.Add | exp.Sub) -> Expression:
-        operands = [self.read(one) for one in (node.left, node.right)]
+        operands = [self.read(side) for side in (node.left, node.right)]
         if TIMESTAMP in (operand.type for operand in operands):
             both = operands[0].type == operands[1].type
             hint = "epoch_ms(a) - epoch_ms(b)" if both else "ts + INTERVAL '10 seconds'"
@@ -203,7 +203,9 @@ class Expressions:
 
     def _between(self, node: exp.Between) -> Expression:
         # Every part is read once: reading it per use would double with each level of nesting.
-        value, low, high = (self.read(one) for one in (node.this, node.args["low"], node.args["high"]))
+        value, low, high = (
+            self.read(operand) for operand in (node.this, node.args["low"], node.args["high"])
+        )
         self.repeated(node, value)
         above = self.applied(node, "greater_equal", [node.this, node.args["low"]], [value, low])
         below = self.applied(node, "less_equal", [node.this, node.args["high"]], [value, high])
@@ -211,7 +213,7 @@ class Expressions:
 
     def _in(self, node: exp.In) -> Expression:
         nodes = [node.this, *node.expressions]
-        operands = [self.read(one) for one in nodes]
+        operands = [self.read(item) for item in nodes]
         if not all(isinstance(operand, Literal) for operand in operands[1:]):
             self.repeated(node, operands[0], len(nodes))
         return self.applied(node, "in", nodes, operands)
@@ -230,19 +232,21 @@ class Expressions:
 
     def _distinct_from(self, node: exp.NullSafeEQ | exp.NullSafeNEQ) -> Expression:
         nodes = [node.left, node.right]
-        operands = [self.read(one) for one in nodes]
+        operands = [self.read(operand) for operand in nodes]
         differ = self.applied(node, "not_equal", nodes, operands)
-        for one in operands:
-            self.repeated(node, one)
-        nulls = [self.applied(at, "is_null", [at], [one]) for at, one in zip(nodes, operands, strict=True)]
+        for operand in operands:
+            self.repeated(node, operand)
+        nulls = [
+            self.applied(at, "is_null", [at], [operand]) for at, operand in zip(nodes, operands, strict=True)
+        ]
         one_null = call("not_equal", nulls, BOOLEAN)
         distinct = call("coalesce", (differ, one_null), BOOLEAN)
         return distinct if isinstance(node, exp.NullSafeNEQ) else negated(distinct)
 
     def _like(self, node: exp.Like | exp.ILike, *escape: exp.Expr) -> Expression:
         name = "like" if isinstance(node, exp.Like) else "ilike"
-        found = self.function(node, name, [node.this, node.expression, *escape])
-        return negated(found) if node.args.get("negate") else found
+        matches = self.function(node, name, [node.this, node.expression, *escape])
+        return negated(matches) if node.args.get("negate") else matches
 
     def _escape(self, node: exp.Escape) -> Expression:
         return self._like(node.this, node.expression)
@@ -276,21 +280,23 @@ class Expressions:
             ]
         default = node.args.get("default")
         nodes = [*(branch.args["true"] for branch in node.args["ifs"]), default or node]
-        values = [self.read(one) for one in nodes[:-1]]
+        values = [self.read(value_node) for value_node in nodes[:-1]]
         values.append(self.read(default) if default else Literal(None, UNTYPED))
         type_ = self.common(node, values)
-        *results, otherwise = (self.fitted(at, one, type_) for at, one in zip(nodes, values, strict=True))
+        *results, otherwise = (
+            self.fitted(at, value_node, type_) for at, value_node in zip(nodes, values, strict=True)
+        )
         return Case(tuple(zip(conditions, results, strict=True)), otherwise, type_)
 
     def common(self, node: exp.Expr, values: Sequence[Expression]) -> DataType:
         """The type all branches can be brought to."""
-        found = common_type([type_or_none(one) for one in beside_decimals(values)])
-        if found is None:
+        type_ = common_type([type_or_none(branch) for branch in beside_decimals(values)])
+        if type_ is None:
             types = ", ".join(dict.fromkeys(str(value.type) for value in values if value.type != UNTYPED))
             raise self.text.error(
                 node, "the branches have types that do not go together", types, "CAST one of them"
             )
-        return found
+        return type_
 
     def _call(self, node: exp.Anonymous) -> Expression:
         name, arguments = str(node.name).lower(), list(node.expressions)
@@ -325,7 +331,7 @@ class Expressions:
     # -- functions -----------------------------------------------------------------------------------
 
     def function(self, node: exp.Expr, name: str, nodes: Sequence[exp.Expr]) -> Expression:
-        return self.applied(node, name, nodes, [self.read(one) for one in nodes])
+        return self.applied(node, name, nodes, [self.read(argument) for argument in nodes])
 
     def applied(
         self, node: exp.Expr, name: str, nodes: Sequence[exp.Expr], operands: Sequence[Expression]
@@ -338,8 +344,8 @@ class Expressions:
         except WeirError as problem:
             raise self.text.error(node, problem.title, self.text.of(node) or None, problem.hint) from None
         fitted = [
-            self.fitted(at, one, wanted)
-            for at, one, wanted in zip(nodes, operands, signature.arguments, strict=True)
+            self.fitted(at, value, type_of_argument)
+            for at, value, type_of_argument in zip(nodes, operands, signature.arguments, strict=True)
         ]
         if signature.name == "date_trunc":
             fitted[0] = self.truncation(nodes[0], fitted[0])

@@ -56,8 +56,8 @@ def key(expression: Expression) -> str:
         case Cast(argument, type_, try_):
             return f"2{'try' if try_ else 'cast'}({key(argument)}):{type_}"
         case Case(branches, otherwise, type_):
-            told = ",".join(f"{key(condition)}?{key(value)}" for condition, value in branches)
-            return f"3case({told},{key(otherwise)}):{type_}"
+            texts = ",".join(f"{key(condition)}?{key(value)}" for condition, value in branches)
+            return f"3case({texts},{key(otherwise)}):{type_}"
         case Literal(value, type_):
             return f"4{value!r}:{type_}"
 
@@ -135,18 +135,18 @@ def _flat(function: str, operands: Iterable[Expression]) -> Iterable[Expression]
 def _merged(function: str, conditions: Iterable[Expression]) -> Iterable[Expression]:
     """x = 1 OR x = 2 as one IN; x <> 1 AND x <> 2 as its opposite."""
     values: dict[Expression, dict[Literal, None]] = {}
-    for one in conditions:
-        found = _members(function, one)
-        if found is None:
-            yield one
+    for condition in conditions:
+        merged = _members(function, condition)
+        if merged is None:
+            yield condition
         else:
-            values.setdefault(found[0], {}).update(dict.fromkeys(found[1]))
+            values.setdefault(merged[0], {}).update(dict.fromkeys(merged[1]))
     for value, members in values.items():
         if len(members) == 1:
-            one = call("equal", (value, *members), BOOLEAN)
+            condition = call("equal", (value, *members), BOOLEAN)
         else:
-            one = Call("in", (value, *sorted(members, key=key)), BOOLEAN)
-        yield one if function == "or" else negated(one)
+            condition = Call("in", (value, *sorted(members, key=key)), BOOLEAN)
+        yield condition if function == "or" else negated(condition)
 
 
 def _members(function: str, condition: Expression) -> tuple[Expression, tuple[Literal, ...]] | None:
@@ -203,10 +203,10 @@ def mapped(expression: Expression, columns: Mapping[int, Expression]) -> Express
         case Cast(argument, type_, try_):
             return cast(mapped(argument, columns), type_, try_)
         case Call(function, arguments, type_):
-            return call(function, [mapped(one, columns) for one in arguments], type_)
+            return call(function, [mapped(part, columns) for part in arguments], type_)
         case Case(branches, otherwise, type_):
             return Case(
-                tuple((mapped(one, columns), mapped(value, columns)) for one, value in branches),
+                tuple((mapped(part, columns), mapped(value, columns)) for part, value in branches),
                 mapped(otherwise, columns),
                 type_,
             )
@@ -216,12 +216,12 @@ def shifted(expression: Expression, by: int) -> Expression:
     """The expression over columns that stand so many places further right."""
     if not by:
         return expression
-    moved = {one.place: Column(one.place + by, one.type) for one in columns_in(expression)}
+    moved = {column.place: Column(column.place + by, column.type) for column in columns_in(expression)}
     return mapped(expression, moved)
 
 
 def columns_in(expression: Expression) -> Iterator[Column]:
-    return (one for one in parts_of(expression) if isinstance(one, Column))
+    return (part for part in parts_of(expression) if isinstance(part, Column))
 
 
 def size(expression: Expression, most: int) -> int:
@@ -232,9 +232,9 @@ def size(expression: Expression, most: int) -> int:
 def parts_of(expression: Expression) -> Iterator[Expression]:
     stack = [expression]
     while stack:
-        one = stack.pop()
-        yield one
-        match one:
+        expression_part = stack.pop()
+        yield expression_part
+        match expression_part:
             case Cast(argument):
                 stack.append(argument)
             case Call(_, arguments):
