@@ -32,6 +32,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark_weir import to_weir
 from pyspark_weir.driver import quoted
+from pyspark_weir_feeder.source import DefaultSource as FeederSource
 
 from configs.documents.spark_streams import FeedDefinition, SourceSettings
 from configs.errors import WeirError
@@ -297,6 +298,10 @@ class FeedQuery:
     def _rows(self, spec: FeedSpec) -> DataFrame:
         # Views of its own: every feed calls its source the same.
         session, source = self._session.newSession(), spec.definition.source
+        if source.format == FeederSource.name():
+            # Spark shares a source that it finds by itself among all sessions, and with it a map of environment variables, which
+            # breaks for good when two queries start at once ("Illegal size 5 of collection, expected 6").
+            session.dataSource.register(FeederSource)
         reader = session.readStream.format(source.format).options(**source.options)
         if source.schema_ is not None:
             reader = reader.schema(source.schema_)

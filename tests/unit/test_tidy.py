@@ -27,7 +27,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "actors": {"configs", "scheduler", "loadshed", "engine"},
     "pyspark_weir": set(),
     "pyspark_weir_feeder": set(),
-    "services": {"configs", "scheduler", "loadshed", "engine", "sim", "actors", "pyspark_weir"},
+    "services": {
+        *("configs", "scheduler", "loadshed", "engine", "sim", "actors"),
+        *("pyspark_weir", "pyspark_weir_feeder"),
+    },
     "bench": {"configs", "scheduler", "loadshed", "engine", "sim", "actors", "services", "pyspark_weir"},
 }
 PACKAGES = set(MAY_IMPORT)
