@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -114,6 +115,7 @@ def check(run: Run, name: str, one: Bounded) -> None:
         assert in_a_row < one.slide, (one, end, sorted(ends))
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(bounded(), every_stream, cuts, cuts, modes)
 def test_answers_are_those_of_their_windows_and_come_as_often_as_they_must(

@@ -255,6 +255,7 @@ def lived(host: Host, course: int, length: int) -> Iterator[str]:
         yield event
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32), st.integers(1, 40))
 def test_a_class_that_is_killed_anywhere_answers_as_if_it_had_not_been(
@@ -276,6 +277,7 @@ def test_a_class_that_is_killed_anywhere_answers_as_if_it_had_not_been(
         assert [seq for seq, _ in rows] == list(range(len(rows)))
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(
     st.integers(0, 2**32),
@@ -471,6 +473,7 @@ def test_queries_that_are_declared_anew_come_with_the_class_through_crashes(seed
     assert not host.hosted.replay.mismatches
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32), st.integers(0, 3))
 def test_windows_that_were_late_have_the_same_ends_when_their_steps_are_repeated(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import mean
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -229,6 +230,7 @@ FREE_CALLS = [
 ]
 
 
+@pytest.mark.slow
 @given(tenants())
 @example(FREE_CALLS)
 def test_no_class_goes_on_shedding_while_a_lower_one_holds_borrowed_capacity_or_any_is_idle(
@@ -241,6 +243,7 @@ def test_no_class_goes_on_shedding_while_a_lower_one_holds_borrowed_capacity_or_
         assert all(found.borrowed(name) < 0.02 for name in lower)
 
 
+@pytest.mark.slow
 @given(tenants())
 @example(FREE_CALLS)
 def test_under_even_load_what_is_lent_does_not_go_back_and_forth(drawn: list[Tenant]) -> None:
@@ -251,6 +254,7 @@ def test_under_even_load_what_is_lent_does_not_go_back_and_forth(drawn: list[Ten
         assert min(-min(moves), max(moves)) < 0.01
 
 
+@pytest.mark.slow
 @given(tenants(), st.integers(0, 2**32))
 @example(FREE_CALLS, 1)
 def test_under_the_noise_of_single_tuples_it_is_reclaimed_now_and_then_and_nobody_is_forgotten(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -226,6 +227,7 @@ class RoundByRound:
 events = st.composite(draw_event)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.data(), weights, hosts, st.integers(1, 4))
 def test_grants_are_those_of_a_walk_round_by_round(

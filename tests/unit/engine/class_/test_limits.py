@@ -276,6 +276,7 @@ def test_the_estimate_is_near_what_is_really_held(query: str) -> None:
     assert 0.5 < one.account.state / (real_bytes() - before) < 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize(
     "query",
@@ -302,6 +303,7 @@ def test_ever_new_keys_hold_no_more_after_many_windows_than_after_a_few(query: s
     assert max(real[4:]) <= 1.1 * max(real[:4])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("traced")
 def test_a_join_with_a_table_remembers_no_keys_that_the_table_has_not() -> None:
     schema = TableSchema("rooms", Schema((Field("k", INT64), Field("room", STRING))))

@@ -54,6 +54,7 @@ def test_answers_do_not_depend_on_the_length_of_trains(folder: Path) -> None:
     assert all(query["rows"] for query in one["queries"].values())
 
 
+@pytest.mark.slow
 def test_every_contestant_answers_as_the_engine_does(folder: Path) -> None:
     alone = reported(folder, "--train", "100")
     report = reported(folder, "--train", "100", "--beside", ", ".join(CONTESTANTS))

@@ -320,6 +320,7 @@ def test_comparing_runs_every_manager_as_it_runs_alone(weir: Terminal) -> None:
     assert done.json == alone
 
 
+@pytest.mark.slow
 def test_comparing_policies_shows_each_and_what_the_paper_found(weir: Terminal, tmp_path: Path) -> None:
     few = "name: few\nextends: sharaf-qos\nseconds: 5\nnetworks: {testbed: {queries: 5}}\n"
     (tmp_path / "few.yaml").write_text(few, encoding="utf-8")
@@ -349,6 +350,7 @@ classes:
 """
 
 
+@pytest.mark.slow
 def test_policies_are_compared_for_every_class_and_by_tardiness_where_there_are_windows(
     weir: Terminal, tmp_path: Path
 ) -> None:
@@ -365,6 +367,7 @@ def test_policies_are_compared_for_every_class_and_by_tardiness_where_there_are_
     assert "…" not in done.out
 
 
+@pytest.mark.slow
 def test_policies_are_compared_without_shedding_unless_a_manager_is_named(weir: Terminal) -> None:
     for given, manager in (((), "none"), (("--manager", "dilos"), "dilos")):
         done = weir("sim", "small.yaml", "--policies", "--seconds", "0.2", "-o", "json", *given)

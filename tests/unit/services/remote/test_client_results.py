@@ -154,6 +154,7 @@ def test_another_tenants_answers_are_not_there(answering: Answering, weir: Serve
         list(client.results("gold/hot"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cuts", [[0, 0, 0], [150, 5000, 1, 90_000], [700] * 12])
 def test_a_reader_goes_on_where_its_connection_broke(
     answering: Answering, weir: Served, cuts: list[int]
