@@ -45,7 +45,7 @@ PHASES, PHASE_S = 2, 7.0
 LOOK_S, SETTLED_S = 0.5, 5.0
 POLL_S = 0.05
 CHUNK = 1 << 18
-# Single rows whose way to a reader is timed, and the pauses between them.
+# Times single rows from the door to a reader, with pauses between them.
 SINGLE_ROWS, GAP_S = 400, (0.02, 0.12)
 STREAM = "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
 SQL = "SELECT ts, sensor, temp FROM readings"

@@ -1,4 +1,4 @@
-"""What can happen in virtual time, and when; lanes, faults under way and the cost of scheduling."""
+"""Events of virtual time and their queue; lanes, current faults and the cost of scheduling."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ Happening = CallEnds | Arrival | CycleDue | FaultStrikes | HostReturns | Message
 
 
 class EventHeap:
-    """What happens next. What falls on one moment happens in the order in which it was pushed."""
+    """Return the next event. Events of one moment come in the order in which they were pushed."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Happening]] = []

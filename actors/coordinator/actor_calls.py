@@ -1,4 +1,4 @@
-"""Calls of other actors that nobody waits for, and which of these actors answer.
+"""Calls of other actors without waiting for their results, and a watch over which of these actors answer.
 
 An actor that does not answer is quarantined: it is not called until its ping answers. Everything is sent to it again then, and to an
 actor whose process is another one than it was.
@@ -33,7 +33,7 @@ class CalledActor:
 
 @dataclass
 class ActorCalls:
-    """By the control thread alone; `failures` may be added to by any."""
+    """Only the control thread uses it, but any thread may add to `failures`."""
 
     post: Callable[[Callable[[], None]], None]
     """Brings answers back to the control thread."""
@@ -129,7 +129,7 @@ class ActorCalls:
             del self._being_set[name]
 
     def _answered(self, name: str, actor: CalledActor, method: str, answer: Future[Any]) -> None:
-        """In a thread of Ray's."""
+        """Runs in a thread of Ray's."""
         problem = answer.exception()
         if problem is not None:
             self.post(partial(self._failed, name, actor, method, problem))

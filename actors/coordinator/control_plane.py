@@ -6,7 +6,7 @@
     report                    what a unit uses goes to its node's core; under `common` also to the one load manager
     redistribute              each node's core moves shares
     compared                  the core of a class that tunes itself may have its units go on by another policy or plan
-    sync.…_restarted          an actor that began anew is sent again what it is to have
+    sync.…_restarted          an actor that has restarted is sent its whole state again
 
 In `actors.coordinator`: what is declared is in `declarations`, where units run in `placement_state`, their shares in `node_shares`,
 how much all keep under `common` in `common_manager`, and what was sent to other actors in `state_sync`.

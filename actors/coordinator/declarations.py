@@ -119,7 +119,7 @@ def check_same(schema: StreamSchema | None, other: StreamSchema) -> None:
 
 @contextmanager
 def planning() -> Iterator[None]:
-    """A planner that fails on somebody's query must not take the coordinator down with it."""
+    """A planner that fails on a query must not end the coordinator."""
     try:
         yield
     except WeirError:

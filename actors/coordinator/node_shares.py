@@ -115,7 +115,7 @@ class NodeCores:
         return sorted(moves, key=lambda move: move.at)
 
     def last_moves(self, last: int) -> list[ShareMove]:
-        """Of all nodes, those that have moved anything, oldest first."""
+        """Return the moves of shares on all nodes, the oldest first."""
         moved = (move for move in reversed(self.moves(self.nodes)) if move.is_any)
         return list(islice(moved, last))[::-1]
 

@@ -50,7 +50,7 @@ MOVE_S = 60.0
 
 @dataclass
 class RayEffects:
-    """What the control plane asks for, as calls of other actors; by the control thread, but for `_bring`."""
+    """Carries out what the control plane asks for, by calls of other actors. Only the control thread uses it, except for `_bring`."""
 
     settings: CoordinatorSettings
     post: Callable[[Callable[[], None]], None]

@@ -1,6 +1,6 @@
-"""What hosts, dispatchers and gateways are to have, sent to each of them when it differs from what it was sent last.
+"""Sends to hosts, dispatchers and gateways the state that each of them should have, whenever that has changed.
 
-An actor that began anew is forgotten: everything is sent to it the next time.
+After an actor has restarted, everything is sent to it again.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class TurnLane:
     used_s: float = 0.0
     idle_s: float = 0.0
     rests_until: float = 0.0
-    # While it rests: the class whose slice was the last, and what that has used.
+    # While the lane rests: the class of the last slice, and the time that this slice has used.
     ended: str = ""
     ended_used_s: float = 0.0
 

@@ -1,4 +1,4 @@
-"""How far the logs of classes have come, and the readers that wait until one comes further.
+"""Lengths of the logs of classes, and the readers that wait until a log grows.
 
 Hosts announce it after their slices; for a unit that runs on another node, the copy of its log does. A number is only compared
 for being another one: the log of a class that was removed and declared again begins with 0.
@@ -13,7 +13,7 @@ from actors.messages.gateway_messages import NO_GROWTH, AwaitGrowth, Grew
 
 
 class ClassGrowth:
-    """By unit, the number that was announced last. `grown` and its lock are those of the streams."""
+    """Keeps for each unit the length of its log that was announced last. `grown` and its lock are those of the streams."""
 
     def __init__(self, grown: threading.Condition) -> None:
         self._grown = grown

@@ -15,7 +15,7 @@ DROPPED_MAX = 4096
 
 
 class DroppedStreams:
-    """By lower-case name, the next frame number and the count of rows of a dropped stream."""
+    """Keeps the next frame number and the count of rows of each dropped stream, by its name in small letters."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

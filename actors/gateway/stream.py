@@ -1,4 +1,4 @@
-"""A declared stream of a node: its log, who reads it, and what it remembers over a restart.
+"""A declared stream of a node: its log, its readers, and the record that survives a restart.
 
 `actors.gateway.streams` states what holds for it, and holds the lock under which it is called.
 """
@@ -75,8 +75,8 @@ class Stream:
         self.readers: dict[str, ReaderPosition] = {}
         # Readers that the coordinator has declared; None for those that have released what came after.
         self.expected: dict[str, Expected | None] = {}
-        self.armed: set[str] = set()  # who waits for News
-        self.origin: str | None = None  # the node whose stream this is a copy of
+        self.armed: set[str] = set()  # readers that wait for News
+        self.origin: str | None = None  # of a copy: the node that has the stream itself
         self.log = SegmentWriter(folder, bytes_max=bytes_max, segment_bytes=segment_bytes)
         self.log.keep_from = KEEP_NONE
         # What is in frames alone is in the record before they are forgotten.
@@ -92,11 +92,11 @@ class Stream:
         return self.schema.name
 
     def train(self, batch: pa.RecordBatch) -> Train:
-        """Of a batch of the stream's columns; when it arrived is said by the frame it comes into."""
+        """Return the train of a batch; the frame that it comes into has its time of arrival."""
         return train_from_arrow(batch, self.schema.schema, 0.0)
 
     def frames_of(self, trains: Sequence[Train], part_of: BatchId | None, now: float) -> list[Frame]:
-        """Return the frames of a batch, whose rows are counted on from those that the stream has had."""
+        """Return the frames of a batch; each has the number of rows that the stream had before it."""
         before = self.rows
         frames: list[Frame] = []
         for train in trains:
@@ -159,7 +159,7 @@ class Stream:
                 asked.next,
                 f"it is at {self.log.next}",
             )
-        # Who comes back may read on from anywhere; what it may need again it has not released by that.
+        # A reader that comes back may read on from any frame; this releases nothing that it may need again.
         released = begin if before is None or expected is not None else before.released
         rows = before.rows if before is not None else self._rows_before(begin)
         if expected is not None:
@@ -282,7 +282,7 @@ class Stream:
         ]
 
     def recover(self, record: Mapping[str, Any]) -> None:
-        """What the record tells, and what frames tell that are later than it."""
+        """Restore the state from the record and from the frames that are newer than it."""
         self.origin, self.rows = record["origin"], record["rows"]
         self.producers = LastBatches(record["producers"])
         for name, reader in record["readers"].items():
@@ -309,7 +309,7 @@ class Stream:
         return self.rows if is_known else None
 
     def _reading(self, reader: str, peer: ReaderConnection) -> ReaderPosition | None:
-        """The reader, if this is its connection; it is told if it is not subscribed."""
+        """Return the reader if this is its connection; otherwise answer that it is not subscribed."""
         reading = self.readers.get(reader)
         if reading is None or reading.peer is not peer:
             peer.send(Denied(reader, self.name, "not subscribed on this connection"))

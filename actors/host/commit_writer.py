@@ -23,7 +23,7 @@ class CommitWriter:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the log has no room; nothing runs before it has."""
+        """Return True if the log has no room; the class does not run until it has."""
         return self._unwritten is not None
 
     def commit(self) -> None:

@@ -20,7 +20,7 @@ from configs.errors import UnknownName, WeirError, nearest, sentence
 # Without an answer in between.
 FAILURES_MAX = 3
 FAILURES_KEPT = 20
-# Growth of the log of a unit that has a backlog is announced after so many seconds, not after each slice.
+# Least pause between two announcements that the log of a unit with a backlog has grown.
 ANNOUNCE_S = 0.02
 
 
@@ -51,8 +51,10 @@ class HostUnits:
         self.failures: deque[str] = deque(maxlen=FAILURES_KEPT)
         self._make, self._client, self._ingest, self._report = make, client, ingest, report
         self._failure_runs: dict[str, FailureRun] = {}
-        self._grown: dict[str, int] = {}  # lengths of logs, as the gateway was told
-        self._announce_at: dict[str, float] = {}  # when it is told the next time of a unit with a backlog
+        self._grown: dict[str, int] = {}  # lengths of logs that were announced to the gateway
+        self._announce_at: dict[
+            str, float
+        ] = {}  # earliest time of the next announcement for a unit with a backlog
 
     def named(self, name: str) -> HostedUnit:
         unit = self.by_name.get(name)
@@ -76,7 +78,7 @@ class HostUnits:
         self._report_sleepers()
 
     def open_taken(self) -> None:
-        """Try again to open units whose logs were still written by another process."""
+        """Try again to open units whose logs another process still wrote the last time."""
         taken, self.taken = self.taken, {}
         for unit in taken.values():
             self._open(unit)

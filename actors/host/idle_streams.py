@@ -29,7 +29,7 @@ class IdleStreams:
     """The streams of a unit that have had no input since the last load cycle."""
 
     def __init__(self, hosted: HostedClass, inbox: Inbox, after_s: float | None) -> None:
-        """Streams without input for `after_s` advance; none if that is None."""
+        """The event time of a stream without input for `after_s` advances; if `after_s` is None, it does not."""
         self.next_advance = NEVER
         self.is_asked = False
         self._hosted, self._inbox, self._after_s = hosted, inbox, after_s

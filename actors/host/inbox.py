@@ -1,4 +1,4 @@
-"""What ingest thread and class thread of a host hand each other, for one unit, and the feeds it comes from.
+"""What the ingest thread and the class thread exchange for one unit, and the feeds of this unit.
 
 Each field has one writer. A queue's length is let in minus gone, each counted by the thread that knows; so it may be
 behind for a moment, never wrong for good.
@@ -147,7 +147,7 @@ class Feed:
 
 @dataclass(eq=False, slots=True)
 class Intake:
-    """What of a unit is the ingest thread's."""
+    """The part of a unit that belongs to the ingest thread."""
 
     unit: str
     inbox: Inbox
@@ -161,7 +161,7 @@ class Intake:
     since: float = field(default_factory=time.monotonic)
 
     def part_of(self, rows: int) -> int:
-        """What is counted as the unit's of rows that nobody looks at; of all shards together, all."""
+        """Return how many of the rows that are not read count as this unit's; those of all shards add up to all rows."""
         shard, shards = self.shard
         return (rows + shard) // shards
 

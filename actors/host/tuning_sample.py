@@ -1,4 +1,4 @@
-"""Measurements of a unit whose class tunes itself: input for `sim.forecast.policy_forecast`, and results to compare with.
+"""Measurements of a unit whose class has policy `auto`: input for `sim.forecast.policy_forecast`, and results to compare with.
 
 Everything is of the time since it was asked for last, so that what is measured and what is forecast are of the same input.
 A unit of a class that says its policy notices nothing.

@@ -55,7 +55,7 @@ class UnitLoad:
         self._cycles = 0
 
     def begin(self, unit: Unit) -> None:
-        """Continue with what the last manager has come to, perhaps in another process with another share."""
+        """Continue from the state of the last manager, which may have been in another process with another share."""
         steered, shedding = self._log.steered, sheds(self._settings.manager)
         if shedding == "everybody" and steered is not None:
             self.keep = steered.keep

@@ -1,4 +1,4 @@
-"""What is measured of a unit from load cycle to load cycle: response times, quality, losses, flow and counts."""
+"""Measurements of a unit in each load cycle: response times, quality, losses, flow and counts."""
 
 from __future__ import annotations
 

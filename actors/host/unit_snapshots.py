@@ -17,7 +17,7 @@ from engine.class_.hosted_class import HostedClass
 
 # Of a unit's processor time.
 SNAPSHOT_PART = 0.01
-# Of what is kept of input: so much since the last snapshot asks for another one at once.
+# Part of the kept input that, once read since the last snapshot, asks for another one at once.
 FILLED_PART = 0.25
 
 
@@ -36,7 +36,7 @@ class UnitSnapshots:
         self._bytes = 0  # of input, when the last one was taken
 
     def is_due(self, used_s: float, bytes_in: int) -> bool:
-        """Return True if a unit that has used so much time and read so much input should take a snapshot."""
+        """Return True if a unit with this use of time and this much input should take a snapshot."""
         if self.is_asked:
             return True
         if self._hosted.repeating:

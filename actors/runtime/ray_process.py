@@ -63,7 +63,7 @@ RAY_SETTINGS: Mapping[str, str] = {
     "RAY_local_fs_monitor_interval_ms": "10000",
     # Each actor is a process, which takes most of a second to begin; Ray starts as many at a time as it has processors.
     "RAY_worker_maximum_startup_concurrency": "4",
-    # Ray would run its workers at niceness 15; hosts are not to give way to those who send them input.
+    # Ray would run its workers at niceness 15; hosts should not give way to the processes that send them input.
     "RAY_worker_niceness": "0",
     # Under `uv run` Ray would upload the folder and install the environment anew for each actor.
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
@@ -184,7 +184,7 @@ def log_ray_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> Non
 
 
 def init_ray(address: str, loopback: bool, **settings: Any) -> None:
-    # Ray tells everybody, always, that it checks tokens.
+    # Ray prints at each start that it checks tokens.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
     # Ray has a handler of its own for SIGTERM; who has begun has one that ends things in order.
     restore = restored_signal(signal.SIGTERM)
@@ -249,7 +249,7 @@ def own_node() -> Any:
 
 
 def end_rest(node: Any, folder: Path) -> None:
-    """Kill what has outlived Ray's head: its other processes and actors, whose files are in the folder."""
+    """Kill the processes and actors that are left after Ray's head has ended; their files are in the folder."""
     node.kill_all_processes(check_alive=False, allow_graceful=False)
     kill_users(folder)
 

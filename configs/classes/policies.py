@@ -84,7 +84,7 @@ class Segment(Settings):
 
 
 class SimplifiedSegment(Settings):
-    """As `segment`, with at most two parts per path: fewer hand-overs for a little more memory (MavStream)."""
+    """Like `segment`, with at most two parts per path: fewer hand-overs for a little more memory (MavStream)."""
 
     kind: Literal["simplified-segment"] = "simplified-segment"
     gamma: Annotated[float, Field(gt=0, lt=1)] = 0.75
@@ -107,7 +107,7 @@ class SlopeSlack(Settings):
 
 
 class Bucketed(Settings):
-    """As `slope-slack`, by buckets of gradient and slack: nearly as good, at a cost that does not grow with the network (Carney)."""
+    """Like `slope-slack`, but by buckets of gradient and slack: nearly as good, at a cost that does not grow with the network (Carney)."""
 
     kind: Literal["bucket"] = "bucket"
     gradients: Parts = 20

@@ -169,7 +169,7 @@ class MirrorDeclaration(Settings):
 
 
 class NoticeDeclaration(Settings):
-    """What the operator announces to all tenants, such as a pause for maintenance."""
+    """An announcement of the operator to all tenants, such as a pause for maintenance."""
 
     kind: Literal["Notice"]
     name: Name
@@ -195,7 +195,7 @@ KINDS: Mapping[str, type[Declaration]] = {
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Where the API has the declarations of a kind, and for whom."""
+    """The path of a kind's declarations in the API, and which keys may read them."""
 
     path: str
     for_admins: bool = False

@@ -8,7 +8,7 @@ from engine.data.train import Train, is_same
 from engine.measure.ideal_cost import Alone
 from loadshed.responses import ResponseStatistics
 
-# What an answer costs alone, where nobody has said.
+# The cost of an answer alone, while it is not known.
 UNKNOWN = Alone(0.0)
 
 

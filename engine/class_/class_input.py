@@ -98,7 +98,7 @@ class ClassInput:
     # --- queues ----------------------------------------------------------------------------------------
 
     def count(self, piece: Piece, is_sampled: bool) -> None:
-        """Count what came to a door in this load cycle. What no query reads is no input."""
+        """Count what came to a door in this load cycle, if a query reads the stream."""
         if self._runner.network.source(piece.stream) is None:
             return
         entrance = self.entrances[piece.stream]

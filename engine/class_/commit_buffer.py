@@ -44,7 +44,7 @@ class CommitBuffer:
             self._steps.append(step)
 
     def settle(self, *steps: Step) -> None:
-        """Let the steps so far settle, and then these, which are taken at the settle point itself."""
+        """Settle the steps up to now, and then these, which belong to the settle point itself."""
         self._settled += self._steps
         self._settled += steps
         self._steps = []

@@ -212,7 +212,7 @@ class HostedClass(RunListener):
     # --- input and slices ------------------------------------------------------------------------------
 
     def begin(self, stream: str, batch: int, rows: int | None = None) -> None:
-        """Begin a stream that has not been read yet with this batch; so many rows came before."""
+        """Begin a stream that has not been read yet with this batch; `rows` came before it."""
         following = StreamPosition(batch, rows)
         self.replay.stream_begins(stream, following)
         self.input.set_next(stream, following)
@@ -381,7 +381,7 @@ class HostedClass(RunListener):
         return self._buffer.has_room
 
     def interrupted(self) -> None:
-        """Some of what the steps so far lead to has been handed out."""
+        """Some answers of the unsettled steps have been handed out."""
         self.times.settle()
         self._buffer.settle(Interrupted())
 

@@ -34,7 +34,7 @@ class QueryExchanges:
 
     @property
     def has_given_up(self) -> bool:
-        """Whether queries still run by another plan than the class's because there was no room."""
+        """Return True if queries still run by another plan than the class's because there was no room."""
         return NO_ROOM in self.kept.values()
 
     def set_plan(self, plan: PlanSettings) -> None:

@@ -110,7 +110,7 @@ class ClassRunner:
             if node in self.scheduled:
                 self.scheduled.rebuild()  # the scheduler knows it as the output of fewer queries
         if any(slacks.values()) and self.network.has_bounded_windows():
-            self.scheduled.rebuild()  # windows beside the new ones may slide otherwise, and have other slacks
+            self.scheduled.rebuild()  # the slide of windows beside the new ones may have changed, and with it their slack
 
     def remove(self, name: str) -> None:
         self.network.remove(name)
@@ -313,7 +313,7 @@ class ClassRunner:
         self._deliver(node, progress(watermark, (Moment(watermark, now),), late), now)
 
     def _deliver(self, node: QueuedOperator, out: Train, head: float) -> int:
-        """Pass on what a node gives; return how many readers were told of event time alone."""
+        """Pass on the output of a node; return how many readers got progress of event time alone."""
         if len(out):
             node.given += len(out)
             if node.downstream:

@@ -98,7 +98,7 @@ class ScheduledNodes:
         return min(ready, key=lambda place: (queue_head(nodes[place], 0.0), place != number))
 
     def upto(self, number: int, tuples: int) -> float:
-        """Return the arrival up to which a source may run: ahead of those it meets by less than so many tuples."""
+        """Return the arrival up to which a source may run: less than this many tuples ahead of the sources that it meets."""
         places = self._meeting.get(number)
         if places is None:
             return math.inf
@@ -107,7 +107,7 @@ class ScheduledNodes:
     def switch(self, policy: PolicySettings) -> None:
         """Run by another policy from the next operator on, also within a slice; what is queued stays where it is."""
         self.policy = policy
-        # One that is behind the network's nodes is told of the rest when it is brought up to date.
+        # A scheduler that does not know all nodes of the network yet gets the rest when it is brought up to date.
         if self._scheduler is not None:
             self._scheduler.switch(policy, self._heads(0))
 
@@ -232,7 +232,7 @@ def moved_at(train: Train) -> float:
 
 
 def meeting(nodes: Sequence[QueuedOperator]) -> list[list[QueuedOperator]]:
-    """Return groups of several sources whose tuples come together in some node."""
+    """Return groups of several sources whose tuples meet in one node."""
     group: dict[int, int] = {id(node): number for number, node in enumerate(nodes)}
     changed = True
     while changed:  # few passes: nodes stand behind those that feed them

@@ -49,7 +49,7 @@ class StateAccount:
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether there may soon be no room for tuples."""
+        """Return True if there may soon be no room for tuples."""
         return 4 * self.state > 3 * self.state_limit or 4 * self.groups > 3 * self.limits.groups
 
     def make_room(self) -> None:

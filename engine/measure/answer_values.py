@@ -1,4 +1,4 @@
-"""What the answers of queries are worth, and how much it counts that they are fresh."""
+"""The values of queries' answers by their latency, and the weights of their freshness."""
 
 from __future__ import annotations
 

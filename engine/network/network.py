@@ -80,7 +80,7 @@ class ClassNetwork:
         self._windows_as = WindowSettings()
         self.plan = PlanSettings()  # of queries that are added from now on
         self._planned_as: dict[str, PlanSettings] = {}
-        self._twins: dict[str, tuple[QueuedOperator, ...]] = {}  # who will give the answers
+        self._twins: dict[str, tuple[QueuedOperator, ...]] = {}  # the node that will give the answers
         self._beside: list[QueuedOperator] = []  # that only twins use
         self._sources: dict[str, QueuedOperator] = {}
         self._pane_lengths: dict[Hashable, int] = {}

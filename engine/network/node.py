@@ -58,12 +58,12 @@ class QueuedOperator:
 
     @property
     def tells(self) -> bool:
-        """Whether it passes on progress of event time only."""
+        """True if it passes on progress of event time only."""
         return isinstance(self.operator, PaneOperator)
 
     @property
     def timed(self) -> bool:
-        """Whether it is told of progress of event time only, and takes no tuples."""
+        """True if it takes progress of event time only, and no tuples."""
         return isinstance(self.operator, WindowOperator)
 
     @property
@@ -95,7 +95,7 @@ class QueuedOperator:
         return was_empty
 
     def arrived_within(self, tuples: int) -> float:
-        """When the train arrived with which so many tuples are queued."""
+        """Return the arrival of the train at which this many tuples are queued."""
         for train in self.queue:
             tuples -= len(train)
             if tuples <= 0:
@@ -103,14 +103,14 @@ class QueuedOperator:
         return math.inf
 
     def leave_lots(self) -> None:
-        """What is queued will not be taken."""
+        """Let go of what is queued, since no operator will take it."""
         for lot in self.lots:
             if lot is not None:
                 lot.leave()
         self.lots.clear()
 
     def wants(self, time: int) -> bool:
-        """Whether progress of event time to `time`, without tuples, matters to it or to those behind it."""
+        """Return True if event time that comes to `time` without tuples changes something here or behind this node."""
         if self.progressive and self.operator.wants(time):
             return True
         return not isinstance(self.operator, NumberOperator) and any(
@@ -171,7 +171,7 @@ class QueuedOperator:
 
 
 def goes_with(train: Train, other: Train) -> bool:
-    """Whether nothing is lost if the tuples of both are one train."""
+    """Return True if the tuples of both may be joined to one train without loss."""
     return train.kept == other.kept and train.watermark == other.watermark == NO_PROGRESS
 
 

@@ -1,4 +1,4 @@
-"""The lookups of a network whose tuples wait for rows of the other stream."""
+"""Lookups of a network that hold back tuples until the other stream has come far enough."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Gives(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AggregateSignature:
-    """How queries call an aggregate function."""
+    """Names, argument and result of an aggregate function."""
 
     function: Aggregation
     names: str

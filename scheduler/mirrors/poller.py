@@ -77,7 +77,7 @@ class MirrorStatistics:
 
 
 class Bandwidth:
-    """What may be spent a second, saved up for BURST_S at most."""
+    """Bandwidth of a mirror, which is saved up for BURST_S at most."""
 
     def __init__(self, per_s: float) -> None:
         self.per_s = per_s
@@ -112,7 +112,7 @@ class Bandwidth:
 
 
 class FailedPolls:
-    """Objects whose last poll failed, and when they are tried again."""
+    """Keeps which objects failed at their last poll, and when each is tried again."""
 
     def __init__(self, count: int) -> None:
         self.failing = 0

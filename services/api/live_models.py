@@ -172,7 +172,9 @@ class ClassStatus(AsOf):
         description="Number of shards with a full queue, and further input in the logs of their streams or at producers.",
     )
     unsaved_bytes: int = Field(
-        0, ge=0, description="Of what it wrote down after its last snapshots: what a restart repeats first."
+        0,
+        ge=0,
+        description="Bytes that the class wrote to its log after its last snapshots; a restart repeats these first.",
     )
     problems: list[str] = Field(description="Why parts of it do not run as they should.")
     failures: list[OperatorFailure] = Field(

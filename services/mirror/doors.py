@@ -80,7 +80,7 @@ class SystemDoor:
                 raise Away(GONE)
             for shard, (place, unit_seen) in view.items():
                 mark, row = spots.get(shard, ("", 0 if has_begun else unit_seen.given))
-                row = row if mark in ("", unit_seen.mark) else 0  # the query has begun anew
+                row = row if mark in ("", unit_seen.mark) else 0  # the query was declared again
                 while row < unit_seen.given:
                     batch_found = desk.some(place, name, row, ANSWERS)
                     if (

@@ -50,7 +50,7 @@ class MirrorProblems:
         self._last: Problem | None = None
 
     def count(self, text: str, times: int, last: str = "") -> None:
-        """By what it is; the last one also with whose it is."""
+        """Count a problem by its kind; the last one is kept with the name of its object."""
         text, last = hidden(text, self._secrets), hidden(last or text, self._secrets)
         with self._lock:
             is_listed = text in self._counts or len(self._counts) < PROBLEMS_MAX
@@ -117,9 +117,9 @@ class RowPublisher:
     def _is_taken(self, table: pa.Table, batch: str, backoff: Backoff, over: threading.Event) -> bool:
         try:
             refused = self._publish(table, batch)
-        except Exception as problem:  # who publishes no more lets polling pause for ever
+        except Exception as problem:  # a publisher that ends would let polling pause for ever
             self.failure = self._problems.note_failure(problem)
-            # Who is away, or has no room, may take it soon; what is refused, only when somebody sets it right.
+            # A service that is away or has no room may take it soon; a refused row only after a person has mended something.
             soon = isinstance(problem, Away | NoRoom) or not isinstance(problem, WeirError)
             over.wait(backoff.failed() if soon else backoff.most_s)
             return False
@@ -146,6 +146,6 @@ class RowPublisher:
 
 
 def in_a_line(problem: Exception, secrets: Sequence[str]) -> str:
-    """With what it is about, and what to do."""
+    """Return an error as one line, with its subject and the remedy."""
     text = str(problem) if isinstance(problem, WeirError) else f"{type(problem).__name__}: {problem}"
     return hidden(text.replace("\n  hint: ", "; "), secrets)[:TOLD_MAX]

@@ -1,4 +1,4 @@
-"""What runs, as the service reports it: one call of its API each."""
+"""Views of what runs: each method makes one call of the service's API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from services.remote.wire import quoted
 
 
 class LiveViews:
-    """Of a client. Where a tenant may be named and is not, the answer is about the one that its key sees."""
+    """Views of a client. Without the name of a tenant, the answer is about the one tenant that the key sees."""
 
     def __init__(self, get: Callable[..., dict[str, Any]], tenant: Callable[[], str]) -> None:
         self._get, self._tenant = get, tenant
@@ -33,11 +33,11 @@ class LiveViews:
         return self._get(f"/v1/tenants/{quoted(tenant or self._tenant())}/operators")
 
     def quality(self, tenant: str | None = None) -> dict[str, Any]:
-        """How good the answers of its queries have been: what they were worth, missed deadlines, staleness."""
+        """Return the quality of a tenant's answers: utility, missed deadlines, staleness."""
         return self._get(f"/v1/tenants/{quoted(tenant or self._tenant())}/quality")
 
     def ledger(self, tenant: str | None = None) -> dict[str, Any]:
-        """What became of every tuple; of all tenants, or of one."""
+        """Return the ledger of every tuple, of one tenant or of all."""
         return self._get("/v1/ledger" if tenant is None else f"/v1/tenants/{quoted(tenant)}/ledger")
 
     def lending(self, tenant: str | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ Answers are read from the logs in which classes write them (`actors.host.answer_
 Numbered properties:
 1. A reader gets each row that is kept once, in order within a unit; of those that are no longer kept it is told which.
 2. No reader holds anybody up. There is no queue of a reader's: it reads from the log where it has come to, at its own pace.
-3. Answers are looked at when they grow (`services.results.topics`), and while nobody reads not at all.
+3. Logs of answers are read when they grow (`services.results.topics`); without a reader they are not read at all.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ Look = Callable[[Sequence[QueryAddress]], Awaitable[tuple[list[View], bool]]]
 
 @dataclass(eq=False)
 class Topic:
-    """A query that somebody reads."""
+    """A query with at least one reader."""
 
     asked: QueryAddress
     view: View = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Topic:
 
 
 class Topics:
-    """For one event loop."""
+    """Topics of one event loop."""
 
     def __init__(self, look: Look, is_declared: Callable[[str, str], bool]) -> None:
         self._look, self._is_declared = look, is_declared
@@ -71,7 +71,7 @@ class Topics:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it does nothing at all."""
+        """Return True if no task runs for it."""
         return self._task is None
 
     @contextmanager
@@ -89,7 +89,7 @@ class Topics:
                 del self._topics[asked]
 
     async def look(self, topic: Topic) -> None:
-        """What is there now."""
+        """Return the answers that are there now."""
         (view,), _ = await self._look([topic.asked])
         self._hear(topic, view)
 
@@ -102,7 +102,7 @@ class Topics:
             topic.wake()
 
     async def _look_on(self) -> None:
-        """As long as somebody reads, or something is held on to."""
+        """Look until there are no readers and no open logs left."""
         self._all_at = clock() + LOOK_S
         looked_at, used_s = clock(), time.process_time()
         holds = True

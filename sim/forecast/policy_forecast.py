@@ -150,7 +150,7 @@ class SimulatedRun(Protocol):
 def quality(
     responses: ResponseStatistics, totals: AnswerTotals, queued: float, seconds: float
 ) -> ObjectiveFigures:
-    """What an objective is measured by, of answers within this time."""
+    """Return the figures of an objective from the answers within this time."""
     return ObjectiveFigures(
         responses=responses,
         queued=queued,

@@ -211,7 +211,7 @@ def run_low(quick: bool) -> ExperimentOutcome:
 
 
 def sharing_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
-    """What schedules come to that share nothing, or do not run early."""
+    """Findings on schedules that share nothing, or never run early."""
     lowest = all(
         poor <= good
         for name in ("No-S", "CS")
@@ -291,7 +291,7 @@ def hybrid_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
 
 
 def late_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
-    """What late sharing and aggressive scheduling come to."""
+    """Findings on late sharing and on aggressive scheduling."""
     late = evaluation.latency("H-LP", LOW)
     as_late, cs_late = evaluation.latency("AS", LOW), evaluation.latency("CS", LOW)
     as_good = all(gain >= DOUBLE for gain in evaluation.gains("AS", "CS", LOW))
@@ -332,7 +332,7 @@ def run_high(quick: bool) -> ExperimentOutcome:
 
 
 def pending_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
-    """What late-pending sharing comes to."""
+    """Findings on late-pending sharing."""
     gains, in_hybrid = evaluation.gains("H-LP", "HS", HIGH), evaluation.latency("H-LP", HIGH)
     return (
         Finding(
@@ -359,7 +359,7 @@ def pending_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
 
 
 def overload_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
-    """What becomes of the other schedules at the higher rate."""
+    """Findings on the other schedules at the higher rate."""
     modest = ratios(evaluation.latency("CS", HIGH), evaluation.latency("HS", HIGH))
     before = ratios(evaluation.latency("CS", LOW), evaluation.latency("HS", LOW))
     dropped = ratios(evaluation.throughput("AS", HIGH), evaluation.throughput("AS", LOW))

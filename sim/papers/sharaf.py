@@ -345,7 +345,7 @@ DEAR_LOOKS = (
 
 
 def cluster_testbeds(quick: bool) -> tuple[Testbed, Testbed]:
-    """One whose decisions cost nothing, and one where every priority that is compared costs what the cheapest operator does."""
+    """Return two test beds: in one decisions cost nothing, in the other each comparison costs as much as the cheapest operator."""
     network = {"queries": 250} if quick else {}
     free = Testbed("sharaf-qos", network, {"seconds": 12.0 if quick else 200.0})
     plain = free.settings("bsd", 0.95)

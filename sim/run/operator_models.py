@@ -216,7 +216,7 @@ def join_sides(
 def build_effects(
     plan: BoxPlan, network: Network, alone: Sequence[Estimate], name: str, seed: int, evenly: bool
 ) -> list[Effect]:
-    """What every operator does, each with its own generator; the two sides of a join share one."""
+    """Return the model of each operator with a generator of its own; the two sides of a join share one."""
     effects: list[Effect] = []
     for number, box in enumerate(plan.boxes):
         rng = generator(seed, name, box.name)

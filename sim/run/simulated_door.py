@@ -1,4 +1,4 @@
-"""Where tuples of a simulated class's streams come in: arrivals, shedders, and the account of every tuple.
+"""The input of a simulated class: arrivals, shedders, and the account of every tuple.
 
 Arrivals are taken in lazily, at every scheduling point up to that moment, which is when they can first matter.
 """
@@ -175,7 +175,7 @@ class SimulatedDoor:
             entry.shedder.end_cycle()
 
     def end_cycle(self, believed: NetworkEstimates, stamp: float) -> tuple[tuple[InputCycle, ...], bool]:
-        """What came in during the cycle, by stream, and whether anything was held back at its source."""
+        """Return the input of the cycle by stream, and whether any of it was held back at its source."""
         inputs = tuple(
             InputCycle(
                 entry.stream,
@@ -191,7 +191,7 @@ class SimulatedDoor:
         return inputs, held_back
 
     def _waiting_s(self, entry: StreamEntry, stamp: float) -> float:
-        """For how long the stream's oldest tuple has waited."""
+        """Return for how long the stream's oldest tuple has waited."""
         heads = [head for _, head, _ in self._queues.heads(entry.operators)]
         call = self._calls.under_way
         if call is not None and not call.runs and call.operator in entry.operators:

@@ -1,4 +1,4 @@
-"""Where the checkout is that the tests run in."""
+"""The folder of the checkout that the tests run in."""
 
 from pathlib import Path
 

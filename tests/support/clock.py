@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Clock:
-    """By hand."""
+    """A clock that moves when a test moves it."""
 
     now = 100.0
 

@@ -24,7 +24,7 @@ BY_SENSOR = "SELECT sensor, avg(temp) FROM readings [RANGE 2 SECONDS SLIDE 1 SEC
 
 @dataclass
 class World:
-    """What a plane has brought about; what it says is carried out at once."""
+    """Records the effects of a control plane and carries them out at once."""
 
     settings: LiveSettings = field(default_factory=LiveSettings)
     hosts: dict[str, str] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class World:
         self.saved[part] = json.dumps(state, allow_nan=False)
 
     def begin_again(self, now: float, lanes: Mapping[str, int] | None = None) -> World:
-        """The coordinator has been killed; everything else goes on."""
+        """Replace the control plane, as after a kill of the coordinator; hosts and gateways stay."""
         again = World(self.settings, saved=dict(self.saved))
         declared, shares = (json.loads(self.saved[part]) for part in ("declared", "shares"))
         again.plane.restore(declared, shares, {"n1": 1} if lanes is None else lanes, now)

@@ -48,7 +48,7 @@ class Told:
 
 
 def seen(mirrors: Mirrors, name: str, holds: Callable[[MirrorProgress], bool]) -> MirrorProgress:
-    """How it fares, as soon as this holds."""
+    """Return a mirror's progress once `holds` is true of it."""
     pause, found = threading.Event(), None
     for _ in range(int(HUNG_S / 0.01)):
         found = {one.mirror: one for one in mirrors.progress()}[name]

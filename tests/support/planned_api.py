@@ -14,7 +14,7 @@ FLOODED = {"hot": Rate(1e9, 0.1), "ticks": Rate(10.0, 0.1)}
 
 @dataclass
 class Told:
-    """What is measured, as a running system would tell it."""
+    """A measurement that stands for that of a running system."""
 
     rates: dict[str, Rate] = field(default_factory=lambda: dict(FLOODED))
     classes: dict[str, ClassMeasured] = field(default_factory=dict)

@@ -15,7 +15,7 @@ NAMESPACES = {
 
 
 class Page(HTMLParser):
-    """What a browser would make of it: text, elements, and what they refer to."""
+    """A parsed page: its text, its elements, and the addresses that they refer to."""
 
     def __init__(self, source: str) -> None:
         super().__init__()

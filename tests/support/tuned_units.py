@@ -1,4 +1,4 @@
-"""What a host says of a unit, for those who tune policies."""
+"""A report of a unit as input for the tuning of policies."""
 
 from __future__ import annotations
 

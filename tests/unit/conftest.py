@@ -40,7 +40,7 @@ def no_room() -> Callable[[], AbstractContextManager[None]]:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Terminal:
-    """A terminal of 80 columns in a folder of its own, whose environment says nothing of Weir but its home."""
+    """A terminal of 80 columns in a folder of its own; of Weir's variables only WEIR_HOME is set."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))

@@ -47,7 +47,7 @@ BuildPlans = Callable[[Model, NetworkEstimates, bool], Plans | None]
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """How a policy is made of its settings and what is believed of the network."""
+    """Makes a policy from its settings and the estimates of the network."""
 
     build: Build[Any]
     plans: BuildPlans[Any] | None
@@ -67,7 +67,7 @@ def static(priorities: Priorities) -> Build[Settings]:
 
 
 def by_gain(model: type[Model], gain: Gain) -> tuple[type[Settings], PolicyRow]:
-    """The row of a policy whose priority is gain by cost, times the waiting time if its model has that."""
+    """Return the row of a policy by gain per cost, which is multiplied by the waiting time if its model says so."""
 
     def build(settings: Any, believed: NetworkEstimates) -> Policy:
         priorities = gain_by_cost(gain, settings.sharing)

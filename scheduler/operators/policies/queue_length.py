@@ -20,7 +20,7 @@ class LongestQueuePolicy:
     def __init__(self, operators: int) -> None:
         self._pending = [1] * operators
         self._is_ready = [False] * operators
-        # Places by falling number of tuples. One whose number is no longer the operator's does not count.
+        # Places of operators by falling queue length. An entry with an outdated length is skipped.
         self._heap: list[tuple[int, int]] = []
 
     def rank(self, believed: NetworkEstimates) -> None:

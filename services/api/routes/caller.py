@@ -1,4 +1,4 @@
-"""Route of the caller itself: whose key it shows, and what the key allows."""
+"""Route that shows the caller's own key: its principal, and what the key allows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from services.api.service import Service
 
 
 class CallerView(BaseModel):
-    """What the key of a request allows."""
+    """Principal and scopes of the key of a request."""
 
     principal: str = Field(description="Name by which the audit log records changes.")
     scopes: list[str]

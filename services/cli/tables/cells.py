@@ -24,7 +24,7 @@ def response(ms: float) -> str:
 
 
 def four_figures(value: float) -> str:
-    """Without exponents, which are wide and hard to compare; three of them where thousands are told apart."""
+    """Return a number with four significant digits, without an exponent."""
     if value >= 99_999.5:
         return compact(value)
     return f"{value:,.0f}" if value >= 999.95 else f"{value:.4g}" if value >= 0.0001 else figure(value)
@@ -37,7 +37,7 @@ def tardy(told: Mapping[str, Any] | None) -> str:
 
 
 def is_late(query: Mapping[str, Any]) -> bool:
-    """Whether any answer of it came after a deadline, by its graph or of its window."""
+    """Return True if an answer came after the deadline of its utility graph or its window."""
     return bool(query["missed"] or (query["tardiness"] and query["tardiness"]["tardy"]))
 
 
@@ -53,7 +53,7 @@ def worth(utility: float) -> str:
 
 
 def times(slowdown: float) -> str:
-    """How many times as long as alone."""
+    """Return a slowdown: the response time as a multiple of that without other queries."""
     return three_figures(slowdown) if slowdown else UNKNOWN
 
 

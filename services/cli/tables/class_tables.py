@@ -150,13 +150,13 @@ POLICIES_TOLD = 5
 
 
 def policy_of(one: ClassView) -> str:
-    """What a class is for, and by which policy it runs for it."""
+    """Return the objective of a class and the policy that it runs by."""
     chosen = ", chosen by itself" if one.tunes_itself else ""
     return f"{one.name} for {one.settings.objective} by {one.policy}{chosen}"
 
 
 def class_quality_table(title: str, views: Sequence[ClassView]) -> Sheet:
-    """How good the answers of classes are: of the last seconds, and all missed deadlines from the beginning."""
+    """Return the table of the quality of classes' answers: of the last seconds, and all missed deadlines since the start."""
     # In the place of bytes, for both of which there is no room.
     windows = any(view.figures.tardiness.get("due") for view in views)
     heads = ["class", "worth", "missed", "in all", "stale", *(["tardy"] if windows else [])]

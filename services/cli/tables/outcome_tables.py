@@ -56,7 +56,7 @@ QUERIES_TOLD = 5
 
 
 def answers_table(result: Mapping[str, Any]) -> Sheet:
-    """How good the answers of one run were: a line a class, and below it the queries that lost most by being late."""
+    """Return the quality of a run's answers: a line per class, and below it the queries that lost most by late answers."""
     heads = ["class", "answers", "mean ms", "slow", "worth", "missed", "stale"]
     windows = any(class_["tardiness"] for class_ in result["classes"])
     table = plain_table("answers", [*heads, "tardy"] if windows else heads)
@@ -149,7 +149,7 @@ def policy_tables(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Group:
 def metric_table(
     title: str, rows: Mapping[str, Mapping[str, Any]], heads: Mapping[str, str], place: int
 ) -> Sheet:
-    """Of the class at this place; what a class has nothing of has no column."""
+    """Return the figures of the class at this place; a figure that no class has gets no column."""
     columns = {
         head: [metric_of(result, metric, place) for result in rows.values()] for metric, head in heads.items()
     }
@@ -172,7 +172,7 @@ def marked(values: Sequence[float]) -> list[str]:
 
 
 def claim_table(claims: Sequence[Claim], rows: Mapping[str, Mapping[str, Any]]) -> Sheet:
-    """What a paper found beside what this run gives its first class; the claim holds if the order does."""
+    """Compare a paper's finding with the first class of this run; the claim holds if the order is the same."""
     table = plain_table("the paper's findings", ("finding", "claimed", "here", "holds", "source"), wrapped=0)
     for claim in claims:
         if claim.policy not in rows or claim.below not in rows:

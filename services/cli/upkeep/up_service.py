@@ -181,6 +181,6 @@ def make_admin_key(catalog: Catalog, service: Service, home: Home, who: str) -> 
     try:
         write_private(path, f"{key}\n")
     except InvalidInput:
-        catalog.keys.revoke(info.id, who)  # nobody has it
+        catalog.keys.revoke(info.id, who)  # no process holds it
         raise
     service.snapshot.refresh()

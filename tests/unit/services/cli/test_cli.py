@@ -39,7 +39,7 @@ classes:
 
 @pytest.fixture
 def weir(terminal: Terminal) -> Terminal:
-    """Terminal in whose folder `small.yaml` lies."""
+    """A terminal in a folder with `small.yaml`."""
     Path("small.yaml").write_text(SMALL, encoding="utf-8")
     return terminal
 

@@ -43,7 +43,7 @@ claims:
 
 @pytest.fixture
 def weir(terminal: Terminal) -> Terminal:
-    """Terminal in whose folder `example.yaml` and `few.yaml` lie."""
+    """A terminal in a folder with `example.yaml` and `few.yaml`."""
     Path("example.yaml").write_text(EXAMPLE, encoding="utf-8")
     few = "name: few\nextends: golab-low\nseconds: 20\ndrawn: {per_group: 2}\n"
     Path("few.yaml").write_text(few, encoding="utf-8")

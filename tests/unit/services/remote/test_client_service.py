@@ -83,7 +83,7 @@ def test_documents_are_plain_dicts_too(weir: Served) -> None:
             client.put({"kind": "Stream", "name": "ticks", "column": {}})
         for wrong in (["kind"], "Stream ticks", 7):
             with pytest.raises(WrongType, match="cannot be of type"):
-                client.put(wrong)  # type: ignore[arg-type]
+                client.put(wrong)  # type: ignore[arg-type]  # the wrong type is what is tested
 
 
 def test_all_pages_are_followed(weir: Served) -> None:

@@ -1,4 +1,4 @@
-"""Readers of answers are woken by what a gateway announces, and polled for while there is none."""
+"""A gateway's announcements wake readers of answers; without a gateway, logs are polled."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def test_table_of_feeds_has_a_column_of_rejected_rows_and_a_line_with_the_reason
         "rows_per_s": 0.0,
         "streams": [line | {"last_reason": NO_TIME}],
     }
-    assert "rejected" in feeds_table([status]).heads  # type: ignore[union-attr]
+    assert "rejected" in feeds_table([status]).heads  # type: ignore[union-attr]  # there is a table
     assert [text.plain for text in rejections([status])] == [
         "repairs: 150 rows rejected, 100% of the last minute of input: no event time: ts"
     ]
