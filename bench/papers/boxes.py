@@ -1,7 +1,8 @@
-"""A bare host of boxes, as Aurora's: one processor, no classes, no shedding; operators, queues and the class's own scheduler.
+"""Simple host of boxes (operators) as in Aurora: one processor, operators, queues and an operator scheduler, without classes or shedding.
 
-For what a scenario cannot say: trees of boxes, queues that are full to begin with, and *schedules*, several boxes chosen at one
-moment and then run one after another, which is how the prototype's scheduler kept its decisions few.
+The host runs set-ups that a scenario cannot describe: trees of boxes, queues that are full at the beginning, and
+*schedules*. A schedule is several boxes that are chosen at one moment and then run one after another. Aurora's prototype
+used schedules to decide rarely.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ WHOLE_QUEUE = 10**9
 
 @dataclass
 class BoxHost:
-    """Every box takes so long a call and a tuple, and a decision so long; selectivities are exact, every so many come out."""
+    """Host with fixed times per call, per tuple and per decision. Selectivities are exact, without randomness."""
 
     network: Network
     policy: PolicySettings
-    estimates: Sequence[Estimate]  # what a tuple costs, without the call
+    estimates: Sequence[Estimate]  # cost per tuple, without the cost of the call
     call_s: float = 0.0
     decision_s: float = 0.0
     train_max: int = WHOLE_QUEUE
-    schedule: int = 1  # boxes chosen at one moment
+    schedule: int = 1  # number of boxes chosen at one moment
 
     now: float = field(init=False, default=0.0)
     calls: list[int] = field(init=False, default_factory=list)
     decided: int = field(init=False, default=0)
-    """Moments at which something was chosen."""
+    """Number of moments at which boxes were chosen."""
     latencies: dict[int, list[float]] = field(init=False)
     memory: list[tuple[float, float]] = field(init=False, default_factory=list)
-    """Queued tuples by size after each call, with the time."""
+    """Pairs of time and total size of queued tuples, after each call."""
 
     def __post_init__(self) -> None:
         self.scheduler = OperatorScheduler(self.network, self.policy, self.estimates, False, False)
@@ -45,7 +46,7 @@ class BoxHost:
         self._owed = [0.5] * len(self.queues)
         self.latencies = {root: [] for root in self.network.roots}
         self.queued = 0.0
-        self._known = 0  # decisions of the scheduler so far
+        self._known = 0  # number of the scheduler's decisions for which time was already charged
 
     def enter(self, number: int, arrivals: Sequence[float]) -> None:
         if not arrivals:
@@ -55,7 +56,7 @@ class BoxHost:
         self._tell(number)
 
     def run(self, arrivals: Sequence[tuple[float, int]] = ()) -> BoxHost:
-        """Until everything that arrives, (time, box) ascending, has been worked off."""
+        """Run until all arrivals are processed; `arrivals` has pairs (time, box) in ascending order."""
         place = 0
         while True:
             while place < len(arrivals) and arrivals[place][0] <= self.now:
@@ -70,7 +71,7 @@ class BoxHost:
             for number in chosen:
                 self._call(number)
                 while self.schedule > 1 and self.network.operators[number].downstream:
-                    # Each of a schedule is pushed through before the next.
+                    # The output of each box of a schedule is processed down to the root before the next box of the schedule runs.
                     (number,) = self.network.operators[number].downstream
                     self._call(number)
 
@@ -132,7 +133,7 @@ class BoxHost:
         return sum(every) / len(every)
 
     def utilities(self) -> dict[int, float]:
-        """Of each root that has a graph, the mean of its answers."""
+        """Return the mean utility of the answers of each root."""
         utilities = {}
         for root, latencies in self.latencies.items():
             statistics = UtilityStatistics(self.network.operators[root].utility or UtilityGraph.step(1000.0))
@@ -149,7 +150,7 @@ def size_in(network: Network, number: int) -> float:
 def tree(
     depth: int, fanout: int, name: str = "", first: int = 0, utility: UtilityGraph | None = None
 ) -> list[ScheduledOperator]:
-    """An application tree, its inputs first and its root last; numbered from `first` on."""
+    """Return the tree of boxes of one application, with numbers from `first` on: inputs have the first numbers, the root has the last."""
     widths = [fanout**level for level in range(depth - 1, -1, -1)]
     operators, start = list[ScheduledOperator](), first
     for level, width in enumerate(widths):

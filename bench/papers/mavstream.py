@@ -1,9 +1,9 @@
 """MavStream's thesis, chapter 6: latency and memory of path capacity, segment and simplified segment scheduling.
 
-A query of six operators on two paths that meet in a join, with bursts (§6.5): operators near the inputs drop most tuples, so
-that running them first frees memory, and running a path to its end answers sooner. The thesis does not tell its costs and
-selectivities, only that those near the inputs are low; here they are drawn, and what is compared is the means over many such
-queries.
+A query has six operators: two paths of operators end in a join, and the input has bursts (§6.5). Operators near the inputs
+drop most tuples, so running them first frees memory. Running a path to its end gives answers sooner. The thesis does not
+give costs and selectivities, only that selectivities near the inputs are low. Here they are random, and means over many
+such queries are compared.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import random
 from dataclasses import dataclass
 from itertools import pairwise
 
+from bench.papers.boxes import BoxHost
+from bench.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 from configs.classes.policies import policy_of
 from scheduler.operators.network import Estimate, Network, NetworkEstimates, ScheduledOperator
-from sim.papers.boxes import BoxHost
-from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 
 POLICIES = ("path", "simplified-segment", "segment", "rr")
 QUERY = Network(
@@ -28,15 +28,16 @@ QUERY = Network(
         ScheduledOperator("select"),
     )
 )
-# Load between bursts and in them: every fourth 200 tuples come twice as fast, as 80 tuples a second after 40 in the thesis.
+# Load between bursts, load in bursts, and tuples per part of the input; every fourth part is a burst.
+# In the thesis, the rate is 80 tuples per second in bursts and 40 between bursts.
 CALM, BURST, PART = 0.6, 1.2, 200
-# What the selects near the inputs keep: "the bottom operators have low selectivity" (§6.5). With 0.2 to 0.8 path capacity would hold
-# less than simplified segment: the second half of a path cut in two then holds more than its first half gets rid of.
+# Selectivities of the selects near the inputs: "the bottom operators have low selectivity" (§6.5). With 0.2 to 0.8, path
+# capacity would hold less than simplified segment: the second half of a divided path would hold more than its first half frees.
 NEAR_INPUTS = (0.1, 0.4)
 
 
 def estimates_of(seed: int) -> list[Estimate]:
-    """Of a query of which a tuple takes a second on the mean."""
+    """Return random estimates of a query's operators, scaled so that a tuple takes one second on average."""
     chance = random.Random(seed)
     sides = (chance.uniform(*NEAR_INPUTS), 1.0, chance.uniform(*NEAR_INPUTS), 1.0)
     kept = (*sides, chance.uniform(0.5, 1.5), chance.uniform(0.3, 0.9))
@@ -56,13 +57,13 @@ def arrivals(seed: int, tuples: int) -> list[tuple[float, int]]:
 
 @dataclass(frozen=True)
 class PathRuns:
-    """Means over the queries, by policy."""
+    """Means over all queries, by policy."""
 
     latency: dict[str, float]
     memory: dict[str, float]
     memory_max: dict[str, float]
     over_time: dict[str, list[tuple[float, float]]]
-    """Memory of the first query."""
+    """Memory of queued tuples of the first query over time."""
 
 
 def path_runs(quick: bool) -> PathRuns:
@@ -99,12 +100,12 @@ def compared(quick: bool) -> ExperimentOutcome:
                 rule="at least half of the claimed 13%",
                 why=""
                 if saved < 20
-                else "bursts here ask for more than there is, and what waits inside a segment waits for the end of one: at two thirds of this "
-                "load it is 22%. Trains of whole queues, as in long turns, change little (43%)",
+                else "bursts exceed the capacity here, and tuples inside a segment wait until a segment ends. At two thirds of this load "
+                "the difference is 22%. Trains of whole queues, as in long turns, change little (43%)",
             ),
             Finding(
                 "§6.2",
-                "simplified segment in between",
+                "simplified segment scheduling is between path capacity and segment scheduling",
                 "in between",
                 told(latency),
                 between,
@@ -112,11 +113,11 @@ def compared(quick: bool) -> ExperimentOutcome:
             ),
             Finding(
                 "§6.3, §6.5",
-                "segment scheduling holds least memory",
+                "segment scheduling holds the least memory",
                 "least of all",
                 told(memory),
                 memory["segment"] == min(memory.values()),
-                rule="least of the four, on average over the time",
+                rule="least of the four policies, on average over time",
             ),
             Finding(
                 "§6.5",
@@ -130,7 +131,7 @@ def compared(quick: bool) -> ExperimentOutcome:
         (
             Chart("Mean latency", "", "service times of a tuple", bars=latency),
             Chart("Memory, mean", "", "size of queued tuples", bars=memory),
-            Chart("Memory, most", "", "size of queued tuples", bars=runs.memory_max),
+            Chart("Memory, maximum", "", "size of queued tuples", bars=runs.memory_max),
             Chart("Memory in bursts", "time", "size of queued tuples", runs.over_time),
         ),
     )
@@ -146,7 +147,7 @@ EXPERIMENTS = (
         "mavstream-paths",
         "Latency and memory by paths and segments",
         compared,
-        "40 queries (quick: 10) of six operators on two paths that meet in a join, whose costs and selectivities are drawn, those of the selects near "
-        "the inputs from 0.1 to 0.4; load 0.6, twice as much for every fourth 200 tuples.",
+        "40 queries (quick: 10) of six operators on two paths that meet in a join. Costs and selectivities are random; selects near the inputs "
+        "have selectivities from 0.1 to 0.4. The load is 0.6, and 1.2 during every fourth part of 200 tuples.",
     ),
 )

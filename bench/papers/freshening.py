@@ -1,7 +1,8 @@
-"""What the thesis claims of data freshening (Carney, ch. 2), found again: by formula, and by polling in virtual time.
+"""Claims of Carney's thesis on data freshening (ch. 2), tested by formula and by polling in virtual time.
 
-Set-ups are the thesis's: change rates gamma (mean 2 a period), interest Zipf(θ), bandwidth for half an object a period;
-sizes Pareto with a mean of 1, whose shape the thesis does not tell (1.1 here, as its source on the web's pages has it).
+Set-ups are those of the thesis: change rates are gamma-distributed (mean 2 per period), interest follows Zipf's law with
+parameter θ, and bandwidth is half a refresh per object and period. Sizes are Pareto-distributed with mean 1. The thesis
+does not give the shape parameter; here it is 1.1, as in the thesis's source on web pages.
 """
 
 from __future__ import annotations
@@ -10,22 +11,26 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from bench.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 from scheduler.mirrors.freshening import Floats, marginals, perceived_freshness, refreshes
 from scheduler.mirrors.partitions import Mirrored, clustered, frequencies_by_partition, partitioned
-from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 
 SMALL, LARGE, LARGE_QUICK = 500, 500_000, 20_000
-CLUSTERED, CLUSTERED_QUICK = 100_000, 10_000  # each round compares each of them with each partition
+CLUSTERED, CLUSTERED_QUICK = (
+    100_000,
+    10_000,
+)  # fewer objects, since a round of k-means compares each object with each partition
 THETAS = (0.0, 0.4, 0.8, 1.2, 1.6)
 TECHNIQUES = ("PF", "p", "p/λ", "λ")
 PARETO_SHAPE = 1.1
 ROUNDS = (0, 1, 3, 5, 7, 10, 15, 25)
-# A figure counts as the same if it differs by less: a hundredth of all uses.
+# Maximum difference of two figures that count as the same: a hundredth of all uses.
 SAME = 0.01
 
 
 def setup(count: int, theta: float, deviation: float, aligned: str, seed: int = 1) -> Mirrored:
-    """Object 1 is the one most wanted; `aligned`: the others change less, more (`reverse`), or however (`shuffled`)."""
+    """Return objects in the order of falling interest. Change rates fall too (`aligned`), rise (`reverse`), or are in random
+    order (`shuffled`)."""
     rng = np.random.default_rng(seed)
     mean = 2.0
     changes = np.sort(rng.gamma((mean / deviation) ** 2, deviation**2 / mean, count))[::-1]
@@ -46,7 +51,7 @@ def exact(objects: Mirrored, bandwidth: float) -> Floats:
 
 
 def general(objects: Mirrored, bandwidth: float) -> Floats:
-    """Best for copies that all are wanted alike: general freshening, GF."""
+    """Return the best frequencies if all objects were used equally: general freshening (GF)."""
     return refreshes(np.ones(len(objects)), objects.changes, bandwidth, objects.sizes).frequencies
 
 
@@ -60,14 +65,14 @@ PRINTED: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
 
 
 def table(quick: bool) -> ExperimentOutcome:
-    """Five objects; nothing to make quicker."""
+    """Compare the best frequencies of five objects with Table 2.1; quick and full form are the same."""
     findings = []
     for row, (interests, printed) in PRINTED.items():
         frequencies = refreshes(interests, (1, 2, 3, 4, 5), 5.0).frequencies
         holds = bool(np.all(np.abs(frequencies - printed) < 0.01))
         claim = f"best frequencies for interests {':'.join(map(str, interests))}, bandwidth 5"
         claimed, got = (" ".join(f"{figure:.2f}" for figure in figures) for figures in (printed, frequencies))
-        why = "1.6857 is printed cut, not rounded" if holds and row == "(d)" else ""
+        why = "the thesis prints 1.6857 truncated, not rounded" if holds and row == "(d)" else ""
         rule = "each within 0.01"
         findings.append(
             Finding(
@@ -87,7 +92,7 @@ def table(quick: bool) -> ExperimentOutcome:
 
 
 def interest(quick: bool) -> ExperimentOutcome:
-    """Freshening by interest against freshening all copies alike."""
+    """Compare freshening by interest (PF) with freshening that ignores interest (GF)."""
     bandwidth, findings, charts = SMALL / 2, [], []
     for aligned in ("shuffled", "aligned", "reverse"):
         lines: dict[str, list[tuple[float, float]]] = {"PF": [], "GF": []}
@@ -100,9 +105,9 @@ def interest(quick: bool) -> ExperimentOutcome:
         got = f"PF {pf[0]:.3f} … {pf[-1]:.3f}, GF {gf[0]:.3f} … {gf[-1]:.3f}"
         equal = abs(pf[0] - gf[0]) < 1e-9
         findings.append(
-            Finding("Fig. 2.3", f"{aligned}: PF is GF at θ = 0 and at least it for all", "PF ≥ GF", got,
+            Finding("Fig. 2.3", f"{aligned}: PF equals GF at θ = 0 and is never below GF", "PF ≥ GF", got,
                     equal and all(a >= b - 1e-9 for a, b in zip(pf, gf, strict=True)),
-                    rule="equal at θ = 0, and not below it at 0.4, 0.8, 1.2, 1.6")
+                    rule="equal at θ = 0, and PF is not below GF at θ = 0.4, 0.8, 1.2, 1.6")
         )  # fmt: skip
         if aligned == "aligned":
             claim = "aligned: GF approaches 0 as interest becomes skewed"
@@ -119,7 +124,7 @@ def interest(quick: bool) -> ExperimentOutcome:
 def by_partitions(
     objects: Mirrored, bandwidth: float, counts: Sequence[int]
 ) -> dict[str, list[tuple[float, float]]]:
-    """Perceived freshness by number of partitions, of each technique."""
+    """Return perceived freshness by number of partitions, for each technique."""
     return {
         name: [
             (count, perceived(objects, frequencies_by_partition(objects, partitioned(objects, name, count), bandwidth)))
@@ -130,7 +135,7 @@ def by_partitions(
 
 
 def partitions(quick: bool) -> ExperimentOutcome:
-    """The small case, in which the thesis's package could find the best as well."""
+    """Compare partitioning techniques with the optimum in the small case, which the thesis's package could solve too."""
     bandwidth, counts, charts, findings = SMALL / 2, (1, 5, 10, 20, 50, 100, 200, 500), [], []
     for aligned in ("shuffled", "aligned", "reverse"):
         objects = setup(SMALL, 1.0, 1.0, aligned)
@@ -143,16 +148,16 @@ def partitions(quick: bool) -> ExperimentOutcome:
         last = {name: line[-1][1] for name, line in lines.items()}
         got = ", ".join(f"{name} {value:.4f}" for name, value in last.items()) + f"; exact {best:.4f}"
         never = all(value <= best + 1e-9 for line in lines.values() for _, value in line)
-        claim = f"{aligned}: with as many partitions as objects every technique is exact, none is better"
+        claim = f"{aligned}: with as many partitions as objects, every technique reaches the optimum and none exceeds it"
         holds = never and all(abs(value - best) < 1e-6 for value in last.values())
-        rule = "equal to the exact optimum within 1e-6 at 500 partitions, and above it at no number of them"
+        rule = "equal to the exact optimum within 1e-6 at 500 partitions, and never above it"
         findings.append(Finding("Fig. 2.5", claim, "all meet the ideal", got, holds, rule=rule))
         if aligned == "shuffled":
             at = {name: dict(line)[50] for name, line in lines.items()}
             figures = ", ".join(f"{name} {value:.3f}" for name, value in at.items())
-            claim = "shuffled: p, PF and p/λ come near the best with fewer partitions than λ"
+            claim = "shuffled: p, PF and p/λ come near the optimum with fewer partitions than λ"
             holds = min(at["p"], at["PF"], at["p/λ"]) > at["λ"]
-            rule = "each of the three above λ at 50 partitions"
+            rule = "p, PF and p/λ are above λ at 50 partitions"
             findings.append(
                 Finding("Fig. 2.5a", claim, "λ is last", f"50 partitions: {figures}", holds, rule=rule)
             )
@@ -161,7 +166,7 @@ def partitions(quick: bool) -> ExperimentOutcome:
 
 
 def by_skew(bandwidth: float) -> tuple[Finding, Chart]:
-    """Fig. 2.6: the techniques as interest becomes skewed, with 50 partitions."""
+    """Compare the techniques with 50 partitions as interest becomes skewed (Fig. 2.6)."""
     lines: dict[str, list[tuple[float, float]]] = {name: [] for name in TECHNIQUES}
     for theta in THETAS:
         objects = setup(SMALL, theta, 1.0, "shuffled")
@@ -178,13 +183,13 @@ def by_skew(bandwidth: float) -> tuple[Finding, Chart]:
         "λ falls behind",
         f"at θ = {THETAS[-1]:g}: " + ", ".join(f"{name} {value:.3f}" for name, value in ends.items()),
         all(behind) and gap > 0.1,
-        rule="last for every θ above 0 with 50 partitions, and by more than 0.1 at the highest",
+        rule="λ is last for every θ above 0 with 50 partitions, and by more than 0.1 at the highest θ",
     )
     return finding, Chart("50 partitions by skew of interest", "θ", "perceived freshness", lines)
 
 
 def large(quick: bool) -> ExperimentOutcome:
-    """Table 2.3: half a million objects, fewer if it is to be quick."""
+    """Compare the techniques with half a million objects (Table 2.3); the quick form has fewer objects."""
     count = LARGE_QUICK if quick else LARGE
     objects, bandwidth = setup(count, 1.0, 2.0, "shuffled"), count / 2
     frequencies = exact(objects, bandwidth)
@@ -201,12 +206,12 @@ def large(quick: bool) -> ExperimentOutcome:
     return ExperimentOutcome(
         (
             Finding(where="Fig. 2.7", claim="PF partitions are the clear winner", claimed="PF first", got=f"100 partitions: {figures}",
-                    holds=first, why="" if first else "p is as good: among the few objects that are wanted both sort nearly alike",
-                    rule="no other technique above it at 100 partitions"),
+                    holds=first, why="" if first else "p is as good, because both sort the few wanted objects in nearly the same order",
+                    rule="no other technique is above PF at 100 partitions"),
             Finding(where="Fig. 2.7", claim="more than 100 PF partitions do not appreciably improve the answer", claimed="flat",
                     got=f"+{gain:.4f} from 100 to 200; {best - at['PF'][200]:.4f} below the exact optimum", holds=gain < SAME,
                     why="flat, but not at the optimum, which the thesis could not compute" if gain < SAME < best - at["PF"][200] else "",
-                    rule=f"less than {SAME:g} from 100 to 200 partitions"),
+                    rule=f"gains less than {SAME:g} from 100 to 200 partitions"),
             solved(count, spread, best),
         ),
         (chart,),
@@ -214,19 +219,19 @@ def large(quick: bool) -> ExperimentOutcome:
 
 
 def solved(count: int, spread: float, best: float) -> Finding:
-    """Whether what was found is the optimum, by what bandwidth is worth to all that are refreshed."""
+    """Return the finding on the exact method: its solution is optimal if the marginal gains of all refreshed objects are equal."""
     is_exact = spread <= 1e-6
     return Finding(
         where="§2.3",
         claim="hundreds of thousands of objects cannot be solved exactly",
         claimed="runs for days",
-        got=f"{count:,} solved, marginals equal to {spread:.0e}, perceived freshness {best:.3f}",
+        got=f"{count:,} solved, marginals differ by {spread:.0e}, perceived freshness {best:.3f}",
         holds=not is_exact,
-        why="the condition of optimality has one unknown for all objects, and an inverse that Newton's method "
-        "finds for all at once; no package for non-linear programs is needed (`bench freshening`: under 1 s)"
+        why="the condition of optimality has only one unknown for all objects, and Newton's method inverts it for all objects at once. "
+        "No package for non-linear programs is needed (`bench freshening`: under 1 s)"
         if is_exact
         else "",
-        rule="the marginals of the objects that are refreshed differ by more than 1e-6",
+        rule="the marginals of refreshed objects differ by more than 1e-6",
     )
 
 
@@ -234,7 +239,7 @@ def solved(count: int, spread: float, best: float) -> Finding:
 
 
 def kmeans(quick: bool) -> ExperimentOutcome:
-    """Rounds of k-means on PF partitions."""
+    """Measure how rounds of k-means improve PF partitions."""
     count = CLUSTERED_QUICK if quick else CLUSTERED
     objects, bandwidth = setup(count, 1.0, 2.0, "shuffled"), count / 2
     best = perceived(objects, exact(objects, bandwidth))
@@ -252,7 +257,7 @@ def kmeans(quick: bool) -> ExperimentOutcome:
     claim = "a few rounds of k-means improve 50 partitions much"
     chart = Chart("k-means on PF partitions", "rounds", "perceived freshness",
                   {**lines, "exact": [(0, best), (ROUNDS[-1], best)]})  # fmt: skip
-    rule = "ten rounds close at least half of the way from no rounds to the exact optimum"
+    rule = "ten rounds close at least half of the gap to the exact optimum"
     return ExperimentOutcome(
         (Finding("Fig. 2.8", claim, "significant gains", got, gained > 0.5, rule=rule),), (chart,)
     )
@@ -262,19 +267,19 @@ def kmeans(quick: bool) -> ExperimentOutcome:
 
 
 def pareto(count: int, seed: int = 1) -> Floats:
-    """Sizes with a mean of 1, the largest first."""
+    """Return Pareto-distributed sizes with mean 1, the largest first."""
     sizes = 1 + np.random.default_rng(seed).pareto(PARETO_SHAPE, count)
     return np.sort(sizes / sizes.mean())[::-1].copy()
 
 
 def sizes(quick: bool) -> ExperimentOutcome:
-    """Objects of Pareto sizes."""
+    """Compare freshening with and without regard to the sizes of objects."""
     bandwidth = SMALL / 2
     alike = setup(SMALL, 0.0, 1.0, "aligned")
     objects = Mirrored(alike.interests, alike.changes, pareto(SMALL))
     blind, seeing = exact(alike, bandwidth), exact(objects, bandwidth)
     ignored, informed = perceived(alike, blind), perceived(objects, seeing)
-    # Figure 2.11: alignment of change and size reversed, interest shuffled.
+    # Figure 2.11: larger objects change less, and interest is shuffled.
     rng = np.random.default_rng(2)
     varied = setup(SMALL, 1.0, 1.0, "aligned")
     reversed_ = Mirrored(rng.permutation(varied.interests), varied.changes, pareto(SMALL)[::-1].copy())
@@ -296,22 +301,22 @@ def sizes(quick: bool) -> ExperimentOutcome:
         (
             Finding(where="§2.5.3", claim="regarding sizes raises perceived freshness", claimed="0.312 → 0.586",
                     got=f"{ignored:.3f} → {informed:.3f}", holds=informed - ignored >= (0.586 - 0.312) / 2,
-                    why="the shape of the sizes is not told; the less even they are, the more is gained"
+                    why="the thesis does not give the shape of the sizes; the more they differ, the more is gained"
                     if informed - ignored >= (0.586 - 0.312) / 2 and abs(informed - 0.586) >= 0.03 else "",
                     rule="at least half of the claimed gain of 0.274"),
             Finding("Fig. 2.11", "equal bandwidth in a partition always beats equal frequency", "FBA ≥ FFA",
                     f"FFA, FBA by partitions: {figures}", better == len(counts),
-                    rule="not below it at any number of partitions; with as many as objects both are exact"),
+                    rule="FBA is not below FFA at any number of partitions; with one partition per object both are exact"),
         ),
         (chart,),
     )  # fmt: skip
 
 
-# -- polling, in virtual time ----------------------------------------------------------------------------------------
+# -- polling, in virtual time ---------------------------------------------------------------------------------------
 
 
 def measured(objects: Mirrored, frequencies: Floats, periods: float, uses: int, seed: int) -> float:
-    """The part of `uses` that find the copy as the object is: changes come at random, refreshes at even intervals."""
+    """Return the fraction of `uses` that find a fresh copy; changes come at random times, refreshes at even intervals."""
     rng = np.random.default_rng(seed)
     used = np.bincount(rng.choice(len(objects), uses, p=objects.interests), minlength=len(objects))
     fresh = 0
@@ -324,13 +329,13 @@ def measured(objects: Mirrored, frequencies: Floats, periods: float, uses: int, 
             refreshed = when - (when - rng.uniform(0, 1 / often)) % (1 / often)
         else:
             refreshed = np.full(count, -1.0)
-        # As many changes before the use as before the last refresh.
+        # A copy is fresh if its object did not change between the last refresh and the use.
         fresh += int(np.sum(np.searchsorted(changes, when) == np.searchsorted(changes, refreshed)))
     return fresh / uses
 
 
 def polling(quick: bool) -> ExperimentOutcome:
-    """Whether what users see is what the formula says."""
+    """Check by simulated polling that users find as many fresh copies as the formula predicts."""
     uses, periods = (20_000, 200.0) if quick else (200_000, 1000.0)
     findings = []
     for aligned in ("shuffled", "aligned", "reverse"):
@@ -338,18 +343,18 @@ def polling(quick: bool) -> ExperimentOutcome:
         frequencies = exact(objects, SMALL / 2)
         formula = perceived(objects, frequencies)
         measured_freshness = measured(objects, frequencies, periods, uses, 7)
-        claim = f"{aligned}: uses that find a fresh copy are as many as the formula says"
-        # Four standard deviations of as many uses.
+        claim = f"{aligned}: as many uses find a fresh copy as the formula predicts"
+        # The tolerance is four standard deviations for this number of uses.
         holds = abs(measured_freshness - formula) < 2 / np.sqrt(uses)
-        rule = "within four standard deviations of so many uses"
+        rule = "within four standard deviations for this number of uses"
         got = f"{measured_freshness:.4f} of {uses:,} uses"
         findings.append(Finding("§2.4", claim, f"{formula:.4f}", got, bool(holds), rule=rule))
     return ExperimentOutcome(tuple(findings))
 
 
 TESTBED = (
-    "500 objects whose changes are gamma with mean 2 a period and deviation 1, bandwidth for half of them a period, interest Zipf(θ); "
-    "the one most wanted changes most (aligned), least (reverse), or however (shuffled)."
+    "500 objects. Change rates are gamma-distributed with mean 2 per period and standard deviation 1; bandwidth is half a refresh per object "
+    "and period; interest is Zipf(θ). The most wanted object changes most (aligned), least (reverse), or at a random rate (shuffled)."
 )
 
 EXPERIMENTS: tuple[Experiment, ...] = (
@@ -358,15 +363,15 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "freshening-table",
         "Refresh frequencies of five objects",
         table,
-        "Objects that change 1 to 5 times a period, bandwidth for 5 refreshes.",
+        "Five objects that change 1 to 5 times per period, bandwidth for 5 refreshes per period.",
     ),
     Experiment("carney", "freshening-interest", "Freshening by what users want", interest, TESTBED),
     Experiment(
         "carney",
         "freshening-partitions",
-        "Partitions beside the exact optimum",
+        "Partitions compared with the exact optimum",
         partitions,
-        f"{TESTBED} θ = 1. One frequency for all objects of a partition; partitions of equally many objects, sorted by p, λ, p/λ or "
+        f"{TESTBED} θ = 1. All objects of a partition have the same frequency. Partitions have equally many objects, sorted by p, λ, p/λ or "
         "the freshness that equal frequencies give (PF).",
     ),
     Experiment(
@@ -374,28 +379,28 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "freshening-large",
         "Half a million objects",
         large,
-        "As Table 2.3: 500,000 objects (quick: 20,000), changes with deviation 2, θ = 1, shuffled.",
+        "As in Table 2.3: 500,000 objects (quick: 20,000), change rates with standard deviation 2, θ = 1, shuffled.",
     ),
     Experiment(
         "carney",
         "freshening-kmeans",
         "Partitions improved by k-means",
         kmeans,
-        "100,000 objects (quick: 10,000), as in the large case; PF partitions are where k-means begins.",
+        "100,000 objects (quick: 10,000), as in the large case; k-means begins with PF partitions.",
     ),
     Experiment(
         "carney",
         "freshening-sizes",
         "Objects of different sizes",
         sizes,
-        f"{TESTBED} Sizes Pareto with mean 1, whose shape the thesis does not tell (1.1 here). θ = 0 and aligned for §2.5.3; for Fig. 2.11 "
-        "the larger change less, and interest is shuffled.",
+        f"{TESTBED} Sizes are Pareto-distributed with mean 1; the thesis does not give their shape, which is 1.1 here. For §2.5.3, θ = 0 and "
+        "aligned; for Fig. 2.11, larger objects change less, and interest is shuffled.",
     ),
     Experiment(
         "carney",
         "freshening-polling",
         "Perceived freshness as users see it",
         polling,
-        f"{TESTBED} θ = 0.8. Changes at random, refreshes at even intervals, uses drawn by interest: which find the copy as the object is?",
+        f"{TESTBED} θ = 0.8. Changes come at random times, refreshes at even intervals, and uses are drawn by interest.",
     ),
 )

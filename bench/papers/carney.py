@@ -1,4 +1,4 @@
-"""Carney's thesis, chapters 3 and 4: traversals, superboxes, trains, buckets, and which scheduler keeps its QoS in bursts."""
+"""Carney's thesis, chapters 3 and 4: traversals, superboxes, trains, buckets, and the QoS of schedulers in bursts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cmp_to_key
 from itertools import islice, pairwise
 
+from bench.papers.boxes import WHOLE_QUEUE, BoxHost, forest
+from bench.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 from configs.classes.policies import policy_of
 from configs.classes.utility import UtilityGraph
 from loadshed.utility import UtilityStatistics
@@ -16,10 +18,8 @@ from scheduler.operators.policies import NONE, CountingPolicy, Policy, build_pol
 from scheduler.operators.policies.bucket import BucketPolicy
 from scheduler.operators.policies.decision_plans import traversal
 from scheduler.operators.policies.outlook import outlooks
-from sim.papers.boxes import WHOLE_QUEUE, BoxHost, forest
-from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 
-# Figure 3.5: b1 is the root; b2 and b6 feed it; b4 and b3 feed b2; b5 feeds b3.
+# Figure 3.5: b1 is the root; b2 and b6 feed b1; b4 and b3 feed b2; b5 feeds b3.
 TREE = Network(
     (
         ScheduledOperator("b5", (2,), source=True),
@@ -30,7 +30,7 @@ TREE = Network(
         ScheduledOperator("b1"),
     )
 )
-# Table 3.3: cost and selectivity, in the order of the tree.
+# Table 3.3: cost and selectivity of each box, in the order of the tree.
 TABLE = ((3, 0.4), (2, 1.0), (1, 0.5), (2, 0.4), (1, 0.6), (2, 0.9))
 
 
@@ -38,11 +38,11 @@ def superbox(kind: str) -> str:
     return f"superbox:traversal={kind}"
 
 
-# -- the examples of the traversals ------------------------------------------------------------------------
+# -- examples of the traversals ----------------------------------------------------------------------------
 
 
 def example_findings(hosts: Mapping[str, tuple[BoxHost, BoxHost]]) -> list[Finding]:
-    """Findings about each traversal, from runs in which only a tuple or only a call costs something."""
+    """Return findings on each traversal, from runs in which only tuples take processor time, and runs in which only calls do."""
     findings = []
     expected: tuple[tuple[str, str, tuple[float, float], tuple[float, float]], ...] = (
         ("min-cost", "b4 b5 b3 b2 b6 b1", (15, 6), (12.5, 6.0)),
@@ -60,7 +60,7 @@ def example_findings(hosts: Mapping[str, tuple[BoxHost, BoxHost]]) -> list[Findi
                 calls,
                 order,
                 order == calls,
-                rule="box by box",
+                rule="the same sequence of boxes",
             ),
             Finding(
                 "Tables 3.1, 3.2",
@@ -75,7 +75,10 @@ def example_findings(hosts: Mapping[str, tuple[BoxHost, BoxHost]]) -> list[Findi
 
 
 def traversals(quick: bool) -> ExperimentOutcome:
-    """A call takes o and a tuple p; with only one of them above 0, time counts the other out."""
+    """Run the thesis's example, in which a call takes the time o, and a tuple the time p.
+
+    Runs with o = 0 give the factor of p in the total time, and runs with p = 0 give the factor of o.
+    """
     hosts = {
         kind: (run_tree(kind, 1.0, 0.0), run_tree(kind, 0.0, 1.0)) for kind in ("min-cost", "min-latency")
     }
@@ -93,7 +96,7 @@ def traversals(quick: bool) -> ExperimentOutcome:
             *example_findings(hosts),
             Finding(
                 "§3.3.1.2",
-                "min-latency wins while p/o is above",
+                "min-latency has the shorter mean latency while p/o is above",
                 "0.22",
                 f"{border:.3f}",
                 0.21 < border < 0.225,
@@ -105,11 +108,11 @@ def traversals(quick: bool) -> ExperimentOutcome:
                 printed,
                 plan,
                 plan == printed,
-                rule="box by box",
+                rule="the same sequence of boxes",
                 why=""
                 if plan == printed
-                else "the printed sequence always goes down to the root; the thesis's own pseudo-code, which is followed here, goes "
-                "on only to boxes that release memory faster than the one before",
+                else "the printed sequence always continues to the root. The thesis's own pseudo-code, which is used here, continues "
+                "only to boxes that release memory faster than the box before",
             ),
         )
     )
@@ -117,7 +120,8 @@ def traversals(quick: bool) -> ExperimentOutcome:
 
 def run_tree(kind: str, tuple_s: float, call_s: float) -> BoxHost:
     host = BoxHost(TREE, policy_of(superbox(kind)), [Estimate(1.0, 1.0)] * 6, call_s)
-    host.estimates = [Estimate(tuple_s, 1.0)] * 6  # plans were made for equal costs
+    # Estimates are set after the decision plans of superboxes were made, because these plans are meant for equal costs.
+    host.estimates = [Estimate(tuple_s, 1.0)] * 6
     for number in range(6):
         host.enter(number, [0.0])
     return host.run()
@@ -125,8 +129,9 @@ def run_tree(kind: str, tuple_s: float, call_s: float) -> BoxHost:
 
 # -- superboxes against boxes, and traversals against each other -------------------------------------------
 
-# A tuple takes 0.1 to 1 ms in a box (§3.4.1). What a call and a decision take is not told: Aurora's were as dear as boxes.
+# Seconds per call and per decision. The thesis does not give these times; in Aurora, calls and decisions took about as long as boxes.
 CALL_S, DECISION_S = 2e-4, 2e-4
+# Minimum and maximum processing time of a tuple in a box, in seconds (§3.4.1).
 BOX_S = (1e-4, 1e-3)
 
 
@@ -138,7 +143,7 @@ def box_costs(network: Network, seed: int, scale: float = 1.0) -> list[Estimate]
 def poisson(
     network: Network, estimates: Sequence[Estimate], load: float, tuples: int, seed: int
 ) -> list[tuple[float, int]]:
-    """Arrivals at all inputs alike that ask for this part of the processor, calls not counted."""
+    """Return random arrivals, spread equally over all inputs, that load the processor this much without the cost of calls."""
     segments = NetworkEstimates(network, tuple(estimates)).segments
     mean_s = sum(segments[source].cost_s for source in network.sources) / len(network.sources)
     return list(islice(arrivals(network.sources, load / mean_s, seed), tuples))
@@ -169,7 +174,7 @@ def superboxes(quick: bool) -> ExperimentOutcome:
         (
             Finding(
                 "Fig 3.6",
-                f"mean latency at load {high:g}: application at a time holds on where box at a time has saturated",
+                f"mean latency at load {high:g}: application at a time is still stable when box at a time has saturated",
                 "several times less",
                 f"{whole[high]:.0f} ms against {boxes[high]:.0f} ms",
                 whole[high] < 0.5 * boxes[high],
@@ -177,7 +182,7 @@ def superboxes(quick: bool) -> ExperimentOutcome:
             ),
             Finding(
                 "Fig 3.10",
-                "time beside the boxes' own: tuple at a time > trains > superboxes",
+                "overhead of calls and decisions: tuple at a time > trains > superboxes",
                 "each clearly less than the one before",
                 ", ".join(f"{label} {value:.2f} s" for label, value in totals.items()),
                 all(after <= 0.75 * before for before, after in pairwise(totals.values())),
@@ -186,13 +191,13 @@ def superboxes(quick: bool) -> ExperimentOutcome:
         ),
         (
             Chart("Box and application scheduling", "load", "mean latency, ms", latency, log_y=True),
-            Chart("Time beside the boxes' own", "", "s", bars=totals),
+            Chart("Overhead of calls and decisions", "", "s", bars=totals),
         ),
     )
 
 
 def overheads(quick: bool) -> dict[str, float]:
-    """Time that calls and decisions take, for the same tuples, which come at once."""
+    """Return the seconds that calls and decisions take for the same tuples under each way of scheduling; all tuples arrive at once."""
     network = forest(4, 4, 3)
     estimates, overhead = box_costs(network, 2), {}
     per_input = 5 if quick else 50
@@ -217,13 +222,13 @@ def overheads(quick: bool) -> dict[str, float]:
 
 
 def latency_by_traversal(quick: bool) -> dict[str, list[tuple[float, float]]]:
-    """Mean latency at half of the capacity, by what a tuple costs in a box; both in ms."""
+    """Return the mean latency of each traversal at half of the capacity, by the cost of a tuple in a box; latency and cost are in ms."""
     network = forest(1, 4, 3)
     scales = (0.02, 0.1, 0.5, 2.0) if quick else (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
     latency: dict[str, list[tuple[float, float]]] = {"min-cost": [], "min-latency": []}
     for scale in scales:
         estimates = box_costs(network, 3, scale)
-        # Bursts leave tuples inside the tree: several come at a time.
+        # Tuples come in groups of eight, so that tuples queue inside the tree.
         came = [
             (at, source)
             for at, source in poisson(network, estimates, 0.5 / 8, 300 if quick else 3000, 3)
@@ -236,7 +241,7 @@ def latency_by_traversal(quick: bool) -> dict[str, list[tuple[float, float]]]:
 
 
 def by_traversal(quick: bool) -> ExperimentOutcome:
-    """One application tree at half of its capacity, by what a tuple costs; and memory while it works a queue off."""
+    """Compare traversals: latency at half of the capacity by the cost of a tuple, and memory while a queue is processed."""
     latency = latency_by_traversal(quick)
     cheap, dear = ({kind: points[place][1] for kind, points in latency.items()} for place in (0, -1))
     kinds = ("min-memory", "min-cost", "min-latency")
@@ -254,11 +259,11 @@ def by_traversal(quick: bool) -> ExperimentOutcome:
             ),
             Finding(
                 "Fig 3.7",
-                "dear boxes: min-latency answers sooner than min-cost",
+                "expensive boxes: min-latency answers sooner than min-cost",
                 "min-latency wins",
                 f"{dear['min-latency']:.3g} ms against {dear['min-cost']:.3g} ms",
                 dear["min-latency"] < dear["min-cost"],
-                rule="with the dearest boxes",
+                rule="with the most expensive boxes",
             ),
             Finding(
                 "Fig 3.8",
@@ -266,11 +271,11 @@ def by_traversal(quick: bool) -> ExperimentOutcome:
                 "in this order",
                 ", ".join(f"{kind} {value / held['min-memory']:.2f}" for kind, value in held.items()),
                 list(held.values()) == sorted(held.values()),
-                rule="in this order, on average over the time",
+                rule="in this order, on average over time",
                 why=""
                 if list(held.values()) != sorted(held.values())
-                else "where a call is dearer than a tuple; where it is cheap, min-latency holds less than min-cost, since what is "
-                "answered soonest is gone soonest",
+                else "this holds if a call costs more than a tuple. If calls are cheap, min-latency holds less than min-cost, because its "
+                "answers leave memory sooner",
             ),
         ),
         (
@@ -286,13 +291,13 @@ def by_traversal(quick: bool) -> ExperimentOutcome:
     )
 
 
-# For the figure of memory: boxes whose calls are dearer than a tuple, as the prototype's were (Fig 3.10).
+# Seconds per call in the experiment on memory: a call costs more than a tuple, as in the prototype (Fig 3.10).
 DEAR_CALL_S = 1e-3
 TREES = 8
 
 
 def memory_over_time(kind: str, seed: int) -> list[tuple[float, float]]:
-    """A tree whose boxes keep some of their tuples, with three at each of its inputs."""
+    """Return the number of queued tuples over time, while a tree with random selectivities processes three tuples at each input."""
     network, chance = forest(1, 4, 3), random.Random(seed)
     estimates = [Estimate(chance.uniform(*BOX_S), chance.uniform(0.3, 1.0)) for _ in network.operators]
     host = BoxHost(network, policy_of(superbox(kind)), estimates, DEAR_CALL_S)
@@ -303,12 +308,12 @@ def memory_over_time(kind: str, seed: int) -> list[tuple[float, float]]:
 
 
 def area_of(steps: Sequence[tuple[float, float]]) -> float:
-    """What is held over time, until nothing is."""
+    """Return the integral of the number of queued tuples over time, until nothing is queued."""
     return sum(held * (after - at) for (at, held), (after, _) in pairwise(steps))
 
 
 def trains(quick: bool) -> ExperimentOutcome:
-    """One tree of fan-out two and depth five, by round robin; tuples come in groups of so many."""
+    """Run one tree of fan-out two and depth five under round robin; tuples come in groups of one, two or four."""
     network = forest(1, 5, 2)
     estimates, groups = box_costs(network, 6), 400 if quick else 4000
     overhead: dict[str, list[tuple[float, float]]] = {}
@@ -335,43 +340,42 @@ def trains(quick: bool) -> ExperimentOutcome:
         (
             Finding(
                 "Fig 3.9",
-                "without bursts the length of a train changes nothing, with bursts of four it does",
+                "longer trains lower the overhead if tuples come in bursts of four, and hardly if they come one by one",
                 "flat; up to four times",
-                f"{level:.2f} and {falls:.2f} times from trains of one to whole queues",
+                f"from trains of one tuple to trains of four: {level:.2f} times less without bursts, {falls:.2f} times less with bursts",
                 level < 1.3 and falls > 2,
-                rule="without bursts less than 1.3 times, with bursts of four more than twice",
+                rule="less than 1.3 times without bursts, and more than twice with bursts of four",
             ),
         ),
-        (Chart("Trains", "most tuples of a call", "calls and decisions, ms a tuple", overhead),),
+        (Chart("Trains", "maximum tuples per call", "calls and decisions, ms per tuple", overhead),),
     )
 
 
-# -- QoS ---------------------------------------------------------------------------------------------------
+# -- QoS of scheduling policies in bursts
+# ---------------------------------------------------------------------------------------------------
 
 
 def due(deadline_ms: float) -> UtilityGraph:
-    """All up to the deadline, nothing from a tenth of a millisecond later on (Table 4.2)."""
+    """Return a QoS graph with full utility up to the deadline, and no utility from 0.1 ms after the deadline (Table 4.2)."""
     points = ({"latency_ms": deadline_ms, "utility": 1.0}, {"latency_ms": deadline_ms + 0.1, "utility": 0.0})
     return UtilityGraph.model_validate({"points": points})
 
 
-# Table 4.2: 20 applications of 5 boxes of 0.1 ms, every other one due in 10 ms, the rest in 2 s.
+# Table 4.2: 20 applications of 5 boxes of 0.1 ms; half have deadlines of 10 ms (tight), half of 2 s (loose).
 APPLICATIONS = forest(20, 5, 1, (due(10.0), due(2000.0)))
 CAPACITY = 2000.0
-# What a call and a schedule take in the prototype is not told. These are such that slope-slack comes to the thesis's 0.81; calls then
-# take 20% of the time and schedules 9%, which are 7.5% to 16% in Table 4.5. Loads are told without them, as in §3.4.1.
+# Seconds per call and per schedule, which the thesis does not give; here slope-slack reaches the thesis's QoS of 0.81. Calls
+# then take 20% of the time and schedules 9%; Table 4.5 has 7.5% to 16%. Loads are given without calls and schedules, as in §3.4.1.
 BOX_CALL_S, SCHEDULE_S = 5e-5, 5e-4
 COSTS_KNOWN = (
-    "with calls of 50 µs and 0.5 ms a schedule, such that slope-slack comes to 0.81; where both are free it has 0.83 to 0.85 and fixed "
-    "priority 0.80 to 0.81, since nothing then takes from the capacity that the loose deadlines need in a burst"
+    "a call takes 50 µs and a schedule 0.5 ms, chosen so that slope-slack reaches 0.81. If both are free, slope-slack has 0.83 to 0.85 "
+    "and fixed priority 0.80 to 0.81, because loose deadlines can then use all of the capacity in a burst"
 )
-ALONE_KNOWN = (
-    "at the same costs; where they are free, fixed priority has 0.89 to 0.90 and slope-slack 0.86 to 0.87"
-)
+ALONE_KNOWN = "at the same costs. If calls and schedules are free, fixed priority has 0.89 to 0.90 and slope-slack 0.86 to 0.87"
 
 
 def fluctuating_arrivals(bursts: int, seed: int) -> list[tuple[float, int]]:
-    """40,000 tuples at 60% of the capacity and 15,000 at 130%, again and again; a moment at 60% in the end."""
+    """Return arrivals of 40,000 tuples at 60% of the capacity and 15,000 at 130%, `bursts` times, then 10,000 at 60%."""
     chance, now, came = random.Random(seed), 0.0, list[tuple[float, int]]()
     for tuples, load in [(40_000, 0.6), (15_000, 1.3)] * bursts + [(10_000, 0.6)]:
         for _ in range(tuples):
@@ -398,31 +402,31 @@ def fluctuating(quick: bool) -> ExperimentOutcome:
         (
             Finding(
                 "§4.6.2",
-                "mean QoS under 60% load with bursts of 130%, ten superboxes a schedule",
+                "mean QoS under 60% load with bursts of 130%, ten superboxes per schedule",
                 "slope-slack 0.81, fixed priority 0.70",
                 f"slope-slack {slope:.2f}, fixed priority {fixed:.2f}",
                 slope - fixed >= 0.055,
-                rule="slope-slack above by at least half of the claimed 0.11",
+                rule="slope-slack is above fixed priority by at least half of the claimed 0.11",
                 why=COSTS_KNOWN if slope - fixed >= 0.055 else "",
             ),
             Finding(
                 "§4.6.2",
-                "the same, deciding superbox by superbox",
+                "mean QoS under the same load, one superbox per schedule",
                 "slope-slack above fixed priority",
                 f"slope-slack {alone['slope-slack']:.2f}, fixed priority {alone['fixed']:.2f}",
                 alone["slope-slack"] > alone["fixed"],
-                rule="slope-slack above",
+                rule="slope-slack is above fixed priority",
                 why=ALONE_KNOWN if alone["slope-slack"] > alone["fixed"] else "",
             ),
             Finding(
                 "Figs 4.20–4.22",
-                "slope-slack keeps the loose deadlines in bursts and gives up tight ones; fixed priority misses both kinds",
-                "no loose one missed by slope-slack",
+                "in bursts, slope-slack keeps loose deadlines and misses tight deadlines; fixed priority misses both kinds",
+                "slope-slack misses no loose deadline",
                 f"slope-slack: tight {of_tight['slope-slack, schedules of 10']:.2f}, loose "
                 f"{of_loose['slope-slack, schedules of 10']:.2f}; fixed: tight {of_tight['fixed, schedules of 10']:.2f}, "
                 f"loose {of_loose['fixed, schedules of 10']:.2f}",
                 of_loose["slope-slack, schedules of 10"] > 0.99 > of_loose["fixed, schedules of 10"],
-                rule="of the loose ones slope-slack keeps more than 99%, fixed priority fewer",
+                rule="slope-slack keeps more than 99% of the loose deadlines, fixed priority fewer",
             ),
         ),
         (Chart("QoS under a fluctuating load", "", "mean utility over the applications", bars=qos),),
@@ -430,7 +434,7 @@ def fluctuating(quick: bool) -> ExperimentOutcome:
 
 
 class CountedBuckets(BucketPolicy):
-    """How often an operator was put into a bucket."""
+    """Bucket policy that counts the number of times that an operator is put into a bucket."""
 
     puts = 0
 
@@ -439,7 +443,7 @@ class CountedBuckets(BucketPolicy):
         super()._put(operator, now)
 
 
-# Table 4.4; pushed through, an application is as one box of all its cost.
+# Table 4.4: applications are pushed through, so each is simulated as one box with the cost of all its boxes.
 LARGE = NetworkEstimates(
     Network(
         tuple(
@@ -455,12 +459,12 @@ LARGE = NetworkEstimates(
 class LargeRun:
     decisions: int
     runnable: float
-    """Mean number of applications with input at a decision."""
+    """Mean number of applications that have input when a decision is made."""
     qos: float
 
 
 def overhead(quick: bool) -> ExperimentOutcome:
-    """Boxes that are looked at a decision, at 95% load: no clock is read here, `python -m bench overhead` measures time."""
+    """Count the boxes that each decision examines, at 95% load. No clock is read; `python -m bench overhead` measures time."""
     tuples = 5000 if quick else 50_000
     buckets = CountedBuckets(50, 50, LARGE)
     of_buckets = large_run(buckets, tuples)
@@ -472,7 +476,7 @@ def overhead(quick: bool) -> ExperimentOutcome:
         "fixed, sorted": comparisons(tuples),
         "slope-slack": of_slope.runnable,
     }
-    # Where nobody has to be late all policies are alike.
+    # At 95% load no policy has to miss deadlines, so QoS is compared at a higher load as well.
     buckets_late, slope_late, fixed_late = (
         large_run(policy, LATE_TUPLES, LATE_LOAD).qos
         for policy in (
@@ -485,21 +489,21 @@ def overhead(quick: bool) -> ExperimentOutcome:
         (
             Finding(
                 "Table 4.5",
-                "scheduling overhead: slope-slack over bucketing",
-                "16% of the run time over 4%",
-                f"{looked['slope-slack']:.1f} boxes looked at a decision over {looked['buckets']:.2f}",
+                "slope-slack has a higher scheduling overhead than bucketing",
+                "16% and 4% of the run time",
+                f"{looked['slope-slack']:.1f} and {looked['buckets']:.2f} boxes examined per decision",
                 looked["slope-slack"] > 2 * looked["buckets"],
-                rule="more than twice as many (boxes stand for time: no clock is read here)",
+                rule="more than twice as many boxes (no clock is read here, so boxes stand for time)",
             ),
             Finding(
                 "Table 4.5",
-                "scheduling overhead: fixed priority over bucketing",
-                "7.5% over 4%",
-                f"{looked['fixed, sorted']:.2f} comparisons a box over {looked['buckets']:.2f} boxes looked at",
+                "fixed priority has a higher scheduling overhead than bucketing",
+                "7.5% and 4% of the run time",
+                f"{looked['fixed, sorted']:.2f} comparisons per box that runs; {looked['buckets']:.2f} boxes examined per decision",
                 looked["fixed, sorted"] > looked["buckets"],
-                rule=f"more, where what can run is sorted before every schedule of {SCHEDULE}, as the thesis's prototype does, at the load of "
-                "the table, 4,000 tuples/s where fixed priority sustains 3,500",
-                why="the sort is what fixed priority pays for: from a heap, as Weir has it, a decision looks at one box"
+                rule=f"more, if all runnable boxes are sorted before every schedule of {SCHEDULE}, as in the thesis's prototype, at the load "
+                "of the table: 4,000 tuples/s, while fixed priority sustains 3,500",
+                why="the overhead of fixed priority is the prototype's sort. With a heap, as in Weir, a decision examines one box"
                 if looked["fixed, sorted"] > looked["buckets"]
                 else "",
             ),
@@ -507,25 +511,27 @@ def overhead(quick: bool) -> ExperimentOutcome:
                 "Fig 4.15",
                 "buckets keep the QoS of slope-slack",
                 "almost perfect",
-                f"at {LATE_LOAD:.0%} buckets {buckets_late:.3f}, slope-slack {slope_late:.3f}, fixed {fixed_late:.3f}; at 95% "
+                f"at {LATE_LOAD:.0%} load buckets {buckets_late:.3f}, slope-slack {slope_late:.3f}, fixed {fixed_late:.3f}; at 95% "
                 f"{of_buckets.qos:.3f}, {of_slope.qos:.3f}, {of_fixed.qos:.3f}",
                 min(of_buckets.qos, of_slope.qos) > 0.99
                 and buckets_late > max(slope_late - 0.02, fixed_late),
-                rule="almost 1 at 95% load; where there is too much to do at most 0.02 below slope-slack, and above fixed priority",
+                rule="above 0.99 at 95% load; under overload at most 0.02 below slope-slack, and above fixed priority",
             ),
         ),
-        (Chart("Boxes looked at a decision, or compared in a sort for it", "", "boxes", bars=looked),),
+        (Chart("Boxes examined per decision, or comparisons of a sort", "", "boxes", bars=looked),),
     )
 
 
-# The schedules with which the prototype did best, and the load of Table 4.5: 4,000 tuples/s, of which fixed priority sustains 3,500 (§4.5.1).
+# Length of schedules with which Aurora's prototype did best, and load of Table 4.5: 4,000 tuples/s, while fixed priority sustains
+# 3,500 tuples/s (§4.5.1).
 SCHEDULE, TABLE_LOAD = 300, 4000 / 3500
-# As in the thesis's bursts, and for as long as it takes until what is due last is late.
+# Load as in the bursts of the thesis, and number of tuples after which even answers with the longest deadlines are late.
 LATE_LOAD, LATE_TUPLES = 1.3, 20_000
 
 
 def comparisons(tuples: int) -> float:
-    """Of a sort of all that can run by their fixed priorities, before every schedule, by superboxes run."""
+    """Return the number of comparisons per superbox that runs, if all runnable superboxes are sorted by fixed priority
+    before each schedule."""
     came = list(islice(arrivals(range(1000), TABLE_LOAD / 5e-5, 1), tuples))
     queued, decisions, run = [0] * 1000, 0, 0
 
@@ -550,7 +556,7 @@ def comparisons(tuples: int) -> float:
 
 
 def large_run(policy: Policy, tuples: int, load: float = 0.95) -> LargeRun:
-    """One processor, applications pushed through whole; the load is of what it can take."""
+    """Run the large network under a policy: one processor, and applications are pushed through as a whole."""
     came = list(islice(arrivals(range(1000), load / 5e-5, 1), tuples))
     queues: list[list[float]] = [[] for _ in range(1000)]
     statistics = {outlook.graph: UtilityStatistics(outlook.graph) for outlook in outlooks(LARGE)}
@@ -593,44 +599,44 @@ EXPERIMENTS = (
         "carney-traversals",
         "Traversals of a superbox, by the thesis's example",
         traversals,
-        "A tree of six boxes with a tuple queued at each; a tuple costs p, a call o.",
+        "A tree of six boxes with one tuple queued at each box; a tuple costs p, and a call costs o.",
     ),
     Experiment(
         "carney",
         "carney-superboxes",
-        "One decision a query against one a box",
+        "One decision per query compared with one per box",
         superboxes,
-        "Five application trees, a tuple costs 0.1 to 1 ms in a box; a call and a decision 0.2 ms each (the thesis does not tell). "
+        "Five application trees. A tuple costs 0.1 to 1 ms in a box; a call and a decision cost 0.2 ms each (not given in the thesis). "
         "Quick: shallower trees, fewer tuples.",
     ),
     Experiment(
         "carney",
         "carney-latency-memory",
-        "Which traversal answers soonest, and which holds least",
+        "Latency and memory of the traversals",
         by_traversal,
-        "One application tree at half of its capacity, by what a tuple costs in a box; and trees with a queue at each box.",
+        "One application tree at half of its capacity, with several costs of a tuple in a box; and trees with a queue at each input.",
     ),
     Experiment(
         "carney",
         "carney-trains",
-        "Trains of tuples, by how they come",
+        "Trains of tuples, with and without bursts",
         trains,
         "One tree of fan-out two and depth five under round robin; tuples come one, two or four at a time.",
     ),
     Experiment(
         "carney",
         "carney-fluctuating",
-        "QoS when bursts ask for more than there is",
+        "QoS when bursts exceed the capacity",
         fluctuating,
-        "Table 4.2: 20 applications of five boxes of 0.1 ms, half due in 10 ms and half in 2 s; a call takes 50 µs and a schedule 0.5 ms. "
+        "Table 4.2: 20 applications of five boxes of 0.1 ms, half with deadlines of 10 ms and half of 2 s; a call takes 50 µs and a schedule 0.5 ms. "
         "40,000 tuples at 60% of the capacity, 15,000 at 130%, three times (quick: once).",
     ),
     Experiment(
         "carney",
         "carney-overhead",
-        "What a decision looks at, among 1,000 applications",
+        "Boxes examined per decision, among 1,000 applications",
         overhead,
-        "Table 4.4: 1,000 applications due in 75 to 300 ms, pushed through whole, at 95% load, the sort at that of Table 4.5, what is "
-        "late at 130%. Boxes looked at are counted here; `python -m bench overhead` measures the time.",
+        "Table 4.4: 1,000 applications with deadlines of 75 to 300 ms, each pushed through as a whole. The load is 95%; for the sort it is "
+        "that of Table 4.5, for late answers 130%. Examined boxes are counted here; `python -m bench overhead` measures the time.",
     ),
 )

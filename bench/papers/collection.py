@@ -1,21 +1,21 @@
-"""Every paper's experiments, in the order in which they are told, and how they are found by name."""
+"""Experiments of all papers, in the order of the page, and functions that find them by name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from bench.papers import carney, dilos, freshening, golab, mavstream, sharaf
+from bench.papers.claim import Experiment, ExperimentOutcome
 from configs.errors import UnknownName, nearest
-from sim.papers import carney, dilos, freshening, golab, mavstream, sharaf
-from sim.papers.claim import Experiment, ExperimentOutcome
 
 Results = Sequence[tuple[Experiment, ExperimentOutcome]]
-"""What was run, in the collection's order, and what it came to."""
+"""Experiments that were run, in the collection's order, each with its outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """What is quoted."""
+    """Paper with claims that are tested here."""
 
     title: str
     authors: str
@@ -41,7 +41,7 @@ PAPERS: Mapping[str, Paper] = {
     ),
 }
 
-# In the order of the papers above.
+# All experiments, in the order of `PAPERS`.
 EXPERIMENTS: tuple[Experiment, ...] = tuple(
     experiment
     for paper in PAPERS
@@ -52,7 +52,8 @@ EXPERIMENTS: tuple[Experiment, ...] = tuple(
 
 
 def chosen(names: Sequence[str]) -> tuple[Experiment, ...]:
-    """Those that the names mean, of a paper or of an experiment, in the collection's order; all without a name."""
+    """Return the experiments with the given names or of the given papers, in the order of the collection; without names,
+    all experiments."""
     experiments = {
         *(experiment.name for experiment in EXPERIMENTS),
         *(experiment.paper for experiment in EXPERIMENTS),

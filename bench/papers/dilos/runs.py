@@ -1,4 +1,4 @@
-"""Runs of the three classes under a manager: what became of them, on average over seeds."""
+"""Runs of the three classes under a manager, with results averaged over seeds."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sim.series import ClassSeries
 from sim.simulation import Simulation
 
 NAMES = ("class1", "class2", "class3")
-# As in the paper (§V): five runs an experiment.
+# Number of runs per experiment, as in the paper (§V).
 RUNS = 5
-# Three redistributions: what is lost before is lost because nothing has been lent yet.
+# Seconds after which three redistributions have happened. Earlier losses are due to capacity that was not lent yet.
 SETTLED_S = 5.0
 
 MACHINE = (
-    "One processor; an operator call costs 24 µs and 12–21 µs a tuple, handing the processor to the next class 40 µs. Three classes with "
-    "priorities 6 : 3 : 1 and delay targets of 300, 400, 500 ms, each with five window aggregates, two window joins and four selects. "
-    "Load cycle 150 ms, redistribution every ten."
+    "One processor. An operator call costs 24 µs plus 12–21 µs per tuple, and handing the processor to the next class costs 40 µs. Three "
+    "classes have priorities 6 : 3 : 1 and delay targets of 300, 400, 500 ms; each has five window aggregates, two window joins and four "
+    "selects. A load cycle takes 150 ms, and every tenth cycle ends with a redistribution."
 )
 
 OnCycle = Callable[[Simulation], None]
@@ -28,12 +28,12 @@ OnCycle = Callable[[Simulation], None]
 
 @dataclass
 class ManagerRuns:
-    """What became of the three classes under one manager, on average over the runs; the first run whole."""
+    """Results of the three classes under one manager, averaged over all runs; `first` is the complete result of the first run."""
 
     first: Simulation
     answers: Sequence[Mapping[str, Any]]
     shed_settled: Sequence[int]
-    """Of each class, over all runs, after `SETTLED_S`."""
+    """Tuples that each class shed after `SETTLED_S`, summed over all runs."""
 
     def _mean(self, value: Callable[[Mapping[str, Any]], float]) -> list[float]:
         return [
@@ -47,7 +47,7 @@ class ManagerRuns:
 
     @property
     def all_lost_pct(self) -> float:
-        """Of what was offered to all classes together."""
+        """Percentage of all input that was shed, over all classes together."""
         classes = [class_ for answer in self.answers for class_ in answer["classes"]]
         lost: int = sum(class_["shed"] for class_ in classes)
         offered: int = sum(class_["offered"] for class_ in classes)
@@ -63,7 +63,7 @@ class ManagerRuns:
 
     @property
     def cost_us(self) -> list[float]:
-        """Processor time per delivered tuple, of the first run."""
+        """Processor time per delivered tuple in the first run, by class."""
         return [1e6 * host.processed_s / host.door.ledger().delivered for host in self.first.hosts.values()]
 
     @property
@@ -71,7 +71,7 @@ class ManagerRuns:
         return self.first.series.classes
 
     def over(self, name: str, column: str, begin_s: float, end_s: float) -> float:
-        """Mean of a column of the first run over a time."""
+        """Return the mean of a column of the first run between two times."""
         series = self.series[name]
         inside: list[float] = [
             value
@@ -86,7 +86,7 @@ class ManagerRuns:
 
 
 def fared(scenario: Scenario, manager: str, runs: int, watch: OnCycle | None = None) -> ManagerRuns:
-    """Runs with seeds from 1 on; `watch` sees the first."""
+    """Run the scenario with the seeds 1, 2, …, and return the results; `watch` is called at each load cycle of the first run."""
     first, answers, shed_settled = None, [], [0] * len(NAMES)
     for seed in range(1, runs + 1):
         settled = Settled(watch if seed == 1 else None)
@@ -102,7 +102,7 @@ def fared(scenario: Scenario, manager: str, runs: int, watch: OnCycle | None = N
 
 @dataclass
 class Settled:
-    """How much each class had shed when lending had settled."""
+    """Callback that records how much each class had shed when lending had settled."""
 
     watch: OnCycle | None
     shed: dict[str, int] = field(default_factory=dict)

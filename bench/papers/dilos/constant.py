@@ -1,17 +1,17 @@
-"""S_c (§IV): nobody sheds, one shedder for all, one for each class, and DILoS, at equal constant rates."""
+"""Set-up S_c (§IV) with equal constant rates: without shedding, with a common shedder, with a load manager per class, and with DILoS."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from typing import Any
 
+from bench.papers.claim import Experiment, ExperimentOutcome, Finding
+from bench.papers.dilos.figures import about, headrooms, millis, milliseconds, percents, responses
+from bench.papers.dilos.runs import MACHINE, NAMES, RUNS, SETTLED_S, ManagerRuns, fared
 from configs.scenario.scenario import Scenario, load_scenario
-from sim.papers.claim import Experiment, ExperimentOutcome, Finding
-from sim.papers.dilos.figures import about, headrooms, millis, milliseconds, percents, responses
-from sim.papers.dilos.runs import MACHINE, NAMES, RUNS, SETTLED_S, ManagerRuns, fared
 
 SECONDS, QUICK_SECONDS = 120.0, 30.0
-# Two classes lose the same if they lose so many points more or less.
+# Losses of two classes count as the same if they differ by less than this many percentage points.
 SAME_POINTS = 1.0
 
 
@@ -21,10 +21,10 @@ def s_c(quick: bool, **changes: Any) -> Scenario:
 
 
 def run_sc(quick: bool) -> ExperimentOutcome:
-    """Nobody sheds, one shedder for all, one for each class, and DILoS."""
+    """Run the set-up S_c (equal constant rates) without shedding, with a common shedder, with a load manager per class, and with DILoS."""
     runs = 1 if quick else RUNS
     end_s = QUICK_SECONDS if quick else SECONDS
-    # Without load management the queue goes on after the input's end, as in the paper's Fig. 2.
+    # Without load management, a long queue remains at the end of the input. The run continues until the queue is empty (Fig. 2).
     none = fared(s_c(quick, drain=True), "none", 1)
     common, per_class, dilos, unscaled = (
         fared(s_c(quick), manager, runs) for manager in ("common", "per-class", "dilos", "dilos-unscaled")
@@ -38,8 +38,8 @@ def run_sc(quick: bool) -> ExperimentOutcome:
             under_any(common, per_class, dilos),
         ),
         (
-            responses(none, "Fig. 2: nobody sheds"),
-            responses(common, "Fig. 3: one shedder for all"),
+            responses(none, "Fig. 2: no shedding"),
+            responses(common, "Fig. 3: one common shedder"),
             responses(per_class, "Fig. 4: a load manager for each class"),
             headrooms(per_class, "Fig. 4: their headrooms"),
             responses(dilos, "Fig. 5: DILoS"),
@@ -54,7 +54,7 @@ def without_management(none: ManagerRuns, end_s: float) -> list[Finding]:
     return [
         Finding(
             "§IV-A, Fig. 2",
-            "Without shedding the response time of class 3 grows without bound, those of the others stay low",
+            "Without shedding, the response time of class 3 grows without bound; classes 1 and 2 answer quickly",
             "classes 1 and 2 ~3 ms, class 3 unbounded",
             f"{millis(none.mean_ms[:2])}; class 3 {milliseconds(half)} after half of the input, {milliseconds(whole)} at its end",
             none.mean_ms[0] < 10 and none.mean_ms[1] < 10 and whole > 1.5 * half > 1.5 * 500,
@@ -62,11 +62,11 @@ def without_management(none: ManagerRuns, end_s: float) -> list[Finding]:
         ),
         Finding(
             "§IV-A, Fig. 2",
-            "Class 3's response time falls once the others have finished their input",
+            "Class 3's response time falls after the other classes have finished their input",
             "falls at the end",
             f"{milliseconds(whole)} at the end of the input, {milliseconds(last)} at the end of the queue",
             last <= 0.8 * whole,
-            rule="at the end of the queue at least a fifth below what it was at the end of the input",
+            rule="at the end of the queue, it is at least a fifth lower than at the end of the input",
         ),
     ]
 
@@ -84,7 +84,7 @@ def under_one_shedder(common: ManagerRuns) -> list[Finding]:
         ),
         Finding(
             "§IV-A, Table I",
-            "The three classes then lose the same, though only class 3 is overloaded",
+            "With a common load manager all three classes lose the same part, although only class 3 is overloaded",
             "11.42%, 11.43%, 11.60%",
             percents(lost),
             max(lost) - min(lost) < SAME_POINTS and all(about(loss, 11.5) for loss in lost),
@@ -92,11 +92,11 @@ def under_one_shedder(common: ManagerRuns) -> list[Finding]:
         ),
         Finding(
             "§IV-A, Table I",
-            "Classes 1 and 2 answer quickly under it",
+            "Classes 1 and 2 answer quickly under a common load manager",
             "3.00 ms, 3.13 ms",
             millis(common.mean_ms[:2]),
             all(ms < 0.02 * 300 for ms in common.mean_ms[:2]),
-            rule="means below 6 ms, a fiftieth of class 1's target",
+            rule="both means are below 6 ms, a fiftieth of class 1's target",
         ),
     ]
 
@@ -107,7 +107,7 @@ def under_one_each(per_class: ManagerRuns, end_s: float) -> list[Finding]:
     return [
         Finding(
             "§IV-B, Table II",
-            "A load manager of its own for each class controls all response times",
+            "One load manager per class controls the response times of all classes",
             "3.55 ms, 3.75 ms, 493 ms",
             f"{millis(per_class.mean_ms)}; p95 {millis(per_class.p95_ms)}",
             per_class.within_targets(),
@@ -115,7 +115,7 @@ def under_one_each(per_class: ManagerRuns, end_s: float) -> list[Finding]:
         ),
         Finding(
             "§IV-B, Table II",
-            "Then only class 3, which is the one that is overloaded, is shed",
+            "With one load manager per class, only the overloaded class 3 is shed",
             "0%, 0%, 35.95%",
             percents(lost),
             lost[:2] == [0, 0] and about(lost[2], 35.95),
@@ -123,13 +123,13 @@ def under_one_each(per_class: ManagerRuns, end_s: float) -> list[Finding]:
         ),
         Finding(
             "§IV-B, Fig. 4",
-            "Load managers find by themselves what the round robin leaves over: class 3's headroom rises from 0.1, class 2's "
-            "a little from 0.3, class 1's stays at 0.6",
+            "Load managers find out which capacity other classes leave unused: class 3's headroom rises from 0.1, class 2's "
+            "rises a little from 0.3, class 1's stays at 0.6",
             "0.6, >0.3, 0.25",
             f"{first:.2f}, {second:.2f}, {third:.2f}",
             abs(first - 0.6) < 1e-9 and second > 0.3 and third > 0.1 and about(third, 0.25),
-            rule="means of the last quarter: class 1 still 0.6, class 2 above 0.3, class 3 above 0.1 and within a factor of two "
-            "of 0.25",
+            rule="means over the last quarter of the run: class 1 still 0.6, class 2 above 0.3, class 3 above 0.1 and within a "
+            "factor of two of 0.25",
         ),
     ]
 
@@ -144,19 +144,19 @@ def under_dilos(
     return [
         Finding(
             "§IV-C, Table III",
-            "With DILoS none of the classes has to shed any longer",
+            "With DILoS no class has to shed",
             "0%, 0%, 0%",
-            f"{percents(lost)}; from {SETTLED_S:g} s on {sum(dilos.shed_settled)} tuples of all",
+            f"{percents(lost)}; after {SETTLED_S:g} s {sum(dilos.shed_settled)} tuples of all classes",
             lost[:2] == [0, 0] and sum(dilos.shed_settled) == 0,
-            rule=f"classes 1 and 2 lose no tuple; nobody does from {SETTLED_S:g} s on, three redistributions after the start",
+            rule=f"classes 1 and 2 lose no tuple; class 3 loses no tuple after {SETTLED_S:g} s, that is after three redistributions",
         ),
         Finding(
             "§IV-C, Tables II and III",
-            "Class 3 answers sooner by an order of magnitude than with load managers alone",
+            "Class 3's response time is an order of magnitude shorter than with load managers alone",
             "493 → 43 ms, −91%",
             f"{per_class.mean_ms[2]:.0f} → {dilos.mean_ms[2]:.0f} ms, −{less:.0%}",
             less >= 0.5 * 0.91,
-            rule="at least half of the claimed 91% less",
+            rule="shorter by at least half of the claimed 91%",
         ),
         Finding(
             "§IV-C, Tables II and III",
@@ -172,15 +172,15 @@ def under_dilos(
             "more than its 0.1",
             f"{share:.2f} of the lane",
             share >= 0.15,
-            rule="its share over the last quarter at least half as much again as its original one",
+            rule="its mean share over the last quarter of the run is at least 1.5 times its original share",
         ),
         Finding(
             "§IV-C",
-            "A smaller share lets a lightly loaded class process more tuples in each batch, so that a tuple costs less",
+            "With a smaller share, a lightly loaded class processes more tuples per batch, so that a tuple costs less",
             "(no figure)",
-            f"class 1 −{saved[0]:.0%}, class 2 −{saved[1]:.0%} processor time a tuple",
+            f"class 1 −{saved[0]:.0%}, class 2 −{saved[1]:.0%} processor time per tuple",
             saved[0] >= 0.05,
-            rule="class 1's processor time per tuple at least 5% below that with load managers alone",
+            rule="class 1's processor time per tuple is at least 5% lower than with load managers alone",
         ),
         Finding(
             "§IV-C, Eq. (2)",
@@ -188,7 +188,7 @@ def under_dilos(
             "(no figure)",
             f"class 3 loses {lost[2]:.2g}% with it, {unscaled.loss_pct[2]:.2g}% without",
             lost[2] <= unscaled.loss_pct[2] / 2,
-            rule="with it class 3 loses at most half of what it loses without",
+            rule="with scaling, class 3 loses at most half of what it loses without",
         ),
     ]
 
@@ -196,11 +196,11 @@ def under_dilos(
 def under_any(*fares: ManagerRuns) -> Finding:
     return Finding(
         "§II",
-        "Given the same workload, a class of higher priority answers no later than one of lower",
+        "Given the same workload, a class of higher priority answers no later than a class of lower priority",
         "3.00 ≤ 3.13 ≤ 517; 3.55 ≤ 3.75 ≤ 493; 4.28 ≤ 4.38 ≤ 43 ms",
         "; ".join(millis(fare.mean_ms) for fare in fares),
         all(higher <= 1.05 * lower for fare in fares for higher, lower in pairwise(fare.mean_ms)),
-        rule="under one shedder, one for each class, and DILoS: no mean is more than 5% above that of the next lower class",
+        rule="with a common shedder, a load manager per class, and DILoS: no mean is more than 5% above that of the next lower priority",
     )
 
 
@@ -209,5 +209,5 @@ EXPERIMENT = Experiment(
     "dilos-sc",
     "S_c: equal constant rates that about fill the processor",
     run_sc,
-    f"{MACHINE} 1,300 tuples/s a class, five runs of 120 s (quick: one of 30 s).",
+    f"{MACHINE} Each class gets 1,300 tuples/s; five runs of 120 s (quick: one run of 30 s).",
 )

@@ -1,12 +1,13 @@
-"""Golab §4–5: running periodic queries earlier than they must be, so that they run together; and Sharaf §3.8.1.13: in what order.
+"""Experiments with periodic queries: running queries early and together (Golab §4–5), and their order (Sharaf §3.8.1.13).
 
-**The workload** is the paper's: eight groups of top-k and quantile queries over packet headers, each over frequency counts of an
-attribute; 5, 10, 20 or 30 queries a group, windows of 20 to 100 intervals of a second, slides of 1 to half the window; a one-time
-query a second; 200 seconds, five times: the presets `golab-low` and `golab-high`. The queue is never empty (Algorithm 1): what is not due yet runs when nothing else is to do.
+**The workload** is the paper's (presets `golab-low` and `golab-high`). Eight groups of top-k and quantile queries read packet
+headers, each by frequency counts of an attribute. A group has 5, 10, 20 or 30 queries. Windows are 20 to 100 intervals of one
+second, slides are one interval to half the window. There is one one-time query per second. A run takes 200 seconds and is
+repeated five times. The queue is never empty (Algorithm 1): queries that are not due yet run when nothing else has to run.
 
-**What the paper does not say** is what a run costs. Here it is the number of counts read: a scan merges those of every interval, as
-many as there are distinct values in a second's tuples; what the answer needs afterwards is a small part of those in its window. One
-speed of the processor is chosen for all: at the lower rate 40 queries just fit. Hence ratios are compared, not figures.
+**Costs** are not given in the paper. Here the cost of a run is the number of counts that it reads. A scan merges the counts of
+every interval, one for each distinct value in a second's tuples. An answer then reads a small part of the counts in its window.
+All runs use the same processor speed, which is just enough for 40 queries at the lower rate. So only ratios are compared.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import geometric_mean
 
+from bench.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 from configs.classes.periodic_schedules import (
     Conservative,
     Hybrid,
@@ -27,19 +29,18 @@ from configs.classes.periodic_schedules import (
 from configs.scenario.periodic_scenario import PeriodicScenario
 from configs.scenario.scenarios import load_periodic
 from scheduler.windows import PeriodicQuery, build_periodic
-from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
 from sim.windows.periodic_run import PeriodicWorkload, mean, run_periodic
 from sim.windows.periodic_scenario import workload_of
 
-# -- the worked example ----------------------------------------------------------------------------------
+# -- worked example --------------------------------------------------------------------------------------
 
-# (window, slide) in minutes, Golab §4.2.
+# Window and slide of each query in minutes (Golab §4.2).
 EXAMPLE = ((10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5))
-MINUTES = 30  # after which every schedule of periods 2, 3 and 5 repeats
+MINUTES = 30  # minutes after which every schedule with periods of 2, 3 and 5 minutes repeats
 
 
 def example_cost(settings: PeriodicSettings, periods: Mapping[int, int] | None = None) -> float:
-    """Per minute, of running the schedule; `periods` are those to be tried, by slide."""
+    """Return the cost per minute of a schedule; `periods` optionally has the periods of queries, by slide."""
     scheduler = build_periodic(settings)
     scheduler.open("packets", 60.0)
     for place, (window, slide) in enumerate(EXAMPLE):
@@ -56,14 +57,14 @@ def example_cost(settings: PeriodicSettings, periods: Mapping[int, int] | None =
 
 POSSIBILITIES: Mapping[str, tuple[Mapping[int, int], str]] = {
     "no sub-group changes its period": ({2: 2, 3: 3, 5: 5}, "11.63"),
-    "the second at 2 minutes": ({2: 2, 3: 2, 5: 5}, "11.4"),
-    "the second and third at 2 minutes": ({2: 2, 3: 2, 5: 2}, "14.5"),
-    "the third at 3 minutes": ({2: 2, 3: 3, 5: 3}, "12.67"),
-    "the third at 2 minutes": ({2: 2, 3: 3, 5: 2}, "16.83"),
+    "the second sub-group runs every 2 minutes": ({2: 2, 3: 2, 5: 5}, "11.4"),
+    "the second and third sub-groups run every 2 minutes": ({2: 2, 3: 2, 5: 2}, "14.5"),
+    "the third sub-group runs every 3 minutes": ({2: 2, 3: 3, 5: 3}, "12.67"),
+    "the third sub-group runs every 2 minutes": ({2: 2, 3: 3, 5: 2}, "16.83"),
 }
 MISPRINT = (
-    "the paper's own schedule of 30 minutes has 8 runs of cost 9, 8 of 14 and 6 of 29, 358 in all; 11.63 has one of the "
-    "first too few. The order of the five possibilities is as printed"
+    "the paper's own schedule of 30 minutes has 8 runs of cost 9, 8 of cost 14 and 6 of cost 29, in sum 358. The printed 11.63 is the "
+    "result with one run of cost 9 too few. The order of the five possibilities is as printed"
 )
 
 
@@ -76,34 +77,34 @@ def run_example(quick: bool) -> ExperimentOutcome:
         findings.append(
             Finding(
                 where="§4.3",
-                claim=f"cost a minute when {what}",
+                claim=f"cost per minute if {what}",
                 claimed=claimed,
                 got=f"{cost:.2f}",
                 holds=holds,
                 why="" if holds else MISPRINT,
-                rule="to the last printed digit",
+                rule="equal to the last printed digit",
             )
         )
     chosen = example_cost(Hybrid())
     findings.append(
         Finding(
             "§4.3",
-            "hybrid scheduling chooses the cheapest of the five",
+            "hybrid scheduling chooses the cheapest of the five possibilities",
             "11.4",
             f"{chosen:.2f}",
             chosen == min(bars.values()),
-            rule="the least of them",
+            rule="equal to the least of the five costs",
         )
     )
     return ExperimentOutcome(
-        tuple(findings), (Chart("Cost of schedules", "", "comparisons a minute", bars=bars),)
+        tuple(findings), (Chart("Cost of schedules", "", "comparisons per minute", bars=bars),)
     )
 
 
-# -- the evaluation --------------------------------------------------------------------------------------
+# -- evaluation with random queries ----------------------------------------------------------------------
 
 PER_GROUP, QUICK_PER_GROUP = (5, 10, 20, 30), (10, 30)
-LOW, HIGH = 1500, 3000  # tuples a second; at the higher rate attributes have twice as many values
+LOW, HIGH = 1500, 3000  # tuples per second; at the higher rate attributes have twice as many values
 PRESETS: Mapping[int, str] = {LOW: "golab-low", HIGH: "golab-high"}
 SECONDS, QUICK_SECONDS = 200.0, 100.0
 RUNS, QUICK_RUNS = 5, 3
@@ -121,12 +122,12 @@ SCHEDULES: Mapping[str, str] = {
 
 @cache
 def packets(rate: int) -> PeriodicScenario:
-    """Golab §5.1, as `weir sim golab-low` and `golab-high` have it."""
+    """Return the preset `golab-low` or `golab-high` (Golab §5.1) by its rate."""
     return load_periodic(PRESETS[rate])
 
 
 def packet_queries(per_group: int, rate: int, run: int) -> PeriodicWorkload:
-    """So many of each group."""
+    """Return the workload for an input rate and a run's seed, with `per_group` queries in each group."""
     scenario = packets(rate)
     assert scenario.drawn is not None
     drawn = scenario.drawn.model_copy(update={"per_group": per_group})
@@ -135,17 +136,17 @@ def packet_queries(per_group: int, rate: int, run: int) -> PeriodicWorkload:
 
 @dataclass(frozen=True)
 class ScheduleRuns:
-    """A schedule under a load, on average over the runs."""
+    """Results of a schedule under a load, averaged over the runs."""
 
     throughput: float
     latency: float
     shortened: float
-    """Share of the queries whose period is shorter than their slide."""
+    """Fraction of the queries that have a period shorter than their slide."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Schedules under all numbers of queries; what is not asked for is not run."""
+    """Results of schedules for all numbers of queries; a schedule runs only when its results are read."""
 
     quick: bool
 
@@ -163,7 +164,7 @@ class Evaluation:
         return [schedule.latency for schedule in self.fared(name, rate)]
 
     def gains(self, name: str, over: str, rate: int) -> list[float]:
-        """Throughput over another's."""
+        """Return the throughput of a schedule divided by that of another schedule, for each number of queries."""
         return ratios(self.throughput(name, rate), self.throughput(over, rate))
 
 
@@ -195,12 +196,12 @@ def over_runs(name: str, per_group: int, rate: int, quick: bool) -> ScheduleRuns
     )
 
 
-# About twice as much; an order of magnitude, as one speaks of it.
+# Minimum factor that counts as "about doubled", as "an order of magnitude", and as "about half".
 DOUBLE, TENTH, ABOUT_HALF = 1.8, 8.0, 0.45
 
 
 def run_low(quick: bool) -> ExperimentOutcome:
-    """Figures 5 and 6."""
+    """Run the schedules at the lower rate (Figures 5 and 6)."""
     evaluation = Evaluation(quick)
     findings = (
         *sharing_findings(evaluation),
@@ -211,7 +212,7 @@ def run_low(quick: bool) -> ExperimentOutcome:
 
 
 def sharing_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
-    """Findings on schedules that share nothing, or never run early."""
+    """Return findings on the schedules that share nothing or never run early."""
     lowest = all(
         poor <= good
         for name in ("No-S", "CS")
@@ -224,23 +225,23 @@ def sharing_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
     return (
         Finding(
             "§5.2, Fig. 5",
-            "no sharing and conservative have the lowest throughput",
+            "no sharing (No-S) and conservative (CS) have the lowest throughput",
             "lowest",
-            f"CS {updates(evaluation.throughput('CS', LOW))} a second; over No-S {times(gap)}",
+            f"CS {updates(evaluation.throughput('CS', LOW))} per second; CS over No-S {times(gap)}",
             lowest,
-            rule="with every number of queries no other schedule runs fewer",
+            rule="with every number of queries, no other schedule has a lower throughput",
         ),
         Finding(
             where="§5.2, Fig. 5",
-            claim="the gap between the two grows with the number of queries",
+            claim="the gap between No-S and CS grows with the number of queries",
             claimed="grows",
             got=f"CS over No-S {times(gap)}",
             holds=gap[-1] > gap[0] * 1.1,
             why=""
             if gap[-1] > gap[0] * 1.1
-            else "from 80 queries on conservative is overloaded here: what is late is late by different times, and then does not run "
-            "together. On a processor three times as fast the gap grows from ×1.0 to ×1.7 between 40 and 240 queries",
-            rule="with most queries at least a tenth more than with fewest",
+            else "from 80 queries on, CS is overloaded here: late sub-groups are late by different times, and then do not run together. "
+            "On a processor three times as fast, the gap grows from ×1.0 to ×1.7 between 40 and 240 queries",
+            rule="the ratio with most queries is at least a tenth above the ratio with fewest",
         ),
     )
 
@@ -253,34 +254,34 @@ def hybrid_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
         ratios(evaluation.latency("CS", LOW), evaluation.latency("HS, no meetings", LOW)),
     )
     missing = (
-        "the paper's costs are not known, and with these overload takes from HS what it was chosen for: sub-groups "
-        "that counted on meeting (2 and 4 at every fourth update) are late by different times and miss each other. Chosen "
-        f"without counting on that (Weir's `meetings: false`), it comes to {times(apart)}, and latency to a "
-        f"{', a '.join(f'{factor:.0f}th' for factor in apart_shorter)} of CS'. Processors two to five times as fast come to ×1.2 to ×2.0"
+        "the paper's costs are not known. With the costs here, overload takes away the advantage of HS: sub-groups that should meet "
+        "(periods 2 and 4 at every fourth update) are late by different times and miss each other. If periods are chosen without "
+        f"counting on that (Weir's `meetings: false`), the throughput is {times(apart)} that of CS, and the latency a "
+        f"{', a '.join(f'{factor:.0f}th' for factor in apart_shorter)}. On processors two to five times as fast, HS has ×1.2 to ×2.0"
     )
     shortened = mean([schedule.shortened for schedule in evaluation.fared("HS", LOW)])
     return (
         Finding(
             where="§5.2, Fig. 5",
-            claim="hybrid about doubles conservative's throughput",
+            claim="hybrid (HS) about doubles the throughput of CS",
             claimed="×2",
             got=times(double),
             holds=geometric_mean(double) >= DOUBLE,
             why="" if geometric_mean(double) >= DOUBLE else missing,
-            rule=f"×{DOUBLE:g} on (geometric) average over the numbers of queries",
+            rule=f"at least ×{DOUBLE:g} as the geometric mean over the numbers of queries",
         ),
         Finding(
             where="§5.2, Fig. 6",
-            claim="and reduces its latency by an order of magnitude",
+            claim="HS reduces the latency of CS by an order of magnitude",
             claimed="÷10",
             got=", ".join(f"÷{factor:.1f}" for factor in shorter),
             holds=geometric_mean(shorter) >= TENTH,
-            why="" if geometric_mean(shorter) >= TENTH else "as for its throughput",
-            rule=f"÷{TENTH:g} on (geometric) average over the numbers of queries",
+            why="" if geometric_mean(shorter) >= TENTH else "for the same reason as the throughput",
+            rule=f"at least ÷{TENTH:g} as the geometric mean over the numbers of queries",
         ),
         Finding(
             where="§5.2",
-            claim="hybrid shortens the periods of more than half of the sub-groups",
+            claim="HS shortens the periods of more than half of the sub-groups",
             claimed=">50%",
             got=f"{100 * shortened:.0f}% of the queries",
             holds=shortened >= ABOUT_HALF,
@@ -291,7 +292,7 @@ def hybrid_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
 
 
 def late_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
-    """Findings on late sharing and on aggressive scheduling."""
+    """Return findings on late sharing and on aggressive scheduling."""
     late = evaluation.latency("H-LP", LOW)
     as_late, cs_late = evaluation.latency("AS", LOW), evaluation.latency("CS", LOW)
     as_good = all(gain >= DOUBLE for gain in evaluation.gains("AS", "CS", LOW))
@@ -299,67 +300,69 @@ def late_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
     return (
         Finding(
             "§5.2",
-            "late and late-pending sharing gain more as the number of queries grows",
+            "late (H-LS) and late-pending (H-LP) sharing gain more as the number of queries grows",
             "more throughput, less latency",
             f"H-LP over HS {times(evaluation.gains('H-LP', 'HS', LOW))}; latency {updates(late)}",
             evaluation.gains("H-LP", "HS", LOW)[-1] > max(1.0, evaluation.gains("H-LP", "HS", LOW)[0])
             and late[-1] < evaluation.latency("H-LS", LOW)[-1] < evaluation.latency("HS", LOW)[-1],
-            rule="with most queries late-pending gains more throughput on HS than with fewest, and latency falls from HS to late to "
-            "late-pending",
+            rule="H-LP gains more throughput over HS with most queries than with fewest; with most queries, latency falls from HS to H-LS "
+            "to H-LP",
         ),
         Finding(
             where="§5.2, Figs. 5, 6",
-            claim="aggressive has very good throughput, but poor latency",
+            claim="aggressive (AS) has very good throughput, but poor latency",
             claimed="poor latency",
             got=f"throughput over CS {times(evaluation.gains('AS', 'CS', LOW))}; latency {updates(as_late)} (CS {updates(cs_late)})",
             holds=as_good and as_poor,
             why=""
             if as_good and as_poor
-            else "a run costs by the longest window it scans, and hardly by its answers: all queries of a group in one run, though "
-            "far too often, are then cheaper than the few of them that are due in several. With answers twenty times as dear "
-            "its latency is twice H-LP's, but then HS gains only a fifth over CS; on a processor three times as fast as well it is seven times "
-            "HS's with 240 queries, and throughput over CS ×1.3 to ×1.7",
-            rule=f"at least ×{DOUBLE:g} CS' throughput, and with most queries a higher latency than HS",
+            else "the cost of a run depends on the longest window that it scans, and hardly on its answers. So one run for all queries of a "
+            "group, even far too often, is cheaper than several runs for the few queries that are due. With answers twenty times as "
+            "expensive, the latency of AS is twice that of H-LP, but then HS gains only a fifth over CS. If the processor is also three "
+            "times as fast, the latency of AS is seven times that of HS with 240 queries, and its throughput is ×1.3 to ×1.7 that of CS",
+            rule=f"at least ×{DOUBLE:g} the throughput of CS, and a higher latency than HS with most queries",
         ),
     )
 
 
 def run_high(quick: bool) -> ExperimentOutcome:
-    """Figures 7 and 8."""
+    """Run the schedules at the higher rate (Figures 7 and 8)."""
     evaluation = Evaluation(quick)
     findings = (*pending_findings(evaluation), *overload_findings(evaluation))
     return ExperimentOutcome(findings, charts_of(evaluation, HIGH, "Figs. 7, 8"))
 
 
 def pending_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
-    """Findings on late-pending sharing."""
+    """Return findings on late-pending sharing."""
     gains, in_hybrid = evaluation.gains("H-LP", "HS", HIGH), evaluation.latency("H-LP", HIGH)
     return (
         Finding(
             where="§5.3, Fig. 7",
-            claim="late-pending more than doubles hybrid's throughput",
+            claim="late-pending (H-LP) more than doubles the throughput of HS",
             claimed=">×2",
             got=f"{times(gains)} (with {', '.join(map(str, evaluation.sizes))} queries)",
             holds=gains[-1] > 2,
-            why="" if gains[-1] <= 2 or min(gains) > 2 else "not with few queries: less is late at a time",
+            why=""
+            if gains[-1] <= 2 or min(gains) > 2
+            else "not with few queries, because fewer of them are late at the same time",
             rule="with most queries",
         ),
         Finding(
             "§5.3, Fig. 8",
-            "and has by far less latency",
+            "H-LP has by far less latency than HS",
             "clear winner",
             f"{updates(in_hybrid)} updates, HS {updates(evaluation.latency('HS', HIGH))}",
             all(
                 value < other / 2
                 for value, other in zip(in_hybrid[-1:], evaluation.latency("HS", HIGH)[-1:], strict=True)
             ),
-            rule="with most queries less than half of HS's",
+            rule="with most queries, less than half the latency of HS",
         ),
     )
 
 
 def overload_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
-    """Findings on the other schedules at the higher rate."""
+    """Return findings on the schedules other than late-pending sharing at the higher rate."""
     modest = ratios(evaluation.latency("CS", HIGH), evaluation.latency("HS", HIGH))
     before = ratios(evaluation.latency("CS", LOW), evaluation.latency("HS", LOW))
     dropped = ratios(evaluation.throughput("AS", HIGH), evaluation.throughput("AS", LOW))
@@ -369,7 +372,7 @@ def overload_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
     return (
         Finding(
             "§5.3, Fig. 8",
-            "hybrid gains less on conservative than at the lower rate",
+            "HS gains less over CS than at the lower rate",
             "more modest",
             f"latency ÷{geometric_mean(modest):.1f}, ÷{geometric_mean(before):.1f} at the lower rate",
             geometric_mean(modest) < geometric_mean(before),
@@ -377,7 +380,7 @@ def overload_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
         ),
         Finding(
             "§5.3, Fig. 7",
-            "aggressive's throughput drops significantly",
+            "the throughput of AS drops significantly",
             "drops",
             f"to {times(dropped)} of that at the lower rate",
             max(dropped) < 0.75,
@@ -385,19 +388,19 @@ def overload_findings(evaluation: Evaluation) -> tuple[Finding, ...]:
         ),
         Finding(
             "§5.3, Fig. 8",
-            "no sharing has extremely high latency",
+            "No-S has extremely high latency",
             "extremely high",
-            f"{times(extreme)} of late-pending's",
+            f"{times(extreme)} the latency of H-LP",
             extreme[-1] > 10,
-            rule="more than ten times late-pending's with most queries",
+            rule="with most queries, more than ten times the latency of H-LP",
         ),
         Finding(
             "§5.1",
-            "late-pending with conservative is worse than with hybrid",
+            "late-pending sharing is worse with CS than with HS",
             "always worse",
-            f"latency {updates(alone)} (hybrid {updates(in_hybrid)}) with {heaviest} and fewer queries",
+            f"latency {updates(alone)} with CS, {updates(in_hybrid)} with HS, for up to {heaviest} queries",
             all(value >= other for value, other in zip(alone, in_hybrid, strict=True)),
-            rule="no less latency with any number of queries",
+            rule="with any number of queries, the latency with CS is not lower",
         ),
     )
 
@@ -411,13 +414,13 @@ def charts_of(found: Evaluation, rate: int, figures: str) -> tuple[Chart, ...]:
 
     return (
         Chart(
-            f"Throughput at {rate} tuples a second ({figures})",
+            f"Throughput at {rate} tuples per second ({figures})",
             "queries",
-            "queries run a second",
+            "answers per second",
             lines({name: found.throughput(name, rate) for name in SCHEDULES}),
         ),
         Chart(
-            f"Latency at {rate} tuples a second ({figures})",
+            f"Latency at {rate} tuples per second ({figures})",
             "queries",
             "updates beyond the slide",
             lines({name: found.latency(name, rate) for name in SCHEDULES}),
@@ -425,7 +428,7 @@ def charts_of(found: Evaluation, rate: int, figures: str) -> tuple[Chart, ...]:
     )
 
 
-# -- in what order (Sharaf) ------------------------------------------------------------------------------
+# -- order of runs (Sharaf) ------------------------------------------------------------------------------
 
 ORDERS: Mapping[str, Order] = {"EDF": "edf", "HR": "hr", "EDF/HR": "edf-hr"}
 UTILISATIONS = (0.8, 0.9, 0.95, 1.0, 1.03, 1.1, 1.2, 1.5)
@@ -434,7 +437,7 @@ TARDY_SECONDS, TARDY_RUNS = 600.0, 5
 
 
 def aggregate_queries(utilisation: float, run: int) -> PeriodicWorkload:
-    """Those of `weir sim sharaf-tardiness`, so many processors' worth of them."""
+    """Return the workload of `weir sim sharaf-tardiness` at this utilisation."""
     scenario = tardy_aggregates()
     assert scenario.aggregates is not None
     aggregates = scenario.aggregates.model_copy(update={"utilisation": utilisation})
@@ -447,7 +450,7 @@ def tardy_aggregates() -> PeriodicScenario:
 
 
 def tardiness_ms(order: Order, utilisation: float, quick: bool) -> float:
-    """Mean over all results."""
+    """Return the mean tardiness of all results, in milliseconds."""
     outcomes = [
         run_periodic(aggregate_queries(utilisation, run), periodic_of("none", order=order), TARDY_SECONDS)
         for run in range(1, 1 + (QUICK_RUNS if quick else TARDY_RUNS))
@@ -456,7 +459,7 @@ def tardiness_ms(order: Order, utilisation: float, quick: bool) -> float:
     return 1e3 * sum(answer.tardiness_s for answer in answers) / sum(answer.runs for answer in answers)
 
 
-# As good as the other.
+# Maximum ratio of two tardiness figures that count as equal.
 ALIKE = 1.02
 
 
@@ -475,15 +478,15 @@ def run_order(quick: bool) -> ExperimentOutcome:
     findings = (
         Finding(
             "§3.8.1.13, Fig. 22",
-            "the hybrid of EDF and HR has never more tardiness than either",
+            "the hybrid of EDF and HR never has more tardiness than EDF or HR",
             "constantly outperforms",
             f"{shown} {at}",
             all(mine <= ALIKE * min(pair) for mine, *pair in zip(both, edf, hr, strict=True)),
-            rule=f"at no utilisation more than {ALIKE - 1:.0%} above the better of the two",
+            rule=f"at every utilisation at most {ALIKE - 1:.0%} above the better of EDF and HR",
         ),
         Finding(
             "§3.5.1",
-            "EDF is better when lightly loaded",
+            "EDF is better than HR under light load",
             "meets all deadlines",
             f"{max(edf[place] for place in light):.2f} ms, HR {max(hr[place] for place in light):.2f} ms",
             all(edf[place] <= hr[place] for place in light),
@@ -491,7 +494,7 @@ def run_order(quick: bool) -> ExperimentOutcome:
         ),
         Finding(
             "§3.5.1",
-            "HR is better when overloaded",
+            "HR is better than EDF under overload",
             "better than EDF",
             f"{hr[-1]:.0f} ms, EDF {edf[-1]:.0f} ms at {utilisations[-1]:.0%}",
             hr[-1] < edf[-1],
@@ -508,16 +511,16 @@ def run_order(quick: bool) -> ExperimentOutcome:
 
 
 PACKETS = (
-    "Eight groups of top-k and quantile queries over packet headers: 40, 80, 160 or 240 in all (quick: 80 and 240), windows of 20 to 100 "
-    "seconds, slides of 1 to half the window, a one-time query a second; 200 s, five times (quick: 100 s, three times). What a run "
-    "costs the paper does not say: here it is the counts that are read, on a processor on which 40 queries just fit."
+    "Eight groups of top-k and quantile queries over packet headers: 40, 80, 160 or 240 queries in all (quick: 80 and 240), with windows of "
+    "20 to 100 s, slides of 1 s to half the window, and a one-time query every second; five runs of 200 s (quick: three of 100 s). The "
+    "paper does not give the cost of a run. Here it is the number of counts read, on a processor that can just serve 40 queries."
 )
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(
         "golab",
         "golab-example",
-        "The costs of seven queries' schedules",
+        "Costs of schedules for seven queries",
         run_example,
         "Seven MAX queries in three sub-groups with slides of 2, 3 and 5 minutes; each schedule runs for 30 minutes.",
     ),
@@ -534,7 +537,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         "sharaf-tardiness",
         "Tardiness of periodic aggregates: EDF, HR and both",
         run_order,
-        "20 aggregates with slides of 1 to 10 s and costs K·2^i, i = 0…4, each result due before the next; 600 s, five times (quick: "
-        "three times), at utilisations from 80 to 150% (quick: 95, 103 and 110%).",
+        "20 aggregates with slides of 1 to 10 s and costs K·2^i, i = 0…4; each result is due before the next one. Five runs (quick: three) "
+        "of 600 s at utilisations from 80 to 150% (quick: 95, 103 and 110%).",
     ),
 )

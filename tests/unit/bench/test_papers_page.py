@@ -1,4 +1,4 @@
-"""What is shown of findings: on the page, in Markdown and on the terminal. Each says of every claim whether it holds, and why not."""
+"""Findings as a page, as Markdown and in a terminal: each output shows for every claim if the claim holds, and if not, why."""
 
 import re
 from io import StringIO
@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from bench.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
+from bench.papers.collection import EXPERIMENTS, PAPERS, chosen
+from bench.papers.command import answer, show, summary, unexplained
+from bench.papers.markdown import markdown
+from bench.papers.page import FILE, page, write_page
 from configs.errors import UnknownName
-from services.cli.commands.papers import answer, show, summary, unexplained
-from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
-from sim.papers.collection import EXPERIMENTS, PAPERS, chosen
-from sim.papers.markdown import markdown
-from sim.papers.page import FILE, page, write_page
 from tests.support.checkout import ROOT
 from tests.support.report_page import NAMESPACES, Page
 
 HOLDS = Finding("§1", "Lending <helps> & more", "−50%", "−45%", True, rule="at least half of it")
 NOTED = Finding("§4", "It is quick", "1 ms", "2 ms", True, "on another machine")
 FAILS = Finding("§2", "It is free", "0", "3 | 4", False, "the machine [of 2004] is another one", "exactly 0")
-UNTOLD = Finding("§3", "It never sleeps", "never", "once", False)
+UNEXPLAINED = Finding("§3", "It never sleeps", "never", "once", False)
 LINES = Chart("A line", "time, s", "ms", lines={"a": [(0, 1), (1, 2)], "b": [(0, 2), (1, 1)]}, log_y=True)
 BARS = Chart("Bars", "", "lost, %", bars={"without any manager": 3.0, "with one": 0.0})
 
@@ -32,7 +32,7 @@ def experiment(name: str, paper: str = "dilos") -> Experiment:
 
 RESULTS = (
     (experiment("one"), ExperimentOutcome((HOLDS, FAILS), (LINES, BARS))),
-    (experiment("two", "golab"), ExperimentOutcome((UNTOLD,), (LINES,))),
+    (experiment("two", "golab"), ExperimentOutcome((UNEXPLAINED,), (LINES,))),
 )
 
 
@@ -64,7 +64,7 @@ def test_a_page_has_every_claim_with_its_rule_and_every_figure() -> None:
     assert PAPERS["sharaf"].title not in made.text
 
 
-def test_only_what_does_not_hold_has_a_reason_in_red() -> None:
+def test_only_claims_that_fail_have_a_reason_in_red() -> None:
     source = page(((experiment("one"), ExperimentOutcome((HOLDS, NOTED, FAILS))),), False)
     assert re.findall(r'<small class="(why|note)">([^<]+)', source) == [
         ("note", NOTED.why),
@@ -72,7 +72,7 @@ def test_only_what_does_not_hold_has_a_reason_in_red() -> None:
     ]
 
 
-def test_what_does_not_hold_is_listed_first_with_its_reason() -> None:
+def test_claims_that_fail_are_listed_first_with_their_reasons() -> None:
     words = Page(page(RESULTS, False)).text
     listed = words[words.index("What does not hold") : words.index("Contents")]
     assert "It is free one Claimed 0, got 3 | 4. Why: the machine [of 2004] is another one" in listed
@@ -90,7 +90,7 @@ def test_contents_link_to_every_set_up_under_its_paper() -> None:
     ]
 
 
-def test_a_filter_hides_only_what_holds() -> None:
+def test_a_filter_hides_only_claims_that_hold() -> None:
     held = (
         (experiment("one"), ExperimentOutcome((HOLDS, FAILS))),
         (experiment("two", "golab"), ExperimentOutcome((NOTED,))),
@@ -108,21 +108,21 @@ def test_a_filter_hides_only_what_holds() -> None:
     ]
 
 
-def test_a_command_in_a_set_up_is_set_as_one() -> None:
-    told = Experiment(
+def test_a_command_in_a_setup_is_shown_as_code() -> None:
+    described = Experiment(
         "dilos", "one", "One", lambda quick: ExperimentOutcome(()), "`bench <all>` measures it."
     )
     assert '<p class="dim"><code>bench &lt;all&gt;</code> measures it.</p>' in page(
-        ((told, ExperimentOutcome(())),), True
+        ((described, ExperimentOutcome(())),), True
     )
 
 
-def test_the_quick_form_says_so() -> None:
+def test_the_page_says_that_it_is_from_a_quick_run() -> None:
     assert "Quick form" in page(RESULTS, True)
     assert "Quick form" not in page(RESULTS, False)
 
 
-def test_markdown_has_a_row_a_claim_and_the_reasons_beneath() -> None:
+def test_markdown_has_one_row_per_claim_and_reasons_below() -> None:
     text = markdown(RESULTS)
     assert "1 of 2 claims hold." in text
     assert "| ✓ | Lending <helps> & more (§1) | −50% | −45% |" in text
@@ -138,23 +138,23 @@ def test_a_terminal_shows_claims_and_reasons_within_its_width(width: int) -> Non
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= width
     assert "✗ §2: the machine [of 2004] is another one" in text
-    assert "✗ §3: nobody has told why" in text
+    assert "✗ §3: no reason is known" in text
 
 
-def test_a_claim_that_fails_for_no_known_reason_is_counted_apart() -> None:
-    assert [unexplained(one) for one in (HOLDS, FAILS, UNTOLD)] == [False, False, True]
-    told = answer(RESULTS, True)
-    assert {key: told[key] for key in ("quick", "claims", "hold", "unexplained")} == {
+def test_a_claim_that_fails_for_no_known_reason_is_counted_separately() -> None:
+    assert [unexplained(one) for one in (HOLDS, FAILS, UNEXPLAINED)] == [False, False, True]
+    counted = answer(RESULTS, True)
+    assert {key: counted[key] for key in ("quick", "claims", "hold", "unexplained")} == {
         "quick": True,
         "claims": 3,
         "hold": 1,
         "unexplained": 1,
     }
-    assert "1 does not, and the reason is told" in summary([HOLDS, FAILS, UNTOLD])
-    assert "nobody has told why" not in summary([HOLDS, FAILS])
+    assert "1 does not, for a known reason" in summary([HOLDS, FAILS, UNEXPLAINED])
+    assert "no reason is known" not in summary([HOLDS, FAILS])
 
 
-def test_experiments_are_chosen_by_their_names_or_by_their_papers() -> None:
+def test_experiments_are_chosen_by_name_or_by_paper() -> None:
     assert chosen(()) == EXPERIMENTS
     assert [one.name for one in chosen(["dilos-steps", "dilos-sc"])] == ["dilos-sc", "dilos-steps"]
     assert {one.paper for one in chosen(["dilos"])} == {"dilos"}
@@ -162,14 +162,14 @@ def test_experiments_are_chosen_by_their_names_or_by_their_papers() -> None:
         chosen(["dilos-step"])
 
 
-def test_experiments_have_names_of_their_own_and_papers_that_are_known() -> None:
+def test_experiments_have_unique_names_and_known_papers() -> None:
     names = [one.name for one in EXPERIMENTS]
     assert len({*names, *PAPERS}) == len(names) + len(PAPERS)
     assert {one.paper for one in EXPERIMENTS} <= set(PAPERS)
     assert [one.name for one in EXPERIMENTS if not one.setup] == []
 
 
-def test_the_documentation_tells_of_every_experiment() -> None:
+def test_the_documentation_describes_every_experiment() -> None:
     text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
     assert [one.name for one in EXPERIMENTS if f"### `{one.name}` {one.title}\n" not in text] == []
     assert re.findall(r"^### `([^`]+)`", text, re.MULTILINE) == [one.name for one in EXPERIMENTS]

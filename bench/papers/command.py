@@ -1,4 +1,4 @@
-"""`weir papers`: what the papers claim, repeated in virtual time, claim by claim."""
+"""Command `python -m bench.papers`: repeats the experiments of the papers in virtual time, and judges each claim."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 
+from bench.papers.claim import Experiment, ExperimentOutcome, Finding
+from bench.papers.collection import PAPERS, Results, chosen, named
+from bench.papers.markdown import markdown
+from bench.papers.page import write_page
 from services.cli.commands.sim import make_folder
-from services.cli.tables.outcome_tables import finding_table
 from services.cli.tables.progress import progress
-from services.cli.tables.sheet import plain_table, screen
-from sim.papers.claim import Experiment, ExperimentOutcome, Finding
-from sim.papers.collection import PAPERS, Results, chosen, named
-from sim.papers.markdown import markdown
-from sim.papers.page import write_page
+from services.cli.tables.sheet import Sheet, plain_table, screen
 
 ENDED_S = 0.05
 PapersFormat = Literal["table", "wide", "json", "markdown"]
 
 
-def known_names(incomplete: str) -> list[str]:
-    """Return the papers and experiments that begin so."""
-    names = [*PAPERS, *(experiment.name for experiment in chosen(()))]
-    return [name for name in names if name.startswith(incomplete)]
+app = typer.Typer(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
 
 
+@app.command()
 def papers(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help=f"Papers ({', '.join(PAPERS)}) or experiments of them.",
+            help=f"Papers ({', '.join(PAPERS)}) or names of experiments; see --list.",
             show_default="all papers",
-            autocompletion=known_names,
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Run the same set-ups for a shorter time.")] = False,
@@ -57,14 +57,14 @@ def papers(
     out: Annotated[Path, typer.Option(help="Folder for the HTML page.")] = Path("weir-papers"),
     listed: Annotated[bool, typer.Option("--list", help="List the experiments and run none.")] = False,
 ) -> None:
-    """Repeat the experiments of the papers and compare each claim with what comes out.
+    """Repeat the experiments of the papers, and compare each claim with the result.
 
-    All of them take tens of minutes. Exit code 1 if a claim fails for an unknown reason.
+    All experiments together take tens of minutes. The exit code is 1 if a claim fails for an unknown reason.
     """
     experiments = chosen(names or ())
     console = screen(output)
     if listed:
-        table = plain_table("experiments", ("name", "what is run"), left=2, wrapped=1)
+        table = plain_table("experiments", ("name", "title"), left=2, wrapped=1)
         for experiment_ in experiments:
             table.add_row(experiment_.name, escape(experiment_.title))
         console.print(table)
@@ -90,7 +90,7 @@ def unexplained(one: Finding) -> bool:
 
 
 def run_all(experiments: Sequence[Experiment], quick: bool) -> Results:
-    """Every experiment, on as many processes as there are processors; in the order given."""
+    """Run the experiments in as many processes as there are processors; return the outcomes in the given order."""
     done: dict[str, ExperimentOutcome] = {}
     workers = min(len(experiments), cpu_count() or 1)
     with (
@@ -105,14 +105,14 @@ def run_all(experiments: Sequence[Experiment], quick: bool) -> Results:
                 done[pending[future]] = future.result()
                 advance(len(done))
         except BaseException:
-            # Nobody waits for what is still running: an experiment may take minutes.
+            # Running experiments are killed immediately, because an experiment may take minutes.
             with undisturbed():
                 pool.shutdown(wait=False, cancel_futures=True)
                 children = active_children()
                 for child in children:
                     child.terminate()
                 for child in children:
-                    # The pool's own thread waits for it, too: to one of the two it seems to have ended before it has.
+                    # The pool's own thread also waits for the child process, so `join` may return before the child has ended.
                     while child.is_alive():
                         child.join(ENDED_S)
             raise
@@ -121,7 +121,7 @@ def run_all(experiments: Sequence[Experiment], quick: bool) -> Results:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """By Ctrl-C once more: what is under way takes a moment, and a pool that is left amid its end says so in a traceback."""
+    """Ignore Ctrl-C in this context: interrupting the shutdown of a pool would print a traceback."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
@@ -130,7 +130,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def leave_interrupts() -> None:
-    """Ctrl-C reaches every process of the terminal: who started this one ends it, without a traceback for each."""
+    """Ignore Ctrl-C in this worker process. The parent also gets Ctrl-C, and ends all workers without a traceback for each worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -138,7 +138,7 @@ def run_one(name: str, quick: bool) -> ExperimentOutcome:
     return named(name).run(quick)
 
 
-# --- shown --------------------------------------------------------------------------------------------------
+# --- output of findings -------------------------------------------------------------------------------------------------
 
 
 def answer(results: Results, quick: bool) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def show(console: Console, experiment: Experiment, found: ExperimentOutcome) -> 
     for finding in found.findings:
         if finding.why or not finding.holds:
             mark = "[yellow]note[/]" if finding.holds else "[bold red]✗[/]"
-            why = escape(finding.why) if finding.why else "[bold red]nobody has told why[/]"
+            why = escape(finding.why) if finding.why else "[bold red]no reason is known[/]"
             console.print(Padding(f"{mark} {escape(finding.where)}: {why}", (0, 0, 1, 2), expand=False))
 
 
@@ -187,7 +187,21 @@ def summary(findings: Sequence[Finding]) -> str:
     unexplained_count = len(findings) - hold - without
     text = f"[green]{hold} of {len(findings)} claims hold[/]"
     if unexplained_count:
-        text += f", [yellow]{unexplained_count} {'does' if unexplained_count == 1 else 'do'} not, and the reason is told[/]"
+        text += f", [yellow]{unexplained_count} {'does' if unexplained_count == 1 else 'do'} not, for a known reason[/]"
     if without:
-        text += f", [bold red]{without} {'does' if without == 1 else 'do'} not, and nobody has told why[/]"
+        text += f", [bold red]{without} {'does' if without == 1 else 'do'} not, and no reason is known[/]"
     return text
+
+
+def finding_table(title: str, findings: Sequence[Finding]) -> Sheet:
+    """Return a table of claims and results."""
+    table = plain_table(escape(title), ("", "claim", "claimed", "got"), left=4, wrapped=(1, 2, 3))
+    for finding in findings:
+        mark = "[green]✓[/]" if finding.holds else "[bold red]✗[/]"
+        table.add_row(
+            mark,
+            f"{escape(finding.claim)}\n[dim]{escape(finding.where)}[/]",
+            escape(finding.claimed),
+            escape(finding.got),
+        )
+    return table

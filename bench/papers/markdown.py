@@ -1,15 +1,15 @@
-"""What was found of the papers as Markdown, for a page of the documentation."""
+"""Findings as Markdown, for docs/papers.md."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sim.papers.claim import Finding
-from sim.papers.collection import PAPERS, Results
+from bench.papers.claim import Finding
+from bench.papers.collection import PAPERS, Results
 
 
 def markdown(results: Results) -> str:
-    """A section a paper, a table an experiment; the reasons stand under the tables."""
+    """Return a section per paper with a table per experiment; reasons are listed below the tables."""
     return "\n".join(lines(results)) + "\n"
 
 

@@ -1,17 +1,17 @@
-"""What the gain comes from (§IV-C): S_c beside a machine on which neither a call nor a turn costs anything."""
+"""Cause of the gain by DILoS (§IV-C): set-up S_c, compared with the same set-up on a machine on which calls and turns cost nothing."""
 
 from __future__ import annotations
 
+from bench.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
+from bench.papers.dilos.runs import RUNS, fared
 from configs.scenario.scenario import QueryNetwork, Scenario, load_scenario
-from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
-from sim.papers.dilos.runs import RUNS, fared
 
-# Class 1's on S_c when nothing is lent: what its tuples cost is what trains of this length cost.
+# Train length at which tuples cost as much as class 1's tuples in set-up S_c without lending.
 SHORT_TRAIN = 2.5
 
 
 def run_trains(quick: bool) -> ExperimentOutcome:
-    """The same with a machine on which calls and turns cost nothing: a tuple always costs what it does in short trains."""
+    """Run the set-up S_c (constant rates) as it is, and on a machine where calls and turns cost nothing, and tuples always cost as much as in short trains."""
     scenario = load_scenario("dilos-sc").model_copy(update={"seconds": 20.0 if quick else 60.0})
     runs = 1 if quick else RUNS
     alone, dilos = (fared(scenario, manager, runs) for manager in ("per-class", "dilos"))
@@ -29,29 +29,29 @@ def run_trains(quick: bool) -> ExperimentOutcome:
         (
             Finding(
                 "§IV-C",
-                "DILoS gains by batches: where neither a call nor a turn costs anything, lending takes from one what it gives to "
+                "DILoS gains because batches grow: if calls and turns cost nothing, lending only takes from one class what it gives to "
                 "another",
                 "(no figure)",
-                f"all classes together lose {alone.all_lost_pct:.1f}% without lending and {dilos.all_lost_pct:.1f}% with it; where "
-                f"calls are free {free_alone.all_lost_pct:.1f}% and {free.all_lost_pct:.1f}%",
+                f"all classes together lose {alone.all_lost_pct:.1f}% without lending and {dilos.all_lost_pct:.1f}% with it; with "
+                f"free calls {free_alone.all_lost_pct:.1f}% and {free.all_lost_pct:.1f}%",
                 gain > 0 and abs(free_gain) <= gain / 10,
-                rule="where calls are free lending changes the loss of all by at most a tenth of what it saves otherwise",
+                rule="with free calls, lending changes the loss of all classes by at most a tenth of what it saves otherwise",
             ),
             Finding(
                 "§IV-C",
                 "The more tuples an operator processes in a batch, the lower the cost of a tuple",
                 "(no figure)",
-                f"with lending class 1's tuples cost {cheaper:.1%} less; where calls are free {abs(free_cheaper):.1%}",
+                f"lending makes class 1's tuples {cheaper:.1%} cheaper; with free calls their cost changes by {abs(free_cheaper):.1%}",
                 cheaper >= 0.05 and abs(free_cheaper) < 0.01,
-                rule="lending makes class 1's tuples at least 5% cheaper; where calls are free it changes less than 1%",
+                rule="lending makes class 1's tuples at least 5% cheaper; with free calls their cost changes by less than 1%",
             ),
             Finding(
                 "§IV-C, criterion 2",
-                "What is lent goes to class 2 before class 3, also where calls are free and there is not enough for both",
+                "Lent capacity goes to class 2 before class 3, also with free calls and too little capacity for both",
                 "always",
-                f"class 2 sheds {shed:.1%} while class 3 holds {borrowed:.2f} more than its own",
+                f"class 2 sheds {shed:.1%} while class 3 holds {borrowed:.2f} more than its own share",
                 shed < 0.01 or borrowed <= 0,
-                rule="over the second half class 2 sheds less than 1%, or class 3 has borrowed nothing",
+                rule="over the second half of the run, class 2 sheds less than 1%, or class 3 has borrowed nothing",
             ),
         ),
         (
@@ -71,7 +71,7 @@ def run_trains(quick: bool) -> ExperimentOutcome:
 
 
 def free_calls(scenario: Scenario) -> Scenario:
-    """What a call costs is put on its tuples, as if all trains were short; turns cost nothing."""
+    """Return the scenario with the cost of calls moved to tuples, as if all trains were short; turns cost nothing."""
     more_us = scenario.costs.call_us / SHORT_TRAIN
     network = scenario.networks["w11"]
     assert isinstance(network, QueryNetwork)
@@ -101,8 +101,8 @@ def free_calls(scenario: Scenario) -> Scenario:
 EXPERIMENT = Experiment(
     "dilos",
     "dilos-trains",
-    "S_c where neither a call nor a turn costs anything",
+    "S_c if calls and turns cost nothing",
     run_trains,
-    "As S_c, five runs of 60 s (quick: one of 20 s), beside a machine on which calls and turns cost nothing and a tuple always what "
-    "it does in trains of 2.5, class 1's own when nothing is lent.",
+    "S_c in five runs of 60 s (quick: one run of 20 s), compared with a machine on which calls and turns cost nothing. There, a tuple "
+    "always costs as much as in trains of 2.5 tuples, the length of class 1's trains without lending.",
 )

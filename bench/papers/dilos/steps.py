@@ -1,22 +1,22 @@
-"""S_steps (§V): class 1's rate rises and falls while the others have more than fits into their shares."""
+"""Set-up S_steps (§V): class 1's rate rises and falls; classes 2 and 3 have more input than their shares can process."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from bench.papers.claim import Experiment, ExperimentOutcome, Finding
+from bench.papers.dilos.figures import about, headrooms, millis, percents, plotted, responses
+from bench.papers.dilos.runs import MACHINE, NAMES, RUNS, ManagerRuns, fared
 from configs.scenario.arrivals import StepArrivals
 from configs.scenario.scenario import Scenario, load_scenario
-from sim.papers.claim import Experiment, ExperimentOutcome, Finding
-from sim.papers.dilos.figures import about, headrooms, millis, percents, plotted, responses
-from sim.papers.dilos.runs import MACHINE, NAMES, RUNS, ManagerRuns, fared
 from sim.simulation import Simulation
 
 STEP_S, QUICK_STEP_S = 50.0, 15.0
 
 
 def s_steps(quick: bool) -> Scenario:
-    """The preset; quick: with a step every 15 s, up to the fourth."""
+    """Return the preset; in the quick form, class 1 has a new rate every 15 s, and the run ends soon after the fourth rate begins."""
     scenario = load_scenario("dilos-steps")
     if not quick:
         return scenario
@@ -35,7 +35,7 @@ def s_steps(quick: bool) -> Scenario:
 
 @dataclass
 class Return:
-    """When class 1, having lent, is overloaded, and how long until its whole share is back."""
+    """Callback that records when class 1 is overloaded while it lends, and the time until class 1 has its whole share again."""
 
     original: float
     overloaded_at: list[float] = field(default_factory=list)
@@ -47,7 +47,7 @@ class Return:
 
     def __call__(self, run: Simulation) -> None:
         cycle, share = run.ring.loads["class1"].explanations[-1], run.ring.shares()["class1"]
-        # A load that is less than 5% above the headroom for a cycle is noise.
+        # A load that exceeds the headroom by less than 5% counts as noise.
         if self._share < self.original - 1e-9 and cycle.offered_load > 1.05 * cycle.before.headroom:
             self.overloaded_at.append(run.now)
         if len(self.overloaded_at) > len(self.after_s) and share >= self.original - 1e-9:
@@ -57,19 +57,19 @@ class Return:
 
 @dataclass(frozen=True, kw_only=True)
 class StepRuns:
-    """The scenario with and without lending."""
+    """Runs of the scenario with and without lending."""
 
     dilos: ManagerRuns
     alone: ManagerRuns
     watch: Return
     low: tuple[float, float]
-    """Times within the first step, in which class 1's rate is low."""
+    """Begin and end of the measured part of the first step, in which class 1's rate is low."""
     high: tuple[float, float]
-    """Times within the third step, in which it is high."""
+    """Begin and end of the measured part of the third step, in which class 1's rate is high."""
 
 
 def run_steps(quick: bool) -> ExperimentOutcome:
-    """Class 1's rate rises and falls while the others have more than fits into their shares."""
+    """Run the set-up S_steps (the rate of class 1 changes in steps) with and without lending."""
     scenario = s_steps(quick)
     count, step_s = (1, QUICK_STEP_S) if quick else (RUNS, STEP_S)
     watch = Return(scenario.original_shares()["class1"])
@@ -97,11 +97,11 @@ def answer_findings(runs: StepRuns) -> tuple[Finding, ...]:
     return (
         Finding(
             "§V, Table IV",
-            "Class 1 loses nothing and answers quickly, whatever its rate does",
+            "Class 1 loses nothing and answers quickly at all of its rates",
             "6.67 ms, 0%",
             f"{dilos.mean_ms[0]:.2f} ms, {lost[0]:g}%",
             lost[0] == 0 and dilos.mean_ms[0] < 10 and dilos.p95_ms[0] <= 300,
-            rule="no tuple lost, mean below 10 ms, p95 within its target",
+            rule="class 1 loses no tuple, its mean is below 10 ms, and its p95 is within its target",
         ),
         Finding(
             "§V, Fig. 7",
@@ -117,20 +117,19 @@ def answer_findings(runs: StepRuns) -> tuple[Finding, ...]:
             "6.67 < 96.8 < 226 ms; 0 < 5.19 < 50.97%",
             f"{millis(dilos.mean_ms)}; {percents(lost)}",
             all(a < b for a, b in pairwise(dilos.mean_ms)) and all(a <= b for a, b in pairwise(lost)),
-            rule="means rise from class to class, losses do not fall",
+            rule="mean response times rise from class 1 to class 3, and losses do not fall",
         ),
         Finding(
             "§V, Table IV",
-            "Class 2 loses 5%, class 3 half of its input",
+            "Class 2 loses 5% of its input, and class 3 half of it",
             "5.19%, 50.97%",
             percents(lost[1:]),
             holds := all(about(got, claimed) for got, claimed in zip(lost[1:], (5.19, 50.97), strict=True)),
             why=""
             if holds
-            else "Class 1's rates are printed only as a picture, so that how much it has to lend is a choice of ours; and "
-            "class 2 is not overloaded here: its 1,500 tuples/s take "
-            f"{dilos.over('class2', 'load', *runs.high):.3f} of a processor in the long trains that its turns make of them, which "
-            "fits into the 0.3 that are its own.",
+            else "The paper shows class 1's rates only in a picture, so we had to choose how much it can lend. And class 2 is not "
+            "overloaded here: its turns make long trains of its 1,500 tuples/s, which take "
+            f"{dilos.over('class2', 'load', *runs.high):.3f} of a processor, less than its share of 0.3.",
             rule="each within a factor of two",
         ),
     )
@@ -142,34 +141,34 @@ def lending_findings(runs: StepRuns) -> tuple[Finding, ...]:
     return (
         Finding(
             "§V",
-            "While class 1's load is low its excess capacity goes to the other two",
+            "While class 1's load is low, its unused capacity goes to the other classes",
             "(picture)",
             f"class 1 holds {shares['class1'][0]:.2f} while its rate is low, {shares['class1'][1]:.2f} while it is high; the "
             f"others {1 - shares['class1'][0]:.2f} and {1 - shares['class1'][1]:.2f}",
             shares["class1"][0] <= 0.5
             and shares["class1"][1] >= 0.55
             and all(shares[name][0] > shares[name][1] for name in NAMES[1:]),
-            rule="class 1 holds at most 0.50 of its 0.60 in the first step and at least 0.55 in the third; both others hold more "
-            "in the first",
+            rule="class 1 holds at most 0.50 of its 0.60 in the first step and at least 0.55 in the third; classes 2 and 3 hold more "
+            "in the first step",
         ),
         Finding(
             "§V",
-            "What it lends enables the others to shed less",
+            "Because class 1 lends, the other classes shed less",
             "(no figure)",
             f"class 3 loses {lost[2]:.1f}%, without lending {alone.loss_pct[2]:.1f}%",
             lost[1] <= alone.loss_pct[1] and lost[2] <= 0.75 * alone.loss_pct[2],
-            rule="class 3 loses at least a quarter less than with load managers that lend nothing, class 2 no more",
+            rule="class 3 loses at least a quarter less than without lending, and class 2 loses no more",
         ),
         Finding(
             "§V, Fig. 8",
-            "As soon as class 1's load rises it gets back all or part of its original capacity",
+            "As soon as class 1's load rises, it gets back all or part of its original capacity",
             "at the 100th second",
             "; ".join(
-                f"overloaded at {at_s:.1f} s, whole after {1e3 * after_s:.0f} ms"
+                f"overloaded at {at_s:.1f} s, whole share back after {1e3 * after_s:.0f} ms"
                 for at_s, after_s in zip(watch.overloaded_at, watch.after_s, strict=True)
             ),
             len(watch.after_s) == len(watch.overloaded_at) > 0 and max(watch.after_s) <= 0.15 + 1e-9,
-            rule="whenever it is overloaded its whole original share is back within one load cycle, 150 ms",
+            rule="whenever class 1 is overloaded, its whole original share is back within one load cycle of 150 ms",
         ),
     )
 
@@ -179,6 +178,6 @@ EXPERIMENT = Experiment(
     "dilos-steps",
     "S_steps: class 1's rate changes every 50 s",
     run_steps,
-    f"{MACHINE} Class 1 at 500, 1,400, 2,100, 900, 1,500, 2,000 tuples/s (the paper's rates are only a picture), class 2 at 1,500, "
-    "class 3 at 900; five runs of 300 s (quick: one of 50 s, a step every 15 s).",
+    f"{MACHINE} Class 1 gets 500, 1,400, 2,100, 900, 1,500, 2,000 tuples/s in turn (the paper shows its rates only in a picture), class 2 "
+    "gets 1,500, class 3 gets 900. Five runs of 300 s (quick: one run of 50 s with a step every 15 s).",
 )

@@ -1,6 +1,6 @@
-"""One self-contained HTML page of what was found of the papers: every claim with its rule, and the figures.
+"""Findings as one HTML page: every claim with its rule, and the charts.
 
-It reads by itself, on paper as on a phone: nothing is loaded, and the same findings give the same bytes.
+The page loads no other files, and can be read on a phone and on paper. The same findings give the same bytes.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bench.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
+from bench.papers.collection import PAPERS, Results
 from sim.outcome.html_page import document
 from sim.outcome.svg_plots import COLOURS, PLOT_STYLE, draw_bars, logarithmic, svg
-from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
-from sim.papers.collection import PAPERS, Results
 
 FILE = "papers.html"
-# Set-ups are written in Markdown, of which they use no more than this.
+# Pattern of inline code, which is the only Markdown in descriptions of set-ups.
 CODE = re.compile(r"`([^`]+)`")
-# A filter without a script.
+# Checkbox that filters the claims with CSS, without a script.
 ONLY = '<label class="only"><input type="checkbox" id="only"> Show only what does not hold</label>'
-# Lines of a chart that are told apart by colour; further ones are dashed.
+# Line styles of a chart: when all colours are used, the next lines are dashed, and the lines after that dotted.
 DASHES = ("-", "--", ":")
 
 STYLE = (
@@ -64,7 +64,7 @@ section { scroll-margin-top: 3rem }
 
 
 def write_page(results: Results, quick: bool, folder: Path) -> Path:
-    """Write the page into the folder; its path."""
+    """Write the page into the folder, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE
     path.write_text(page(results, quick), encoding="utf-8")
@@ -76,8 +76,8 @@ def page(results: Results, quick: bool) -> str:
     papers = [key for key in PAPERS if any(experiment.paper == key for experiment, _ in results)]
     parts = [
         f"<h1>{title}</h1>",
-        '<p class="dim">Each set-up is repeated in virtual time, where a run is a function of its seed. A claim holds by the rule that '
-        "is printed under it; figures are relative, since the papers' machines are not this one."
+        '<p class="dim">Each set-up is repeated in virtual time, where a run depends only on its seed. The rule that is printed under a '
+        "claim decides whether the claim holds. Ratios are compared and not times, because the papers used other machines."
         f"{' <b>Quick form</b>: shorter runs of the same set-ups.' if quick else ''}</p>",
         f'<p class="big">{tally([finding for _, outcome in results for finding in outcome.findings])}</p>',
         count_table(papers, results),
@@ -126,7 +126,7 @@ def count_table(papers: Sequence[str], results: Results) -> str:
 
 
 def failed_list(results: Results) -> str:
-    """List the claims that do not hold, with their reasons."""
+    """Return a list of the claims that do not hold, with their reasons."""
     lines = "".join(
         f'<li>{escape(finding.claim)} <a href="#{escape(experiment.name)}">{escape(experiment.name)}</a>'
         f'<small class="reason">Claimed {escape(finding.claimed)}, got {escape(finding.got)}. '
@@ -139,7 +139,7 @@ def failed_list(results: Results) -> str:
 
 
 def contents(papers: Sequence[str], results: Results) -> str:
-    """A list of set-ups by paper, each a link to its place."""
+    """Return a list of links to the set-ups, by paper."""
     parts = []
     for key in papers:
         links = "".join(
@@ -152,7 +152,7 @@ def contents(papers: Sequence[str], results: Results) -> str:
 
 
 def all_hold(findings: Iterable[Finding]) -> str:
-    """The mark of what is hidden while only claims that do not hold are shown."""
+    """Return the CSS class that hides a part with only claims that hold; empty if a claim of the part does not hold."""
     return ' class="all-hold"' if all(finding.holds for finding in findings) else ""
 
 
@@ -198,7 +198,7 @@ def claim_row(one: Finding) -> str:
 
 
 def figure(chart: Chart, salt: str) -> str:
-    """With its title as text, so that it can be read aloud and found."""
+    """Return a chart with its title as text, so that the title can be searched and read aloud."""
     height = 2.9 if chart.lines else 0.9 + 0.32 * len(chart.bars)
     drawing = Figure(figsize=(5.6, height), layout="constrained")
     axes = drawing.subplots()
@@ -227,7 +227,7 @@ def draw_lines(axes: Axes, chart: Chart) -> None:
     axes.set_xlabel(chart.x_label)
     axes.set_ylabel(chart.y_label)
     axes.grid(alpha=0.25)
-    # Beside the lines and not on them; names may be long.
+    # The legend is above the plot, because names may be long and would cover lines.
     axes.legend(
         loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, fontsize="small", borderaxespad=0
     )

@@ -1,13 +1,13 @@
-"""How figures of runs are compared, written and drawn."""
+"""Functions that compare, format and plot figures of runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sim.papers.claim import Chart
-from sim.papers.dilos.runs import ManagerRuns
+from bench.papers.claim import Chart
+from bench.papers.dilos.runs import ManagerRuns
 
-# Two figures are about equal within this factor.
+# Maximum ratio of two figures that count as about equal.
 ABOUT = 2.0
 
 
@@ -24,7 +24,7 @@ def millis(values: Sequence[float]) -> str:
 
 
 def milliseconds(value: float) -> str:
-    """Three figures and the unit."""
+    """Return a time with three significant figures and its unit."""
     if value >= 1000:
         return f"{value / 1e3:.1f} s"
     return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" if value >= 10 else f"{value:.2f} ms"

@@ -1,12 +1,12 @@
-"""Redistribution alone (§IV-C): a worked example, and the four criteria on situations drawn by chance."""
+"""Redistribution alone (§IV-C): a worked example, and the paper's four criteria in random situations."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bench.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
+from bench.papers.dilos.runs import NAMES
 from scheduler.capacity.redistribution import ClassAccount, redistribute
-from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
-from sim.papers.dilos.runs import NAMES
 from sim.run.rng import generator
 
 DRAWN = 20_000
@@ -21,10 +21,10 @@ def accounts(usage: Sequence[float], shares: Sequence[float] = (0.6, 0.3, 0.1)) 
 
 
 def run_redistribution(quick: bool) -> ExperimentOutcome:
-    """The worked example, and the four criteria on situations drawn by chance."""
+    """Run the worked example, and check the four criteria in random situations."""
     drawn = DRAWN // 10 if quick else DRAWN
     lent = redistribute(accounts((0.1, 0.5, 5.0)))
-    # Loads stay what they are; class 1 asks for seven times what it has left.
+    # Loads of classes 2 and 3 stay the same; class 1 asks for seven times the share that class 1 has after lending.
     back = redistribute(accounts((7.0, 0.15 / lent["class2"], 0.5 / lent["class3"]), tuple(lent.values())))
     overloaded = redistribute(accounts((1.5, 3.0, 7.0)))
     broken = criteria_broken(drawn)
@@ -32,16 +32,16 @@ def run_redistribution(quick: bool) -> ExperimentOutcome:
         (
             Finding(
                 "§IV-C, an example",
-                "Priorities 6 : 3 : 1 at usages of 10%, 50%, 500%: class 3's demand is met from the others' supplies, what is "
-                "left goes back to class 1",
+                "Priorities 6 : 3 : 1 and usages of 10%, 50%, 500%: class 3's demand is met from the supplies of classes 1 and 2, "
+                "and the rest returns to class 1",
                 "3.35 : 1.65 : 5.00 of 10",
                 " : ".join(f"{10 * share:.2f}" for share in lent.values()),
                 all(abs(10 * a - b) < 0.005 for a, b in zip(lent.values(), (3.35, 1.65, 5.0), strict=True)),
-                rule="to the second digit",
+                rule="equal to two decimals",
             ),
             Finding(
                 "§IV-C, an example",
-                "Class 1 comes back at 700%: one redistribution later it has its original share, and more",
+                "When class 1's usage rises to 700%, one redistribution gives it its original share, and more",
                 "about 6.9 of 10",
                 f"{10 * back['class1']:.2f} of 10",
                 back["class1"] >= 0.6 and abs(10 * back["class1"] / 6.9 - 1) <= 0.1,
@@ -49,18 +49,18 @@ def run_redistribution(quick: bool) -> ExperimentOutcome:
             ),
             Finding(
                 "§IV-C, an example",
-                "With all classes overloaded at their original shares nothing moves",
+                "If all classes are overloaded at their original shares, no share moves",
                 "6 : 3 : 1",
                 " : ".join(f"{10 * share:.3g}" for share in overloaded.values()),
                 all(abs(a - b) < 1e-9 for a, b in zip(overloaded.values(), (0.6, 0.3, 0.1), strict=True)),
-                rule="to rounding",
+                rule="equal up to rounding",
             ),
             *(
                 Finding(
                     f"§IV-C, criterion {number}",
                     text,
                     "always",
-                    f"broken in {broken[number]:,} of {drawn:,} situations drawn by chance",
+                    f"broken in {broken[number]:,} of {drawn:,} random situations",
                     broken[number] == 0,
                     rule="never broken (shares of up to a third lent by class 1 or 2, usages of 0 to 300%)",
                 )
@@ -83,14 +83,14 @@ def run_redistribution(quick: bool) -> ExperimentOutcome:
 
 CRITERIA = {
     1: "A class's demand is met, or it has at least its original share",
-    2: "From the budget the demand of a class of higher priority is met before that of one of lower",
-    3: "What nobody asked for goes to the classes below their original shares, highest priority first",
+    2: "The budget meets the demand of a class of higher priority before that of a class of lower priority",
+    3: "Capacity that no class asked for goes to the classes below their original shares, highest priority first",
     4: "The sum of the shares does not change",
 }
 
 
 def criteria_broken(drawn: int) -> dict[int, int]:
-    """How often each criterion was broken, judged on the shares alone."""
+    """Return how often each criterion was broken in random situations; only shares before and after are compared."""
     rng = generator(1, "redistribution")
     broken = dict.fromkeys(CRITERIA, 0)
     for _ in range(drawn):
@@ -106,7 +106,7 @@ def criteria_broken(drawn: int) -> dict[int, int]:
 
 
 def criteria_of(before: Sequence[ClassAccount], after: Mapping[str, float]) -> list[int]:
-    """The criteria that these shares break."""
+    """Return the numbers of the criteria that these shares break."""
     least = 1e-9
     unmet = {
         class_.name: class_.share + class_.demand - after[class_.name]
@@ -120,14 +120,15 @@ def criteria_of(before: Sequence[ClassAccount], after: Mapping[str, float]) -> l
         for class_ in before
     ):
         broken.append(1)
-    # Who gains beyond what was its own while a class of higher priority goes short has been served first.
+    # A class that has more than its original share was served too early if a class of higher priority has unmet demand.
     if any(
         unmet.get(higher.name, 0) > least and lower.demand > 0 and gains[lower.name] > least
         for place, higher in enumerate(before)
         for lower in before[place + 1 :]
     ):
         broken.append(2)
-    # Nobody who demands nothing gains beyond its original share, nor at all while a higher such class lies below its own.
+    # A class without demand must not rise above its original share. It must get nothing while another class without demand
+    # and with higher priority is below its original share.
     idle = [class_ for class_ in before if class_.demand == 0]
     low = [class_ for class_ in idle if after[class_.name] < class_.original - least]
     if any(
@@ -149,6 +150,6 @@ EXPERIMENT = Experiment(
     "dilos-redistribution",
     "Redistribution: a worked example and the four criteria",
     run_redistribution,
-    "The redistribution alone, without a simulation; the paper gives the criteria, the example is ours. Demand is read as for usages above 100%; the paper prints “below”, a "
-    "misprint. 20,000 situations of three classes drawn by chance (quick: 2,000).",
+    "Redistribution alone, without a simulation. The criteria are the paper's, the example is ours. A class has demand if its usage is above 100%; the paper prints "
+    "“below”, which is a misprint. 20,000 random situations of three classes (quick: 2,000).",
 )

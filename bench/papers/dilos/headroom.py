@@ -1,18 +1,18 @@
-"""ALoMa alone (§III-B): one load manager for everybody finds its headroom, whatever it is told to begin with."""
+"""ALoMa alone (§III-B): one load manager for all classes finds its headroom from any initial value."""
 
 from __future__ import annotations
 
+from bench.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
+from bench.papers.dilos.figures import percents
+from bench.papers.dilos.runs import MACHINE, fared
 from configs.scenario.scenario import load_scenario
 from loadshed.aloma import stepped
-from sim.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
-from sim.papers.dilos.figures import percents
-from sim.papers.dilos.runs import MACHINE, fared
 
 STARTS = (0.5, 0.8, 1.0)
 
 
 def run_headroom(quick: bool) -> ExperimentOutcome:
-    """ALoMa alone (§III-B): one load manager for everybody, whatever it is told to begin with."""
+    """Run one load manager for all classes, with several initial headrooms."""
     end_s = 15.0 if quick else 60.0
     scenario = load_scenario("dilos-sc").model_copy(update={"seconds": end_s})
     fares = {}
@@ -26,25 +26,25 @@ def run_headroom(quick: bool) -> ExperimentOutcome:
         (
             Finding(
                 "§III-B",
-                "The headroom need not be tuned by hand: it is found from any reasonable start",
+                "The headroom need not be tuned by hand: ALoMa finds it from any reasonable initial value",
                 "(no figure)",
                 f"from {', '.join(f'{start:g}' for start in STARTS)} to {', '.join(f'{end:.3f}' for end in ends)}; "
                 f"lost {percents(lost)}",
                 max(ends) <= 1.05 * min(ends) and max(lost) - min(lost) < 3,
-                rule="over the second half the means are within 5% of each other, and losses of all within 3 points",
+                rule="means over the second half of the runs are within 5% of each other, and losses within 3 percentage points",
             ),
             Finding(
                 "§III-B, Eq. (1)",
-                "The headroom moves boldly where it is nearly right, and with care where it is far off",
+                "One step of the headroom closes a small gap completely, and only a small part of a large gap",
                 "of a gap of 1%, 10%, 100%: all, 35%, 6.7%",
                 ", ".join(f"{part:.1%}" for part in closed),
                 all(abs(a - b) < 0.005 for a, b in zip(closed, (1, 0.346, 0.0666), strict=True)),
-                rule="to half a point",
+                rule="within half a percentage point",
             ),
         ),
         (
             Chart(
-                "Headroom of one load manager for all, by where it begins",
+                "Headroom of one load manager for all classes, by initial value",
                 "time, s",
                 "headroom, processors",
                 lines={
@@ -63,7 +63,7 @@ def run_headroom(quick: bool) -> ExperimentOutcome:
 
 
 def gap_closed(gap: float) -> float:
-    """The part of a gap, in parts of the headroom, that one step closes."""
+    """Return the fraction of a gap between two headrooms that one adjustment closes; `gap` is relative to the lower headroom."""
     return (stepped(1.0, 1.0 + gap) - 1.0) / gap
 
 
@@ -72,6 +72,6 @@ EXPERIMENT = Experiment(
     "dilos-headroom",
     "ALoMa finds the headroom by itself",
     run_headroom,
-    f"{MACHINE} S_c under one load manager for everybody, which begins with a headroom of 0.5, 0.8 or 1; 60 s (quick: 15 s). k of "
-    "Eq. (1) is the size of the gap; as printed, with a sign, every lowering would be a full jump.",
+    f"{MACHINE} S_c with one load manager for all classes and an initial headroom of 0.5, 0.8 or 1; 60 s (quick: 15 s). In Eq. (1), k is "
+    "taken as the size of the gap. As printed, k has a sign, so that each decrease of the headroom would close the whole gap.",
 )

@@ -1,0 +1,1 @@
+"""Experiments of the five papers, repeated in virtual time, with a verdict on each claim."""

@@ -1,1 +1,0 @@
-"""What the five papers claim, found again in virtual time."""
