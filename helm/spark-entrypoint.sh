@@ -1,13 +1,22 @@
 #!/bin/sh
-# How Spark on Kubernetes begins an executor: `executor`, with what it is to know in SPARK_… of its environment.
-# Whatever else is asked for is run as it is.
+# Entry point of the ingest image. Spark on Kubernetes starts an executor with the argument `executor` and SPARK_… variables.
+# Any other command is run unchanged.
 set -eu
+
+# Hadoop needs a name for the user. A cluster may run the container with a user id that the image does not know.
+wrapper=$(find /usr/lib -name libnss_wrapper.so 2>/dev/null | head -n 1)
+if [ -n "$wrapper" ] && ! getent passwd "$(id -u)" >/dev/null; then
+    names=$(mktemp -d)
+    echo "weir:x:$(id -u):$(id -g)::${HOME:-/}:/bin/false" >"$names/passwd"
+    getent group >"$names/group"
+    export LD_PRELOAD="$wrapper" NSS_WRAPPER_PASSWD="$names/passwd" NSS_WRAPPER_GROUP="$names/group"
+fi
 
 if [ "${1:-}" != executor ]; then
     exec "$@"
 fi
 
-# SPARK_JAVA_OPT_0, _1, …: one option each, which may have blanks in it.
+# Each of SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, … holds one option of Java, which may contain blanks.
 number=0
 set --
 while eval "option=\${SPARK_JAVA_OPT_$number-}" && [ -n "$option" ]; do

@@ -1,4 +1,4 @@
-"""Settings of the running service: `weir up`, its REST server, and the values of the Helm chart.
+"""Settings of the service: `weir up`, its REST server, and the values of the Helm chart.
 
 Start with `service_settings.py`. Imports the other folders of `configs`.
 """

@@ -1,8 +1,8 @@
-"""The values of the chart in helm/weir: one model, from which its values.yaml, its schema and its README are written.
+"""Model of the values of the Helm chart in helm/weir. Its values.yaml, schema and README are generated from this model.
 
-Names are those that charts of Ray, of stream processors and of schedulers use. What is Kubernetes' own (resources, tolerations,
-…) is passed on as it is. `config` is the file that `weir up` reads, with the same keys. What one value says about another is
-checked in the chart (`templates/validation.yaml`), which alone sees all of them merged.
+Names follow the charts of Ray, of stream processors and of schedulers. Kubernetes' own values (resources, tolerations, …) are passed
+on unchanged. `config` has the keys of the file that `weir up` reads. Rules that involve several values are checked in the chart
+(`templates/validation.yaml`), because only Helm has all values merged.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ from configs.service.up_settings import NODE, ClusterSettings, GatewaySettings, 
 RAY_VERSION = "2.60.0"
 GCS_PORT, GATEWAY_PORT = 6379, 8815
 CONFIG_FOLDER, TLS_FOLDER = "/etc/weir", "/etc/weir-tls"
-# While Ray's head starts beside it.
+# Seconds that `weir up` waits while Ray's head starts in the same pod.
 WAIT_S = 300.0
+# Bytes of Ray's object store. By default, Ray would take 30% of the memory, which does not fit in /dev/shm.
+OBJECT_STORE_BYTES = 128 << 20
+# Bytes of input kept for recovery, per stream; answers, streams and Ray's objects must fit in a worker's /dev/shm.
+RETAINED_BYTES = 256 << 20
 
 Object = Mapping[str, Any]
 Quantity = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?$")]
@@ -35,12 +39,12 @@ DnsLabel = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$")]
 
 
 class ChartSection(Settings):
-    """Keys are written in camel case."""
+    """Section of the chart's values; keys are in camel case."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
 
-# What runs in a pod asks for these; the memory of a worker holds streams, windows and answers.
+# Security context of all containers.
 RESTRICTED: dict[str, Any] = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -48,7 +52,7 @@ RESTRICTED: dict[str, Any] = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-# 1000 and 100 are user and group of Ray's images.
+# Security context of all Ray pods. 1000 and 100 are the user and group of Ray's images.
 POD_RESTRICTED: dict[str, Any] = {
     "runAsNonRoot": True,
     "runAsUser": 1000,
@@ -60,137 +64,150 @@ USES_SPARK: Mapping[str, Any] = POD_RESTRICTED | {"runAsGroup": 1000, "fsGroup":
 
 
 def needs(cpu: str, memory: str) -> Object:
-    """Requests that are the limits: nobody is promised what he does not have."""
+    """Return resources with requests equal to the limits, so that Kubernetes reserves everything that the pod may use."""
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
 
 
 class Amounts(Settings):
-    """Of Kubernetes' quantities; others than these two may be added."""
+    """Amounts of CPU, memory and, if needed, other Kubernetes resources."""
 
     model_config = ConfigDict(extra="allow")
     cpu: Quantity
-    """Processors."""
+    """Number of processors, as a Kubernetes quantity."""
     memory: Quantity
-    """Bytes."""
+    """Memory in bytes, as a Kubernetes quantity."""
 
 
 class Resources(Settings):
-    """Of a container. All four are needed: turns are promised of processors that are there."""
+    """Resources of a container. Requests and limits of CPU and memory are required: Weir needs guaranteed processors."""
 
     requests: Amounts
     limits: Amounts
 
 
 class Image(ChartSection):
-    """Where an image comes from."""
+    """Container image."""
 
-    registry: str = ""
-    """Host of the registry; without it the cluster's own rules count."""
+    registry: str = "localhost"
+    """Host of the image registry. The default stands for an image that was loaded on every node, and is never pulled from anywhere.
+    `global.imageRegistry` takes precedence."""
     repository: str
     """Name of the image."""
     tag: str = ""
-    """The chart's `appVersion` without it."""
+    """Tag of the image; if empty, the chart's `appVersion` is used."""
     digest: Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64})?$")] = ""
-    """`sha256:…`; goes before the tag."""
+    """Digest of the image (`sha256:…`), used instead of the tag."""
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-    """When it is fetched."""
+    """Pull policy of the image."""
     pull_secrets: Sequence[str] = []
-    """Names of Secrets for the registry."""
+    """Names of Secrets with credentials for the registry."""
 
 
 class ServiceAccount(ChartSection):
-    """As whom pods run."""
+    """ServiceAccount that the pods run as."""
 
     create: bool = True
-    """Make one."""
+    """True creates a ServiceAccount; false uses an existing one."""
     name: str = ""
-    """Its name; the release's if it is made and this is empty."""
+    """Name of the ServiceAccount. If empty: a name made from the release's name, or `default` if none is created."""
     annotations: Mapping[str, str] = {}
-    """Of the one that is made."""
+    """Annotations of the created ServiceAccount."""
 
 
 class DisruptionBudget(ChartSection):
-    """How many pods may be away while nodes are drained; one of the two."""
+    """PodDisruptionBudget, which limits how many pods are stopped while nodes are drained."""
 
     enabled: bool = False
-    """Make one."""
+    """True creates a PodDisruptionBudget; set either `minAvailable` or `maxUnavailable`."""
     min_available: int | str | None = None
-    """Pods that stay, or a percentage."""
+    """Minimum number or percentage of pods that keep running."""
     max_unavailable: int | str | None = None
-    """Pods that may be away, or a percentage."""
+    """Maximum number or percentage of pods that may be stopped."""
+
+
+class RayDisruptionBudget(ChartSection):
+    """PodDisruptionBudget, which limits how many pods are stopped while nodes are drained."""
+
+    enabled: bool = False
+    """True creates a PodDisruptionBudget; set `minAvailable`."""
+    min_available: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """Minimum number of pods that keep running; with as many as there are, no node can be drained. Kubernetes allows neither a percentage
+    nor `maxUnavailable` for pods of KubeRay."""
 
 
 class Pods(ChartSection):
-    """What can be said of all pods of a kind."""
+    """Settings of all pods of a kind."""
 
     labels: Mapping[str, str] = {}
-    """Further labels."""
+    """Additional labels of the pods."""
     annotations: Mapping[str, str] = {}
-    """Annotations."""
+    """Additional annotations of the pods."""
     node_selector: Mapping[str, str] = {}
-    """Labels of nodes they may run on."""
+    """Labels that a Kubernetes node must have to run the pods."""
     tolerations: Sequence[Object] = []
-    """Taints they bear."""
+    """Tolerations of the pods for node taints."""
     affinity: Mapping[str, Any] = {}
-    """Where they would rather run."""
+    """Affinity rules of the pods."""
     topology_spread_constraints: Sequence[Object] = []
-    """How they are spread; a constraint without `labelSelector` is about these pods."""
+    """Topology spread constraints of the pods; a constraint without `labelSelector` selects these pods."""
     priority_class_name: str = ""
-    """Of Kubernetes' PriorityClass, which is not Weir's."""
+    """Name of a Kubernetes PriorityClass for the pods; this is not one of Weir's priority classes."""
     termination_grace_period_seconds: Annotated[int, Field(ge=1, le=3600)] = 60
-    """How long they have to end."""
+    """Seconds that the pods have to stop before they are killed."""
     extra_env: Sequence[Object] = []
-    """Further environment of the main container."""
+    """Additional environment variables of the main container."""
     extra_env_from: Sequence[Object] = []
-    """The same from ConfigMaps and Secrets."""
+    """ConfigMaps and Secrets with additional environment variables of the main container."""
     extra_volumes: Sequence[Object] = []
-    """Further volumes."""
+    """Additional volumes of the pods."""
     extra_volume_mounts: Sequence[Object] = []
-    """Where the main container has them."""
-    pod_disruption_budget: DisruptionBudget = DisruptionBudget()
-    """While nodes are drained."""
+    """Additional volume mounts of the main container."""
+    temporary_storage: Quantity = "10Gi"
+    """Size limit of `/tmp`; a pod that uses more is stopped."""
 
 
 class RayPods(Pods):
-    """Of pods that are Ray's."""
+    """Settings of the pods of the Ray cluster."""
 
     resources: Resources
-    """Of the Ray container; Ray takes its processors from the limit."""
+    """Resources of the Ray container; Ray uses as many processors as the CPU limit."""
     shared_memory: Quantity = "1Gi"
-    """Room for streams, answers and Ray's objects (`/dev/shm`); counts against the memory limit."""
-    ray_start_params: Mapping[str, str] = {}
-    """Further options of `ray start`, all of them text."""
+    """Size of `/dev/shm`, which holds streams, answers and Ray's objects; it counts towards the memory limit."""
+    ray_start_params: Mapping[str, str] = {"object-store-memory": str(OBJECT_STORE_BYTES)}
+    """Additional options of `ray start`; all values are strings. Ray's objects are in `/dev/shm`: Weir needs little room for them."""
+    pod_disruption_budget: RayDisruptionBudget = RayDisruptionBudget()
+    """PodDisruptionBudget, which limits how many pods are stopped while nodes are drained."""
 
 
 class HeadValues(RayPods):
-    """The pod with Ray's head, the coordinator, and the service beside them."""
+    """The head pod, with Ray's head, Weir's coordinator and the service."""
 
-    resources: Resources = Resources.model_validate(needs("1", "2Gi"))
-    """Of the Ray container, which has no queries."""
+    resources: Resources = Resources.model_validate(needs("1", "3Gi"))
+    """Resources of the Ray container in the head pod, which runs Ray's tables, agents and Weir's coordinator, but no queries."""
     shared_memory: Quantity = "512Mi"
-    """The same as for workers."""
+    """Size of `/dev/shm` in the head pod; it counts towards the memory limit."""
 
 
 class Workers(RayPods):
-    """What all worker groups have, unless a group says otherwise."""
+    """Settings of all worker groups; a group may override each of them."""
 
     resources: Resources = Resources.model_validate(needs("2", "4Gi"))
-    """Of the Ray container; Ray takes its processors from the limit, of which `config.live.lanes` are for queries."""
+    """Resources of the Ray container; `config.live.lanes` processors of the CPU limit run queries."""
     topology_spread_constraints: Sequence[Object] = [
         {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
     ]
-    """How they are spread: over machines, where there are several; a constraint without `labelSelector` is about these pods."""
+    """Topology spread constraints of the workers, by default over machines; a constraint without `labelSelector` selects these pods."""
 
 
 class WorkerGroup(ChartSection):
-    """A kind of worker; every key of `worker` may be given here too, and goes before it."""
+    """Group of workers. Every key of `worker` is also allowed here and overrides it."""
 
     replicas: Count = 1
-    """Workers of the group."""
+    """Number of workers of the group."""
     min_replicas: Count | None = None
-    """Least, with an autoscaler; `replicas` without it."""
+    """Minimum number of workers with an autoscaler; `replicas` if not set."""
     max_replicas: Count | None = None
-    """Most, with an autoscaler; `replicas` without it."""
+    """Maximum number of workers with an autoscaler; `replicas` if not set."""
     labels: Mapping[str, str] | None = None
     annotations: Mapping[str, str] | None = None
     node_selector: Mapping[str, str] | None = None
@@ -203,152 +220,170 @@ class WorkerGroup(ChartSection):
     extra_env_from: Sequence[Object] | None = None
     extra_volumes: Sequence[Object] | None = None
     extra_volume_mounts: Sequence[Object] | None = None
+    temporary_storage: Quantity | None = None
     resources: Resources | None = None
     shared_memory: Quantity | None = None
     ray_start_params: Mapping[str, str] | None = None
 
 
 class RayAuth(ChartSection):
-    """Who may join the Ray cluster and call it."""
+    """Authentication of processes that join or call the Ray cluster."""
 
     enabled: bool = True
-    """By a token; KubeRay 1.6 or newer."""
+    """True requires a token to join or call the Ray cluster; needs KubeRay 1.5.1 or newer, and 1.6 with `existingSecret`."""
     existing_secret: str = ""
-    """Secret with the token as `auth_token`; KubeRay makes one without it."""
+    """Name of a Secret with the token under the key `auth_token`; if empty, KubeRay creates a token."""
 
 
 class GcsFaultTolerance(ChartSection):
-    """Ray's tables in a Redis: when the head pod goes, workers keep their windows until it is back."""
+    """Storage of Ray's cluster tables (GCS) in Redis, so that workers keep their windows while the head pod restarts."""
 
     enabled: bool = False
-    """Keep them there."""
+    """True keeps Ray's cluster tables in Redis, so that workers keep their windows while the head pod restarts."""
     redis_address: str = ""
-    """`redis:6379` or `rediss://…`."""
+    """Address of Redis: `redis:6379` or `rediss://…`."""
     existing_secret: str = ""
-    """Secret with the Redis password."""
+    """Name of a Secret with the Redis password."""
     existing_secret_key: str = "redis-password"
-    """Its key."""
+    """Key of the Redis password in this Secret."""
+    existing_secret_username_key: str = ""
+    """Key of the Redis user name in this Secret; if empty, Redis' default user is used."""
+    uninstall_timeout_seconds: Annotated[int, Field(ge=10, le=3600)] = 400
+    """Maximum number of seconds for which `helm uninstall` waits until KubeRay has deleted the Ray cluster and its tables in Redis."""
     external_storage_namespace: str = ""
-    """Names these tables in the Redis; leave it empty unless a cluster is to take over those of another."""
+    """Name of Ray's tables in Redis. Leave it empty, except for a cluster that takes over the tables of another."""
 
 
 class Autoscaler(ChartSection):
-    """Ray's own, which starts and ends workers. Actors count as load: a worker with classes is not ended."""
+    """Ray's autoscaler, which starts and stops workers. Actors count as load, so a worker with classes is never stopped."""
 
     enabled: bool = False
-    """Let it."""
+    """True lets Ray's autoscaler start workers, and stop workers that run no classes."""
     version: Literal["v1", "v2"] = "v2"
-    """Which one."""
+    """Version of Ray's autoscaler."""
     upscaling_mode: Literal["Default", "Aggressive", "Conservative"] = "Default"
-    """How quickly workers are added."""
+    """Mode that determines how quickly workers are added."""
     idle_timeout_seconds: Annotated[int, Field(ge=1)] = 60
-    """An idle worker ends after so long."""
+    """Seconds after which an idle worker is stopped."""
     resources: Resources = Resources.model_validate(needs("500m", "512Mi"))
-    """Of its container in the head pod."""
+    """Resources of the autoscaler's container in the head pod."""
+
+
+class OperatorCheck(ChartSection):
+    """The KubeRay operator, which must be in the cluster."""
+
+    check: bool = True
+    """True lets `helm install` read the operator's CRD and fail if the operator is too old. Set it to false if you may not read CRDs."""
 
 
 class Ray(ChartSection):
     """The Ray cluster."""
 
     version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] = RAY_VERSION
-    """Of the image; KubeRay goes by it."""
+    """Version of Ray in the image; KubeRay needs to know it."""
+    operator: OperatorCheck = OperatorCheck()
     auth: RayAuth = RayAuth()
+    upgrade_strategy: Literal["", "Recreate"] = ""
+    """`Recreate` lets KubeRay 1.6 or newer stop all pods of the Ray cluster at once when an upgrade changes them, and start new ones. If
+    empty, pods stay until they are deleted."""
     gcs_fault_tolerance: GcsFaultTolerance = GcsFaultTolerance()
     autoscaler: Autoscaler = Autoscaler()
 
 
 class Persistence(ChartSection):
-    """A volume."""
+    """Persistent volume."""
 
     enabled: bool = False
-    """Keep it when the pod goes."""
+    """True keeps the data in a PersistentVolumeClaim; false deletes it together with the pod."""
     size: Quantity = "1Gi"
-    """How large."""
+    """Size of the volume."""
     storage_class: str = ""
-    """The cluster's default without it."""
+    """Storage class of the volume; if empty, the cluster's default."""
     existing_claim: str = ""
-    """Use this claim instead."""
+    """Name of an existing PersistentVolumeClaim to use instead of a new one."""
 
 
 class CatalogValues(ChartSection):
-    """Where tenants, queries and keys are kept."""
+    """Database with the declared tenants, queries and keys (the catalog)."""
 
     dsn: str = ""
-    """`postgresql://USER:PASSWORD@HOST/DATABASE`, kept in a Secret; SQLite in the pod's volume without it."""
+    """Address of a PostgreSQL database, `postgresql://USER:PASSWORD@HOST/DATABASE`, which is stored in a Secret. If empty: SQLite
+    in the head pod."""
     existing_secret: str = ""
-    """Secret with the DSN instead."""
+    """Name of an existing Secret with the database's address, used instead of `dsn`."""
     existing_secret_key: str = "dsn"
-    """Its key."""
+    """Key of the database's address in the Secret."""
     persistence: Persistence = Persistence()
-    """Of the volume with SQLite; not needed with PostgreSQL."""
+    """Volume for SQLite; not needed with PostgreSQL."""
 
 
 class KeysValues(ChartSection):
-    """The pepper of all keys, and the keys of pods and of Prometheus."""
+    """API keys of the administrator, of the ingest pod and of Prometheus, and the pepper that all API keys are hashed with."""
 
     existing_secret: str = ""
-    """Secret with `pepper`, `admin-key`, `feeds-key`, `metrics-key`. Without it one is made, and kept by upgrades and uninstall."""
+    """Name of a Secret with `pepper`, `admin-key`, `feeds-key` and `metrics-key`. If empty, the chart creates one, and keeps it when
+    the release is upgraded or uninstalled."""
 
 
 class ApiService(ChartSection):
-    """The Service in front of REST and the console."""
+    """Kubernetes Service for the REST API and the console."""
 
     type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
-    """Its type."""
+    """Type of the Kubernetes Service."""
     port: Port = PORT
-    """Its port; the pod listens at `config.service.port`."""
+    """Port of the Kubernetes Service; the pod itself listens on `config.service.port`."""
     annotations: Mapping[str, str] = {}
-    """Annotations."""
+    """Annotations of the Kubernetes Service."""
 
 
 class Tls(ChartSection):
-    """REST and the console by TLS, in the pod itself."""
+    """TLS for the REST API and the console, terminated in the pod."""
 
     enabled: bool = False
-    """Serve by TLS."""
+    """True serves the REST API and the console with TLS, terminated in the pod."""
     existing_secret: str = ""
-    """Secret with `tls.crt`, `tls.key` and `ca.crt`; the certificate names the Service."""
+    """Name of a Secret with `tls.crt`, `tls.key` and `ca.crt`; the certificate must be valid for the Service's DNS name."""
 
 
 class Ingress(ChartSection):
-    """A way in from outside the cluster."""
+    """Ingress for the REST API and the console, for access from outside the cluster."""
 
     enabled: bool = False
-    """Make one."""
+    """True creates an Ingress for the REST API and the console."""
     class_name: str = ""
-    """Which controller."""
+    """Name of the IngressClass."""
     annotations: Mapping[str, str] = {}
-    """Annotations."""
+    """Annotations of the Ingress."""
     hosts: Sequence[str] = []
-    """Names under which it is reached."""
+    """Host names of the Ingress."""
     tls_secret: str = ""
-    """Secret with the certificate of these names."""
+    """Name of a Secret with the TLS certificate for these host names."""
 
 
 class HttpRoute(ChartSection):
-    """The same by the Gateway API."""
+    """HTTPRoute of the Gateway API for the REST API and the console, as an alternative to the Ingress."""
 
     enabled: bool = False
-    """Make one."""
+    """True creates an HTTPRoute for the REST API and the console."""
     parent_refs: Sequence[Object] = []
-    """Gateways, which have the certificates."""
+    """Gateways that the HTTPRoute attaches to; the Gateways have the TLS certificates."""
     hostnames: Sequence[str] = []
-    """Names under which it is reached."""
+    """Host names of the HTTPRoute."""
     annotations: Mapping[str, str] = {}
-    """Annotations."""
+    """Annotations of the HTTPRoute."""
 
 
 class Api(ChartSection):
-    """The service, beside Ray's head: REST, the console, what Prometheus is told."""
+    """Container of the service in the head pod: REST API, console and metrics."""
 
     resources: Resources = Resources.model_validate(needs("1", "1Gi"))
-    """Of its container."""
+    """Resources of the service's container."""
     extra_env: Sequence[Object] = []
-    """Further environment."""
+    """Additional environment variables of the service's container."""
     extra_env_from: Sequence[Object] = []
-    """The same from ConfigMaps and Secrets."""
+    """ConfigMaps and Secrets with additional environment variables of the service's container."""
     extra_volume_mounts: Sequence[Object] = []
-    """Where it has `head.extraVolumes`."""
+    """Mounts of `head.extraVolumes` in the service's container."""
     service: ApiService = ApiService()
     tls: Tls = Tls()
     ingress: Ingress = Ingress()
@@ -356,87 +391,109 @@ class Api(ChartSection):
 
 
 class Executors(ChartSection):
-    """Spark's executors in pods of their own; the driver alone without them."""
+    """Spark executors in their own pods; if disabled, Spark's driver does all work."""
 
     enabled: bool = False
-    """Have them; the chart then declares the session (`kind: Session`)."""
+    """True runs Spark executors in their own pods; the chart then declares the Spark session (`kind: Session`)."""
     instances: Annotated[int, Field(ge=1, le=1000)] = 2
-    """How many."""
+    """Number of executors."""
     cores: Annotated[int, Field(ge=1, le=256)] = 1
-    """Tasks that one runs at a time."""
+    """Number of tasks that an executor runs at the same time."""
     memory: Annotated[str, Field(pattern=r"^[0-9]+[mg]$")] = "1g"
-    """Heap of one, as Spark writes it."""
+    """Heap size of an executor in Spark's format, for example `1g`."""
+    memory_overhead_factor: Annotated[float, Field(ge=0.0, le=10.0)] = 0.4
+    """Memory of an executor for Python and for other uses outside the heap, as a part of `memory`."""
     conf: Mapping[OptionName, OptionText] = {}
-    """Further settings of the session."""
+    """Additional configuration of the Spark session."""
 
 
 class Rbac(ChartSection):
-    """What Spark's driver may do in its namespace: have executors."""
+    """Kubernetes permissions of Spark's driver, which starts executor pods in the release's namespace."""
 
     create: bool = True
-    """Make Role and RoleBinding, where there are executors."""
+    """True creates a Role and a RoleBinding for Spark's driver if executors are enabled."""
 
 
 class IngestValues(Pods):
-    """The pod whose Spark brings the streams that have a source."""
+    """Pod with Spark, which reads the sources of streams and feeds."""
 
     enabled: bool = True
-    """Have it; without it rows come by Arrow Flight and REST alone."""
+    """True runs the pod with Spark; without it, rows can be sent only with Arrow Flight and REST."""
     image: Image = Image(repository="weir-ingest")
     resources: Resources = Resources.model_validate(needs("2", "3Gi"))
-    """Of the driver."""
+    """Resources of the container with Spark's driver."""
     pod_security_context: Mapping[str, Any] = USES_SPARK
-    """Of its pods; 1000 is the user of the image."""
+    """Pod security context of the Spark pods; 1000 is the user of the image."""
+    pod_disruption_budget: DisruptionBudget = DisruptionBudget()
+    """PodDisruptionBudget, which limits how many pods are stopped while nodes are drained."""
     service_account: ServiceAccount = ServiceAccount()
     rbac: Rbac = Rbac()
     checkpoints: Persistence = Persistence(size="10Gi")
-    """How far sources have been read. Without it a new pod reads them from their beginning, or from where they say."""
+    """Volume with the positions up to which sources were read. Without it, a new pod reads each source from the position that its options name."""
     executors: Executors = Executors()
 
 
 class PodMonitor(ChartSection):
-    """What Prometheus' operator scrapes."""
+    """PodMonitors of the Prometheus operator, which scrape the service and Ray."""
 
     enabled: bool = False
-    """Make them."""
+    """True creates PodMonitors, which require the Prometheus operator."""
     additional_labels: Mapping[str, str] = {}
-    """By which the Prometheus finds them, as `release: kube-prometheus-stack`."""
+    """Labels by which Prometheus selects the PodMonitors, for example `release: kube-prometheus-stack`."""
     interval: Duration = "15s"
-    """How often."""
+    """Time between two scrapes."""
     scrape_timeout: Duration = "10s"
-    """For so long."""
+    """Timeout of a scrape."""
     ray: bool = True
-    """Ray's own metrics, too."""
+    """True also scrapes Ray's own metrics."""
+
+
+class Severities(ChartSection):
+    """Values of the label `severity`, by which Alertmanager routes alerts."""
+
+    page: str = "critical"
+    """Severity of alerts that need attention now, because a promise is being broken."""
+    ticket: str = "warning"
+    """Severity of alerts that can wait for working hours."""
 
 
 class PrometheusRule(ChartSection):
-    """Recording rules and alerts."""
+    """PrometheusRule with Weir's recording rules and alerts."""
 
     enabled: bool = False
-    """Make it."""
+    """True creates a PrometheusRule with Weir's recording rules and alerts, which requires the Prometheus operator."""
     additional_labels: Mapping[str, str] = {}
-    """By which the Prometheus finds it."""
+    """Labels by which Prometheus selects the PrometheusRule."""
+    additional_rule_labels: Mapping[str, str] = {}
+    """Labels added to every alert, for example the team that is notified."""
+    severities: Severities = Severities()
+    runbook_url: str = ""
+    """Address at which you publish `docs/runbook.md`; each alert links to its section there. If empty, alerts have no link."""
+    selector: Mapping[str, str] = {}
+    """Labels by which the rules select the series of this release. If empty: `namespace` and `release`, as the PodMonitors add them."""
     disabled: Sequence[str] = []
-    """Names of alerts that are left out."""
+    """Names of alerts to omit."""
 
 
 class Dashboards(ChartSection):
-    """Grafana's dashboards, a ConfigMap each, for its sidecar."""
+    """Grafana dashboards in ConfigMaps, which Grafana's sidecar loads."""
 
     enabled: bool = False
-    """Make them."""
+    """True creates a ConfigMap for each Grafana dashboard. The dashboards show all releases, so one release needs to have them."""
+    per_release: bool = False
+    """True gives the dashboards addresses, titles and file names of their own, for several releases that have them in one Grafana."""
     label: str = "grafana_dashboard"
-    """By which the sidecar finds them."""
+    """Name of the label by which Grafana's sidecar selects the ConfigMaps."""
     label_value: str = "1"
-    """The label's value."""
+    """Value of this label."""
     annotations: Mapping[str, str] = {}
-    """As for the folder."""
+    """Annotations of the ConfigMaps, for example to choose the folder in Grafana."""
     additional_labels: Mapping[str, str] = {}
-    """Further labels."""
+    """Additional labels of the ConfigMaps."""
 
 
 class Monitoring(ChartSection):
-    """For Prometheus and Grafana."""
+    """Objects for Prometheus and Grafana."""
 
     pod_monitor: PodMonitor = PodMonitor()
     prometheus_rule: PrometheusRule = PrometheusRule()
@@ -444,90 +501,94 @@ class Monitoring(ChartSection):
 
 
 class Dns(ChartSection):
-    """Where names are asked for."""
+    """DNS server of the cluster, which all pods may call."""
 
     namespace_selector: Mapping[str, Any] = {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}
-    """Its namespace."""
+    """Selector of the DNS server's namespace."""
     pod_selector: Mapping[str, Any] = {"matchLabels": {"k8s-app": "kube-dns"}}
-    """Its pods."""
+    """Selector of the DNS server's pods."""
     port: Port = 53
-    """UDP and TCP."""
+    """Port of the DNS server, for UDP and TCP: 5353 on OpenShift."""
+    peers: Sequence[Object] = []
+    """Additional DNS servers (peers in NetworkPolicy format), for example `ipBlock: {cidr: 169.254.20.10/32}` for a cache on each node."""
 
 
 class ExtraRules(ChartSection):
-    """Rules of Kubernetes' NetworkPolicy, added to those of a kind of pod."""
+    """Additional rules of a Kubernetes NetworkPolicy, by kind of pod."""
 
     head: Sequence[Object] = []
-    """For the head pod: the catalog's database, Redis."""
+    """Additional rules for the head pod, which calls the catalog's database, Redis and the stores of mirrors."""
     worker: Sequence[Object] = []
-    """For workers."""
+    """Additional rules for worker pods."""
     ingest: Sequence[Object] = []
-    """For Spark: its sources."""
+    """Additional rules for Spark pods, which call the sources of streams."""
 
 
 class NetworkPolicy(ChartSection):
-    """Who may talk with whom."""
+    """NetworkPolicies of the release's pods."""
 
     enabled: bool = False
-    """Refuse what is not named here; pods of the release may talk with each other, and ask for names."""
+    """True allows only the connections listed here, connections between pods of the release, and DNS."""
     dns: Dns = Dns()
     api_from: Sequence[Object] = [{}]
-    """Peers that may call REST and the console; an empty one is everybody in the namespace's pods."""
+    """Peers (in NetworkPolicy format) that may call the REST API and the console; `{}` means all pods of the namespace."""
     gateway_from: Sequence[Object] = []
-    """Peers that may bring rows and read answers at workers."""
+    """Peers that may send rows to workers and read answers from them with Arrow Flight."""
     metrics_from: Sequence[Object] = []
-    """Peers that may scrape."""
+    """Peers that may scrape metrics."""
     extra_ingress: ExtraRules = ExtraRules()
     extra_egress: ExtraRules = ExtraRules()
 
 
 class PriorityClassValues(PriorityClassDeclaration):
-    """A document of kind PriorityClass."""
+    """Document of kind PriorityClass."""
 
     kind: Literal["PriorityClass"] = "PriorityClass"
 
 
 class TenantValues(TenantDeclaration):
-    """A document of kind Tenant."""
+    """Document of kind Tenant."""
 
     kind: Literal["Tenant"] = "Tenant"
 
 
 class MirrorValues(Settings):
-    """A document of kind Mirror without `options`: what values say is in a ConfigMap, and is not to be secret."""
+    """Document of kind Mirror without `options`: it is stored in a ConfigMap, so it must not contain secrets."""
 
     kind: Literal["Mirror"] = "Mirror"
     name: Name
     sql: Sql
-    """CREATE MIRROR …"""
+    """Statement that declares the mirror: CREATE MIRROR …"""
 
 
 class Apply(ChartSection):
-    """The Job that declares `priorityClasses`, `tenants` and `mirrors` after install and upgrade."""
+    """Job that declares `priorityClasses`, `tenants` and `mirrors` after each install and upgrade."""
 
     resources: Resources = Resources.model_validate(needs("200m", "256Mi"))
-    """Of its container."""
-    backoff_limit: Annotated[int, Field(ge=0, le=100)] = 10
-    """How often it tries again; the service may take some minutes to begin."""
+    """Resources of the Job's container."""
+    timeout_seconds: Annotated[int, Field(ge=10, le=86_400)] = 1200
+    """Maximum number of seconds for which the Job waits for the service. Helm waits for the Job: give `helm install` a longer `--timeout`."""
+    backoff_limit: Annotated[int, Field(ge=0, le=100)] = 2
+    """Maximum number of times that the Job's pod is started again; pods that failed are kept with their logs."""
     node_selector: Mapping[str, str] = {}
-    """Labels of nodes it may run on."""
+    """Labels that a Kubernetes node must have to run the Job."""
     tolerations: Sequence[Object] = []
-    """Taints it bears."""
+    """Tolerations of the Job for node taints."""
 
 
 class Tests(ChartSection):
-    """The pod of `helm test`: a tenant comes, asks, reads a result, and goes."""
+    """Pod of `helm test`, which declares a tenant and a query, sends a row, waits for the answer and deletes everything again."""
 
     enabled: bool = True
-    """Have it."""
+    """True creates the pod of `helm test`."""
     resources: Resources = Resources.model_validate(needs("200m", "256Mi"))
-    """Of its container."""
+    """Resources of the test's container."""
     timeout_seconds: Annotated[int, Field(ge=10, le=3600)] = 180
-    """How long a result may take."""
+    """Maximum number of seconds until the test's query answers."""
 
 
 CONFIG = UpSettings(
-    live=LiveSettings(lanes=1),
+    live=LiveSettings(lanes=1, retained_bytes=RETAINED_BYTES),
     gateway=GatewaySettings(host=NODE, port=GATEWAY_PORT),
     service=ServiceSettings(host="0.0.0.0", port=PORT),
     cluster=ClusterSettings(address=f"127.0.0.1:{GCS_PORT}", wait_s=WAIT_S),
@@ -535,49 +596,49 @@ CONFIG = UpSettings(
 
 
 class ChartValues(ChartSection):
-    """All of them."""
+    """All values of the chart."""
 
     name_override: str = ""
-    """Instead of the chart's name, in names."""
+    """Text used instead of the chart's name in names of objects."""
     fullname_override: str = ""
-    """Instead of release and chart, in names; 40 characters at most."""
+    """Text used instead of release name and chart name in names of objects; at most 40 characters."""
     common_labels: Mapping[str, str] = {}
-    """Of everything."""
+    """Labels added to every object."""
     common_annotations: Mapping[str, str] = {}
-    """Of everything."""
+    """Annotations added to every object."""
     image: Image = Image(repository="weir")
     config: UpSettings = CONFIG
-    """What `weir up` reads, with its own keys; they are listed below."""
+    """Settings of `weir up`, with the keys of its configuration file."""
     catalog: CatalogValues = CatalogValues()
     keys: KeysValues = KeysValues()
     ray: Ray = Ray()
     service_account: ServiceAccount = ServiceAccount()
     pod_security_context: Mapping[str, Any] = POD_RESTRICTED
-    """Of head, workers, and the Job."""
+    """Pod security context of the head pod, the workers, the Job and the test."""
     security_context: Mapping[str, Any] = RESTRICTED
-    """Of every container."""
+    """Security context of every container."""
     head: HeadValues = HeadValues()
     worker: Workers = Workers()
     worker_groups: Mapping[DnsLabel, WorkerGroup] = {"default": WorkerGroup()}
-    """By name; a group that is null is left out."""
+    """Groups of workers by name; set a group to null to remove it. Every key of `worker` is also allowed in a group and overrides it."""
     api: Api = Api()
     ingest: IngestValues = IngestValues()
     monitoring: Monitoring = Monitoring()
     network_policy: NetworkPolicy = NetworkPolicy()
     priority_classes: Sequence[PriorityClassValues] = []
-    """Documents of kind PriorityClass, which the Job declares."""
+    """Documents of kind PriorityClass, which the chart's Job declares. Removing a document from the list does not delete the priority class."""
     tenants: Sequence[TenantValues] = []
-    """Documents of kind Tenant, which the Job declares. One that is taken out of the list is not deleted."""
+    """Documents of kind Tenant, which the chart's Job declares. Removing a document from the list does not delete the tenant."""
     mirrors: Annotated[Sequence[MirrorValues], Field(max_length=100)] = []
-    """Documents of kind Mirror, which the Job declares and the head pod polls; the same holds of these. A database's password is
-    `PGPASSWORD` of a Secret that `api.extraEnvFrom` names."""
+    """Documents of kind Mirror, which the chart's Job declares. Removing a document from the list does not delete the mirror. Pass the
+    password of a database as `PGPASSWORD` in a Secret that `api.extraEnvFrom` names."""
     apply: Apply = Apply()
     tests: Tests = Tests()
     extra_objects: Sequence[Object] = []
-    """Further objects; what is in them is rendered as a template."""
+    """Additional Kubernetes objects; they are rendered as templates."""
 
     def up_settings(self) -> UpSettings:
-        """What the pod's `weir up` is given."""
+        """Return the settings that `weir up` gets in the pod: `config`, with the files of the certificate if TLS is on."""
         if not self.api.tls.enabled:
             return self.config
         files = {"tls_certificate": f"{TLS_FOLDER}/tls.crt", "tls_key": f"{TLS_FOLDER}/tls.key"}
@@ -586,7 +647,7 @@ class ChartValues(ChartSection):
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """As Helm lays values over the chart's: key by key, lists whole, null takes away."""
+    """Return `base` merged with `over` as Helm does: mappings key by key, lists as a whole; null removes a key."""
     result = dict(base)
     for key, value in over.items():
         if value is None:

@@ -1,4 +1,4 @@
-"""How the service is served: where, by TLS or not, and what anybody may ask of it."""
+"""Settings of the REST server: address, TLS, and limits for callers."""
 
 from __future__ import annotations
 
@@ -19,62 +19,65 @@ PORT = 8642
 
 
 class ServiceSettings(Settings):
-    """One service; the same for all who call it."""
+    """Settings of one REST server, which hold for all callers."""
 
     host: Annotated[str, Field(min_length=1, max_length=253)] = "127.0.0.1"
-    """Where it listens; a name or an address of this machine."""
+    """Address at which the service listens: a name or an address of this machine."""
 
     port: Annotated[int, Field(ge=0, le=65_535)] = PORT
-    """0: one that is free."""
+    """Port at which the service listens; 0 chooses a free port."""
 
     tls_certificate: Path | None = None
-    """PEM, with the chain; without it the service is served without TLS."""
+    """PEM file of the certificate with its chain. Without a certificate, the service runs without TLS."""
 
     tls_key: Path | None = None
-    """PEM, of the certificate."""
+    """PEM file of the certificate's private key."""
 
     admission: Admission = "warn"
-    """What becomes of a tenant or a query with which a delay target would be missed."""
+    """Action for a tenant or a query that would make a class miss its delay target: off, warn or refuse."""
 
     body_bytes: Bytes = 1 << 20
-    """Most that one request may bring."""
+    """Maximum body size of a request in bytes."""
 
     documents_bytes: Bytes = 16 << 20
-    """The same where it brings many documents."""
+    """Maximum body size in bytes of a request with several documents."""
 
     rows_bytes: Bytes = 16 << 20
-    """The same where it brings rows."""
+    """Maximum body size in bytes of a request with rows."""
 
     requests_per_s: Positive = 5000.0
-    """Of one key, in the long run; a console page counts as its key."""
+    """Maximum mean rate of requests per second for each key. Requests of a console page count for its key."""
 
     requests_burst: Many = 10_000
-    """Of one key, at once."""
+    """Maximum number of requests that a key may send at once."""
 
     streams_per_key: Many = 100
-    """Readers that one key may keep waiting at a time: streams of events and long polls."""
+    """Maximum number of waiting readers for each key: event streams and long polls."""
 
     failures_per_minute: Many = 600
-    """Wrong keys that one address may show before it has to wait."""
+    """Maximum number of requests per minute with a wrong key from one address; further requests have to wait."""
 
     connections: Many = 2000
-    """At a time, of all callers together."""
+    """Maximum number of connections at the same time, for all callers together."""
 
     look_s: Positive = 0.25
-    """Between two looks for what others have changed in the catalog."""
+    """Seconds between two checks for changes that other processes have made in the catalog."""
 
     metrics_operators: bool = False
-    """Whether metrics have detail by operator: some series for each, and a call a class now and then."""
+    """Add metrics for each operator. This adds several series per operator, and a regular call per class."""
 
     stop_s: Annotated[int, Field(ge=1, le=60)] = 2
-    """What is being answered may go on for so long when the service ends; who waits for rows is sent away at once."""
+    """Seconds that requests in progress may continue when the service ends. Readers that wait for rows are disconnected at
+    once."""
 
     @model_validator(mode="after")
     def has_both_files(self) -> Self:
         if (self.tls_certificate is None) != (self.tls_key is None):
             missing = "tls_key" if self.tls_key is None else "tls_certificate"
             raise Contradiction(
-                "TLS needs a certificate and its key", missing, hint="give both files, or neither"
+                "TLS needs both a certificate and its key, but only one is given",
+                missing,
+                hint="give both files, or neither",
             )
         return self
 

@@ -1,6 +1,6 @@
-"""How `weir up` is set, in one file (`--config`): the running system, its gateways, its service, and the cluster it is on.
+"""Settings of `weir up` in one file (`--config`): the running system, its gateways, its service, and its cluster.
 
-The chart in helm/weir writes this file from its values; `weir config render` shows it.
+The chart in helm/weir writes this file from its values; `weir config render` prints it.
 """
 
 from __future__ import annotations
@@ -15,35 +15,36 @@ from configs.errors import Contradiction
 from configs.service.service_settings import ServiceSettings
 
 NODE = "node"
-"""In place of a host: the address by which Ray knows the machine."""
+"""Value for a host that stands for the address by which Ray knows the machine."""
 
 
 class GatewaySettings(Settings):
-    """The door of each node for producers and readers beyond it."""
+    """Gateway of each node, to which producers and readers on other machines connect."""
 
     host: Annotated[str, Field(min_length=1, max_length=253)] = "127.0.0.1"
-    """Where it listens; `node`: the address by which Ray knows the machine, which differs from node to node."""
+    """Address at which the gateway listens. `node` stands for the address by which Ray knows each machine."""
 
     port: Annotated[int, Field(ge=0, le=65_535)] = 0
-    """0: one that is free."""
+    """Port at which the gateway listens; 0 chooses a free port."""
 
 
 class ClusterSettings(Settings):
-    """The Ray that the system runs on."""
+    """Ray cluster on which the system runs."""
 
     address: Annotated[str, Field(min_length=1, max_length=300)] | None = None
-    """Of a Ray cluster, as Ray takes it (`auto`, `HOST:PORT`); without it a Ray of this machine, which ends with `weir up`."""
+    """Address of a Ray cluster in Ray's form (`auto` or `HOST:PORT`). Without an address, `weir up` starts Ray on this
+    machine, and stops Ray when it ends."""
 
     wait_s: NonNegative = 0.0
-    """How long to wait for the cluster to answer."""
+    """Seconds to wait at most for the cluster to answer."""
 
     pin_lanes: bool = False
-    """Keep queries on processors of their own. On machines that others use, too, these may be theirs; a Ray of this machine
-    is always pinned."""
+    """Bind each lane to a processor. Leave binding off on machines with other programs, which may use the same processors. Without
+    `address`, lanes are always bound."""
 
 
 class UpSettings(Settings):
-    """All of it."""
+    """All settings of `weir up`."""
 
     live: LiveSettings = LiveSettings()
     gateway: GatewaySettings = GatewaySettings()
@@ -58,9 +59,9 @@ class UpSettings(Settings):
     def is_known_by_ray(self) -> Self:
         if self.gateway.host == NODE and not self.on_cluster:
             raise Contradiction(
-                "only a cluster has addresses of nodes",
+                "`host: node` needs a Ray cluster, but `cluster.address` is missing",
                 "gateway.host",
                 self.gateway.host,
-                "give cluster.address too, or the address of this machine",
+                "add cluster.address, or give the address of this machine as host",
             )
         return self

@@ -1,1 +1,1 @@
-"""What of the chart in helm/weir is written from the model of its values (`configs.service.chart_values`)."""
+"""Generator of the chart's files in helm/weir that follow from the model of its values (`configs.service.chart_values`)."""

@@ -1,4 +1,4 @@
-"""Write what of the chart is written: python -m services.chart"""
+"""Write the chart's generated files: `python -m services.chart`."""
 
 from services.chart.written import FOLDER, written
 

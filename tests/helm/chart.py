@@ -1,4 +1,4 @@
-"""The chart, rendered by the real helm, and schemas that what comes out of it must keep to."""
+"""The chart rendered by the real helm, and schemas that check the rendered objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CI = sorted((CHART / "ci").glob("*-values.yaml"))
 VERSIONS = ("1.29", "1.30", "1.31", "1.32", "1.33", "1.34")
 RELEASE, NAMESPACE = "east", "streams"
 Object = dict[str, Any]
-# Kinds of others, which Kubernetes' own schemas do not know.
+# Fragments of the schemas for objects of other projects, which Kubernetes' own schemas do not describe.
 POD_TEMPLATE = "io.k8s.api.core.v1.PodTemplateSpec"
 TEXT, NUMBER, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
 NAME: Object = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
@@ -30,7 +30,7 @@ NAMED_TEXT: Object = {"type": "object", "additionalProperties": TEXT}
 
 
 def helm(*arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    """The program of the package `helm-binary`, which lies beside this Python."""
+    """Run the helm of the package `helm-binary`, which is installed next to this Python."""
     program = shutil.which("helm", path=str(Path(sys.executable).parent))
     assert program is not None, "helm is missing: make setup"
     return subprocess.run([program, *arguments], input=stdin, capture_output=True, text=True, check=False)
@@ -41,9 +41,9 @@ def template(
 ) -> subprocess.CompletedProcess[str]:
     given = [argument for file in files for argument in ("--values", str(file))]
     given += ["--values", "-"] if values is not None else []
-    said = None if values is None else yaml.safe_dump(dict(values))
+    text = None if values is None else yaml.safe_dump(dict(values))
     return helm(
-        "template", RELEASE, str(chart), "-n", NAMESPACE, "--kube-version", f"{version}.0", *given, stdin=said
+        "template", RELEASE, str(chart), "-n", NAMESPACE, "--kube-version", f"{version}.0", *given, stdin=text
     )
 
 
@@ -52,30 +52,30 @@ def rendered(
 ) -> list[Object]:
     done = template(*files, values=values, version=version)
     assert done.returncode == 0, done.stderr
-    return [one for one in yaml.safe_load_all(done.stdout) if one is not None]
+    return [obj for obj in yaml.safe_load_all(done.stdout) if obj is not None]
 
 
 @cache
-def of_ci(file: Path) -> list[Object]:
+def rendered_ci(file: Path) -> list[Object]:
     return rendered(file)
 
 
 def of_kind(objects: Iterable[Object], kind: str) -> list[Object]:
-    return [one for one in objects if one["kind"] == kind]
+    return [obj for obj in objects if obj["kind"] == kind]
 
 
 def named(objects: Iterable[Object], kind: str, name: str) -> Object:
-    (found,) = [one for one in of_kind(objects, kind) if one["metadata"]["name"] == name]
+    (found,) = [obj for obj in of_kind(objects, kind) if obj["metadata"]["name"] == name]
     return found
 
 
 def pods(objects: Iterable[Object]) -> Iterator[tuple[str, Object]]:
-    """All pods or templates of them, each with its metadata and spec, by what they are of."""
-    for one in objects:
-        name, spec = f"{one['kind']} {one['metadata']['name']}", one.get("spec", {})
-        match one["kind"]:
+    """Yield the name of every object with a pod or a pod template, and that pod or template."""
+    for obj in objects:
+        name, spec = f"{obj['kind']} {obj['metadata']['name']}", obj.get("spec", {})
+        match obj["kind"]:
             case "Pod":
-                yield name, one
+                yield name, obj
             case "Deployment" | "Job":
                 yield name, spec["template"]
             case "RayCluster":
@@ -88,33 +88,33 @@ def containers(pod: Object) -> list[Object]:
     return [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
 
 
-# -- schemas ---------------------------------------------------------------------------------------------------
+# -- schemas against which rendered objects are checked --------------------------------------------------------
 
 
-def problems(one: Object, version: str) -> list[str]:
-    """Why a cluster of this version would refuse it, or drop a part of it; a kind that nobody knows is a problem."""
-    match one["apiVersion"].partition("/")[0]:
+def problems(obj: Object, version: str) -> list[str]:
+    """Return why a cluster of this version would refuse an object or remove a part of it; an unknown kind is such a problem."""
+    match obj["apiVersion"].partition("/")[0]:
         case "ray.io":
-            return against(envelope(RAY_CLUSTER), one, version)
+            return against(envelope(RAY_CLUSTER), obj, version)
         case "gateway.networking.k8s.io":
-            return against(HTTP_ROUTE, one, version)
+            return against(HTTP_ROUTE, obj, version)
         case "monitoring.coreos.com":
-            return against(monitoring_schema(one["kind"]), one, version)
+            return against(monitoring_schema(obj["kind"]), obj, version)
     try:
-        kubernetes_validate.validate(one, version, strict=True)
+        kubernetes_validate.validate(obj, version, strict=True)
     except (kubernetes_validate.ValidationError, kubernetes_validate.SchemaNotFoundError) as problem:
         why = str(problem).partition("\n")[0] or type(problem).__name__
-        return [f"{one['kind']} {one['metadata']['name']}: {why}"]
+        return [f"{obj['kind']} {obj['metadata']['name']}: {why}"]
     return []
 
 
-def against(schema: Object, one: Object, version: str) -> list[str]:
+def against(schema: Object, obj: Object, version: str) -> list[str]:
     found = [
-        f"{one['kind']}.{'.'.join(map(str, error.absolute_path))}: {error.message}"
-        for error in Draft7Validator(schema).iter_errors(one)
+        f"{obj['kind']}.{'.'.join(map(str, error.absolute_path))}: {error.message}"
+        for error in Draft7Validator(schema).iter_errors(obj)
     ]
-    for name, pod in pods([one]):
-        # A pod is a template with a kind.
+    for name, pod in pods([obj]):
+        # Adding a kind turns the pod template into a pod, which the schema of pods can check.
         whole = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {"name": "any", **pod["metadata"]}}
         found += [f"{name}: {problem}" for problem in problems(whole, version)]
     return found
@@ -144,6 +144,7 @@ RAY_CLUSTER = closed(
     ["rayVersion", "headGroupSpec", "workerGroupSpecs"],
     rayVersion=TEXT,
     authOptions=closed(["mode"], mode={"enum": ["disabled", "token"]}, secretName=NAME),
+    upgradeStrategy=closed(["type"], type={"enum": ["Recreate", "None"]}),
     enableInTreeAutoscaling=FLAG,
     autoscalerOptions=closed(
         [],
@@ -153,10 +154,12 @@ RAY_CLUSTER = closed(
         imagePullPolicy={"enum": ["Always", "IfNotPresent", "Never"]},
         resources={"type": "object"},
         securityContext={"type": "object"},
+        volumeMounts={"type": "array"},
     ),
     gcsFaultToleranceOptions=closed(
         ["redisAddress"],
         redisAddress=TEXT,
+        redisUsername=closed(["valueFrom"], valueFrom=closed(["secretKeyRef"], secretKeyRef=SECRET_KEY)),
         redisPassword=closed(["valueFrom"], valueFrom=closed(["secretKeyRef"], secretKeyRef=SECRET_KEY)),
         externalStorageNamespace=TEXT,
     ),
@@ -204,16 +207,16 @@ HTTP_ROUTE = envelope(
 
 @cache
 def monitoring_schema(kind: str) -> Object:
-    """The operator's, with every key that it does not know refused."""
+    """Return the Prometheus operator's schema of a kind, changed so that it refuses unknown keys."""
     found: Object = deepcopy(getattr(monitoring, kind).model_json_schema(by_alias=True))
-    for one in (found, *found.get("$defs", {}).values()):
-        if "properties" in one:
-            one.setdefault("additionalProperties", False)
+    for obj in (found, *found.get("$defs", {}).values()):
+        if "properties" in obj:
+            obj.setdefault("additionalProperties", False)
     return found
 
 
 def quantity(text: str) -> float:
-    """Of Kubernetes', as a number."""
+    """Return a quantity of Kubernetes, such as `500m` or `2Gi`, as a number."""
     parts = re.fullmatch(r"([0-9.]+)([A-Za-z]*)", text)
     assert parts is not None, text
     units = {"": 1.0, "m": 1e-3} | {

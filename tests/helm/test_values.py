@@ -1,4 +1,4 @@
-"""Values: what is written from their model is as the model is, and whoever gives wrong ones is told what to do."""
+"""Values of the chart: generated files match the model, wrong values are refused with a remedy, and notes show the next steps."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ pytestmark = pytest.mark.helm
 
 
 def nested(path: str, value: object) -> dict[str, Any]:
-    """`a.b` and 1 as {a: {b: 1}}."""
+    """Return nested dictionaries for a path: `a.b` and 1 become {a: {b: 1}}."""
     found: Any = value
     for part in reversed(path.split(".")):
         found = {part: found}
-    said: dict[str, Any] = found
-    return said
+    values: dict[str, Any] = found
+    return values
 
 
-# -- what is written -------------------------------------------------------------------------------------------
+# -- files that are generated from the model of the values ----------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["values.yaml", "values.schema.json", "README.md"])
-def test_file_is_as_the_model_is(name: str) -> None:
+def test_generated_files_match_the_model(name: str) -> None:
     assert (FOLDER / name).read_text(encoding="utf-8") == written()[name], "run `make chart`"
 
 
@@ -48,17 +48,17 @@ def keys(values: Mapping[str, Any], before: str = "") -> Iterator[str]:
             yield from keys(value, f"{before}{name}.")
 
 
-def test_every_value_is_in_the_readme_with_what_it_means() -> None:
+def test_every_value_is_described_in_the_readme() -> None:
     rows = {key: meaning for key, _, meaning in all_rows()}
     assert [key for key, meaning in rows.items() if not meaning] == []
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
-    told = (FOLDER / "README.md").read_text(encoding="utf-8")
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
     missing = [
         key for key in keys(values) if not any(row == key or row.startswith(f"{key}.") for row in rows)
     ]
-    # What is Kubernetes' own is one value, whatever is in it.
+    # The README has a single row for a value in a format of Kubernetes, whatever keys that value contains.
     assert [key for key in missing if not any(key.startswith(f"{row}.") for row in rows)] == []
-    assert all(f"`{key}`" in told for key in rows)
+    assert all(f"`{key}`" in readme for key in rows)
 
 
 def objects_in(schema: Any) -> Iterator[dict[str, Any]]:
@@ -72,7 +72,7 @@ def objects_in(schema: Any) -> Iterator[dict[str, Any]]:
             yield from objects_in(one)
 
 
-def test_schema_is_closed_but_for_what_is_kubernetes_own() -> None:
+def test_the_schema_allows_unknown_keys_only_in_resources() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
     assert schema["$schema"] == "http://json-schema.org/draft-07/schema#"
     opened = [one for one in objects_in(schema) if one.get("additionalProperties") is not False]
@@ -80,13 +80,13 @@ def test_schema_is_closed_but_for_what_is_kubernetes_own() -> None:
 
 
 @pytest.mark.parametrize("file", CI, ids=lambda file: file.name)
-def test_files_of_values_are_values_of_the_model(file: Path) -> None:
+def test_values_files_in_ci_match_the_model(file: Path) -> None:
     defaults = ChartValues().model_dump(mode="json", by_alias=True, exclude_none=True)
-    said = yaml.safe_load(file.read_text(encoding="utf-8"))
-    assert parse_model(ChartValues, merged(defaults, said)) != ChartValues()
+    values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    assert parse_model(ChartValues, merged(defaults, values)) != ChartValues()
 
 
-# -- wrong values ----------------------------------------------------------------------------------------------
+# -- wrong values, which the chart refuses ---------------------------------------------------------------------
 
 MIRROR = "CREATE MIRROR m (a string) FROM DATABASE 'postgresql://{}/d' TABLE 't' BANDWIDTH 5 PER SECOND"
 WRONG: list[tuple[str, object, str]] = [
@@ -107,20 +107,25 @@ WRONG: list[tuple[str, object, str]] = [
     ("head.resources.limits", {"cpu": "lots"}, "head.resources.limits.cpu: Does not match pattern"),
     ("head.rayStartParams", {"num-gpus": 1}, "head.rayStartParams.num-gpus: Invalid type"),
     ("workerGroups", {"Large": {}}, "Large"),
+    ("head.podDisruptionBudget.minAvailable", "50%", "head.podDisruptionBudget.minAvailable: Invalid type"),
+    ("worker.podDisruptionBudget", {"maxUnavailable": 1}, "property maxUnavailable is not allowed"),
 ]
 CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     (
         {"catalog": {"dsn": "postgresql://a@b/c", "existingSecret": "x"}},
-        "catalog.dsn, catalog.existingSecret: only one says where the catalog is; remove one of the two",
+        "catalog.dsn, catalog.existingSecret: both are set; remove one of them",
     ),
-    ({"catalog": {"dsn": "mysql://a"}}, "catalog.dsn: not the address of a PostgreSQL; write postgresql://"),
+    (
+        {"catalog": {"dsn": "mysql://a"}},
+        "catalog.dsn: not the address of a PostgreSQL database; write postgresql://",
+    ),
     (
         {"catalog": {"existingSecret": "x", "persistence": {"enabled": True}}},
-        "catalog.persistence.enabled: with PostgreSQL nothing is kept in the volume; set it to false",
+        "catalog.persistence.enabled: the volume is not used with PostgreSQL; set it to false",
     ),
     (
         nested("ray.gcsFaultTolerance.enabled", True),
-        "ray.gcsFaultTolerance.redisAddress: required while ray.gcsFaultTolerance.enabled is true; give",
+        "ray.gcsFaultTolerance.redisAddress: required while ray.gcsFaultTolerance.enabled is true; set",
     ),
     (
         nested("ray.gcsFaultTolerance.redisAddress", "redis:6379"),
@@ -133,29 +138,35 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     (nested("api.tls.enabled", True), "api.tls.existingSecret: required while api.tls.enabled is true; name"),
     (nested("api.ingress.enabled", True), "api.ingress.hosts: required while api.ingress.enabled is true"),
     (nested("api.httpRoute.enabled", True), "api.httpRoute.parentRefs: required while api.httpRoute.enabled"),
-    (nested("config.service.port", 0), "config.service.port: a Service needs to know it; give a port"),
-    (nested("config.gateway.port", 0), "config.gateway.port: pods need to know it; give a port"),
+    (nested("config.service.port", 0), "config.service.port: the Kubernetes Service needs a fixed port; set"),
+    (
+        nested("config.gateway.port", 0),
+        "config.gateway.port: pods and network policies need a fixed port; set",
+    ),
     (
         nested("config.service", {"tls_certificate": "a", "tls_key": "b"}),
         "config.service.tls_certificate, config.service.tls_key: the chart sets them; use api.tls",
     ),
-    (nested("config.cluster.address", None), "config.cluster.address: without it weir up would begin a Ray"),
+    (
+        nested("config.cluster.address", None),
+        "config.cluster.address: without an address, weir up would start",
+    ),
     (
         nested("head.podDisruptionBudget.enabled", True),
-        "head.podDisruptionBudget: exactly one of minAvailable and maxUnavailable; give one of the two",
+        "head.podDisruptionBudget.minAvailable: required while head.podDisruptionBudget.enabled is true; set",
     ),
     (
-        nested("worker.podDisruptionBudget", {"enabled": True, "minAvailable": 1, "maxUnavailable": 1}),
-        "worker.podDisruptionBudget: exactly one of minAvailable and maxUnavailable",
+        nested("ingest.podDisruptionBudget", {"enabled": True, "minAvailable": 1, "maxUnavailable": 1}),
+        "ingest.podDisruptionBudget: needs either minAvailable or maxUnavailable; set exactly one of them",
     ),
-    (nested("workerGroups.default", None), "workerGroups: queries run on workers; give one group at least"),
+    (nested("workerGroups.default", None), "workerGroups: there is no group of workers to run queries; set"),
     (
         {"ray": {"autoscaler": {"enabled": True}}, **nested("workerGroups.default.minReplicas", 2)},
         "workerGroups.default: minReplicas <= replicas <= maxReplicas does not hold (2, 1, 1)",
     ),
     (
         nested("workerGroups.default.maxReplicas", 2),
-        "workerGroups.default.maxReplicas: nobody adds workers while ray.autoscaler.enabled is false",
+        "workerGroups.default.maxReplicas: the number of workers is fixed while ray.autoscaler.enabled is false",
     ),
     (
         nested("config.live.lanes", 3),
@@ -176,7 +187,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"ingest": {"enabled": False, "executors": {"enabled": True}}},
-        "ingest.executors.enabled: executors are the driver's; set ingest.enabled to true, or this to false",
+        "ingest.executors.enabled: executors need the driver in the ingest pod; set ingest.enabled to true, or",
     ),
     (
         {"networkPolicy": {"enabled": True}, "catalog": {"existingSecret": "x"}},
@@ -196,78 +207,94 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
                 {"name": "Acme", "priority_class": "gold"},
             ]
         },
-        "tenants: Acme is declared twice; keep one of the two",
+        "tenants: Acme is declared twice; remove one of the declarations",
     ),
     (
         {"mirrors": [{"name": "m", "sql": MIRROR.format("u@h")}, {"name": "M", "sql": MIRROR.format("u@h")}]},
-        "mirrors: M is declared twice; keep one of the two",
+        "mirrors: M is declared twice; remove one of the declarations",
     ),
     (
         {"mirrors": [{"name": "m", "sql": MIRROR.format("u:hunter2@h")}]},
-        "mirrors: an address of m has a password, which would be in a ConfigMap; give it as PGPASSWORD",
+        "mirrors: an address in the SQL of m contains a password, which would be stored in a ConfigMap; pass",
     ),
     (
         {"networkPolicy": {"enabled": True}, "mirrors": [{"name": "m", "sql": MIRROR.format("u@h")}]},
         "networkPolicy.extraEgress.head: the service could not reach the stores of mirrors; add a rule",
     ),
-    ({"fullnameOverride": "x" * 41}, "fullnameOverride: names of Ray's pods would be too long; give 40"),
+    (
+        nested("fullnameOverride", "1east"),
+        "fullnameOverride: 1east is not a DNS label that starts with a letter, which KubeRay requires; set",
+    ),
+    (
+        nested("head.sharedMemory", "100Mi"),
+        "head.sharedMemory: 100Mi does not hold head.rayStartParams.object-store-memory (134217728 bytes)",
+    ),
+    (
+        nested("config.live.retained_bytes", 1 << 30),
+        "workerGroups.default.sharedMemory: 1Gi does not hold one stream (config.live.retained_bytes), its",
+    ),
+    (
+        {"fullnameOverride": "x" * 41},
+        "fullnameOverride: names of Ray's pods would be too long; use at most 40",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "told"), WRONG, ids=[path for path, _, _ in WRONG])
-def test_wrong_value_is_named(path: str, value: object, told: str) -> None:
+@pytest.mark.parametrize(("path", "value", "message"), WRONG, ids=[path for path, _, _ in WRONG])
+def test_a_wrong_value_is_reported_with_its_path(path: str, value: object, message: str) -> None:
     done = template(values=nested(path, value))
-    assert (done.returncode, told in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, message in done.stderr) == (1, True), done.stderr
 
 
-@pytest.mark.parametrize(("values", "told"), CONTRADICTIONS, ids=[told[:50] for _, told in CONTRADICTIONS])
-def test_values_that_contradict_each_other_are_named_with_a_remedy(
-    values: Mapping[str, Any], told: str
-) -> None:
+@pytest.mark.parametrize(
+    ("values", "message"), CONTRADICTIONS, ids=[message[:50] for _, message in CONTRADICTIONS]
+)
+def test_contradicting_values_are_reported_with_a_remedy(values: Mapping[str, Any], message: str) -> None:
     done = template(values=values)
-    assert (done.returncode, told in done.stderr) == (1, True), done.stderr
+    assert (done.returncode, message in done.stderr) == (1, True), done.stderr
 
 
-def test_every_contradiction_that_the_chart_knows_is_tried() -> None:
+def test_every_contradiction_that_the_chart_refuses_is_tested() -> None:
     text = (CHART / "templates" / "validation.yaml").read_text(encoding="utf-8")
-    assert text.count("fail ") == len({told for _, told in CONTRADICTIONS}) - 3
+    assert text.count('fail "') + text.count("fail (") == len({message for _, message in CONTRADICTIONS}) - 2
 
 
-# -- what people are told --------------------------------------------------------------------------------------
+# -- notes that Helm prints after an installation -------------------------------------------------------------
 
 
 def notes(folder: Path, values: Mapping[str, Any]) -> str:
-    """Helm tells them at an install alone; as a template of a copy of the chart they can be read."""
+    """Return the notes. Helm shows them only at an install, so a copy of the chart renders them as a template."""
     copy = folder / "weir"
     shutil.copytree(CHART, copy)
-    told = (CHART / "templates" / "NOTES.txt").read_text(encoding="utf-8")
-    defined = '{{- define "notes" -}}' + told + "{{- end -}}"
+    text = (CHART / "templates" / "NOTES.txt").read_text(encoding="utf-8")
+    defined = '{{- define "notes" -}}' + text + "{{- end -}}"
     (copy / "templates" / "_notes.tpl").write_text(defined, encoding="utf-8")
-    shown = 'told: {{ include "notes" . | quote }}'
+    shown = 'notes: {{ include "notes" . | quote }}'
     (copy / "templates" / "notes.yaml").write_text(shown, encoding="utf-8")
     done = template(values=values, chart=copy)
     assert done.returncode == 0, done.stderr
-    (found,) = [one["told"] for one in yaml.safe_load_all(done.stdout) if one and "told" in one]
-    text: str = found
-    return text
+    (found,) = [one["notes"] for one in yaml.safe_load_all(done.stdout) if one and "notes" in one]
+    rendered: str = found
+    return rendered
 
 
-def test_notes_tell_the_next_three_commands_and_never_a_secret(tmp_path: Path) -> None:
-    told = notes(tmp_path, {"catalog": {"dsn": "postgresql://weir:hunter2@db/weir"}})
-    assert f"helm test {RELEASE} -n {NAMESPACE}" in told
-    assert f"kubectl port-forward -n {NAMESPACE} svc/{RELEASE}-weir-api 8642" in told
-    assert f"kubectl get secret -n {NAMESPACE} {RELEASE}-weir-keys -o jsonpath='{{.data.admin-key}}'" in told
-    assert "weir apply -f tenants.yaml && weir top" in told
-    assert "hunter2" not in told
-    assert "WARNING" not in told
+def test_notes_show_the_next_commands_and_no_secret(tmp_path: Path) -> None:
+    shown = notes(tmp_path, {"catalog": {"dsn": "postgresql://weir:hunter2@db/weir"}})
+    assert f"helm test {RELEASE} -n {NAMESPACE}" in shown
+    assert f"kubectl port-forward -n {NAMESPACE} svc/{RELEASE}-weir-api 8642" in shown
+    assert f"kubectl get secret -n {NAMESPACE} {RELEASE}-weir-keys -o jsonpath='{{.data.admin-key}}'" in shown
+    assert "weir apply -f tenants.yaml && weir top" in shown
+    assert "hunter2" not in shown
+    assert "WARNING" not in shown
 
 
-def test_notes_warn_of_a_catalog_that_goes_with_its_pod(tmp_path: Path) -> None:
-    told = notes(tmp_path, {})
-    assert "WARNING: the catalog is in the pod, and is lost with it: set catalog.existingSecret" in told
+def test_notes_warn_if_the_catalog_would_be_lost_with_its_pod(tmp_path: Path) -> None:
+    shown = notes(tmp_path, {})
+    warning = "WARNING: the catalog (all declarations and keys) is stored in the head pod and is lost with it. Set catalog."
+    assert warning in shown
 
 
-def test_chart_of_this_version_is_of_the_image_of_this_version() -> None:
+def test_the_chart_has_the_versions_of_weir_and_of_ray() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
     shown = helm("show", "chart", str(CHART))
     assert (shown.returncode, chart["apiVersion"], chart["appVersion"]) == (0, "v2", chart["version"])

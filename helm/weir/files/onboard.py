@@ -1,6 +1,6 @@
-"""What `helm test` runs: a tenant comes, asks, reads a result, and goes. The argument says how many seconds that may take.
+"""Program of `helm test`: create a tenant with a query, send a row, read the answer, and delete everything again.
 
-Whom it calls, and with which key, the environment says, as for every command of Weir's.
+The argument is the number of seconds that this may take. Endpoint and key come from the environment, as for every command of Weir.
 """
 
 import sys
@@ -15,7 +15,7 @@ PAUSE_S = 0.5
 
 
 def answered(weir: Client, name: str) -> bool:
-    """Whether a row that is brought now, or was before, has an answer. What has just been declared runs a little later."""
+    """Send a row, and return True if the query has answered a row. The query starts shortly after its declaration."""
     try:
         weir.put_rows(name, [{"ts": "2026-01-01T00:00:00Z", "value": 17}])
         return any(row["value"] == 17 for row in weir.results(f"{name}/odd", patience_s=0.0))

@@ -1,4 +1,4 @@
-{{/* Names. Pods of Ray have up to 22 characters more: KubeRay adds group and node. */}}
+{{/* Names of objects. They are cut at 40 characters, because KubeRay adds up to 22 characters (group, node) to names of Ray pods. */}}
 {{- define "weir.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
@@ -24,7 +24,7 @@ app.kubernetes.io/component: {{ . }}
 {{- end }}
 {{- end -}}
 
-{{/* Of an object: root, component, and labels of its own. */}}
+{{/* Labels of an object; arguments are the root context, the component and additional labels. */}}
 {{- define "weir.labels" -}}
 {{- $own := dict "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version) "app.kubernetes.io/managed-by" .root.Release.Service "app.kubernetes.io/version" .root.Chart.AppVersion -}}
 {{- $selector := include "weir.selector" . | fromYaml -}}
@@ -51,10 +51,10 @@ annotations:
 {{- end }}
 {{- end -}}
 
-{{/* A digest goes before a tag. */}}
+{{/* Reference of an image; a digest takes precedence over a tag. */}}
 {{- define "weir.image" -}}
 {{- $name := .image.repository -}}
-{{- with .image.registry }}{{ $name = printf "%s/%s" . $name }}{{ end -}}
+{{- with default .image.registry (default dict .root.Values.global).imageRegistry }}{{ $name = printf "%s/%s" . $name }}{{ end -}}
 {{- if .image.digest -}}
 {{ printf "%s@%s" $name .image.digest }}
 {{- else -}}
@@ -119,7 +119,7 @@ httpGet:
       key: {{ .key }}
 {{- end -}}
 
-{{/* Of whoever calls the service. */}}
+{{/* Environment of containers that call the service. */}}
 {{- define "weir.callerEnv" -}}
 - name: WEIR_ENDPOINT
   value: {{ include "weir.apiUrl" .root | quote }}
@@ -148,7 +148,7 @@ httpGet:
 {{- end }}
 {{- end -}}
 
-{{/* What containers that are not Ray's have in common; only what is said here can be written to. */}}
+{{/* Environment of all containers. /var/lib/weir is writable, while the root file system is read-only. */}}
 {{- define "weir.environment" -}}
 - name: HOME
   value: /var/lib/weir
@@ -158,7 +158,7 @@ httpGet:
   value: "1"
 {{- end -}}
 
-{{/* Where pods go; `pods` has Kubernetes' own words. */}}
+{{/* Scheduling of pods on nodes; `pods` has values in Kubernetes' format. */}}
 {{- define "weir.placement" -}}
 {{- with .pods.nodeSelector }}
 nodeSelector:
@@ -184,7 +184,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* Whole processors of a quantity: what Ray will make of it. */}}
+{{/* Number of whole processors in a CPU quantity, rounded down: lanes need whole processors. */}}
 {{- define "weir.processors" -}}
 {{- $text := toString . -}}
 {{- if hasSuffix "m" $text -}}
@@ -194,7 +194,33 @@ topologySpreadConstraints:
 {{- end -}}
 {{- end -}}
 
-{{/* The file that weir up reads. */}}
+{{/* Number of bytes in a quantity of memory. */}}
+{{- define "weir.bytes" -}}
+{{- $text := toString . -}}
+{{- $unit := regexReplaceAll "^[0-9.]+" $text "" -}}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{ mulf (trimSuffix $unit $text | float64) (get $units $unit) | int64 }}
+{{- end -}}
+
+{{/* What the KubeRay operator is too old for, by its CRD; nothing without a CRD, as in helm template. It would drop fields that it does not know. */}}
+{{- define "weir.operatorProblem" -}}
+{{- $ray := .values.ray -}}
+{{- range (default dict (default dict .crd).spec).versions -}}
+{{- if eq .name "v1" -}}
+{{- $known := .schema.openAPIV3Schema.properties.spec.properties -}}
+{{- $authentication := default dict (default dict $known.authOptions).properties -}}
+{{- if and $ray.auth.enabled (not (hasKey $known "authOptions")) -}}
+ray.auth.enabled: this KubeRay operator does not know authOptions; install KubeRay 1.6 or newer with its CRDs, or set ray.auth.enabled to false
+{{- else if and $ray.auth.existingSecret (not (hasKey $authentication "secretName")) -}}
+ray.auth.existingSecret: this KubeRay operator does not know authOptions.secretName; install KubeRay 1.6 or newer with its CRDs, or remove the name
+{{- else if and $ray.upgradeStrategy (not (hasKey $known "upgradeStrategy")) -}}
+ray.upgradeStrategy: this KubeRay operator does not know upgradeStrategy; install KubeRay 1.6 or newer with its CRDs, or remove the value
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Content of the configuration file of weir up. */}}
 {{- define "weir.config" -}}
 {{- $config := deepCopy .Values.config -}}
 {{- if .Values.api.tls.enabled -}}
@@ -203,7 +229,7 @@ topologySpreadConstraints:
 {{- toYaml $config -}}
 {{- end -}}
 
-{{/* What the Job declares: a list of documents. */}}
+{{/* Documents that the Job declares, as YAML. */}}
 {{- define "weir.documents" -}}
 {{- range .Values.priorityClasses }}
 ---
@@ -225,7 +251,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* Spark on Kubernetes: executors in pods that the driver asks for. */}}
+{{/* Session document for Spark on Kubernetes: the driver starts executors in their own pods. */}}
 {{- define "weir.session" -}}
 {{- $executors := .Values.ingest.executors -}}
 {{- $name := printf "%s-ingest" (include "weir.fullname" .) -}}
@@ -233,7 +259,7 @@ topologySpreadConstraints:
   "spark.kubernetes.namespace" .Release.Namespace
   "spark.kubernetes.container.image" (include "weir.image" (dict "root" . "image" .Values.ingest.image))
   "spark.kubernetes.container.image.pullPolicy" .Values.ingest.image.pullPolicy
-  "spark.kubernetes.authenticate.serviceAccountName" (include "weir.ingestServiceAccount" .)
+  "spark.kubernetes.authenticate.executor.serviceAccountName" (include "weir.ingestServiceAccount" .)
   "spark.kubernetes.executor.label.app.kubernetes.io/part-of" "weir"
   "spark.kubernetes.executor.label.app.kubernetes.io/instance" .Release.Name
   "spark.kubernetes.executor.label.app.kubernetes.io/component" "executor"
@@ -241,11 +267,15 @@ topologySpreadConstraints:
   "spark.executor.instances" (toString $executors.instances)
   "spark.executor.cores" (toString $executors.cores)
   "spark.executor.memory" $executors.memory
+  "spark.executor.memoryOverheadFactor" (toString $executors.memoryOverheadFactor)
   "spark.driver.host" (printf "%s.%s.svc" $name .Release.Namespace)
   "spark.driver.bindAddress" "0.0.0.0"
   "spark.driver.port" "7078"
   "spark.driver.blockManager.port" "7079"
 -}}
+{{- with .Values.ingest.image.pullSecrets -}}
+{{- $_ := set $conf "spark.kubernetes.container.image.pullSecrets" (join "," .) -}}
+{{- end -}}
 {{- toYaml (dict "kind" "Session" "name" "spark" "master" "k8s://https://kubernetes.default.svc" "conf" (merge (deepCopy $executors.conf) $conf)) -}}
 {{- end -}}
 
