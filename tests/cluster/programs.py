@@ -1,0 +1,193 @@
+"""Programs of a Kubernetes cluster, built from pinned Go modules and kept in a cache.
+
+Each folder of `modules/` is a Go module. Its go.mod pins versions, its go.sum pins contents, and its `tool` lines name the programs to build.
+A folder with source of its own is such a program.
+Some folders also supply files of their modules: definitions of custom resources, or stages of kwok.
+
+`python -m tests.cluster.programs` builds what the cache lacks. The cache is `~/.cache/weir/cluster` or `WEIR_CLUSTER_CACHE`. Its folders are
+named after a hash of all that decides their contents, so a changed pin is built next to the old one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+MODULES = Path(__file__).parent / "modules"
+# Go names a program after the last part of its path that is not a version.
+RENAMED = {"server": "etcd"}
+OPERATOR = "github.com/prometheus-operator/prometheus-operator"
+FILES = {
+    "kinds": [
+        (OPERATOR, "example/prometheus-operator-crd/*_podmonitors.yaml"),
+        (OPERATOR, "example/prometheus-operator-crd/*_prometheusrules.yaml"),
+        ("sigs.k8s.io/gateway-api", "config/crd/standard/*_httproutes.yaml"),
+    ],
+    "kuberay": [("github.com/ray-project/kuberay/ray-operator", "config/crd/bases/*.yaml")],
+    "kwok": [
+        ("sigs.k8s.io/kwok", "kustomize/stage/node/fast/node-*.yaml"),
+        ("sigs.k8s.io/kwok", "kustomize/stage/node/heartbeat-with-lease/node-*.yaml"),
+        ("sigs.k8s.io/kwok", "kustomize/stage/pod/fast/pod-ready.yaml"),
+        ("sigs.k8s.io/kwok", "kustomize/stage/pod/fast/pod-delete.yaml"),
+    ],
+}
+"""Modules and patterns of the files to copy, for each group of module folders."""
+GO = {"CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"}
+STRIPPED = "-s -w"
+
+
+class BuildError(Exception):
+    """A program that cannot be built here, with the reason in one line."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """A folder of `modules/`, for example `kuberay-1.6.2`."""
+
+    folder: Path
+
+    @property
+    def group(self) -> str:
+        return self.folder.name.partition("-")[0]
+
+    @cached_property
+    def pins(self) -> str:
+        return (self.folder / "go.mod").read_text("utf-8")
+
+    @property
+    def tools(self) -> list[str]:
+        """Import paths of the programs to build."""
+        block = re.search(r"^tool \((.*?)^\)", self.pins, re.DOTALL | re.MULTILINE)
+        return block[1].split() if block else re.findall(r"^tool (\S+)", self.pins, re.MULTILINE)
+
+    @property
+    def built(self) -> Path:
+        """Folder of the cache with the programs (`bin`) and files (`files`)."""
+        digest = hashlib.sha256()
+        for part in (
+            self.pins,
+            (self.folder / "go.sum").read_text("utf-8"),
+            *(file.read_text("utf-8") for file in sorted(self.folder.glob("*.go"))),
+            repr((FILES.get(self.group), GO, self.flags)),
+        ):
+            digest.update(part.encode())
+        return cache_folder() / f"{self.folder.name}-{digest.hexdigest()[:12]}"
+
+    @property
+    def flags(self) -> str:
+        """Flags of the linker. Helm refuses the chart if the server does not know its version."""
+        version = re.search(r"k8s\.io/kubernetes v((\d+)\.(\d+)\.\d+)", self.pins)
+        if self.group != "kubernetes" or version is None:
+            return STRIPPED
+        named = {"gitVersion": f"v{version[1]}", "gitMajor": version[2], "gitMinor": version[3]}
+        packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+        return " ".join(
+            [
+                STRIPPED,
+                *(f"-X {package}.{key}={value}" for package in packages for key, value in named.items()),
+            ]
+        )
+
+    def program(self, name: str) -> Path:
+        return self.built / "bin" / name
+
+    @property
+    def documents(self) -> Path:
+        """Return the folder of the cache that contains the copied files."""
+        return self.built / "files"
+
+    def build(self) -> None:
+        with TemporaryDirectory(dir=cache_folder()) as name:
+            made = Path(name) / "made"
+            (made / "files").mkdir(parents=True)
+            if self.tools:
+                output = f"{made / 'bin'}{os.sep}"
+                self.go("build", "-trimpath", "-ldflags", self.flags, "-o", output, *self.tools)
+            for old, new in RENAMED.items():
+                if (made / "bin" / old).exists():
+                    (made / "bin" / old).rename(made / "bin" / new)
+            for path, pattern in FILES.get(self.group, []):
+                source = Path(json.loads(self.go("mod", "download", "-json", path))["Dir"])
+                for file in sorted(source.glob(pattern)):
+                    shutil.copy(file, made / "files" / file.name)
+            made.rename(self.built)
+
+    def go(self, *arguments: str) -> str:
+        done = subprocess.run(
+            ["go", *arguments],
+            cwd=self.folder,
+            env=os.environ | GO,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            reason = (done.stderr.strip() or done.stdout.strip()).rpartition("\n")[2]
+            raise BuildError(f"go {arguments[0]} failed for {self.folder.name}: {reason}")
+        return done.stdout
+
+
+def cache_folder() -> Path:
+    named = os.environ.get("WEIR_CLUSTER_CACHE")
+    folder = Path(named) if named else Path.home() / ".cache" / "weir" / "cluster"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def modules() -> list[Module]:
+    return [Module(file.parent) for file in sorted(MODULES.glob("*/go.mod"))]
+
+
+def module(name: str) -> Module:
+    return Module(MODULES / name)
+
+
+def operator_versions() -> list[str]:
+    """Versions of KubeRay that the tests use."""
+    return [found.folder.name.partition("-")[2] for found in modules() if found.group == "kuberay"]
+
+
+@contextmanager
+def locked() -> Iterator[None]:
+    """Let one process at a time write to the cache."""
+    with (cache_folder() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def build_missing() -> None:
+    """Build what the cache lacks. Raise BuildError if that is not possible."""
+    with locked():
+        missing = [found for found in modules() if not found.built.exists()]
+        if missing and shutil.which("go") is None:
+            raise BuildError("Go 1.26 or newer is missing; it builds Kubernetes, KubeRay and kwok")
+        for found in missing:
+            print(f"cluster: building {found.folder.name}", flush=True)
+            found.build()
+
+
+def main() -> int:
+    try:
+        build_missing()
+    except BuildError as problem:
+        print(f"cluster: {problem}", file=sys.stderr)
+        return 1
+    names = ", ".join(found.folder.name for found in modules())
+    print(f"cluster: {names} are in {cache_folder()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""The cache of programs, without building anything."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.programs import MODULES, Module, build_missing, modules, operator_versions
+from tests.support.checkout import ROOT
+
+
+def build(cache: Path, path: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.cluster.programs"],
+        cwd=ROOT,
+        env=os.environ | {"PATH": path, "WEIR_CLUSTER_CACHE": str(cache)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_without_go_one_line_names_it(tmp_path: Path) -> None:
+    done = build(tmp_path, path="")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "cluster: Go 1.26 or newer is missing; it builds Kubernetes, KubeRay and kwok\n"
+
+
+def test_failure_of_go_is_one_line(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    go.write_text("#!/bin/sh\necho context >&2\necho 'the proxy does not answer' >&2\nexit 1\n")
+    go.chmod(0o755)
+    done = build(tmp_path / "cache", path=f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert done.returncode == 1
+    assert done.stderr.endswith(": the proxy does not answer\n")
+    assert done.stderr.count("\n") == 1
+
+
+def test_full_cache_needs_no_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEIR_CLUSTER_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    for found in modules():
+        found.built.mkdir()
+    build_missing()
+
+
+def test_changed_pin_has_a_place_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "kwok").mkdir()
+    for name in ("go.mod", "go.sum"):
+        (tmp_path / "kwok" / name).write_bytes((MODULES / "kwok" / name).read_bytes())
+    same, other = Module(tmp_path / "kwok"), MODULES / "kwok"
+    assert same.built == Module(other).built
+    (tmp_path / "kwok" / "go.sum").write_text("")
+    assert Module(tmp_path / "kwok").built != Module(other).built
+
+
+def test_every_module_names_programs_or_files() -> None:
+    assert {found.folder.name: found.tools for found in modules() if not found.tools} == {"kinds": []}
+    assert len(operator_versions()) == 3
