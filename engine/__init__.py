@@ -1,1 +1,1 @@
-"""What a class runs: SQL, plans, the operator network, trains of tuples through it. Pure."""
+"""Query engine of a class: SQL, plans, operator networks, and trains of tuples. It imports neither Ray nor Spark, and reads no clock."""

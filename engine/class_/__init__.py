@@ -1,4 +1,5 @@
-"""A query class at work: input, runner, load cycle, steps that are written down, and recovery from them.
+"""Running query class: input, runner, load cycle, recorded steps, and recovery from these steps.
 
-Start with `hosted_class.py`, then `runner.py` (pick an operator, take a train, run, deliver, measure). Imports all of `engine`.
+Start with `hosted_class.py`, then `runner.py` (pick an operator, take a train, run, deliver, measure).
+It imports all other folders of `engine`.
 """

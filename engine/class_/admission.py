@@ -1,8 +1,8 @@
-"""What is asked of a class beyond its form, before it is let in: its streams and queries can be run, alone and beside others.
+"""Checks of a declared class before it runs: its streams and queries can run, alone and together with other classes.
 
-    checked(declared)           its streams parse, its queries plan, its key is where it is needed
-    runnable(declared)          the same with those queries that plan, and why the others do not
-    check_together(classes)     names differ, a stream is the same for all, minimum shares fit
+    checked(declared)           check that streams parse, queries can be planned, and every stream that is read has the key
+    runnable(declared)          return the class with the queries that can be planned, and the problem of each other query
+    check_together(classes)     check that all classes declare a stream alike, and that minimum shares fit
 
 Every refusal is an InvalidInput that names the class, the field, the value and a remedy.
 """
@@ -23,33 +23,33 @@ from engine.sql import PlanningError, SqlCatalog, parse_create_stream, plan_quer
 
 @dataclass(frozen=True)
 class CheckedClass:
-    """A class that can be run, with what checking it has brought to light."""
+    """Declared class that has passed the checks and can run, with its parsed streams and planned queries."""
 
     declared: LiveClass
     streams: Mapping[str, StreamSchema]
-    """What it may read, by name in small letters."""
+    """Streams that the class may read, by name in small letters."""
     catalog: SqlCatalog
     queries: Mapping[str, Query]
     keys: Mapping[str, Places]
-    """Where the outputs of queries hold the key, by name in small letters; only of a class that is split."""
+    """Positions of the key columns in each query's output, by query name in small letters; empty if the class has no shards."""
 
     @property
     def name(self) -> str:
         return self.declared.name
 
     def with_query(self, name: str, sql: str) -> CheckedClass:
-        """The class with one more query."""
+        """Return the class with one query added; raise InvalidInput if the added query cannot run."""
         limit = self.declared.limits.queries
         if len(self.queries) >= limit:
             raise InvalidInput(
-                "the class has as many queries as it may have",
+                "the class already has the maximum number of queries that its limits allow",
                 self._at("limits.queries"),
                 limit,
                 "remove a query, or raise the limit",
             )
         if self.catalog.find(name) is not None:
             raise InvalidInput(
-                "the name is taken by a stream or another query, letters' case aside",
+                "a stream or another query already has this name (upper and lower case are the same)",
                 self._at("queries"),
                 name,
                 "choose another name",
@@ -79,7 +79,7 @@ class CheckedClass:
         )
 
     def without_query(self, name: str) -> CheckedClass:
-        """The class with one query less."""
+        """Return the checked class without one of its queries."""
         if name not in self.queries:
             raise UnknownName(
                 "the class has no such query", self._at("queries"), name, nearest(name, self.queries)
@@ -87,7 +87,7 @@ class CheckedClass:
         for reader in self.queries.values():
             if name.lower() in reads(reader):
                 raise InvalidInput(
-                    f"query {reader.name} reads the output of this one",
+                    f"query {reader.name} reads the output of this query",
                     self._at("queries"),
                     name,
                     f"remove {reader.name} first",
@@ -110,7 +110,7 @@ class CheckedClass:
 
 
 def checked(declared: LiveClass) -> CheckedClass:
-    """The class as it is declared, or why it cannot be run."""
+    """Return the checked class, or raise the first problem that keeps it from running."""
     runs, problems = runnable(declared)
     for problem in problems.values():
         raise problem
@@ -118,7 +118,7 @@ def checked(declared: LiveClass) -> CheckedClass:
 
 
 def runnable(declared: LiveClass) -> tuple[CheckedClass, dict[str, Exception]]:
-    """Return the class with those of its queries that can be run, and why each of the others cannot."""
+    """Return the class with the queries that can run, and the problem of each other query."""
     at = f"classes.{declared.name}"
     streams: dict[str, StreamSchema] = {}
     for place, sql in enumerate(declared.streams):
@@ -128,10 +128,10 @@ def runnable(declared: LiveClass) -> tuple[CheckedClass, dict[str, Exception]]:
             raise replace(problem, field=f"{at}.streams[{place}]") from None
         if stream.name.lower() in streams:
             raise InvalidInput(
-                "a stream is declared once in a class",
+                "the class declares this stream twice",
                 f"{at}.streams[{place}]",
                 stream.name,
-                "leave one of the two out",
+                "remove one of the two statements",
             )
         streams[stream.name.lower()] = stream
     accepted = CheckedClass(
@@ -142,7 +142,7 @@ def runnable(declared: LiveClass) -> tuple[CheckedClass, dict[str, Exception]]:
     for name, sql in declared.queries.items():
         try:
             accepted = accepted.with_query(name, sql)
-        except Exception as problem:  # also a mistake of the planner's is about one query
+        except Exception as problem:  # even a defect of the planner must not affect other queries
             problems[name] = problem
     if problems:
         accepted = replace(accepted, declared=with_queries(declared, accepted.queries))
@@ -150,7 +150,7 @@ def runnable(declared: LiveClass) -> tuple[CheckedClass, dict[str, Exception]]:
 
 
 def with_queries(declared: LiveClass, names: Collection[str]) -> LiveClass:
-    """Return the class with these of its queries and no others."""
+    """Return the class with only the named queries."""
     said = {
         field: {name: what for name, what in getattr(declared, field).items() if name in names}
         for field in SAID_OF_QUERIES
@@ -159,7 +159,7 @@ def with_queries(declared: LiveClass, names: Collection[str]) -> LiveClass:
 
 
 def without_streams(declared: LiveClass, streams: Collection[str]) -> LiveClass:
-    """Return the class without these streams, by name in small letters, and without all queries that read them."""
+    """Return the class without these streams (names in small letters) and without all queries that read them."""
     accepted, _ = runnable(declared)
     readers = {
         name
@@ -177,7 +177,7 @@ def without_streams(declared: LiveClass, streams: Collection[str]) -> LiveClass:
 
 
 def check_key_types(one: CheckedClass) -> None:
-    """Equal keys must be equal in every stream, or they would get into different shards."""
+    """Raise InvalidInput if the key's type differs between streams: equal keys would get into different shards."""
     key = one.declared.key
     if key is None or one.declared.shards == 1:
         return
@@ -189,7 +189,7 @@ def check_key_types(one: CheckedClass) -> None:
     if len(type_names) > 1:
         types = ", ".join(f"{kind} in {stream}" for kind, stream in type_names.items())
         raise InvalidInput(
-            f"the key of a class that is split has one type, but is {types}",
+            f"the key of a class with several shards must have the same type in all streams, but has the types {types}",
             f"classes.{one.name}.key",
             key,
             "declare the columns alike, or set shards to 1",
@@ -197,14 +197,14 @@ def check_key_types(one: CheckedClass) -> None:
 
 
 def check_together(classes: Sequence[CheckedClass]) -> None:
-    """Classes of one system, whose names differ."""
+    """Raise InvalidInput if these classes, which have different names, cannot run in one system."""
     first: dict[str, tuple[str, StreamSchema]] = {}
     for class_ in classes:
         for stream in class_.streams.values():
             other, schema = first.setdefault(stream.name.lower(), (class_.name, stream))
             if schema != stream:
                 raise InvalidInput(
-                    f"class {other} declares stream {schema.name} otherwise",
+                    f"class {other} declares stream {schema.name} differently",
                     f"classes.{class_.name}.streams",
                     stream.name,
                     f"copy the statement from class {other}, or choose another name for the stream",
@@ -214,7 +214,7 @@ def check_together(classes: Sequence[CheckedClass]) -> None:
         declared, original = class_.declared, class_.declared.priority / total
         if declared.min_share > original + 1e-12:
             raise InvalidInput(
-                "a minimum share cannot exceed the original share",
+                "min_share exceeds the class's original share",
                 f"classes.{class_.name}.min_share",
                 declared.min_share,
                 f"priority {declared.priority:g} gives {original:.3f} among these classes: "
@@ -223,14 +223,14 @@ def check_together(classes: Sequence[CheckedClass]) -> None:
 
 
 def check_change(before: CheckedClass, after: CheckedClass) -> None:
-    """A class that runs is declared anew."""
+    """Raise InvalidInput if a running class cannot change to the new declaration."""
     for field in ("shards", "key") if before.declared.shards > 1 else ("shards",):
         if getattr(before.declared, field) != getattr(after.declared, field):
             raise InvalidInput(
-                f"cannot change while the class runs, from {getattr(before.declared, field)}",
+                f"this field cannot change while the class runs; it is {getattr(before.declared, field)} now",
                 f"classes.{before.name}.{field}",
                 getattr(after.declared, field),
-                "delete its queries, change it, and add them again; their windows start empty",
+                "delete the class's queries, change the field, and add the queries again; their windows start empty",
             )
     for name, stream in after.streams.items():
         if name in before.streams and before.streams[name] != stream:

@@ -1,4 +1,4 @@
-"""Response times of a class's answers, as they are handed out."""
+"""Response times of a class's answers, measured when they are delivered."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from engine.data.train import Train, is_same
 from engine.measure.ideal_cost import Alone
 from loadshed.responses import ResponseStatistics
 
-# The cost of an answer alone, while it is not known.
+# Value that stands for the ideal cost of an answer while that cost is not known.
 UNKNOWN = Alone(0.0)
 
 
 class AnswerTimes:
-    """Statistics of all answers, of recent ones, and of those since `notice`."""
+    """Response times of all answers, of the answers since the last `begin_recent`, and of the answers since the last `notice`."""
 
     def __init__(self, target_s: float) -> None:
         self.target_s = target_s
         self.total = ResponseStatistics(target_s)
         self.recent = ResponseStatistics(target_s)
         self.noticed: ResponseStatistics | None = None
-        """With slowdowns; None if nobody asks for them."""
-        self._alone: Mapping[str, Alone] = {}  # of an answer, by query; as of the last `notice`
-        # Response times since the last settle point, where trains had one for all.
+        """Statistics since `notice`, with slowdowns; None before the first `notice`."""
+        self._alone: Mapping[str, Alone] = {}  # ideal cost of an answer by query, from the last `notice`
+        # For trains with a single arrival time: by response time, the number of answers since the last settle point.
         self._same: dict[float, int] = {}
 
     def set_target(self, target_s: float) -> None:
@@ -32,17 +32,17 @@ class AnswerTimes:
         self.recent = ResponseStatistics(self.target_s)
 
     def notice(self, alone: Mapping[str, Alone]) -> None:
-        """Restart the statistics with slowdowns, by what an answer costs alone."""
+        """Begin new statistics that include slowdowns; `alone` has the ideal cost of each query's answers."""
         self.noticed = ResponseStatistics(self.target_s)
         self._alone = alone
 
     def add(self, query: str, train: Train, now: float) -> float:
-        """Measure answers of a query; return the sum of their response times."""
+        """Add a train of a query's answers to the statistics; return the sum of their response times."""
         results, arrival = len(train), train.arrival
         if is_same(arrival):
             response_s = now - arrival.item(0)
             total_s = response_s * results
-            # The answers of a train came at one time, and mostly of one arrival.
+            # The answers of a train have one delivery time and mostly one arrival time, so the answers are counted together.
             self._same[response_s] = self._same.get(response_s, 0) + results
         else:
             total_s = now * results - float(arrival.sum())
@@ -54,7 +54,7 @@ class AnswerTimes:
         return total_s
 
     def settle(self) -> None:
-        """Measure together the trains since the last settle point that had one response time for all."""
+        """Add the answers counted in `_same` to the statistics: trains in which all answers have one response time."""
         for response_s, results in self._same.items():
             self.total.add_same(response_s, results)
             self.recent.add_same(response_s, results)

@@ -1,4 +1,4 @@
-"""Answers of a class's queries: those that wait for a settle point, and the count and quality of those handed out."""
+"""Answers of a class's queries: those that wait for a settle point, and the number and quality of those that were delivered."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Sink = Callable[[str, Train], None]
 
 
 class ClassAnswers:
-    """Hands out answers by `sink(query, train)`; during the call, `counts[query]` is the sequence number of the first row."""
+    """Delivers answers by `sink(query, train)`; during this call, `counts[query]` is the sequence number of the train's first row."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self.quality: dict[str, AnswerQuality] = {}
         self.counts: dict[str, int] = {}
-        """Rows that were handed out, by query."""
+        """Number of rows delivered, by query."""
         self.measures = True
-        """False while steps are repeated whose answers were handed out before."""
+        """False while steps are repeated, since their answers were measured the first time."""
         self.handed_out_at = 0.0
         self.unsettled: list[tuple[str, Train]] = []
 
@@ -33,14 +33,14 @@ class ClassAnswers:
         self.unsettled = [answer for answer in self.unsettled if answer[0] != name]
 
     def hand_out(self, now: float) -> None:
-        """Hand out all answers, at a settle point."""
+        """Deliver all answers, at a settle point."""
         self.handed_out_at = now
         if self.unsettled:
             answers, self.unsettled = self.unsettled, []
             self._hand_out(answers, now)
 
     def hand_out_finished(self, inside: Iterable[QueuedOperator], now: float) -> bool:
-        """Hand out answers of queries to which no input of these nodes can lead; return False if there are none."""
+        """Deliver the answers of queries for which no operator of `inside` has queued input; return False if every query has queued input."""
         finished = {query for query, _ in self.unsettled}
         for node in inside:
             if node.queue and not node.source:

@@ -1,4 +1,4 @@
-"""The input of a class: what waits of each stream, what was dropped of it, and the accounts that close with both."""
+"""Input of a class: the queued and dropped tuples of each stream, and accounts of every tuple that was offered."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from engine.data.train import Train
 from engine.operators.source import SourceOperator
 from loadshed.ledger import TupleLedger
 
-# Number of accounts of streams that are not read any more.
+# Maximum number of accounts kept for streams that the class does not read any more.
 ENDED_MAX = 100
 
 
 class ClassInput:
-    """An entrance for each stream that was read since it was declared, and the accounts of streams that the class has left."""
+    """Queue and account of each stream that the class reads, and accounts of streams that it does not read any more."""
 
     def __init__(self, runner: ClassRunner, buffer: CommitBuffer) -> None:
         self.entrances: dict[str, Entrance] = {}
         self.ended: dict[str, TupleLedger] = {}
-        """By stream, the oldest first."""
+        """Accounts of streams that the class has left, by stream, the oldest first."""
         self.samples = Samples()
         self._runner, self._buffer = runner, buffer
-        # Queued trains of streams that queries have just stopped reading, for the queries that are about to read them.
+        # Queued trains of streams that lost their last query, kept for a query that may be added in the same change.
         self._unread: dict[str, Sequence[Train]] = {}
 
-    # --- streams ---------------------------------------------------------------------------------------
+    # --- beginning and ending to read a stream ---------------------------------------------------------
 
     def open(self, stream: str) -> Entrance:
-        """Return the entrance of a stream; a stream that is read again continues its account."""
+        """Return the stream's queue and account in the class; a stream that is read again continues its old account."""
         if stream not in self.entrances:
             ledger = self.ended.pop(stream, TupleLedger())
             self.entrances[stream] = Entrance(ledger=ledger, cycle_delivered=ledger.delivered)
         return self.entrances[stream]
 
     def end(self, stream: str) -> None:
-        """Keep the account of a stream that the class leaves; only the last ENDED_MAX are kept."""
+        """Stop reading a stream and keep its account; only the ENDED_MAX accounts kept last remain."""
         entrance = self.entrances.pop(stream, None)
         if entrance is not None:
             self.ended[stream] = entrance.ledger
@@ -49,13 +49,13 @@ class ClassInput:
             del self.ended[next(iter(self.ended))]
 
     def set_next(self, stream: str, following: StreamPosition) -> None:
-        """Begin a stream that has not been read yet here."""
+        """Set the position at which the class begins to read a stream; do nothing if the class has read the stream before."""
         entrance = self.entrances.get(stream)
         if entrance is not None and entrance.next_batch == FROM_NOW:
             entrance.next_batch, entrance.rows = following
 
     def leave(self, stream: str) -> None:
-        """Drop by decision what is queued of a stream that no query reads; a later query begins with what comes then."""
+        """Shed the queued tuples of a stream that no query reads; a query added later reads only new rows."""
         entrance = self.entrances.get(stream)
         if entrance is None or entrance.following == StreamPosition():
             return
@@ -65,7 +65,7 @@ class ClassInput:
         self.forget_position(stream)
 
     def leave_unread(self) -> None:
-        """Leave the streams that no query reads any more."""
+        """Drop the queues and positions of streams that no query reads any more."""
         for stream in self.entrances:
             if self._runner.network.source(stream) is None:
                 self.leave(stream)
@@ -77,7 +77,7 @@ class ClassInput:
         self._unread.pop(stream, None)
 
     def reader_goes(self, query: str) -> None:
-        """Keep what is queued of streams that this query alone reads, and count what came late there."""
+        """Keep queued trains, and count late tuples, of streams that only this query reads, before the query is removed."""
         for stream, entrance in self.entrances.items():
             node = self._runner.network.source(stream)
             if node is not None and node.users <= {query}:
@@ -87,7 +87,7 @@ class ClassInput:
                     self._unread[stream] = tuple(node.queue)
 
     def reader_comes(self, stream: str) -> None:
-        """Queue again what was kept of a stream that is read now."""
+        """Queue the kept trains of a stream again, because an added query reads the stream."""
         self.open(stream)
         for train in self._unread.pop(stream, ()):
             self._runner.offer(stream, train)
@@ -95,10 +95,10 @@ class ClassInput:
     def forget_unread(self) -> None:
         self._unread.clear()
 
-    # --- queues ----------------------------------------------------------------------------------------
+    # --- queueing and removing tuples ------------------------------------------------------------------
 
     def count(self, piece: Piece, is_sampled: bool) -> None:
-        """Count what came to a door in this load cycle, if a query reads the stream."""
+        """Count a batch's tuples as offered in this load cycle, if a query reads the stream."""
         if self._runner.network.source(piece.stream) is None:
             return
         entrance = self.entrances[piece.stream]
@@ -108,7 +108,7 @@ class ClassInput:
             self.samples.add(piece.stream, piece.train)
 
     def queue(self, piece: Piece, upto: int) -> None:
-        """Queue what a door let in; `upto` is how many rows the stream has had with it."""
+        """Queue the tuples that a door let in; `upto` is the number of rows in the stream up to and with this batch."""
         if self._runner.network.source(piece.stream) is None:
             return
         self.entrances[piece.stream].let_in(piece, upto)
@@ -117,14 +117,14 @@ class ClassInput:
             self.evict(piece.stream, piece.evict)
 
     def took(self, stream: str, tuples: int) -> None:
-        """A source operator has taken tuples: write down which batches were begun."""
+        """Account for tuples that a source operator has taken, and record which batches it has begun."""
         entrance = self.entrances[stream]
         entrance.ledger.delivered += tuples
         self._consume(entrance, tuples)
         self._buffer.write(Took(stream, tuples))
 
     def evict(self, stream: str, tuples: int) -> int:
-        """Drop the oldest tuples of a stream's queue; return how many there were."""
+        """Drop up to this number of the oldest tuples of a stream's queue; return how many were dropped."""
         entrance = self.entrances[stream]
         is_read = self._runner.network.source(stream) is not None
         dropped = self._runner.evict(stream, tuples) if is_read else min(tuples, entrance.tuples)
@@ -135,14 +135,14 @@ class ClassInput:
         return dropped
 
     def trim(self, part: float) -> None:
-        """Drop this part of what no operator has taken, the oldest first; nothing while steps are repeated."""
+        """Drop this fraction of each stream's queued tuples, the oldest first; do nothing while steps are repeated."""
         if self._buffer.is_repeating:
             return
         for stream, entrance in self.entrances.items():
             self.evict(stream, int(part * entrance.tuples))
 
     def drop_older(self, age_s: float, now: float) -> int:
-        """Drop what has waited for longer than this without being taken by an operator; return how many tuples."""
+        """Drop tuples that have waited in a stream's queue for longer than `age_s`; return how many there were."""
         dropped = 0
         if self._buffer.is_repeating:
             return dropped
@@ -152,7 +152,7 @@ class ClassInput:
         return dropped
 
     def settle(self) -> None:
-        """Write down batches of which nothing was let in."""
+        """Record the batches at the front of the queues of which the door let no tuple in."""
         for entrance in self.entrances.values():
             if entrance.queued and not entrance.queued[0][1]:
                 self._consume(entrance, 0)
@@ -161,14 +161,14 @@ class ClassInput:
         for opened in entrance.consume(tuples):
             self._buffer.write(opened)
 
-    # --- accounts --------------------------------------------------------------------------------------
+    # --- reading the accounts --------------------------------------------------------------------------
 
     def queued(self, stream: str) -> int:
-        """Return the tuples of the stream that no operator has taken."""
+        """Return the number of the stream's tuples that no operator has taken."""
         return self.entrances[stream].tuples if stream in self.entrances else 0
 
     def ledger(self, stream: str) -> TupleLedger:
-        """Return the account of one stream; it closes with `queued`."""
+        """Return the account of one stream; its counts and the number of queued tuples add up to the number offered."""
         account, node = self.entrances[stream].ledger, self._runner.network.source(stream)
         if node is None:
             return replace(account)
@@ -177,18 +177,18 @@ class ClassInput:
         return replace(account, delivered=account.delivered - late, late=account.late + late)
 
     def accounts(self) -> dict[str, tuple[TupleLedger, int]]:
-        """Return by stream the account and the tuples that are queued, also of streams that the class has left."""
+        """Return each stream's account and number of queued tuples, including streams that the class does not read any more."""
         ended = {stream: (replace(ledger), 0) for stream, ledger in self.ended.items()}
         return {stream: (self.ledger(stream), self.queued(stream)) for stream in self.entrances} | ended
 
     def positions(self) -> Mapping[str, int]:
-        """Return by stream the first batch that a state made now would not do without."""
+        """Return, by stream, the first batch that a recovery from the present state would read."""
         return {stream: entrance.position.batch for stream, entrance in self.entrances.items()}
 
-    # --- recovery --------------------------------------------------------------------------------------
+    # --- saving and restoring accounts and positions ---------------------------------------------------
 
     def state(self) -> dict[str, tuple[TupleLedger, Position]]:
-        """Return by stream its account and where it continues, without batches that are not begun."""
+        """Return each stream's account and position, leaving out batches that are not begun."""
         state = {}
         for stream, entrance in self.entrances.items():
             node = self._runner.network.source(stream)
@@ -197,7 +197,7 @@ class ClassInput:
         return state
 
     def restore(self, stream: str, ledger: TupleLedger, position: Position) -> Entrance:
-        """Continue a stream where a state leaves it; a batch that was begun is still to be queued."""
+        """Continue a stream at the position of a saved state; the caller queues the rest of a batch that was begun."""
         self.entrances[stream] = Entrance(ledger=ledger, next_batch=position.batch, rows=position.rows)
         node = self._runner.network.source(stream)
         if node is not None:

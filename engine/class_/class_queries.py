@@ -1,4 +1,4 @@
-"""The queries of a class, with the streams that they may read and what their answers are worth."""
+"""Queries of a class, with the streams that they may read and the utility graphs of their answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine.sql import SqlCatalog, parse_create_stream, plan_query
 
 
 class ClassQueries:
-    """Plans queries, adds them to the runner, and removes them; each change is whole before the next operator runs."""
+    """Plans queries, adds them to the runner, and removes them; each change is complete before the next operator runs."""
 
     def __init__(
         self,
@@ -35,12 +35,12 @@ class ClassQueries:
     ) -> None:
         self.by_name: dict[str, Query] = {}
         self.statements: tuple[str, ...] = tuple(settings.streams)
-        """CREATE STREAM statements."""
+        """CREATE STREAM statements of the streams that queries may read."""
         self.schemas = schemas_of(settings.streams)
         self.refused: dict[str, str] = {}
-        """Declared queries that cannot run, and why."""
+        """Declared queries that cannot run, each with the reason."""
         self.answered_before = 0
-        """Answers of queries that were removed."""
+        """Number of answers of queries that were removed."""
         self._catalog = SqlCatalog.of(streams=self.schemas.values())
         self._runner, self._input, self._cycle, self._buffer = runner, input_, cycle, buffer
         self._declare_values(settings)
@@ -48,36 +48,38 @@ class ClassQueries:
 
     @property
     def answers(self) -> int:
-        """Number of answers since the class began, also of queries that were removed."""
+        """Number of answers since the class began, including queries that were removed."""
         return self.answered_before + sum(self._runner.answers.counts.values())
 
-    # --- plans -----------------------------------------------------------------------------------------
+    # --- planning queries ------------------------------------------------------------------------------
 
     def planned(self, name: str, sql: str) -> Query:
         if name in self.by_name:
-            raise InvalidInput("the class has a query of this name", "query", name, "choose another name")
+            raise InvalidInput(
+                "the class already has a query of this name", "query", name, "choose another name"
+            )
         return plan_query(name, sql, self._catalog)
 
     def planned_all(self, queries: Mapping[str, str], catalog: SqlCatalog) -> list[Query]:
-        """Return the plans of the queries that can be planned; a query may read the output of an earlier one."""
+        """Return the plans of the queries that can be planned; a query may read the output of an earlier query."""
         planned = []
         for name, sql in queries.items():
             try:
                 planned.append(plan_query(name, sql, catalog))
-            except Exception as problem:  # also a mistake of the planner's harms no other query
+            except Exception as problem:  # even a defect of the planner must not affect other queries
                 self.refused[name] = sentence(problem)
             else:
                 catalog = catalog.with_query(planned[-1])
         return planned
 
     def plan_and_add(self, queries: Mapping[str, str]) -> None:
-        """Add the queries that can be planned over the streams and queries that there are."""
+        """Add those of the given queries that can be planned over the present streams and queries."""
         self.add_all(self.planned_all(queries, self._catalog))
 
-    # --- changes ---------------------------------------------------------------------------------------
+    # --- changing queries and streams ------------------------------------------------------------------
 
     def add_all(self, planned: Sequence[Query]) -> list[str]:
-        """Add queries together, so that their windows share panes; return the names of those that run."""
+        """Add queries together, so that their windows share panes; return the names of the queries that run."""
         if not planned:
             return []
         try:
@@ -118,7 +120,7 @@ class ClassQueries:
         self._catalog = SqlCatalog.of(streams=self.schemas.values()).with_queries(self.by_name.values())
 
     def set_streams(self, statements: Sequence[str]) -> None:
-        """Let queries read these streams and no others; no query reads one that changes."""
+        """Replace the streams that queries may read; the caller has removed all queries that read a changed stream."""
         schemas = schemas_of(statements)
         for stream in changed_streams(self.schemas, schemas):
             self._input.end(stream)
@@ -126,22 +128,22 @@ class ClassQueries:
         self._catalog = SqlCatalog.of(streams=schemas.values()).with_queries(self.by_name.values())
 
     def change_streams(self, statements: Sequence[str], schemas: Mapping[str, StreamSchema]) -> None:
-        """Leave streams that change, and let queries read these, at a settle point; write that down."""
+        """Drop queues of changed streams, replace the declared streams, and record this step; call it only at a settle point."""
         if schemas != self.schemas:
             for stream in changed_streams(self.schemas, schemas):
                 self._input.leave(stream)
             self.set_streams(statements)
             self._buffer.settle(StreamsSet(tuple(statements)))
 
-    # --- what answers are worth ------------------------------------------------------------------------
+    # --- utility graphs and freshness weights ----------------------------------------------------------
 
     def value(self, settings: LiveClass) -> None:
-        """Set what answers are worth from now on, by the class's graph and its queries' own."""
+        """Set the utility graph of each query's later answers: the query's own graph, otherwise the graph of the class."""
         self._declare_values(settings)
         self._runner.value({name: self._graph(name) for name in self.by_name})
 
     def weigh(self, settings: LiveClass) -> None:
-        """Set how much the freshness of queries counts from now on, also of those that are still to come."""
+        """Set the freshness weights of queries, including queries that are added later."""
         self._weights = settings.weights
         self._runner.weigh({name: weight for name, weight in self._weights.items() if name in self.by_name})
 
@@ -153,7 +155,7 @@ class ClassQueries:
         return self._graphs.get(name, self._class_graph)
 
     def running(self) -> RunningPlan:
-        """Return what runs, for other plans to be made from it."""
+        """Return a description of the running plan, from which other plans can be made."""
         network, values = self._runner.network, self._runner.values
         return RunningPlan(
             queries=tuple(self.by_name.values()),
@@ -166,21 +168,21 @@ class ClassQueries:
             samples=self._input.samples.by_stream(),
         )
 
-    # --- streams ---------------------------------------------------------------------------------------
+    # --- streams that queries read ---------------------------------------------------------------------
 
     def streams(self) -> Sequence[StreamSchema]:
-        """Return the streams that some query reads."""
+        """Return the streams that at least one query reads."""
         network = self._runner.network
         return [schema for name, schema in self.schemas.items() if network.source(name) is not None]
 
     def timed(self, name: str) -> list[StreamSchema]:
-        """Return the streams a query reads that have event time."""
+        """Return the streams with event time that a query reads."""
         queries = {running.lower(): query for running, query in self.by_name.items()}
         read = (self.schemas[stream.lower()] for stream in streams(self.by_name[name].plan, queries))
         return [schema for schema in read if schema.time is not None]
 
     def event_time(self, stream: str) -> int | None:
-        """Return the largest event time of the stream so far."""
+        """Return the largest event time seen in the stream, in the stream's unit of time; None before the first event time."""
         node = self._runner.network.source(stream)
         if node is None:
             return None
@@ -188,7 +190,7 @@ class ClassQueries:
         return node.operator.latest
 
     def reached_us(self, stream: StreamSchema) -> int | None:
-        """Return the largest event time of a stream so far, in microseconds."""
+        """Return the largest event time seen in a stream, in microseconds; None before the first event time."""
         latest = self.event_time(stream.name)
         return None if latest is None else latest * stream.time_unit_us
 
@@ -199,11 +201,11 @@ def schemas_of(statements: Sequence[str]) -> dict[str, StreamSchema]:
 
 
 def changed_streams(before: Mapping[str, StreamSchema], after: Mapping[str, StreamSchema]) -> list[str]:
-    """Return names of streams that are gone or have changed."""
+    """Return the names of streams that were removed or have changed."""
     return [name for name, schema in before.items() if after.get(name) != schema]
 
 
 def reads_as_declared(query: Query, schemas: Mapping[str, StreamSchema]) -> bool:
-    """Return True if all streams that a query reads itself are declared with the columns it was planned with."""
+    """Return True if every stream that a query reads directly is still declared as it was when the query was planned."""
     scans = (source.stream for source in sources(query.plan) if isinstance(source, Scan))
     return all(schemas.get(stream.name.lower()) == stream for stream in scans)

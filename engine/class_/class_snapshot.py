@@ -1,4 +1,4 @@
-"""The state of a class's network at one moment, by what each operator computes."""
+"""State of a class's network at one moment, stored by the key of each operator; the key says what the operator computes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.network.node import QueuedOperator
 
 @dataclass(frozen=True)
 class ClassSnapshot:
-    """A class at one moment."""
+    """State of a class at one moment: operators, queues and answers."""
 
     states: Mapping[Hashable, Any]
     queues: Mapping[Hashable, tuple[Train, ...]]
@@ -27,7 +27,7 @@ class ClassSnapshot:
 
     @classmethod
     def of(cls, network: ClassNetwork, answers: ClassAnswers) -> ClassSnapshot:
-        """Return the state itself, which changes as soon as anything runs: copy it or write it down at once."""
+        """Return the state without copying it; copy or save it before any operator runs again."""
         return cls(
             states={node.key: node.operator.snapshot() for node in network.nodes},
             queues={node.key: tuple(node.queue) for node in network.nodes},
@@ -37,11 +37,11 @@ class ClassSnapshot:
         )
 
     def restore(self, network: ClassNetwork, answers: ClassAnswers) -> None:
-        """Set the state of a network with the same queries."""
+        """Restore the state into a network with the same queries; raise InvalidInput if the snapshot lacks an operator."""
         missing = [node.name for node in network.nodes if node.key not in self.states]
         if missing:
-            hint = "add the queries that the class had when the snapshot was taken, and no others"
-            raise InvalidInput("the snapshot is of other queries", "snapshot", missing, hint)
+            hint = "restore it into a class with exactly the queries it had when the snapshot was taken"
+            raise InvalidInput("the snapshot lacks the state of some operators", "snapshot", missing, hint)
         for node in network.nodes:
             node.operator.restore(self.states[node.key])
             node.queue = deque(self.queues.get(node.key, ()))
@@ -53,6 +53,6 @@ class ClassSnapshot:
 
 
 def lots(node: QueuedOperator, account: StateAccount) -> deque[Lot | None]:
-    """Return the room that a node's queue takes if no other queue has its trains."""
+    """Return one memory account per queued train of an operator; a train that several queues hold is counted in each of them."""
     trains = () if node.source else node.queue
     return deque([Lot(account, train_bytes(train), 1) if len(train) else None for train in trains])

@@ -1,4 +1,4 @@
-"""Steps and answers of a class on their way into a commit."""
+"""Steps and answers of a class that wait for the next commit."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from engine.data.held_state import train_bytes, tuple_bytes
 
 
 class CommitBuffer:
-    """Steps since the last settle point, and settled steps and answers since the last commit.
+    """Steps since the last settle point, and the steps and answers before it that no commit contains yet.
 
-    Steps that are repeated are not written again, and their answers are kept apart: most of them were committed before.
+    Repeated steps are not recorded again. The answers of repeated steps are kept apart, because most were committed before.
     """
 
     def __init__(self, repetition: Repetition, bytes_max: float) -> None:
-        """A slice ends early with more bytes of answers than `bytes_max`, for them to be committed."""
+        """Create an empty buffer; once it has more than `bytes_max` bytes of answers, the slice ends early so that they can be committed."""
         self.repeated: list[Answer] = []
-        """Answers of repeated steps that no commit is known to have."""
+        """Answers of repeated steps that have not been found in a commit."""
         self._repetition, self._bytes_max = repetition, bytes_max
         self._steps: list[Step] = []
         self._settled: list[Step] = []
         self._answers: list[Answer] = []
         self._bytes = 0
-        self._widths: dict[str, int] = {}  # of a query's answers; 0 where texts make them differ
+        self._widths: dict[str, int] = {}  # bytes of each answer by query; 0 if texts make the size vary
 
     @property
     def is_repeating(self) -> bool:
@@ -39,12 +39,12 @@ class CommitBuffer:
         return self._bytes <= self._bytes_max
 
     def write(self, step: Step) -> None:
-        """Write down a step, which settles with the next settle point."""
+        """Record a step, which becomes final at the next settle point."""
         if not self.is_repeating:
             self._steps.append(step)
 
     def settle(self, *steps: Step) -> None:
-        """Settle the steps up to now, and then these, which belong to the settle point itself."""
+        """Make all recorded steps final, so that the next commit has them, and add `steps`, which happen at the settle point itself."""
         self._settled += self._steps
         self._settled += steps
         self._steps = []
@@ -58,7 +58,7 @@ class CommitBuffer:
         self._bytes += len(train) * width or train_bytes(train)
 
     def check(self, commit: Commit) -> None:
-        """Forget repeated answers that the commit has: after an interruption it may lack some."""
+        """Forget the answers of repeated steps that the commit contains; a commit that ends with an interruption may lack some answers."""
         interrupted = commit.steps[-1:] == (Interrupted(),)
         self.repeated = [
             answer
@@ -71,7 +71,7 @@ class CommitBuffer:
         self._widths.pop(name, None)
 
     def take(self, answered: Mapping[str, int]) -> Commit | None:
-        """Return what has settled since the last call; `answered` are the numbers of answers there are now."""
+        """Return a commit of the final steps and answers since the last call; None without any. `answered` has the answer counts by query."""
         if not self._settled and not self._answers:
             return None
         commit = Commit(tuple(self._settled), tuple(self._answers), dict(answered))

@@ -1,4 +1,4 @@
-"""The repetition of commits: their steps are done again, a train of a source at a time, and lead to the same state."""
+"""Recovery of a class: repeats the steps of its commits in their order, so that the class reaches the same state again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from engine.class_.steps import (
 )
 from engine.data.train import Train
 
-# Returns a batch's tuples by stream and number; None if they are not kept any more.
+# Function that returns the tuples of a batch by stream and batch number; None if they are not kept any more.
 Fetch = Callable[[str, int], Train | None]
 
 
@@ -43,13 +43,13 @@ def nothing_kept(stream: str, batch: int) -> Train | None:
     return None
 
 
-# More than anybody reads; a class with a mistake may find one with each commit.
+# Maximum number of differences that are kept as text: a defect may cause a difference in every commit.
 MISMATCHES_KEPT = 100
 
 
 @dataclass
 class Mismatches:
-    """What did not come out as it had before: the first ones in words, and how many more there were."""
+    """Differences between the repetition and the first run: the first MISMATCHES_KEPT as texts, all later ones as a number."""
 
     _first: list[str] = field(init=False, default_factory=list)
     _more: int = field(init=False, default=0)
@@ -70,7 +70,7 @@ class Mismatches:
 
 
 class CommitReplay:
-    """Repeats commits, and holds input that comes meanwhile; false when everything is repeated and nothing is held."""
+    """Repeats commits, and holds input that arrives meanwhile; it is false once all commits are repeated and no input is held."""
 
     def __init__(
         self,
@@ -86,15 +86,16 @@ class CommitReplay:
         self._repetition, self._runner, self._buffer = repetition, runner, buffer
         self._queries, self._exchanges, self._input = queries, exchanges, input_
         self.fetch: Fetch = nothing_kept
-        self._to_add: dict[str, str] = {}  # of queries that are added together, those that have been repeated
+        # Queries that were added by one change, collected until the step of the last of them is repeated.
+        self._to_add: dict[str, str] = {}
         self._held: deque[tuple[Piece, int]] = deque()
-        self._following: dict[str, StreamPosition] = {}  # by stream, where to read on after the repetition
+        self._following: dict[str, StreamPosition] = {}  # position of each stream after the repetition
 
     def __bool__(self) -> bool:
         return bool(self._repetition or self._held)
 
     def begin(self, commits: Sequence[Commit]) -> None:
-        """Repeat these commits from now on."""
+        """Set the commits that the following slices repeat."""
         self._repetition.begin(commits)
         self._runner.answers.measures = not commits
         self._following = {}
@@ -106,7 +107,7 @@ class CommitReplay:
                     self._following[stream] = StreamPosition()
 
     def run(self, quota_s: float, now: Clock, cpu: Clock) -> float:
-        """Repeat for a slice, and queue what was held once everything is repeated; return the processor time used."""
+        """Repeat steps until the slice's processor time is used or no step is left; return the processor time used."""
         used_s = 0.0
         if self._repetition:
             used_s = self._repetition.run(quota_s, now, cpu, repeat=self._repeat, check=self._check)
@@ -115,19 +116,19 @@ class CommitReplay:
             self._continue_streams()
         return used_s
 
-    # --- input -----------------------------------------------------------------------------------------
+    # --- positions of streams and held batches ---------------------------------------------------------
 
     def following(self) -> dict[str, StreamPosition]:
-        """Return where to read on, by stream, as far as steps still to be repeated say that."""
+        """Return, by stream, the known positions at which reading continues after the repetition; empty if no commits are being repeated."""
         return self._following if self._repetition else {}
 
     def stream_begins(self, stream: str, following: StreamPosition) -> None:
-        """Begin a stream here that no step has read."""
+        """If no query will read the stream once all steps are repeated, set the position at which a later query begins to read it."""
         if self._repetition and self._following.get(stream) == StreamPosition():
             self._following[stream] = following
 
     def hold(self, piece: Piece, upto: int) -> None:
-        """Keep a piece until everything is repeated."""
+        """Hold the tuples of a batch that a door let in; they are queued once all steps are repeated."""
         self._held.append((piece, upto))
         self._following[piece.stream] = StreamPosition(piece.batch + 1, upto)
 
@@ -136,11 +137,11 @@ class CommitReplay:
             self._input.queue(*self._held.popleft())
 
     def held(self, stream: str) -> int:
-        """Return the tuples that wait until everything is repeated; the ledger does not know them yet."""
+        """Return the number of the stream's held tuples, which the ledger does not count yet."""
         return sum(len(piece.train) for piece, _ in self._held if piece.stream == stream)
 
     def _continue_streams(self) -> None:
-        """Continue streams where repetition has ended; streams with held pieces continue with these."""
+        """After the repetition, set the positions at which streams are read next, except for streams with held batches."""
         held = {piece.stream for piece, _ in self._held}
         for stream, following in self._following.items():
             if stream not in held:
@@ -148,7 +149,7 @@ class CommitReplay:
         self._following.clear()
 
     def reopen(self, entrance: Entrance, opened: Opened, done: int) -> None:
-        """Queue a batch's tuples as its door let them in the first time, but for those that are done."""
+        """Queue the tuples of a batch that the door let in during the first run, without the first `done` of these tuples."""
         entrance.next_batch = opened.batch + 1
         left = opened.inside - done
         if not left:
@@ -156,11 +157,11 @@ class CommitReplay:
             return
         entrance.queue(opened, left)
         if self._runner.network.source(opened.stream) is None:
-            return  # nothing reads it: it is about to be dropped
+            return  # no query reads the stream, so a later step drops the batch
         train = self.fetch(opened.stream, opened.batch)
         types = tuple(field.type for field in self._queries.schemas[opened.stream].schema.fields)
         if train is None or tuple(column.type for column in train.columns) != types:
-            self.mismatches.add(f"batch {opened.batch} of {opened.stream} is not kept any more")
+            self.mismatches.add(f"batch {opened.batch} of stream {opened.stream} is not kept any more")
             entrance.lose_last()
             return
         places = unpacked(opened.mask, len(train))
@@ -168,7 +169,7 @@ class CommitReplay:
         train.kept = opened.kept
         self._runner.offer(opened.stream, train.slice(done, len(train)))
 
-    # --- steps -----------------------------------------------------------------------------------------
+    # --- repeating single steps ------------------------------------------------------------------------
 
     def _repeat(self, step: Step, now: Clock) -> None:
         runner = self._runner
@@ -218,13 +219,15 @@ class CommitReplay:
         self._to_add = {}
 
     def _check(self, commit: Commit) -> None:
-        """Compare the number of answers with the first time's; readers know those, so they stay."""
+        """Compare the answer counts with those of the first run, and continue with the first run's counts, on which readers rely."""
         interrupted = commit.steps[-1:] == (Interrupted(),)
         counts = self._runner.answers.counts
         for query, committed in commit.answered.items():
             count = counts.get(query)
             if count is None or count == committed or (interrupted and count > committed):
                 continue
-            self.mismatches.add(f"{query}: {count} answers after repeating, {committed} were committed")
+            self.mismatches.add(
+                f"query {query}: {count} answers after repeating its steps, but {committed} were committed"
+            )
             counts[query] = committed
         self._buffer.check(commit)

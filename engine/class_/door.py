@@ -1,7 +1,7 @@
-"""The door of a class: what of a batch comes in. Sheds by decision, bounds the queue, takes only its own shard.
+"""Door of a class: decides which tuples of a batch come in.
 
-A door belongs to whoever takes input in, which may be another thread than the one the class runs in: it shares
-nothing with the class but the numbers it is given.
+A door takes only the tuples of its own shard, and sheds the fraction that the load manager has decided on. It rejects tuples
+if the queue has no room. A door may run in another thread than its class, so it shares no state with the class.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from loadshed.shedder import Shedder
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What a door let in of one batch, and the account of the rest."""
+    """Tuples of one batch that a door let in, and the numbers of tuples that it shed or rejected."""
 
     stream: str
     batch: int
@@ -26,12 +26,12 @@ class Piece:
     rejected: int
     train: Train
     mask: bytes | None
-    evict: int = 0  # oldest tuples of the queue that go in exchange
-    failed: int = 0  # of those offered, lost on the way here
+    evict: int = 0  # number of the oldest queued tuples that are dropped to make room
+    failed: int = 0  # offered tuples that were lost before they reached the door
 
 
 def turned_away(stream: str, batch: int, rejected: int = 0, failed: int = 0) -> Piece:
-    """The account of a batch of which nothing comes in."""
+    """Return the counts of a batch from which the door lets no tuple in."""
     return Piece(
         stream=stream,
         batch=batch,
@@ -49,25 +49,25 @@ NOTHING = Train((), np.empty(0))
 
 @dataclass
 class Door:
-    """One stream's way into a class, or into one of its shards."""
+    """Decides for one stream which tuples a class, or one shard of the class, accepts."""
 
     stream: str
     shedder: Shedder
     queue_max: int
     key: int | None = None
-    shard: tuple[int, int] = (0, 1)  # which, of how many
+    shard: tuple[int, int] = (0, 1)  # number of this shard, and the total number of shards of the class
     lossless: bool = False
-    """Nothing is shed."""
+    """True if no tuple may be shed."""
     holds_back: bool = False
-    """Nothing is rejected: input is only brought to the door while there is room."""
-    let_in: int = field(init=False, default=0)  # tuples so far
+    """True if no tuple may be rejected: batches are read only while the queue has room."""
+    let_in: int = field(init=False, default=0)  # number of tuples that were let in
 
     def set_keep(self, keep: float) -> None:
         self.shedder.keep = keep
         self.shedder.end_cycle()
 
     def admit(self, batch: int, train: Train, queued: int) -> Piece:
-        """Decide on a batch when so many tuples are queued."""
+        """Decide which tuples of a batch come in; `queued` is the present length of the queue."""
         size, mine = len(train), self._own(train)
         offered = size if mine is None else len(mine)
         chosen, evict = mine, 0
@@ -109,21 +109,21 @@ class Door:
         return codes if mine is None else codes.take(mine)
 
     def _fraction(self, offered: int, kept: int) -> float:
-        """The chance a tuple had: what was decided where it is by coin, else what came of it."""
+        """Return the kept fraction that the tuples carry: `keep` if drops are random, otherwise the fraction that was really kept."""
         if self.shedder.victim == "random":
             return min(1.0, self.shedder.keep)
         return kept / offered if kept else 1.0
 
 
 def both(first: Places | None, second: Places | None) -> Places | None:
-    """Places among places; None stands for all."""
+    """Return the positions in a batch that `second` selects from the positions `first`; None stands for all positions."""
     if first is None or second is None:
         return second if first is None else first
     return first.take(second)
 
 
 def packed(places: Places, size: int) -> bytes:
-    """A bit a tuple."""
+    """Return a mask with one bit for each of `size` tuples; the bits at these positions are set."""
     mask = np.zeros(size, np.bool_)
     mask[places] = True
     return np.packbits(mask).tobytes()

@@ -1,4 +1,4 @@
-"""The operator network of a running class in words and numbers: what EXPLAIN prints."""
+"""Operator network of a running class in words and numbers, as EXPLAIN prints it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from engine.class_.runner import ClassRunner
 from engine.network.node import QueuedOperator
 from scheduler.operators.policies.static import ratio
 
-# Tuples after which little is left of the first estimate of an operator: (1 - ALPHA) ** 10 windows of 100, 15% of it.
+# Tuples until an operator's first estimate hardly counts: 10 updates of 100 tuples leave (1 - ALPHA) ** 10 = 15% of it.
 MEASURED_TUPLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class PlanLine:
-    """One operator: where it stands, what was measured of it, what follows for its turn."""
+    """One line of EXPLAIN: an operator with the operators that it feeds, its measurements, and its priority."""
 
     number: int
     name: str
@@ -23,19 +23,22 @@ class PlanLine:
     tuples: int
     cost_us: float  # processor time per input tuple
     selectivity: float
-    rate: float  # answers per second of processor time from here on, S/C̄: the priority under HR
+    rate: float  # S/C̄, the answers per second of processor time of its segment: the priority under HR
     queued: int
-    calls: int = 0  # trains in which its tuples came
-    outputs: tuple[str, ...] = ()  # queries whose answers it gives
+    calls: int = 0  # number of trains that the operator has taken
+    outputs: tuple[str, ...] = ()  # queries for which the operator emits the answers
 
     @property
     def is_measured(self) -> bool:
-        """False while cost and selectivity are mostly the first estimate. An operator without tuples is measured by its calls."""
+        """True if cost and selectivity are mostly measured, not the first estimate.
+
+        An operator that takes no tuples counts as measured after its first call.
+        """
         return self.tuples >= MEASURED_TUPLES or (not self.tuples and self.calls > 0)
 
 
 def explain(runner: ClassRunner) -> list[PlanLine]:
-    """A line an operator, those that feed others first."""
+    """Return a line for each operator; each operator comes before the operators that take its output."""
     believed = runner.scheduled.believed()
     nodes = runner.network.nodes
     place = {id(node): number for number, node in enumerate(nodes)}

@@ -1,23 +1,31 @@
-"""A class in its host: queries running, input accounted, answers settled, steps written down.
+"""Class in its host process: runs queries, accounts for input, delivers answers and records steps.
 
-    take(piece)          queue what a door let in
-    run(quota, …)        a slice: repeat what has to be repeated, then run operators until the quota is used up
-    end_cycle(now, …)    measurements of a load cycle for the load manager
-    committed()          steps and answers that have settled since it was last called
-    state(), recover()   everything at a settle point; the continuation from there by repeating commits
+    take(piece)          queue the tuples of one batch that a door let in
+    run(quota, …)        run a slice: first repeat committed steps if needed, then run operators until the quota is used
+    end_cycle(now, …)    return the measurements of a load cycle for the load manager
+    committed()          return steps and answers that have become final since the last call
+    state(), recover()   save everything at a settle point; continue from there by repeating commits
 
-Its parts: `ClassQueries` plans, adds and removes queries, `QueryExchanges` exchanges running queries for other plans, `ClassInput`
-keeps queues and accounts of streams, `CommitBuffer` collects steps and answers for commits, `CommitReplay` repeats commits,
-`AnswerTimes` measures response times, `ClassRunner` runs operators.
+| part | task |
+|---|---|
+| `ClassQueries` | plans, adds and removes queries |
+| `QueryExchanges` | replaces running plans by equivalent plans |
+| `ClassInput` | keeps queues and accounts of streams |
+| `CommitBuffer` | collects steps and answers for commits |
+| `CommitReplay` | repeats commits |
+| `AnswerTimes` | measures response times |
+| `ClassRunner` | runs operators |
 
-A *settle point* is a moment when nothing is queued inside the network: whenever a source operator is about to take
-tuples, since sources run last, and when the class has run dry. What has come out up to then is a function of the
-steps so far, so answers are handed out at settle points, together with the steps that led to them. A class that
-repeats the steps of its commits comes to the same state and the same count of answers (`tests/property/test_hosted.py`).
-Where a slice ends between two of them, queries that have nothing left inside have theirs handed out, with a step that says so.
-Who repeats that goes on to the settle point; what others give on the way is known already from a later commit, or new.
+At a *settle point*, nothing is queued inside the network. That is so when the class has no input left, and whenever a
+source operator is about to take tuples, since sources run last. All answers up to a settle point are a function of all
+steps before it. So answers are delivered at settle points, together with the steps that led to them. A class that repeats
+the steps of its commits reaches the same state and the same number of answers (`tests/property/test_hosted.py`).
 
-All calls but those of a door come from one thread.
+If a slice ends between two settle points, only queries without queued input get their answers delivered, and an
+`Interrupted` step records that. A repetition continues from there to the next settle point. Answers of other queries
+on the way are either part of a later commit or new.
+
+All calls except those of a door come from one thread.
 """
 
 from __future__ import annotations
@@ -70,10 +78,10 @@ STATE_VERSION = 6
 
 
 class HostedClass(RunListener):
-    """One class, or one shard of it."""
+    """One class, or one shard of a class."""
 
     def __init__(self, settings: LiveClass, train_max: int, answers_max: float = math.inf) -> None:
-        """A slice ends early with more bytes of answers than `answers_max`, for them to be committed."""
+        """Create a class without queries. With more than `answers_max` bytes of answers, a slice ends early and they are committed."""
         self.runner = ClassRunner(
             self._answer,
             settings.first_policy,
@@ -100,13 +108,14 @@ class HostedClass(RunListener):
             input_=self.input,
             buffer=self._buffer,
         )
-        self._changes: deque[Callable[[], None]] = deque()  # for the next settle point
+        # functions that make the requested changes; called at the next settle point
+        self._changes: deque[Callable[[], None]] = deque()
         self.queries.plan_and_add(settings.queries)
 
-    # --- queries ---------------------------------------------------------------------------------------
+    # --- changes of queries and settings ---------------------------------------------------------------
 
     def add_query(self, name: str, sql: str) -> Query:
-        """Plan now, or say why not; answer from the next settle point on."""
+        """Plan the query now, or raise InvalidInput; it runs from the next settle point on."""
         query = self.queries.planned(name, sql)
 
         def change() -> None:
@@ -126,7 +135,7 @@ class HostedClass(RunListener):
         readers = [reader.name for reader in queries.values() if name.lower() in reads(reader)]
         if readers:
             hint = f"remove {', '.join(readers)} first"
-            raise InvalidInput("other queries read the output of this one", "query", name, hint)
+            raise InvalidInput("other queries read the output of this query", "query", name, hint)
 
         def change() -> None:
             with self.exchanges.restarted():
@@ -141,9 +150,9 @@ class HostedClass(RunListener):
         statements: Sequence[str] | None = None,
         limits: ClassLimits | None = None,
     ) -> None:
-        """Run these queries and no others from the next settle point on, over these streams and within these limits.
+        """Replace all queries from the next settle point on, and set streams and limits unless they are None.
 
-        Streams and limits that are None do not change. A query that cannot be planned is left out; `queries.refused` says why.
+        A query that cannot be planned is left out; `queries.refused` has the reason.
         """
 
         def change() -> None:
@@ -161,7 +170,7 @@ class HostedClass(RunListener):
             self.queries.refused = {}
             catalog = SqlCatalog.of(streams=schemas.values()).with_queries(left.values())
             planned = self.queries.planned_all(added, catalog)
-            # Exchanges that wait begin again with other queries, and with these alone: so do they when this is repeated.
+            # Waiting exchanges of plans restart only if queries change: a recovery that repeats the steps restarts them in that case only.
             with self.exchanges.restarted() if gone or planned else nullcontext():
                 self.queries.remove_all(gone)
                 self.queries.change_streams(declared, schemas)
@@ -176,7 +185,7 @@ class HostedClass(RunListener):
         self._change(change)
 
     def set_windows(self, windows: WindowSettings) -> None:
-        """Answer windows with SLIDE AT MOST so from the next settle point on."""
+        """Set how windows with SLIDE AT MOST are scheduled, from the next settle point on."""
 
         def change() -> None:
             if windows != self.runner.network.windows:
@@ -186,10 +195,11 @@ class HostedClass(RunListener):
         self._change(change)
 
     def set_plan(self, plan: PlanSettings) -> None:
-        """Run queries by this plan: those that are added from the next settle point on; those that run once they can.
+        """Set the plan settings of the class from the next settle point on.
 
-        They are planned again beside themselves, and exchanged at the settle point where the new operators know all that the
-        old ones know. `exchanges.kept` says which queries cannot, and why.
+        Queries added later use them at once. Running queries get a second plan. The second plan replaces the first plan at a
+        settle point once its operators hold all the state that the old operators hold. `exchanges.kept` lists the queries for
+        which that is impossible, with the reasons.
         """
 
         def change() -> None:
@@ -201,7 +211,7 @@ class HostedClass(RunListener):
 
     @property
     def is_exchanging(self) -> bool:
-        """Whether queries run by two plans at a time, or are about to."""
+        """True if some query runs by two plans at a time, or some change waits for a settle point."""
         return bool(self.exchanges.waiting or self._changes)
 
     def _change(self, change: Callable[[], None]) -> None:
@@ -212,15 +222,16 @@ class HostedClass(RunListener):
     # --- input and slices ------------------------------------------------------------------------------
 
     def begin(self, stream: str, batch: int, rows: int | None = None) -> None:
-        """Begin a stream that has not been read yet with this batch; `rows` came before it."""
+        """If the stream has not been read yet, begin to read it at this batch; `rows` is the number of rows before the batch."""
         following = StreamPosition(batch, rows)
         self.replay.stream_begins(stream, following)
         self.input.set_next(stream, following)
 
     def take(self, piece: Piece, upto: int = 0) -> None:
-        """Queue what a door let in; behind what has to be repeated first. What no query reads is no input.
+        """Queue the tuples that a door let in, or hold them until all commits are repeated.
 
-        `upto` is how many rows the stream has had with it.
+        Tuples of a stream that no query reads are ignored. `upto` is the number of rows in the stream up to and with this
+        batch.
         """
         self.input.count(piece, is_sampled=self.times.noticed is not None)
         if self.repeating:
@@ -229,7 +240,7 @@ class HostedClass(RunListener):
             self.input.queue(piece, upto)
 
     def run(self, quota_s: float, now: Clock, cpu: Clock) -> float:
-        """Run for a slice; return the processor time used."""
+        """Run until `quota_s` seconds of processor time are used or no work is left; return the processor time used."""
         used_s = self.replay.run(quota_s, now, cpu)
         if self.repeating:
             return used_s
@@ -238,65 +249,65 @@ class HostedClass(RunListener):
         if used_s < quota_s:
             used_s += self.runner.run(quota_s - used_s, now, cpu)
         if self._changes and self.runner.is_settled():
-            self.runner.settle(now())  # what was asked for while steps were repeated
+            self.runner.settle(now())  # this call makes changes that were requested while steps were repeated
         return used_s
 
     def advance(self, stream: str, time: int, now: float) -> None:
-        """Let event time of an idle stream advance by the clock; only where nothing is queued."""
+        """Advance the event time of an idle stream to `time`; call it only if no tuple is queued in the class."""
         self._buffer.write(Advanced(stream, time, now))
         self.runner.advance(stream, time, now)
 
     def overdue(self, before: float) -> bool:
-        """Return True if tuples that arrived before wait for their lookups."""
+        """Return True if tuples that arrived by `before` still wait for their lookups."""
         return not self.repeating and bool(self.runner.lookups.overdue(before))
 
     def release(self, before: float, now: float) -> None:
-        """Answer the lookups of tuples that arrived before with the rows there are; only where nothing is queued."""
+        """Let tuples that arrived by `before` wait no longer: look up among the rows held now. Call it only if no tuple is queued."""
         for query, upto_us in sorted(self.runner.lookups.overdue(before).items()):
             self._buffer.write(LookupsReleased(query, upto_us, now))
             self.runner.release(query, upto_us, now)
 
     def rest(self, now: Clock) -> None:
-        """Run until nothing is queued inside, which takes a train's work at most: that is a settle point."""
+        """Run to a settle point, where nothing is queued inside; that takes at most the work of one train."""
         if not self.repeating:
             self.runner.drain(now)
 
     @property
     def repeating(self) -> bool:
-        """Whether something that was committed is still to be repeated."""
+        """True if committed steps are still to be repeated."""
         return bool(self._repetition)
 
     def has_input(self) -> bool:
         return bool(self.replay) or self.runner.has_input()
 
     def committed(self) -> Commit | None:
-        """Return what has settled since the last call, with the number of answers there are now."""
+        """Return steps and answers settled since the last call, with the present numbers of answers; None if there are none."""
         return self._buffer.take(self.runner.answers.counts)
 
-    # --- the load cycle --------------------------------------------------------------------------------
+    # --- measurements for the load manager -------------------------------------------------------------
 
     def end_cycle(self, now: float, used_s: float, ran_dry: bool = False) -> CycleEnded:
-        """Return what the load manager is shown, and begin a new cycle; slices have used `used_s` in this one."""
+        """Return the measurements of the ended load cycle, in which slices used `used_s` seconds, and begin a new cycle."""
         cycle = self.cycle.end(
             now,
             used_s,
             target_s=self.times.target_s,
             runner=self.runner,
             entrances=self.input.entrances,
-            # What repeating costs is not observed by operator.
+            # The costs of repeated steps are not measured by operator.
             observed=not self.repeating,
         )
         return replace(cycle, ran_dry=ran_dry)
 
     def notice(self) -> None:
-        """Restart the observation of answers and input, with slowdowns by what an answer costs now."""
+        """Begin new statistics of answers and new samples of input; slowdowns are relative to the ideal costs of this moment."""
         self.input.samples = Samples()
         self.times.notice(self.runner.scheduled.alone())
 
-    # --- recovery --------------------------------------------------------------------------------------
+    # --- saving and restoring the state ----------------------------------------------------------------
 
     def following(self) -> Mapping[str, StreamPosition]:
-        """Return by stream where to read on."""
+        """Return the position from which each stream is to be read next."""
         following = self.replay.following()
         return {
             stream: following.get(stream, entrance.following)
@@ -304,7 +315,7 @@ class HostedClass(RunListener):
         }
 
     def state(self) -> bytes | None:
-        """Return everything at a settle point; None between two of them, or before everything is committed."""
+        """Return the whole state, or None if this is no settle point or something is not committed yet."""
         if self.replay or not self._buffer.is_empty or not self.runner.is_settled():
             return None
         network, queries, exchanges = self.runner.network, self.queries, self.exchanges
@@ -320,13 +331,16 @@ class HostedClass(RunListener):
         return pickle.dumps(state, protocol=5)
 
     def recover(self, state: bytes | None, commits: Sequence[Commit], fetch: Fetch) -> None:
-        """Continue from a state by repeating what was committed after it, within the slices to come."""
+        """Restore a saved state; the following slices repeat the commits that were made after that state."""
         self.replay.fetch = fetch
         if state is not None:
             version, *held = pickle.loads(state)
             if version != STATE_VERSION:
                 raise InvalidInput(
-                    "the state is of another version", "state", version, "let its host finish first"
+                    f"the state was saved by another version of Weir; this version reads only state format {STATE_VERSION}",
+                    "state",
+                    version,
+                    "stop the system with the Weir version that saved the state, then start it with this version",
                 )
             self._restore(*held)
         self.replay.begin(commits)
@@ -361,16 +375,16 @@ class HostedClass(RunListener):
             if position.opened is not None:
                 self.replay.reopen(entrance, position.opened, position.done)
                 entrance.begun = bool(entrance.queued)
-        # States of older versions have no ended accounts.
+        # States saved by older versions lack the accounts of streams that the class does not read any more.
         self.input.ended, queries.answered_before = ended[0] if ended else ({}, 0)
 
-    # --- what the runner reports -----------------------------------------------------------------------
+    # --- events that the runner reports ----------------------------------------------------------------
 
     def took(self, stream: str, tuples: int) -> None:
         self.input.took(stream, tuples)
 
     def settled(self) -> bool:
-        """Nothing is queued inside: what has been done is complete. Return True if more may be done before it is committed."""
+        """Make all recorded steps final and make waiting changes; return True if the slice may continue before the next commit."""
         self.times.settle()
         self.input.settle()
         self._buffer.settle()
@@ -381,7 +395,7 @@ class HostedClass(RunListener):
         return self._buffer.has_room
 
     def interrupted(self) -> None:
-        """Some answers of the unsettled steps have been handed out."""
+        """Record that some answers have been delivered before a settle point was reached."""
         self.times.settle()
         self._buffer.settle(Interrupted())
 
@@ -399,7 +413,7 @@ class HostedClass(RunListener):
         self._buffer.add(answer)
 
     def _give_repeated(self, now: float) -> None:
-        """Give answers of repeated steps that had not been given when the class ended."""
+        """Deliver the answers of repeated steps that no commit contains, since the first run did not deliver these answers."""
         repeated, self._buffer.repeated = self._buffer.repeated, []
         for answer in repeated:
             self.runner.answers.quality[answer.query].answered(answer.train.arrival, now)

@@ -1,7 +1,7 @@
-"""A stream's way into a class: the batches that are queued, and the account of every tuple that was offered.
+"""Input of one stream of a class: the queued batches, and the account of every tuple that was offered.
 
-A batch is *begun* when the first of its tuples is taken or dropped. What is begun is among the steps that were written
-down; what is not will be read again by whoever goes on from here, so a state leaves it out of the account.
+A batch is *begun* when the first of its tuples is taken or dropped, and this is recorded as a step. After a recovery,
+batches that were not begun are read again from the stream, so a saved state leaves them out of the account.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from engine.class_.steps import Opened
 from engine.data.train import LateRows
 from loadshed.ledger import TupleLedger
 
-# The next batch of a stream that has not been read yet: with what comes from now on it begins.
+# Batch number of a stream that has not been read yet: it begins with the next batch that arrives.
 FROM_NOW = -1
 
 
 class StreamPosition(NamedTuple):
-    """Where a stream is to be read on: at this batch, and so many rows has the stream had before."""
+    """Position at which a stream is read next: a batch, and the number of rows in the stream before it."""
 
     batch: int = FROM_NOW
     rows: int | None = None
@@ -28,37 +28,37 @@ class StreamPosition(NamedTuple):
 
 @dataclass(frozen=True)
 class Position:
-    """Where a state goes on: this batch first, of which so many of the admitted tuples are done."""
+    """Position of a stream in a saved state: the batch to read next, and how many of its admitted tuples were taken or dropped."""
 
     batch: int
-    rows: int | None = None  # that the stream has had before
+    rows: int | None = None  # number of rows in the stream before this batch
     opened: Opened | None = None
     done: int = 0
     missing: LateRows | None = None
-    """Tuples dropped before what follows, which windows are to count as missing."""
+    """Tuples dropped before this position, which windows have to count as missing."""
 
 
 @dataclass(slots=True)
 class Entrance:
-    """One stream's queue as the ledger sees it: batches of which tuples are still to be taken."""
+    """Queue and account of one stream in a class; the queue lists batches, each with its number of tuples not taken yet."""
 
     ledger: TupleLedger = field(default_factory=TupleLedger)
-    # Of batches not begun yet; of the first one, tuples left after what was taken.
+    # Queued batches, each with the number of its tuples that are still to be taken.
     queued: deque[tuple[Opened, int]] = field(default_factory=deque)
-    begun: bool = False  # whether the first one's opening has been written down
-    tuples: int = 0  # queued
-    next_batch: int = FROM_NOW  # after the last batch that came in
-    rows: int | None = None  # that the stream has had before the first one; None if that is not known
+    begun: bool = False  # True if the first queued batch has been recorded as begun
+    tuples: int = 0  # queued tuples
+    next_batch: int = FROM_NOW  # number of the batch that comes after the last arrived batch
+    rows: int | None = None  # rows in the stream before the first queued batch; None if unknown
     cycle_offered: int = 0
     cycle_batches: int = 0
-    cycle_delivered: int = 0  # up to the last cycle's end
+    cycle_delivered: int = 0  # value of `ledger.delivered` at the end of the last load cycle
 
     def enter(self, opened: Opened) -> None:
-        """Count a batch at the door."""
+        """Add a batch to the account."""
         enter(self.ledger, opened)
 
     def let_in(self, piece: Piece, upto: int) -> None:
-        """Queue what a door let in; `upto` is how many rows the stream has had with it."""
+        """Queue the tuples that a door let in; `upto` is the number of rows in the stream up to and with this batch."""
         opened = Opened(
             stream=piece.stream,
             batch=piece.batch,
@@ -79,20 +79,23 @@ class Entrance:
         self.next_batch = opened.batch + 1
 
     def count_late(self, tuples: int) -> None:
-        """Account for tuples that were late by themselves: what counted them is about to go."""
+        """Move tuples from delivered to late in the account, before the source operator that counted them is removed."""
         self.ledger.delivered -= tuples
         self.ledger.late += tuples
         self.cycle_delivered -= tuples
 
     def lose_last(self) -> None:
-        """The tuples of the batch that was queued last are not there."""
+        """Count the last queued batch as failed, because its tuples cannot be fetched."""
         opened, left = self.queued.pop()
         self.tuples -= left
         self.ledger.failed += left
         self.leave(opened)
 
     def consume(self, tuples: int) -> list[Opened]:
-        """The oldest tuples are taken, or gone; with 0, batches of which nothing was let in. Which batches that begins."""
+        """Remove the oldest tuples from the queue, and return the batches that begin with this removal.
+
+        Batches without admitted tuples at the front are removed too, even if `tuples` is 0.
+        """
         queued, begun = self.queued, []
         while queued and (tuples or not queued[0][1]):
             opened, left = queued[0]
@@ -111,7 +114,7 @@ class Entrance:
         return begun
 
     def leave(self, opened: Opened) -> None:
-        """All of the batch is done."""
+        """Move the position behind a batch of which every tuple was taken or dropped."""
         self.rows = max(opened.upto, self.rows or 0)
 
     @property
@@ -129,7 +132,7 @@ class Entrance:
 
     @property
     def begun_ledger(self) -> TupleLedger:
-        """The account without the batches that would be read again."""
+        """Account without the batches that would be read again after a recovery."""
         ledger = replace(self.ledger)
         for place, (opened, _) in enumerate(self.queued):
             if place or not self.begun:
@@ -138,7 +141,7 @@ class Entrance:
 
 
 def enter(ledger: TupleLedger, opened: Opened, sign: int = 1) -> None:
-    """Count a batch at the door, or take that back."""
+    """Add a batch to the account, or subtract the batch if `sign` is -1."""
     ledger.offered += sign * opened.offered
     ledger.shed += sign * opened.shed
     ledger.rejected += sign * opened.rejected

@@ -1,4 +1,4 @@
-"""What the load manager of a class is shown at the end of a load cycle, and what is counted for it meanwhile."""
+"""Measurements of a load cycle, which the class's load manager receives when the cycle ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 
 @dataclass(slots=True)
 class QueryResponses:
-    """Of one query in this load cycle."""
+    """Answers of one query in this load cycle, and the sum of their response times."""
 
     results: int = 0
     total_s: float = 0.0
@@ -36,13 +36,13 @@ class LoadCycle:
         self._steady.forget()
 
     def answered(self, query: str, results: int, total_s: float) -> None:
-        """So many results, with response times of so much together."""
+        """Count this number of answers of the query, and add the sum of their response times."""
         seen = self._responses[query]
         seen.results += results
         seen.total_s += total_s
 
     def begin(self, now: float) -> None:
-        """The first cycle, or the first one after sleep."""
+        """Begin the first load cycle, or the first load cycle after the class was asleep."""
         self._began = now
 
     def end(
@@ -54,7 +54,7 @@ class LoadCycle:
         entrances: Mapping[str, Entrance],
         observed: bool,
     ) -> CycleEnded:
-        """A new cycle begins; `observed` is whether what was used is the cost of what operators did."""
+        """Return the cycle's measurements and begin a new cycle; `observed` is True if operators, not repeated steps, used `used_s`."""
         believed = runner.scheduled.believed()
         places = {id(node): place for place, node in enumerate(runner.network.nodes)}
         waiting = {stream: waiting_s(runner.network.source(stream), now) for stream in entrances}

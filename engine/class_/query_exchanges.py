@@ -1,7 +1,8 @@
-"""The exchange of running queries for the same queries by another plan.
+"""Exchange of running plans for equivalent plans of the same queries.
 
-A query that runs by another plan than its class's gets a *twin*: the operators of the class's plan beside its own, without answers.
-At the settle point where the twin knows all that the query's operators know, it takes the query's place.
+A query that does not run by its class's plan settings gets a *twin*: a second plan with operators of its own, which
+reads the same input. The answers of this second plan are not used at first. Once its operators hold all the state that
+the operators of the first plan hold, the second plan replaces the first plan at a settle point.
 """
 
 from __future__ import annotations
@@ -17,35 +18,35 @@ from engine.class_.steps import Exchanged, ExchangeGivenUp
 from engine.network.network import walk
 from engine.plan.plan_exchange import Unbounded, wait_us
 
-# Why an exchange was given up.
-NO_ROOM = "the class's limits leave no room for its old and its new operators together"
+# Reason why an exchange was abandoned.
+NO_ROOM = "the class's limits leave no room for the old and the new operators of its queries together"
 
 
 class QueryExchanges:
-    """Queries that run by another plan than the class's: those that wait for their exchange, and those that stay as they are."""
+    """Queries that do not run by the class's plan settings: each waits for the exchange of its plan, or keeps its plan for a reason."""
 
     def __init__(self, runner: ClassRunner, queries: ClassQueries, buffer: CommitBuffer) -> None:
         self.kept: dict[str, str] = {}
-        """Why a query still runs by another plan than its class's."""
+        """Reason why a query keeps its plan, by query."""
         self.waiting: dict[str, int] = {}
-        """Queries with a twin: the event time, in µs, that all its streams have to pass."""
+        """Event time in µs by query: once all streams of the query have passed it, the second plan can replace the query's plan."""
         self._runner, self._queries, self._buffer = runner, queries, buffer
-        self._others: dict[str, None] = {}  # queries that run by another plan than the class's
+        self._others: dict[str, None] = {}  # queries that do not run by the class's plan settings
 
     @property
     def has_given_up(self) -> bool:
-        """Return True if queries still run by another plan than the class's because there was no room."""
+        """Return True if queries keep their plans because there was no room for an exchange."""
         return NO_ROOM in self.kept.values()
 
     def set_plan(self, plan: PlanSettings) -> None:
-        """Run queries by this plan: those that are added from now on, and those that run once they can."""
+        """Set the class's plan settings; queries added later use them at once, running queries once their plans can be exchanged."""
         with self.restarted():
             self._runner.network.plan = plan
             self._find_others()
 
     @contextmanager
     def restarted(self) -> Iterator[None]:
-        """Change queries or plan; whatever waits for its exchange waits again, among the queries that there are then."""
+        """Drop the second plans of all queries, let the caller change queries or plan settings, then build the second plans again."""
         self.drop()
         try:
             yield
@@ -53,19 +54,22 @@ class QueryExchanges:
             self._add_twins()
 
     def drop(self) -> None:
-        """Drop all twins."""
+        """Drop the second plans of all queries; the queries keep their running plans."""
         self.waiting.clear()
         self._runner.network.drop_twins()
 
     def restore(self, waiting: Mapping[str, int], kept: dict[str, str]) -> None:
-        """Continue as a state has it."""
+        """Restore the waiting exchanges and the kept plans from a saved state."""
         self._find_others()
         self.waiting = {name: until for name, until in waiting.items() if name in self._queries.by_name}
         self._runner.network.add_twins(*self.waiting)
         self.kept = kept
 
     def settle(self) -> None:
-        """Exchange queries that can be; at a settle point, when nothing is queued, old and new operators have taken the same."""
+        """Exchange the plans of queries with second plans that are ready.
+
+        Call this at a settle point: no tuple is queued inside the network then, so the operators of both plans have taken the same tuples.
+        """
         network, queries = self._runner.network, self._queries
         marks = {
             stream.name: reached - stream.lateness_us
@@ -87,7 +91,7 @@ class QueryExchanges:
             self._buffer.settle(Exchanged(name))
 
     def exchange(self, name: str) -> None:
-        """Let a query's twin take its place, if it still waits for that."""
+        """Replace a query's plan by its second plan, if the query still waits for this exchange."""
         if self.waiting.pop(name, None) is not None:
             del self._others[name]
             self._runner.exchange(name)
@@ -105,7 +109,7 @@ class QueryExchanges:
     def _add_twins(self) -> None:
         network, waits = self._runner.network, dict[str, int]()
         running = self._queries.by_name
-        # A query that was removed, and perhaps added again, runs by the class's plan.
+        # A query that was removed and added again already runs by the class's plan settings.
         self._others = {
             name: None
             for name in self._others
@@ -125,4 +129,5 @@ class QueryExchanges:
             begun = [time_us for time_us in reached if time_us is not None]
             self.waiting[name] = max(begun) + wait if begun else 0
             if not wait or not begun:
-                self.exchange(name)  # there is nothing that it does not know
+                # the operators of the first plan hold no state that the second plan lacks
+                self.exchange(name)

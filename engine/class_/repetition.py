@@ -1,4 +1,4 @@
-"""Commits that are still to be repeated, step by step."""
+"""Queue of commits that are repeated step by step during recovery."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.class_.steps import Commit, Step
 
 
 class Repetition:
-    """A queue of commits; false when all of them have been repeated."""
+    """Queue of commits to repeat; it is false once all commits have been repeated."""
 
     def __init__(self) -> None:
         self._commits: deque[Commit] = deque()
@@ -31,7 +31,7 @@ class Repetition:
         repeat: Callable[[Step, Clock], None],
         check: Callable[[Commit], None],
     ) -> float:
-        """Repeat steps for a slice of processor time, and check each commit after its last step; return the time used."""
+        """Repeat steps for a slice of processor time, check each commit after its last step, and return the time used."""
         began = cpu()
         while self and cpu() - began < quota_s:
             if not self._steps:

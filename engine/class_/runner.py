@@ -1,8 +1,9 @@
-"""The runner of a class: its network, its level-2 scheduler, and the measuring around every step.
+"""Runner of a class: its network, its level-2 scheduler (which picks operators), and the
+measurement of every call.
 
 The main loop is `ClassRunner.run`: pick an operator, take a train, run it, measure, deliver. It runs for a slice of
-processor time, which the caller grants and measures with the clocks it hands in: `now` for arrival and response
-times, `cpu` for the processor time of this thread.
+processor time that the caller grants. The caller also passes two clocks: `now` for arrival and response times, `cpu`
+for the processor time of this thread.
 """
 
 from __future__ import annotations
@@ -35,34 +36,34 @@ from scheduler.operators.scheduler import OperatorScheduler
 Clock = Callable[[], float]
 
 TRAIN_MAX = 10_000
-# After any event time there can be, in any unit.
+# Time later than any event time in any unit.
 END_OF_TIME = 2**62
 
 
 class RunListener:
-    """Hears what a runner does; this one ignores it."""
+    """Receives the events of a runner; this base class ignores all events."""
 
     def took(self, stream: str, tuples: int) -> None:
-        """A source operator has taken tuples of its stream's queue."""
+        """React when a source operator has taken tuples from its stream's queue."""
 
     def settled(self) -> bool:
-        """A settle point, after its answers; return True if the slice continues."""
+        """React when answers were delivered at a settle point; return True if the slice continues."""
         return True
 
     def interrupted(self) -> None:
-        """Answers were handed out between settle points."""
+        """React when answers were delivered between two settle points."""
 
 
 IGNORED = RunListener()
 
 
 class ClassRunner:
-    """Runs a class's queries; answers go to `sink(query, train)`.
+    """Runs a class's queries and passes answers to `sink(query, train)`.
 
-    Answers are handed out at *settle points*: when nothing is queued inside, which is so whenever a source operator
-    is about to run, since sources run last. What has been handed out by then is a function of what has been taken in.
-    Where a slice ends amid the work on what came in, those of queries are handed out that have none of it left: so the policy
-    says whose answers come first where that work takes several slices, and of each query the same holds as at settle points.
+    Answers are delivered at *settle points*, when nothing is queued inside. That is so whenever a source operator is
+    about to run, since sources run last. All answers up to a settle point are a function of the tuples taken before it.
+    If a slice ends between settle points, only queries without queued input get their answers delivered. So the policy
+    decides which query's answers come first when the work takes several slices.
     """
 
     def __init__(
@@ -85,9 +86,9 @@ class ClassRunner:
         self.scheduled = ScheduledNodes(self.network, self.values, policy or HighestRate())
         self.lookups = WaitingLookups(self.network)
         self.steps = 0
-        self._inside = 0  # nodes behind the sources that have input
+        self._inside = 0  # number of operators with queued input, not counting sources
 
-    # --- queries ---------------------------------------------------------------------------------------
+    # --- adding, removing and changing queries ---------------------------------------------------------
 
     def add(
         self,
@@ -95,7 +96,7 @@ class ClassRunner:
         graphs: Mapping[str, UtilityGraph] | None = None,
         weights: Mapping[str, float] | None = None,
     ) -> None:
-        """Add queries; `graphs` say what their answers are worth, and `weights` how much it counts that they are fresh."""
+        """Add queries, with the utility graphs of their answers and the weights of their freshness."""
         outputs = self.network.add(*queries)
         values = self.values
         values.graphs.update(graphs or {})
@@ -108,9 +109,10 @@ class ClassRunner:
         for name, node in outputs:
             values.value(name, node)
             if node in self.scheduled:
-                self.scheduled.rebuild()  # the scheduler knows it as the output of fewer queries
+                self.scheduled.rebuild()  # this operator now answers more queries than the scheduler counts
         if any(slacks.values()) and self.network.has_bounded_windows():
-            self.scheduled.rebuild()  # the slide of windows beside the new ones may have changed, and with it their slack
+            # new windows may change the slides of existing windows, and so their slacks
+            self.scheduled.rebuild()
 
     def remove(self, name: str) -> None:
         self.network.remove(name)
@@ -120,13 +122,13 @@ class ClassRunner:
         self._inside = self._count_inside()
 
     def exchange(self, name: str) -> None:
-        """Let the query's twin take its place; its answers are still counted and measured as the same query's."""
+        """Replace the query's plan by its second plan; the counts and measurements of its answers continue."""
         nodes = self.network.exchange(name)
         self.answers.quality[name].fall_due(next((slack_of(node) for node in nodes), None))
         self.values.value_all(self.network.nodes)
 
     def value(self, graphs: Mapping[str, UtilityGraph]) -> None:
-        """Set what the answers of these queries are worth from now on."""
+        """Set the utility graphs for later answers of these queries."""
         changed = self.values.changed(graphs)
         for name, graph in changed.items():
             self.answers.quality[name].value(graph)
@@ -135,22 +137,22 @@ class ClassRunner:
             self.scheduled.rebuild()
 
     def weigh(self, weights: Mapping[str, float]) -> None:
-        """Set how much the freshness of each query counts from now on; 1 where nothing is declared."""
+        """Set the freshness weight of each query; queries without a declared weight get 1."""
         self.values.weights = dict(weights)
         for name, quality in self.answers.quality.items():
             quality.weight = self.values.weight(name)
         self.scheduled.rebuild()
 
-    # --- input -----------------------------------------------------------------------------------------
+    # --- input from streams and the clock --------------------------------------------------------------
 
     def offer(self, stream: str, train: Train) -> None:
         """Queue a train that has arrived on a stream."""
         node = self.network.source(stream)
         if node is not None and len(train):
-            self._enqueue(node, train, float(train.arrival[0]))  # the door bounds what waits there
+            self._enqueue(node, train, float(train.arrival[0]))  # the door limits the length of this queue
 
     def advance(self, stream: str, time: int, now: float) -> None:
-        """Let event time of an idle stream advance by the clock."""
+        """Advance the event time of an idle stream to `time`, at clock time `now`."""
         node = self.network.source(stream)
         if node is not None:
             assert isinstance(node.operator, SourceOperator)
@@ -158,13 +160,13 @@ class ClassRunner:
             self._pass_time(node, node.operator.advance(time), now, late)
 
     def release(self, query: str, upto_us: int, now: float) -> None:
-        """Answer the lookups of a query up to an event time with the rows there are."""
+        """Let a query's tuples up to an event time wait no longer for lookups: look up among the rows held now."""
         for node in self.lookups.nodes():
             if query in node.users:
                 self._deliver(node, state_of(node).release(upto_us, now), now)
 
     def evict(self, stream: str, tuples: int) -> int:
-        """Drop the oldest tuples that no operator has taken; return how many there were."""
+        """Drop up to this number of the oldest queued tuples of a stream; return how many were dropped."""
         node = self.network.source(stream)
         dropped = 0 if node is None else node.drop(tuples)
         if node is not None and dropped:
@@ -172,7 +174,7 @@ class ClassRunner:
         return dropped
 
     def finish(self, now: float) -> None:
-        """All input has come: every window that is still open may close."""
+        """Close all open windows, after all input has arrived."""
         for node in list(self.network.nodes):
             if isinstance(node.operator, SourceOperator):
                 self._pass_time(node, END_OF_TIME, now, missing_rows(node))
@@ -180,10 +182,10 @@ class ClassRunner:
     def has_input(self) -> bool:
         return any(node.queue for node in self.network.nodes)
 
-    # --- slices ----------------------------------------------------------------------------------------
+    # --- running operators -----------------------------------------------------------------------------
 
     def run(self, quota_s: float, now: Clock, cpu: Clock) -> float:
-        """Run operators until the slice or the input is used up; return the processor time used. This is the main loop."""
+        """Run the main loop until the quota or the input is used up; return the processor time used."""
         scheduled = self.scheduled
         scheduler = scheduled.current()
         nodes, count = scheduled.nodes, len(scheduled.nodes)
@@ -197,7 +199,7 @@ class ClassRunner:
                 if not self.settle(now()):
                     break
                 if scheduled.current() is not scheduler or len(scheduled.nodes) != count or not node.queue:
-                    # Queries have come or gone at the settle point, and with them what was queued.
+                    # Queries were added or removed at the settle point, so queues and operators may have changed.
                     scheduler = scheduled.current()
                     nodes, count = scheduled.nodes, len(scheduled.nodes)
                     continue
@@ -209,7 +211,7 @@ class ClassRunner:
             tuples, answers = self._step(
                 scheduler, number, node=node, most=self.train_max, now=now, upto=upto
             )
-            # One reading ends this step and begins the next: what lies between belongs to one of them.
+            # One clock reading ends this step and begins the next, so that all time between steps is counted.
             done = cpu()
             worked = max(1, tuples)
             if node.timed:
@@ -235,7 +237,7 @@ class ClassRunner:
         now: Clock,
         upto: float = math.inf,
     ) -> tuple[int, float]:
-        """Call an operator once; return how many tuples it took and gave."""
+        """Call an operator once; return how many tuples it took and emitted."""
         train = node.dequeue(most, upto)
         tuples = len(train)
         head = float(train.arrival[0]) if tuples else now()
@@ -255,11 +257,11 @@ class ClassRunner:
         if out is None:
             return tuples, 0
         readers = self._deliver(node, out, head)
-        # What panes give is news of event time: a part of a tuple where only some of their windows want it.
+        # Panes emit only watermarks: one watermark counts as a fraction of an output tuple, namely the fraction of windows that take it.
         return tuples, readers / len(node.downstream) if node.tells else len(out)
 
     def take_next(self, stream: str, tuples: int, now: Clock) -> None:
-        """Let a source operator take the next tuples of its queue, and all that follows happen."""
+        """Let a source operator take this number of its next tuples, and run the operators behind it until none has queued input."""
         node = self.network.source(stream)
         if node is None:
             return
@@ -270,7 +272,7 @@ class ClassRunner:
             self.drain(now)
 
     def drain(self, now: Clock) -> None:
-        """Run until nothing is queued inside."""
+        """Run operators until only sources have queued input."""
         scheduler = self.scheduled.current()
         while self._inside:
             number = scheduler.pick(now())
@@ -278,22 +280,22 @@ class ClassRunner:
         self.settle(now())
 
     def is_settled(self) -> bool:
-        """Return True if nothing is queued inside."""
+        """Return True if no operator but sources has queued input."""
         return not self._inside
 
     def settle(self, now: float) -> bool:
-        """Hand out the answers since the last settle point; return True if a slice continues after it."""
+        """Deliver the answers since the last settle point; return True if the slice may continue."""
         self.answers.hand_out(now)
         return self.listener.settled()
 
-    # --- snapshots -------------------------------------------------------------------------------------
+    # --- saving and restoring the state ----------------------------------------------------------------
 
     def snapshot(self) -> ClassSnapshot:
-        """Return the state of the whole class: every operator's and every queue's."""
+        """Return a copy of the class's state: all operators, queues and answers."""
         return copy.deepcopy(ClassSnapshot.of(self.network, self.answers))
 
     def settled_state(self) -> ClassSnapshot:
-        """Return the state at a settle point, without input that waits at the sources; write it down before anything runs."""
+        """Return the state at a settle point, without queued input and without copying; save this state before any operator runs again."""
         assert self.is_settled()
         return replace(ClassSnapshot.of(self.network, self.answers), queues={})
 
@@ -303,17 +305,17 @@ class ClassRunner:
         self._inside = self._count_inside()
         self.scheduled.rebuild()
 
-    # --- inside ----------------------------------------------------------------------------------------
+    # --- passing trains between operators --------------------------------------------------------------
 
     def _count_inside(self) -> int:
         return sum(bool(node.queue) and not node.source for node in self.network.nodes)
 
     def _pass_time(self, node: QueuedOperator, watermark: int, now: float, late: LateRows | None) -> None:
-        """Deliver progress of event time that is caused by the clock."""
+        """Pass a source's watermark, which the clock has advanced, to the operators behind the source."""
         self._deliver(node, progress(watermark, (Moment(watermark, now),), late), now)
 
     def _deliver(self, node: QueuedOperator, out: Train, head: float) -> int:
-        """Pass on the output of a node; return how many readers got progress of event time alone."""
+        """Pass the output of an operator to the operators behind it; return how many of these got a watermark without tuples."""
         if len(out):
             node.given += len(out)
             if node.downstream:
@@ -322,7 +324,7 @@ class ClassRunner:
                 self.answers.unsettled.append((query, counting_dropped(out)))
             return 0
         if not out.causes:
-            # Windows may have been given other ends, before event time has advanced.
+            # The ends of windows may have changed since the last watermark, so a window may react although event time has not advanced.
             out.causes = (Moment(out.watermark, head),)
         readers = 0
         for below in node.downstream:
@@ -332,7 +334,7 @@ class ClassRunner:
         return readers
 
     def _pass_on(self, node: QueuedOperator, out: Train, head: float) -> None:
-        """Queue a train for all that take it, as far as there is room."""
+        """Queue a train at all operators that read this operator's output; tuples without room are refused."""
         if node.width is None:
             node.width = tuple_bytes(out)
         account, size = self.network.account, len(out) * node.width or train_bytes(out)
@@ -352,7 +354,7 @@ class ClassRunner:
 
 
 def missing_rows(source: QueuedOperator) -> LateRows | None:
-    """Return the tuples that were dropped from a source's queue, for windows that close before it has a train."""
+    """Return the tuples dropped from a source's queue, so that windows count them even if no train follows."""
     missing = source.take_missing()
     assert isinstance(source.operator, SourceOperator)
     return None if missing is None else source.operator.missing(missing)

@@ -1,7 +1,7 @@
-"""The nodes of a class's network as the operators of its level-2 scheduler.
+"""Operators of a class's network with their numbers in the level-2 scheduler, which picks the operator that runs next.
 
-The scheduler numbers operators and learns their costs; the network adds and removes nodes. `current` brings the scheduler up
-to date: it extends it when there are more nodes, and makes another one when some have gone or what it knows of them has changed.
+The scheduler learns the costs of operators, while the network adds and removes operators. `current` extends the scheduler after
+operators were added, and builds a new scheduler after operators were removed or have changed.
 """
 
 from __future__ import annotations
@@ -19,36 +19,37 @@ from scheduler.operators.network import Estimate, Network, NetworkEstimates
 from scheduler.operators.network import ScheduledOperator as Box
 from scheduler.operators.scheduler import OperatorScheduler
 
-# What is believed of an operator before it has run.
+# Cost and selectivity assumed for an operator before it has run.
 FIRST_ESTIMATE = Estimate(cost_s=1e-6, selectivity=0.5)
-# The same of panes: or each tuple would seem to cost half a call of all the windows behind.
+# First estimate for panes; with selectivity 0.5, each tuple would seem to cause half a call of every window that reads the panes.
 FIRST_ESTIMATE_OF_PANES = Estimate(cost_s=1e-6, selectivity=1e-9)
-# The scheduler has not looked at the network yet.
+# Value of `_removals` that makes `current` build a new scheduler.
 NEVER = -1
 
 
 class ScheduledNodes:
-    """Scheduler, nodes in the order of its operators, and what each of them has taken.
+    """Scheduler of a class and the operators in the order of its numbers, each with the number of tuples it has taken.
 
-    Of sources whose tuples meet in a join or a union, the one with the oldest tuple goes first, whichever the policy has
-    picked: with a backlog one of them would run ahead of the other, and all it brings in would have to be held.
+    If several sources meet in a join or a union, the source with the oldest tuple runs first, whichever of them the policy
+    picks. Otherwise one source could run ahead during a backlog, and all its tuples would have to be stored.
     """
 
     def __init__(self, network: ClassNetwork, values: AnswerValues, policy: PolicySettings) -> None:
         self.policy = policy
         self.nodes: list[QueuedOperator] = []
         self.tuples: list[int] = []
-        """Tuples that each operator has taken so far."""
+        """Number of tuples that each operator has taken."""
         self.calls: list[int] = []
-        """Trains that each operator has taken so far."""
+        """Number of trains that each operator has taken."""
         self._network, self._values = network, values
         self._places: dict[int, int] = {}
         self._removals = NEVER
-        self._meeting: dict[int, tuple[int, ...]] = {}  # of sources, by their places: those that they meet
+        # by a source's number: the numbers of all sources that it meets in a join or union
+        self._meeting: dict[int, tuple[int, ...]] = {}
         self._scheduler: OperatorScheduler | None = None
 
     def current(self) -> OperatorScheduler:
-        """Return the scheduler over the nodes that there are now."""
+        """Return the scheduler, updated to the present operators of the network."""
         scheduler = self._scheduler
         if scheduler is None or self._removals != self._network.removals:
             return self._rebuilt()
@@ -59,7 +60,7 @@ class ScheduledNodes:
         return scheduler
 
     def rebuild(self) -> None:
-        """Make another scheduler next time: what this one knows of its operators is not so any more."""
+        """Mark the scheduler as outdated, so that `current` builds a new one."""
         self._removals = NEVER
 
     def __contains__(self, node: QueuedOperator) -> bool:
@@ -69,7 +70,7 @@ class ScheduledNodes:
         return self._places[id(node)]
 
     def queued(self, node: QueuedOperator, was_empty: bool, head: float) -> None:
-        """A node has more input; one that has no place yet is reported when it gets one."""
+        """Report an operator's new input to the scheduler; an operator without a number is reported when it gets one."""
         place = self._places.get(id(node))
         scheduler = self._scheduler
         if place is None or scheduler is None:
@@ -80,7 +81,7 @@ class ScheduledNodes:
             scheduler.ready(place, queue_head(node, head))
 
     def dropped(self, node: QueuedOperator) -> None:
-        """A source has less input, none of which was run."""
+        """Report to the scheduler that tuples were dropped from a source's queue."""
         if self._scheduler is None or node not in self:
             return
         if not node.queue:
@@ -89,7 +90,7 @@ class ScheduledNodes:
             self._scheduler.pending(self.place(node), node.tuples)
 
     def oldest(self, number: int) -> int:
-        """Return which of a source and those it meets has the oldest tuple."""
+        """Return the number of the source with the oldest tuple, among this source and the sources that it meets in a join or union."""
         places = self._meeting.get(number)
         if places is None:
             return number
@@ -98,25 +99,25 @@ class ScheduledNodes:
         return min(ready, key=lambda place: (queue_head(nodes[place], 0.0), place != number))
 
     def upto(self, number: int, tuples: int) -> float:
-        """Return the arrival up to which a source may run: less than this many tuples ahead of the sources that it meets."""
+        """Return the arrival time up to which a source may run, so that it gets less than `tuples` ahead of the sources that it meets."""
         places = self._meeting.get(number)
         if places is None:
             return math.inf
         return min(self.nodes[place].arrived_within(tuples) for place in places if place != number)
 
     def switch(self, policy: PolicySettings) -> None:
-        """Run by another policy from the next operator on, also within a slice; what is queued stays where it is."""
+        """Change the policy from the next pick on, even within a slice; queues stay as they are."""
         self.policy = policy
-        # A scheduler that does not know all nodes of the network yet gets the rest when it is brought up to date.
+        # Operators that the scheduler does not have yet are added by `current`.
         if self._scheduler is not None:
             self._scheduler.switch(policy, self._heads(0))
 
     def believed(self) -> NetworkEstimates:
-        """Let changed statistics change priorities; return what is believed of each operator, in the order of `network.nodes`."""
+        """Update priorities from new statistics; return the estimates of all operators, in the order of `network.nodes`."""
         return self.current().refresh()
 
     def alone(self) -> dict[str, Alone]:
-        """Return what each query's answers cost if nothing else is in their way."""
+        """Return the ideal cost of each query's answers, as if they waited for nothing."""
         scheduler = self.current()
         estimates = scheduler.statistics.estimates
         passed_on = [
@@ -125,11 +126,11 @@ class ScheduledNodes:
         return alone_of(self.nodes, scheduler.network, [mean_cost(node) for node in self.nodes], passed_on)
 
     def taken(self) -> Iterator[tuple[QueuedOperator, int]]:
-        """Yield each node and the tuples that it has taken."""
+        """Yield each operator with the number of tuples that it has taken."""
         return zip(self.nodes, self.tuples, strict=True)
 
     def _reads_root(self, scheduler: OperatorScheduler) -> bool:
-        """Return True if something new reads the output of a root, which from then on is no root but still gives answers."""
+        """Return True if a new operator reads the output of a root; that root then has an operator behind it, but still emits answers."""
         boxes, above = scheduler.network.operators, set[int]()
         for node in self._network.nodes[len(self.nodes) :]:
             above.update(id(feeder) for feeder in node.upstream if feeder.outputs)
@@ -170,7 +171,7 @@ class ScheduledNodes:
         return self._scheduler
 
     def _number(self, nodes: Sequence[QueuedOperator]) -> None:
-        """Number further nodes as the scheduler's operators."""
+        """Add each operator without a number to the scheduler, which gives it the next number."""
         self._places.update((id(node), place) for place, node in enumerate(nodes, len(self.nodes)))
         self.nodes += nodes
         self._meeting = {}
@@ -199,7 +200,7 @@ class ScheduledNodes:
             scheduler.ready(place, head)
 
     def _heads(self, start: int) -> Iterator[tuple[int, float, int]]:
-        """Yield nodes from this place on that have input, with the arrival of their oldest tuple and how many there are."""
+        """Yield number, arrival time of the oldest tuple and count of tuples for each operator with input, from number `start` on."""
         for place, node in enumerate(self.nodes[start:], start):
             if node.queue:
                 yield place, queue_head(node, moved_at(node.queue[0])), node.tuples
@@ -210,32 +211,32 @@ def first_estimate(node: QueuedOperator) -> Estimate:
 
 
 def mean_cost(node: QueuedOperator) -> Estimate:
-    """Return the cost that was measured so far; the first estimate if the node has not run."""
+    """Return the measured mean cost, or the first estimate if the operator has not run."""
     cost_s = node.mean_cost_s
     return FIRST_ESTIMATE if cost_s is None else Estimate(cost_s, FIRST_ESTIMATE.selectivity)
 
 
 def queue_head(node: QueuedOperator, otherwise: float) -> float:
-    """Return the arrival of the oldest queued tuple."""
+    """Return the arrival time of the oldest queued tuple, or `otherwise` if the train has no tuples."""
     arrival = node.queue[0].arrival
     return float(arrival[0]) if len(arrival) else otherwise
 
 
 def waiting_s(source: QueuedOperator | None, now: float) -> float:
-    """Return the age of the oldest tuple that waits at a source; 0 without one."""
+    """Return the age in seconds of the oldest tuple queued at a source; 0 if no tuple is queued."""
     return max(0.0, now - queue_head(source, now)) if source is not None and source.queue else 0.0
 
 
 def moved_at(train: Train) -> float:
-    """Return when the first input arrived that brought event time forward."""
+    """Return the arrival time of the first input that moved the train's watermark."""
     return train.causes[0].arrival(train.causes[0].upto) if train.causes else 0.0
 
 
 def meeting(nodes: Sequence[QueuedOperator]) -> list[list[QueuedOperator]]:
-    """Return groups of several sources whose tuples meet in one node."""
+    """Return groups of at least two sources; the tuples of a group's sources meet in a join or a union."""
     group: dict[int, int] = {id(node): number for number, node in enumerate(nodes)}
     changed = True
-    while changed:  # few passes: nodes stand behind those that feed them
+    while changed:  # ends after few passes, because each operator comes after the operators that feed it
         changed = False
         for node in nodes:
             together = [node, *node.downstream, *([node.partner] if node.partner else [])]

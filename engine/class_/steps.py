@@ -1,10 +1,9 @@
-"""What a class did with its input, in order: enough to do it again.
+"""Steps of a class: together they record, in order, everything that the state of the class depends on.
 
-A class is a function of its steps: which batches its door let in, how many tuples its source operators took of
-them, how far the clock moved event time, which queries came and went, over which streams and within which limits, how windows
-were scheduled, by which plans. A host writes them down with the answers they led to; a host
-that takes its place repeats them and comes to the same state. Steps refer to batches by their number in the
-stream, so that the tuples themselves are written down once, by whoever keeps the stream.
+Steps record which batches the door let in, how many tuples source operators took, and how far the clock moved event
+time. They also record changes of queries, streams, limits, window settings and plans. A host writes steps to the class's
+log, with the answers that they led to; a host that replaces it repeats them and reaches the same state. Steps refer
+to batches by their numbers in the stream, so that tuples are stored only once, in the stream's log.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from engine.data.train import Train
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The next batch of a stream joined the queue; which of its tuples did."""
+    """The next batch of a stream was queued; `mask` says which of its tuples the door let in."""
 
     stream: str
     batch: int
     offered: int
     shed: int
     rejected: int
-    kept: float  # the fraction its tuples stand for
-    mask: bytes | None  # a bit a tuple of the batch; None if all were let in
-    failed: int = 0  # lost on the way here
-    upto: int = 0  # rows that the stream has had with this batch
+    kept: float  # kept fraction that the tuples carry
+    mask: bytes | None  # one bit per tuple of the batch; None if all tuples were let in
+    failed: int = 0  # tuples lost before they reached the door
+    upto: int = 0  # rows in the stream up to and with this batch
 
     @property
     def inside(self) -> int:
-        """How many tuples joined the queue."""
+        """Number of tuples that were queued."""
         return self.offered - self.shed - self.rejected - self.failed
 
 
@@ -49,7 +48,7 @@ class Took:
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """The oldest tuples of a stream's queue were dropped for newer ones."""
+    """The oldest tuples of a stream's queue were dropped."""
 
     stream: str
     tuples: int
@@ -57,7 +56,7 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """The clock told how far event time of an idle stream has come."""
+    """The clock moved the event time of an idle stream to `time`."""
 
     stream: str
     time: int
@@ -66,7 +65,7 @@ class Advanced:
 
 @dataclass(frozen=True, slots=True)
 class LookupsReleased:
-    """Lookups of a query that had waited for long were answered with the rows there were, up to a time in microseconds."""
+    """A query's overdue lookups, up to a time in microseconds, were answered with the rows that had arrived."""
 
     query: str
     upto_us: int
@@ -78,7 +77,7 @@ class QueryAdded:
     name: str
     sql: str
     with_next: bool = False
-    """Together with the one after it: windows that come together share panes that suit them all."""
+    """True if the next query of the log was added in the same change, so that the windows of both share panes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,55 +87,55 @@ class QueryRemoved:
 
 @dataclass(frozen=True, slots=True)
 class StreamLeft:
-    """No query reads the stream any more. A later query begins with the rows that come after it was added."""
+    """The last query that read the stream was removed. A later query reads only rows that arrive after it is added."""
 
     stream: str
 
 
 @dataclass(frozen=True, slots=True)
 class StreamsSet:
-    """Queries that are added from here on may read these streams and no others."""
+    """The streams that later queries may read were set."""
 
     statements: tuple[str, ...]
-    """CREATE STREAM statements."""
+    """CREATE STREAM statements of these streams."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsSet:
-    """Queries may hold this much from here on."""
+    """The limits of the state that the class's queries may hold were changed."""
 
     limits: ClassLimits
 
 
 @dataclass(frozen=True, slots=True)
 class WindowsSet:
-    """Windows with SLIDE AT MOST are answered by other settings from here on."""
+    """The settings for windows with SLIDE AT MOST were changed."""
 
     windows: WindowSettings
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSet:
-    """Queries run by another of the equivalent plans from here on, those that run already as soon as they can."""
+    """The class's plan settings were changed; the plan of each running query is exchanged as soon as that is possible."""
 
     plan: PlanSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """A query that ran by another plan runs by its class's from here on."""
+    """A query's plan was replaced by its second plan, which follows the class's plan settings."""
 
     query: str
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeGivenUp:
-    """Those that run by another plan go on by it."""
+    """All waiting exchanges were abandoned; the queries keep their running plans."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """The answers up to here were handed out with more queued inside; what other queries give of it comes later."""
+    """Answers of finished queries were delivered between settle points; answers of other queries follow later."""
 
 
 Step = (
@@ -159,7 +158,7 @@ Step = (
 
 
 class Answer(NamedTuple):
-    """Results of one query; `first` is the sequence number of the first row."""
+    """Train of answers of one query; `first` is the sequence number of the train's first row."""
 
     query: str
     first: int
@@ -168,9 +167,9 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Steps from one settle point to another, the answers they led to, and how many answers there are by query.
+    """Steps from one settle point to another, the answers they led to, and the total number of answers by query.
 
-    Not all answers that they led to, if the last step is `Interrupted`.
+    If the last step is `Interrupted`, some of the answers follow in a later commit.
     """
 
     steps: tuple[Step, ...]

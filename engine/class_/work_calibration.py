@@ -1,35 +1,35 @@
-"""Believed work against processor time used.
+"""Calibration of estimated work by the processor time really used.
 
-What is believed of operators leaves out what stands around them: handing out answers, writing them down, windows that
-close because event time went on and not because a tuple came. Over some cycles both are summed up, older cycles
-counting less and less; what is believed of a tuple is then scaled by what tuples have really cost.
+The estimated costs of operators leave out work around them: delivering and recording answers, and closing windows when
+only event time advances. So estimated and used time are both averaged over load cycles, recent cycles counting most, and
+estimates are multiplied by the ratio of the two.
 
-What is believed of operators follows their last calls, and the first calls after a pause take longer: caches are cold. Whoever
-looks while a burst begins would take all of it for that much work. So what a stream's tuples take is smoothed over cycles too,
-unless it is another altogether.
+Estimates follow the most recent calls, and the first calls after a pause are slow because caches are cold. At the start of
+a burst that would overestimate the work of the whole burst. So the work per tuple of a stream is smoothed over cycles
+too, unless it changes by more than JUMP times.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# As for costs, selectivities and rates (Sharaf §3.3.3).
+# Weight of the latest cycle in the averages, as for costs, selectivities and rates (Sharaf §3.3.3).
 ALPHA = 0.175
-# Where next to nothing was believed or used, a ratio says nothing.
+# Lowest and highest ratio of used to estimated time; without limits, it means nothing if almost no work was estimated or used.
 FACTOR_LEAST, FACTOR_MOST = 1e-3, 1e3
 
-# Beyond this the work of a tuple is not the same as before: other queries, other data.
+# Work per tuple that changes by more than this factor is not smoothed, because queries or data have changed then.
 JUMP = 1.5
 
 
 @dataclass
 class SteadyWork:
-    """What a tuple of each stream is believed to take, over some cycles."""
+    """Estimated work per tuple of each stream in seconds, smoothed over load cycles."""
 
     _known: dict[str, float] = field(init=False, default_factory=dict)
 
     def observe(self, stream: str, work_s: float) -> float:
-        """One cycle; what the stream's tuples take then."""
+        """Add the estimate of one cycle for a stream; return the smoothed work per tuple."""
         known = self._known.get(stream)
         if known is not None and known / JUMP <= work_s <= known * JUMP:
             work_s = known + ALPHA * (work_s - known)
@@ -37,19 +37,19 @@ class SteadyWork:
         return work_s
 
     def forget(self) -> None:
-        """Other queries take other work."""
+        """Forget all estimates, because other queries cause other work."""
         self._known.clear()
 
 
 @dataclass
 class WorkCheck:
-    """How many times the believed work was really used."""
+    """Ratio of the processor time really used to the estimated work."""
 
     _used_s: float = field(init=False, default=0.0)
     _believed_s: float = field(init=False, default=0.0)
 
     def observe(self, used_s: float, believed_s: float) -> None:
-        """One cycle: processor time used, and what its tuples were believed to cost; without tuples it tells nothing."""
+        """Add the used and the estimated processor time of one cycle; ignore a cycle without estimated work."""
         if believed_s <= 0:
             return
         self._used_s += ALPHA * (used_s - self._used_s)
@@ -57,7 +57,7 @@ class WorkCheck:
 
     @property
     def factor(self) -> float:
-        """0 as long as nothing is known: a first guess of costs is no reason to shed."""
+        """Ratio of used to estimated time; 0 before the first measured cycle, so that a guess cannot cause shedding."""
         if self._believed_s <= 0:
             return 0.0
         return min(max(self._used_s / self._believed_s, FACTOR_LEAST), FACTOR_MOST)

@@ -1,9 +1,10 @@
-"""The order of rows within a published batch.
+"""Order of rows within a published batch.
 
-A batch is what a producer publishes at once: a micro-batch of Spark's with all its partitions, one Arrow Flight upload, one
-message of rows. Its rows are taken in the order of event time, whatever order and files they came in. So a row is late only if
-it lies behind the watermark that earlier batches have set. The order is part of the stream's log: recovery, copies on other
-nodes and every class that reads the stream see the same one, and however the rows are cut into trains, lateness is the same.
+A batch is what a producer publishes at once: a micro-batch of Spark with all its partitions, one Arrow Flight upload, or one
+message of rows. Its rows are sorted by event time, whatever their order in files and messages. So a row is late only if it is
+behind the watermark of earlier batches. The order is part of the stream's log: recovery, copies on other nodes and all
+classes that read the stream see the same order. Which rows are late therefore does not depend on
+how rows are divided into trains.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ LAST = np.iinfo(np.int64).max
 
 
 def in_time_order(stream: StreamSchema, batch: Sequence[Train]) -> Sequence[Train]:
-    """Return a batch's trains with their rows sorted by event time; rows of equal time stay in order, rows without time go last.
+    """Return a batch's trains with their rows sorted by event time; rows of equal time stay in order, and rows without event time go last.
 
-    The trains are as long as before. A batch that is in order already is returned as it is.
+    The lengths of the trains do not change. A batch that is sorted already is returned unchanged.
     """
     trains = [train for train in batch if len(train)]
     if stream.time is None or not trains:
@@ -36,7 +37,7 @@ def in_time_order(stream: StreamSchema, batch: Sequence[Train]) -> Sequence[Trai
 
 
 def event_times(train: Train, time: int) -> npt.NDArray[np.int64]:
-    """Return the event time of each row; LAST for rows that have none."""
+    """Return the event time of each row, and the constant LAST for rows without event time, which sorts them last."""
     column = train.columns[time]
     data: npt.NDArray[np.int64] = column.data
     return data if column.valid is None else np.where(column.valid, data, LAST)

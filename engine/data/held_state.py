@@ -1,15 +1,15 @@
-"""What the operators of a class hold, beside what the class may hold (`configs.classes.limits`).
+"""Accounts for the state that the operators of a class hold, and enforces the limits of `configs.classes.limits`.
 
-An operator tells its holding what it has come to hold and what it has let go, and asks for room before it takes more.
-Tuples for which there is none are refused there and counted by reason; nothing else stops. Bytes are those of arrays
-and texts, with an allowance for what Python adds to each; they are counted as state changes, never by walking over it.
+An operator reports to its `Holding` how much state it adds or releases, and asks for room before it stores more. Tuples
+without room are refused by the operator and counted by reason; all other work continues. Bytes are the sizes of arrays
+and texts, plus an allowance for Python's overhead. They are counted as state changes, never by walking over the state.
 
 Numbered properties:
-1. State and queues together never exceed `state_bytes`, but for the keys and indexes that a train in work adds.
-2. Queues have a QUEUES-th of the bytes to themselves and state the rest: neither can keep the other from going on.
-   What waits at a source is not among them: the door bounds it.
+1. State and queues together never exceed `state_bytes`, except by the keys and indexes that the current train adds.
+2. A part 1/QUEUES of the bytes is reserved for queues and the rest for state, so neither can block the other.
+   Tuples that wait at a source operator are not counted here: the door limits their number.
 3. Keys never exceed `groups`.
-4. Room comes back when windows expire and when queries go.
+4. Room is freed when windows expire and when queries are removed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from engine.data.schema import TypeKind
 from engine.data.train import Train, Values, is_same
 
 QUEUES = 4
-# Keys of which nothing is held any more are forgotten when keys have doubled since the last time, and are not this few.
+# Minimum number of keys before unused keys are removed; they are removed each time the number of keys has doubled.
 FEW_KEYS = 1024
 
 
 class StateAccount:
-    """What all operators of a class hold."""
+    """Account of the state and queues of all operators of a class."""
 
     def __init__(self, limits: ClassLimits) -> None:
         self.set_limits(limits)
@@ -38,7 +38,7 @@ class StateAccount:
         self.holdings: dict[int, Holding] = {}
 
     def set_limits(self, limits: ClassLimits) -> None:
-        """Refuse what exceeds these limits from now on; what is held stays."""
+        """Set the limits for new tuples; state that is already held stays."""
         self.limits = limits
         self.queue_limit = limits.state_bytes // QUEUES
         self.state_limit = limits.state_bytes - self.queue_limit
@@ -49,27 +49,28 @@ class StateAccount:
 
     @property
     def is_nearly_full(self) -> bool:
-        """Return True if there may soon be no room for tuples."""
+        """True if the operators use more than three quarters of the bytes or of the groups that the limits allow."""
         return 4 * self.state > 3 * self.state_limit or 4 * self.groups > 3 * self.limits.groups
 
     def make_room(self) -> None:
-        """Let every operator forget the keys of which it holds no tuple any more."""
+        """Let every operator remove the keys for which it holds no tuples any more."""
         for holding in self.holdings.values():
             holding.compact()
 
 
 class Holding:
-    """What one operator and its queue hold, as part of its class's account."""
+    """Keys and state that one operator holds, as part of its class's account."""
 
     def __init__(self) -> None:
         self._account = StateAccount(ClassLimits())
         self.groups = self.keys = self.state = 0
         self.refused: Counter[str] = Counter()
         self.compact: Callable[[], None] = lambda: None
-        self._pressed = False  # whether tuples were refused that might have had the room of forgotten keys
+        # True if tuples were refused; then unused keys are removed before the next attempt
+        self._pressed = False
 
     def enter(self, account: StateAccount) -> None:
-        """Count from now on in the account."""
+        """Count the keys and bytes that the operator holds in this account from now on, including all later changes."""
         self._account = account
         account.groups += self.groups
         account.state += self.keys + self.state
@@ -85,18 +86,18 @@ class Holding:
         self.state = size
 
     def release(self) -> None:
-        """The operator has gone."""
+        """Remove everything that the operator held from the account."""
         self.set_keys(0, 0)
         self.set_state(0)
         self._account.holdings.pop(id(self), None)
 
     @property
     def room(self) -> int:
-        """How many more bytes of state the operator may hold now."""
+        """Bytes of state that the operator may hold now in addition to its present state."""
         return max(0, self._account.state_limit - self._account.state)
 
     def codes(self, index: KeyIndex, keys: Sequence[Values], each: int = 0) -> Codes:
-        """The codes of tuples' keys; NO_CODE where there is no room for a new key and `each` bytes beside it."""
+        """Return the codes of the tuples' keys; NO_CODE if there is no room for a new key plus `each` bytes."""
         if self._pressed:
             self._pressed = False
             self._account.make_room()
@@ -116,7 +117,7 @@ class Holding:
         return len(index) + max(0, min(groups, room))
 
     def admitted(self, train: Train, more: int = 0) -> Train:
-        """As much of a train as there is room for, if each tuple takes so much beside its columns."""
+        """Return the first tuples of a train, as many as fit, each with its columns and `more` bytes; count the others as refused."""
         size = train_bytes(train) + more * len(train)
         if size <= self.room:
             return train
@@ -125,7 +126,7 @@ class Holding:
         return beginning(train, fitting)
 
     def refuse_keys(self, tuples: int) -> None:
-        """Tuples without a code."""
+        """Count tuples that were refused because their key got no code."""
         if self._account.groups < self._account.limits.groups:
             self.refuse_bytes(tuples)
         else:
@@ -137,7 +138,7 @@ class Holding:
 
 
 class Lot:
-    """A train that waits in queues, and takes its bytes until it has left the last of them."""
+    """Train in one or more queues; its bytes are counted until it has left all these queues."""
 
     __slots__ = ("_account", "_queues", "_size")
 
@@ -146,14 +147,14 @@ class Lot:
         account.queued += size
 
     def leave(self) -> None:
-        """One queue is done with it."""
+        """Record that the train has left one of its queues."""
         self._queues -= 1
         if not self._queues:
             self._account.queued -= self._size
 
 
 def train_bytes(train: Train) -> int:
-    """What a train's columns take."""
+    """Return the bytes of a train's columns and arrival times."""
     size = 0 if is_same(train.arrival) else train.arrival.nbytes
     for column in train.columns:
         size += column.data.nbytes
@@ -163,15 +164,15 @@ def train_bytes(train: Train) -> int:
 
 
 def tuple_bytes(train: Train) -> int:
-    """What each tuple of a train takes, if none has a text; 0 otherwise."""
+    """Return the bytes per tuple of a train without text columns; 0 if there is a text column."""
     if any(column.type.kind is TypeKind.STRING for column in train.columns):
         return 0
     return int(train.arrival.itemsize + sum(column.data.itemsize + 1 for column in train.columns))
 
 
 def beginning(train: Train, tuples: int) -> Train:
-    """The first tuples of a train, with all its progress; the others do not count as kept."""
+    """Return the first tuples of a train with its watermark; the kept fraction is reduced by the tuples that are left out."""
     kept = train.kept * tuples / len(train) if tuples else train.kept
-    part = train.take(np.arange(tuples))  # a slice would hold all of it
+    part = train.take(np.arange(tuples))  # copied: a slice would keep the whole train in memory
     part.kept = kept
     return part

@@ -1,8 +1,8 @@
 """Dense codes for group and join keys: 0, 1, 2 … in place of the keys' values, so that state can be arrays.
 
-A single integer key within a small range is its own code, which costs one subtraction. Anything else (text, several
-columns, NULL, wide ranges) is looked up once per distinct key and train. A code never changes its meaning; in range
-mode a code may stand for a key that has not been seen. Only `keep`, which forgets keys, gives codes anew.
+A single integer key within a small range is its own code minus a base, which costs one subtraction (range mode). All
+other keys (text, several columns, NULL, wide ranges) are looked up once per distinct key and train. A code never changes
+its meaning, except in `keep`, which forgets keys and assigns new codes. In range mode, some codes have no key yet.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from engine.data.train import Values
 
 Codes = npt.NDArray[np.intp]
 
-# Keys are taken as their own codes while they span no more than this: arrays of this length are cheap to sum.
+# Keys within a range of at most this size are used as their own codes: arrays of this length are cheap to sum.
 RANGE_MAX = 1 << 16
 UNSIGNED = {4: np.uint32, 8: np.uint64}
-# In place of the code of a new key for which there is no room.
+# Stands in place of a code for a new key for which there is no room.
 NO_CODE = -1
-# What Python takes for a key that is looked up, beside its text: an entry of a dictionary, a tuple, its parts.
+# Bytes that Python uses for a looked-up key besides its text: an entry of a dictionary, a tuple, and its parts.
 KEY_BYTES = 200
 
 
 class KeyIndex:
-    """Codes for the keys of some columns."""
+    """Index that assigns codes to the keys of some columns."""
 
     def __init__(self, types: Sequence[DataType]) -> None:
         self._types = tuple(types)
@@ -40,10 +40,10 @@ class KeyIndex:
         self._keys: list[tuple[Any, ...]] = []
         self._texts = [place for place, one in enumerate(types) if one.kind is TypeKind.STRING]
         self.text_bytes = 0
-        self.refused = False  # whether there was no room for some of the keys last asked for
+        self.refused = False  # True if the last call of `codes` had no room for some of the keys
 
     def __len__(self) -> int:
-        """One more than the largest code there can be now."""
+        """Return the largest code in use, plus 1."""
         return self._size
 
     @property
@@ -52,11 +52,11 @@ class KeyIndex:
 
     @property
     def in_range(self) -> bool:
-        """Whether keys are their own codes."""
+        """True if keys are their own codes (range mode)."""
         return self._base is not None
 
     def keep(self, codes: Codes) -> None:
-        """Forget all keys but those of the codes, which are given in order and become 0, 1, 2 …"""
+        """Forget all keys except those with these codes, in order; their codes become 0, 1, 2 …"""
         base, listed = self._base, codes.tolist()
         keys = [self._keys[code] if base is None else (base + code,) for code in listed]
         self._base = None
@@ -66,7 +66,7 @@ class KeyIndex:
         self._size = len(self._keys)
 
     def codes(self, columns: Sequence[Values], most: int | None = None) -> Codes:
-        """The code of every tuple's key; new keys get new codes, the first ones if there is room for `most` only."""
+        """Return the code of each tuple's key; new keys get new codes until there are `most` keys, and then NO_CODE."""
         self.refused = False
         if not self._types:
             self._size = 1
@@ -78,7 +78,7 @@ class KeyIndex:
         return self._looked_up(columns, most)
 
     def known(self, columns: Sequence[Values]) -> Codes:
-        """The code of every tuple's key; for a key that has none one more than the largest."""
+        """Return the code of each tuple's key; every unknown key gets the largest code in use plus 1."""
         if self._base is not None and columns[0].valid is None:
             codes = columns[0].data.astype(np.intp) - self._base
             return np.where((codes >= 0) & (codes < self._size), codes, self._size)
@@ -86,7 +86,7 @@ class KeyIndex:
         return np.where(codes >= 0, codes, self._size)
 
     def decoded(self, codes: Codes) -> tuple[Values, ...]:
-        """The key columns of the given codes."""
+        """Return the key columns for the given codes."""
         if self._base is not None:
             return (Values(self._types[0], (codes + self._base).astype(self._types[0].numpy)),)
         rows = [self._keys[code] for code in codes.tolist()]
@@ -95,13 +95,13 @@ class KeyIndex:
         )
 
     def _own_codes(self, column: Values, most: int | None) -> Codes | None:
-        """The keys as codes; None (and looked up from then on) if they do not fit the range."""
+        """Return the keys as their own codes; if their range is too wide, switch to looked-up codes and return None."""
         data = column.data
         if not len(data):
             return np.empty(0, np.intp)
         if column.valid is None:
             span = RANGE_MAX if most is None else min(most, RANGE_MAX)
-            # As unsigned numbers negative ones are the largest: one look tells both ends of the range.
+            # Negative numbers viewed as unsigned are the largest, so one maximum checks both ends of the range.
             if self._base == 0 and (highest := int(data.view(UNSIGNED[data.itemsize]).max())) < span:
                 self._size = max(self._size, highest + 1)
                 own: Codes = data.astype(np.intp)
@@ -148,14 +148,14 @@ class KeyIndex:
 
 
 def distinct(column: Values) -> tuple[Codes, list[Any]]:
-    """Per tuple the place of its value among the distinct ones; NULL is one of them, and equal to itself."""
+    """Return for each tuple the position of its value in the list of distinct values, and that list; all NULLs are equal."""
     if column.type.kind is TypeKind.STRING:
         array = column.data if column.valid is None else pc.if_else(pa.array(column.valid), column.data, None)
         encoded = array.dictionary_encode(null_encoding="encode")
         return np.asarray(encoded.indices, np.intp), encoded.dictionary.to_pylist()
     data = column.data
     if column.type.is_float:
-        data = np.where(data == 0, data.dtype.type(0), data)  # −0.0 and 0.0 are one key
+        data = np.where(data == 0, data.dtype.type(0), data)  # −0.0 and 0.0 are the same key
     values, inverse = np.unique(data, return_inverse=True)
     listed: list[Any] = [NAN if value != value else value for value in values.tolist()]
     inverse = inverse.astype(np.intp)
@@ -165,12 +165,12 @@ def distinct(column: Values) -> tuple[Codes, list[Any]]:
     return inverse, listed
 
 
-# One object, so that a dictionary finds it again: NaN is a key equal to itself.
+# Shared NaN object, so that a dictionary finds it again: as a key, NaN equals itself.
 NAN = float("nan")
 
 
 def from_python(values: Sequence[Any], type_: DataType) -> Values:
-    """Values of a type from Python objects as `distinct` gives them."""
+    """Return a column of a type from Python objects, in the form that `distinct` returns."""
     valid = np.array([value is not None for value in values], bool)
     mask = None if valid.all() else valid
     if type_.kind is TypeKind.STRING:

@@ -1,6 +1,6 @@
-"""Some of the tuples that have come in of each stream: how much a condition lets through can be found out from them.
+"""Samples of the tuples that arrived in each stream, from which the selectivity of a condition can be measured.
 
-Copies, no more than `TUPLES` a stream, of what came first: whoever asks from time to time sees each time others.
+A `Samples` object copies the first `TUPLES` tuples of each stream that it sees; use a new object for newer samples.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Samples:
     def add(self, stream: str, train: Train) -> None:
         room = self._room.get(stream, TUPLES)
         if room and len(train):
-            # A slice would keep all of the batch.
+            # Copied, because a slice would keep the whole batch in memory.
             copied = train.take(np.arange(min(room, len(train))))
             self._trains.setdefault(stream, []).append(Train(copied.columns, copied.arrival))
             self._room[stream] = room - len(copied)

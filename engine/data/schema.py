@@ -1,6 +1,6 @@
-"""Types, fields, schemas: what a stream's tuples are made of.
+"""Types, fields and schemas of streams and tables.
 
-Eight kinds of value. How each is held in a train (`engine/data/train.py`):
+There are eight kinds of value. A train (`engine/data/train.py`) stores them as follows:
 
     boolean                      numpy bool
     int32 int64 float32 float64  numpy of the same name
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 
 class TypeKind(StrEnum):
-    """A kind of value."""
+    """Kind of value, named as its SQL type."""
 
     BOOLEAN = "boolean"
     INT32 = "int32"
@@ -45,7 +45,7 @@ _NUMPY = {
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """A kind, with digits for decimals."""
+    """Type of a column: its kind, and for decimals the number of all digits and the number of digits after the point."""
 
     kind: TypeKind
     precision: int = 0
@@ -70,7 +70,7 @@ class DataType:
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
-        """How values are held; strings are not held by numpy."""
+        """Numpy type that stores the values; strings have none, since Arrow stores them."""
         return _NUMPY[self.kind]
 
     @property
@@ -109,7 +109,7 @@ def decimal(precision: int, scale: int) -> DataType:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A named column."""
+    """Column of a schema: its name and type."""
 
     name: str
     type: DataType
@@ -117,7 +117,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Schema:
-    """Fields in order; names differ, without regard to case."""
+    """Fields in order; their names are distinct without regard to case."""
 
     fields: tuple[Field, ...]
 
@@ -129,7 +129,7 @@ class Schema:
         return tuple(field.name for field in self.fields)
 
     def index(self, name: str) -> int | None:
-        """The place of a column by name, without regard to case; None if there is none."""
+        """Return the position of the column with this name, without regard to case, or None."""
         wanted = name.lower()
         return next((place for place, field in enumerate(self.fields) if field.name.lower() == wanted), None)
 
@@ -140,18 +140,18 @@ class Schema:
 
 @dataclass(frozen=True)
 class StreamSchema:
-    """A stream: its columns, which of them is the event time, and how far tuples may be out of order."""
+    """Declaration of a stream: its columns, its event time, and how late its tuples may be."""
 
     name: str
     schema: Schema
-    time: int | None = None  # the column of the watermark
-    lateness_us: int = 0  # the watermark is the largest event time seen minus this
-    time_unit_us: int = 1  # of the time column: 1 for timestamps, 1000 for int64 milliseconds
+    time: int | None = None  # position of the event-time column, on which the watermark is declared
+    lateness_us: int = 0  # lateness: the watermark is the largest event time seen minus this number
+    time_unit_us: int = 1  # unit of the time column: 1 for timestamps, 1000 for int64 milliseconds
 
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A static table, for joins with a stream."""
+    """Declaration of a static table, for joins with a stream."""
 
     name: str
     schema: Schema

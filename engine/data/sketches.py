@@ -1,17 +1,18 @@
-"""Sketches: what panes keep, in bounded memory, in place of every value, for approximate aggregates.
+"""Sketches for approximate aggregates: panes keep them, in bounded memory, instead of every value.
 
     distinct    HyperLogLog of 2^12 registers (Apache DataSketches): standard error 1.6%
-    quantile    counts by logarithmic bins (DDSketch; Masson, Rim, Lee 2019): 1% of the value, never more
-    frequent    768 counters (Apache DataSketches' frequent items, after Misra and Gries): 0.35% of the tuples
+    quantile    counts by logarithmic bins (DDSketch; Masson, Rim, Lee 2019): error at most 1% of the value
+    frequent    768 counters (Apache DataSketches' frequent items, after Misra and Gries): error 0.35% of the tuples
 
 Numbered properties:
-1. The answers of `distinct` and `quantile` are functions of the values alone: of neither their order, nor how they are
-   cut into trains and panes, nor chance. KLL and REQ sketches toss coins, t-digests depend on the order, and so does
-   DataSketches' estimate of an HLL that was never merged with another.
-2. `frequent` is exact while a group has at most 768 values in each pane. Beyond that, a count is off by what its panes
-   have let go, which follows from the order of the tuples, but not from how they are cut into trains.
-3. A copy, also one by way of bytes, goes on as the original does.
-4. `bytes` grows by no more than `growth_max` of what is added.
+1. The answers of `distinct` and `quantile` depend on the values only: not on their order, on how they are divided
+   into trains and panes, or on chance. Other sketches do not have this property: KLL and REQ sketches use random numbers;
+   t-digests, and DataSketches' estimate of an HLL that was never merged with another, depend on the order.
+2. `frequent` is exact while a group has at most 768 values in each pane. Beyond that, its panes remove rare values, and
+   counts are off by what was removed. That depends on the order of the tuples, but not on how they are
+      divided into trains.
+3. A copy, also a copy by serialization, continues exactly as the original does.
+4. `bytes` grows by at most `growth_max` of the added column.
 """
 
 from __future__ import annotations
@@ -31,51 +32,50 @@ from engine.data.train import Values
 Array = npt.NDArray[Any]
 Whole = npt.NDArray[np.int64]
 
-# 2^12 registers of a byte: a standard error of 1.04/√4096.
+# 2^12 registers of one byte each: a standard error of 1.04/√4096.
 LG_REGISTERS = 12
 REGISTERS_BYTES = datasketches.hll_sketch.get_max_updatable_serialization_bytes(
     LG_REGISTERS, datasketches.HLL_8
 )
-# A table of so many entries, of which three quarters are used. Up to 1,024 entries, what is let go to make room does
-# not depend on their places in the table, which do not outlive a copy.
+# The table has 2^10 entries, of which three quarters are used.
+# In larger tables, which entries are removed would depend on their positions, and a copy has other positions.
 LG_COUNTERS = 10
 COUNTERS = 3 << (LG_COUNTERS - 2)
-# What Python and the library take for a sketch, and for an entry of one while it has few.
+# Bytes that Python and the library use for a sketch, and for each entry of a sketch that has few entries.
 SKETCH_BYTES, ENTRY_BYTES = 240, 24
 COUNTER_BYTES, HEADER_BYTES = 128, 32
-# The longest text of a number.
+# Maximum length of a number as text.
 NUMBER_TEXT = 32
 BIN_BYTES = 16
 QUANTILE_ERROR = 0.01
 LOG_GAMMA = float(np.log((1 + QUANTILE_ERROR) / (1 - QUANTILE_ERROR)))
-# The bins of a group, in the order of their values: NaN is larger than any number, and what is too small for a
-# float of full precision is 0.
+# Bins are numbered in the order of values: NaN is above all numbers, and numbers too small for a float of full precision count as 0.
 BIN_OF_ONE, BIN_OF_INFINITY, BIN_OF_NAN = 40_000, 100_000, 100_001
 BINS = 1 << 18
 TINY = float(np.finfo(np.float64).tiny)
 
 
 class Sketches(Protocol):
-    """The sketches of all groups, for one column in one pane."""
+    """Sketches of all groups, for one column in one pane."""
 
     @property
     def bytes(self) -> int: ...
 
     def add(self, codes: Codes, column: Values) -> None:
-        """Values, none of them NULL, of groups with the given codes."""
+        """Add values, none of which is NULL, to the groups with the given codes."""
         ...
 
     def recoded(self, mapped: Codes) -> None:
-        """Groups that live on have new codes."""
+        """Replace the code of each group by `mapped[code]`."""
         ...
 
     def merge(self, other: Any) -> None:
-        """Take in what another of the same kind has; it stays as it is."""
+        """Add the contents of another object of the same kind, which stays unchanged."""
         ...
 
 
 class DistinctSketches:
-    """How many different values there are."""
+    """Sketches that count distinct values, by group."""
 
     def __init__(self) -> None:
         self._sketches: dict[int, Any] = {}
@@ -120,19 +120,19 @@ class DistinctSketches:
 
 
 class FrequentSketches:
-    """How often the values come, by their texts."""
+    """Sketches that count how often each value occurs, by group; values are stored as texts."""
 
     def __init__(self) -> None:
         self._sketches: dict[int, Any] = {}
         self._merged: dict[int, Counter[str]] = {}
-        self.type: DataType | None = None  # of the values
+        self.type: DataType | None = None  # type of the values
         self.bytes = 0
 
     def add(self, codes: Codes, column: Values) -> None:
         self.type = column.type
         inverse, listed = distinct(column)
         texts = listed if column.type.kind is TypeKind.STRING else [str(value) for value in listed]
-        order = np.argsort(codes, kind="stable")  # within a group in the order of arrival
+        order = np.argsort(codes, kind="stable")  # keeps the order of arrival within a group
         ordered, places = codes[order], inverse[order]
         starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
         for code, part in zip(ordered[starts].tolist(), np.split(places, starts[1:]), strict=True):
@@ -146,7 +146,7 @@ class FrequentSketches:
                 for place, count in zip(values.tolist(), counts.tolist(), strict=True):
                     sketch.update(texts[place], count)
             else:
-                # One by one: what has to be let go depends on the order, and must not on where a train ends.
+                # Values are added one by one, so that the order of tuples alone decides which values are removed, not where a train ends.
                 each(sketch.update, [texts[place] for place in part.tolist()])
             self.bytes += counters_bytes(sketch)
 
@@ -154,13 +154,13 @@ class FrequentSketches:
         self._sketches = {int(mapped[code]): sketch for code, sketch in self._sketches.items()}
 
     def merge(self, other: FrequentSketches) -> None:
-        """Counts are summed, so that nothing more is let go; there are as many at most as in all panes together."""
+        """Add another object's counts to plain counters, which remove nothing; they hold at most the values of all panes."""
         self.type = other.type
         for code in {*other._sketches, *other._merged}:
             self._merged.setdefault(code, Counter()).update(other.counts(code))
 
     def counts(self, code: int) -> Mapping[str, int]:
-        """The values that are known, with how often they came."""
+        """Return the values that are still held, each with its count."""
         counts = Counter(self._merged.get(code, ()))
         sketch = self._sketches.get(code)
         if sketch is not None:
@@ -179,12 +179,12 @@ class FrequentSketches:
 
 
 class QuantileSketches:
-    """How many values there are in which bin; of all groups in one array."""
+    """Sketches that count values by logarithmic bin, with all groups in one array."""
 
     def __init__(self) -> None:
-        self._places: Whole = np.empty(0, np.int64)  # group code and bin, in order
+        self._places: Whole = np.empty(0, np.int64)  # sorted numbers, each of a group code and a bin
         self._counts: Whole = np.empty(0, np.int64)
-        self._parts: list[tuple[Whole, Whole]] = []  # not summed yet
+        self._parts: list[tuple[Whole, Whole]] = []  # pairs of such arrays that are not merged yet
         self._waiting = 0
 
     @property
@@ -203,7 +203,7 @@ class QuantileSketches:
         self._take(*other.summed())
 
     def summed(self) -> tuple[Whole, Whole]:
-        """Group codes and bins as one number, in order, and how many values there are in each."""
+        """Return sorted numbers that combine group code and bin, and the number of values in each."""
         if self._parts:
             places = np.concatenate([self._places, *(part for part, _ in self._parts)])
             counts = np.concatenate([self._counts, *(part for _, part in self._parts)])
@@ -213,7 +213,7 @@ class QuantileSketches:
 
     def __deepcopy__(self, memo: Any) -> QuantileSketches:
         other = QuantileSketches()
-        other._places, other._counts = self.summed()  # arrays that nobody writes to
+        other._places, other._counts = self.summed()  # shared: these arrays are replaced, never written to
         return other
 
     def _take(self, places: Whole, counts: Whole) -> None:
@@ -231,7 +231,7 @@ SKETCHES: dict[str, type[DistinctSketches] | type[FrequentSketches] | type[Quant
 
 
 def growth_max(name: str, column: Values) -> int:
-    """What taking in a column can make the sketches of a kind grow by."""
+    """Return the maximum number of bytes by which adding a column can grow the sketches of this kind."""
     if name == "quantile":
         return BIN_BYTES * len(column)
     if name == "distinct":
@@ -254,15 +254,14 @@ def distinct_count(sketches: Sequence[Any]) -> int:
     union = datasketches.hll_union(LG_REGISTERS)
     for part in some:
         union.update(part)
-    # An HLL that is told another's registers, be they its own, forgets the order in which it was filled: without
-    # this, a sketch that was never merged has an estimate that depends on it.
+    # Merging an HLL, even with itself, makes its estimate independent of the order in which values were added.
     union.update(union.get_result(datasketches.HLL_8))
     estimate: float = union.get_estimate()
     return round(estimate)
 
 
 def most_frequent(parts: Sequence[FrequentSketches], groups: Codes, most: int) -> list[str | None]:
-    """The values that came most often, as `engine.windows.pane_aggregates.top` writes them."""
+    """Return the most frequent values of each group, in the format of `engine.windows.pane_aggregates.top`."""
     texts: list[str | None] = []
     for code in groups.tolist():
         counts: Counter[str] = Counter()
@@ -274,7 +273,7 @@ def most_frequent(parts: Sequence[FrequentSketches], groups: Codes, most: int) -
 
 
 def rank_of(text: str, type_: DataType | None) -> Any:
-    """By what equally frequent values are put in order: by value; NaN is the largest."""
+    """Return the sort key of equally frequent values: the value itself, with NaN as the largest."""
     if type_ is None or type_.kind is TypeKind.STRING:
         return text
     if type_.is_float:
@@ -283,7 +282,7 @@ def rank_of(text: str, type_: DataType | None) -> Any:
 
 
 def quantiles(parts: Sequence[QuantileSketches], groups: Codes, part: float) -> tuple[Array, Array]:
-    """Of each group the value with the rank `part`·(n − 1), rounded down, within 1%; and whether there is one."""
+    """Return for each group the value of rank ⌊`part`·(n − 1)⌋ within 1%, and a mask of the groups that have values."""
     summed = [chunk.summed() for chunk in parts]
     places = np.concatenate([places for places, _ in summed])
     counts = np.concatenate([counts for _, counts in summed])
@@ -302,7 +301,7 @@ def quantiles(parts: Sequence[QuantileSketches], groups: Codes, part: float) -> 
 
 
 def sums(places: Whole, counts: Whole) -> tuple[Whole, Whole]:
-    """The places in order, each once, with its counts summed."""
+    """Return the distinct sketch positions (group and bin) in order, each with the sum of its counts."""
     order = np.argsort(places, kind="stable")
     places, counts = places[order], counts[order]
     starts = np.flatnonzero(np.concatenate([[True], places[1:] != places[:-1]]))
@@ -319,7 +318,7 @@ def bins_of(data: Array) -> Whole:
 
 
 def values_of(bins: Whole) -> Array:
-    """A value of each bin from which none in it is further than `QUANTILE_ERROR` of itself."""
+    """Return a value for each bin that differs from every value in the bin by at most `QUANTILE_ERROR` of that value."""
     sizes = np.abs(bins)
     with np.errstate(over="ignore"):
         values = np.exp((sizes - BIN_OF_ONE) * LOG_GAMMA) * (1 - QUANTILE_ERROR)
@@ -328,11 +327,11 @@ def values_of(bins: Whole) -> Array:
     return np.where(bins == BIN_OF_NAN, np.nan, np.copysign(values, bins))
 
 
-# --- inside --------------------------------------------------------------------------------------------
+# --- functions used only in this module ----------------------------------------------------------------
 
 
 def seen(codes: Codes, inverse: Codes, values: int) -> Iterator[tuple[int, list[int]]]:
-    """For each group the places of the values that it has, each once."""
+    """Yield each group code with the positions of the group's distinct values, out of `values` positions in total."""
     both = np.unique(codes * values + inverse)
     groups, places = both // values, both % values
     starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
@@ -341,21 +340,21 @@ def seen(codes: Codes, inverse: Codes, values: int) -> Iterator[tuple[int, list[
 
 
 def hashable(values: list[Any]) -> list[Any]:
-    """Values as the library hashes them: it passes over an empty text, and knows no booleans."""
+    """Return the values in a form that the library can hash: it ignores an empty text and does not take booleans."""
     return [0 if value == "" else int(value) if isinstance(value, bool) else value for value in values]
 
 
 def each(update: Any, values: Sequence[Any]) -> None:
-    """As fast as Python can call."""
+    """Call `update` for each value, as fast as Python allows."""
     deque(map(update, values), 0)
 
 
 def hll_bytes(sketch: Any) -> int:
-    """What it is counted with: at least what it takes, and no more for another value than for an entry."""
+    """Return the bytes counted for a sketch: at least its real size, and at most ENTRY_BYTES more for each new value."""
     return SKETCH_BYTES + int(min(REGISTERS_BYTES, ENTRY_BYTES * sketch.get_estimate()))
 
 
 def counters_bytes(sketch: Any) -> int:
-    """What it takes by its own account, with what a table takes beside the entries."""
-    beside = (COUNTER_BYTES - 24) * sketch.num_active_items
-    return int(SKETCH_BYTES + sketch.get_serialized_size_bytes() + beside)
+    """Return the bytes counted for a sketch: its serialized size plus the overhead of its table and entries."""
+    counters = (COUNTER_BYTES - 24) * sketch.num_active_items
+    return int(SKETCH_BYTES + sketch.get_serialized_size_bytes() + counters)

@@ -1,11 +1,11 @@
-"""A train: tuples of one schema that an operator takes in one call.
+"""Train: tuples of one schema that an operator takes in one call.
 
-Columns are numpy arrays (Arrow arrays for strings) of equal length; `valid` is None where nothing is NULL, which is
-the common case and the fast one. What stands under a NULL is some value of the type and must not be looked at.
-`arrival` is the arrival time in the system of each tuple, or of the tuple that caused it; `kept` is the fraction of
-input that was kept when it arrived. `watermark` says how far event time is complete once this train has been
-processed, in the unit of the stream's time column, and `causes` what has brought it there; a train without tuples can
-carry this progress alone.
+Columns are numpy arrays (Arrow arrays for strings) of equal length. A column without NULLs, which is the common and fast
+case, has no mask `valid`. The data under a NULL is an arbitrary value of the type and must not be used.
+
+`arrival` is when each tuple, or the tuple that caused it, arrived in the system. `kept` is the fraction of input that was
+kept at that time. After this train, event time is complete up to `watermark`, in the unit of the stream's time column.
+`causes` are the steps that led to the watermark. A train without tuples can carry this progress alone.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ Places = npt.NDArray[np.intp]
 
 @dataclass(slots=True)
 class Values:
-    """One column's values."""
+    """Values of one column."""
 
     type: DataType
-    data: Any  # numpy array, or Arrow array for strings; see engine.data.schema
+    # numpy array, or an Arrow array if the values are strings; `engine.data.schema` lists the types
+    data: Any
     valid: Mask | None = None
 
     def __len__(self) -> int:
@@ -51,22 +52,22 @@ class Values:
 
 @dataclass(slots=True)
 class LateRows:
-    """Rows that came too late or were dropped from their source's queue, for windows to count them as missing."""
+    """Rows that were late or were dropped from a queue; windows count these rows as missing."""
 
     columns: tuple[Values, ...]
     behind: npt.NDArray[np.int64]
-    """The watermark that each row was behind when it came."""
+    """Watermark that each row was behind when it arrived."""
     offered: npt.NDArray[np.float64]
-    """How many rows each stands for, before shedding."""
+    """Number of rows before shedding that each row stands for."""
     shed: Mask
-    """True for those that were dropped from the queue."""
+    """True for rows that were dropped from a queue, false for late rows."""
 
     def __len__(self) -> int:
         return len(self.behind)
 
     @property
     def dropped(self) -> float:
-        """Rows that were dropped, before shedding."""
+        """Number of dropped rows, counted before shedding."""
         return float(self.offered[self.shed].sum())
 
     def take(self, places: Places) -> LateRows:
@@ -74,11 +75,11 @@ class LateRows:
         return LateRows(columns, self.behind.take(places), self.offered.take(places), self.shed.take(places))
 
     def as_train(self) -> Train:
-        """Return the rows as tuples, for operators to compute with; they have no arrival time of their own."""
+        """Return the rows as a train for operators to compute with; their arrival times are 0."""
         return Train(self.columns, same_arrival(0.0, len(self)))
 
     def became(self, train: Train, sources: Places) -> LateRows:
-        """Return the rows that an operator made of these; `sources` has the place of the late row behind each."""
+        """Return rows that an operator made from these rows; for each new row, `sources` has the position of the old row it was made from."""
         return replace(self.take(sources), columns=train.columns)
 
 
@@ -92,17 +93,17 @@ class Train:
     watermark: int = NO_PROGRESS
     causes: Causes = ()
     late: LateRows | None = None
-    """Rows that are missing among these; they travel with the progress, as far as the next windows."""
+    """Rows that are missing among these tuples; they travel with the progress to the next windows."""
 
     def __len__(self) -> int:
         return len(self.arrival)
 
     def with_columns(self, columns: tuple[Values, ...]) -> Train:
-        """The same tuples with other columns."""
+        """Return the train with its columns replaced by these columns."""
         return Train(columns, self.arrival, self.kept, self.watermark, self.causes)
 
     def take(self, places: Places) -> Train:
-        """The tuples at the places; whatever is left out, the progress stays."""
+        """Return the tuples at these positions, with the event-time progress of the whole train."""
         return Train(
             tuple([column.take(places) for column in self.columns]),
             taken(self.arrival, places),
@@ -113,7 +114,7 @@ class Train:
         )
 
     def slice(self, start: int, stop: int) -> Train:
-        """A part; only the part with the last tuple carries the progress."""
+        """Return a part of the train; only the part with the last tuple carries the event-time progress."""
         columns = tuple(column.slice(start, stop) for column in self.columns)
         part = Train(columns, self.arrival[start:stop], self.kept)
         if stop >= len(self):
@@ -125,13 +126,13 @@ Arrivals = npt.NDArray[np.float64]
 
 
 def same_arrival(arrival: float, tuples: int) -> Arrivals:
-    """One arrival time for all: an array without memory, which `is_same` recognises."""
-    # As np.broadcast_to would make it, which takes several times as long.
+    """Return an array that repeats one arrival time without using memory, which `is_same` recognises."""
+    # np.broadcast_to would make the same array, but takes several times as long.
     return np.ndarray(tuples, np.float64, np.float64(arrival).tobytes(), strides=(0,))
 
 
 def is_same(arrival: Arrivals) -> bool:
-    """Whether all tuples arrived at one moment, known without looking at them."""
+    """Return True for an array made by `same_arrival`, without reading its values."""
     return arrival.strides[0] == 0 and len(arrival) > 0
 
 
@@ -142,7 +143,7 @@ def taken(arrival: Arrivals, places: Places) -> Arrivals:
 
 
 def progress(watermark: int, causes: Causes, late: LateRows | None = None) -> Train:
-    """News of event time alone, perhaps with rows that were late for it."""
+    """Return a train without tuples that carries the progress of event time, and perhaps late rows."""
     return Train((), np.empty(0), 1.0, watermark, causes, late=late)
 
 
@@ -154,7 +155,7 @@ def late_together(first: LateRows | None, second: LateRows | None) -> LateRows |
 
 
 def all_late(parts: Sequence[LateRows]) -> LateRows:
-    """Return late rows of one schema together, in order."""
+    """Return the late rows of several trains as one object, in the order of the trains."""
     columns = tuple(joined(column) for column in zip(*(part.columns for part in parts), strict=True))
     return LateRows(
         columns,
@@ -165,7 +166,7 @@ def all_late(parts: Sequence[LateRows]) -> LateRows:
 
 
 def dropped_rows(train: Train) -> LateRows:
-    """Return the tuples of a train as rows that were dropped, each of which stands for what its train stands for."""
+    """Return the tuples of a train as dropped rows; each stands for as many rows as a tuple of its train."""
     rows = len(train)
     each = stands_for(train.kept)
     return LateRows(
@@ -174,7 +175,7 @@ def dropped_rows(train: Train) -> LateRows:
 
 
 def thinned(late: LateRows, most: int) -> LateRows:
-    """Return no more than `most` rows that stand for all of them: as often as needed, every second one for two."""
+    """Return at most `most` rows that stand for all rows: every second row stands for two, repeatedly if needed."""
     while len(late) > most:
         places = np.arange(0, len(late), 2)
         late = replace(late.take(places), offered=np.add.reduceat(late.offered, places))
@@ -182,7 +183,7 @@ def thinned(late: LateRows, most: int) -> LateRows:
 
 
 def counting_dropped(train: Train) -> Train:
-    """Return the train with the rows that were dropped before it in its kept fraction, where no window can count them."""
+    """Return the train with its dropped rows counted in `kept`, for operators after which no window counts dropped rows."""
     dropped = 0.0 if train.late is None or not len(train) else train.late.dropped
     if not dropped:
         return train
@@ -191,12 +192,12 @@ def counting_dropped(train: Train) -> Train:
 
 
 def stands_for(kept: float) -> float:
-    """How many tuples there were before shedding for each that was kept."""
+    """Return the number of tuples before shedding for each kept tuple."""
     return 1 / kept if kept > 0 else 1.0
 
 
 def values_from_arrow(array: pa.Array, type_: DataType) -> Values:
-    """An Arrow array of the type's own Arrow type, without a copy where there is no NULL."""
+    """Convert an Arrow array to values of a type; for most types, an array without NULLs is not copied."""
     if isinstance(array, pa.ChunkedArray):
         array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
     valid = None if array.null_count == 0 else np.asarray(array.is_valid())
@@ -204,7 +205,7 @@ def values_from_arrow(array: pa.Array, type_: DataType) -> Values:
         case TypeKind.STRING:
             return Values(type_, array if valid is None else array.fill_null(""), valid)
         case TypeKind.DECIMAL:
-            # Of 128 bits, the lower half: there are no more digits than it holds.
+            # Only the lower half of the 128 bits is used: a decimal of 18 digits fits into it.
             halves = np.frombuffer(array.buffers()[1] or b"", np.int64)
             return Values(type_, halves[2 * array.offset : 2 * (array.offset + len(array)) : 2].copy(), valid)
         case TypeKind.TIMESTAMP:
@@ -224,7 +225,7 @@ def values_to_arrow(values: Values) -> pa.Array:
                 return values.data
             return pc.if_else(pa.array(values.valid), values.data, pa.scalar(None, pa.string()))
         case TypeKind.DECIMAL:
-            # Of 128 bits, the upper half is the sign.
+            # The upper half of the 128 bits is the sign, repeated.
             halves = np.stack([values.data, values.data >> 63], axis=1)
             found = pa.Array.from_buffers(values.type.arrow, len(values), [None, pa.py_buffer(halves)])
             return found if mask is None else pc.if_else(pa.array(values.valid), found, None)
@@ -239,7 +240,7 @@ def train_from_arrow(
     arrival: npt.NDArray[np.float64] | float,
     kept: float = 1.0,
 ) -> Train:
-    """A train of the batch's columns in the schema's order; one arrival time for all, or one each."""
+    """Return a train of the batch's columns in the schema's order; `arrival` is one time for all rows, or one per row."""
     columns = tuple(values_from_arrow(batch.column(field.name), field.type) for field in schema.fields)
     times = same_arrival(arrival, batch.num_rows) if isinstance(arrival, float) else arrival
     return Train(columns, times, kept)
@@ -251,12 +252,12 @@ def train_to_arrow(train: Train, schema: Schema) -> pa.RecordBatch:
 
 
 def concatenated(trains: Sequence[Train], schema: Schema) -> Train:
-    """The tuples of several trains as one train, in order; its progress is the caller's to say."""
+    """Return the tuples of several trains as one train, in the order of the trains; the caller must set the watermark and its causes."""
     return merged(trains) if trains else empty_train(schema)
 
 
 def merged(trains: Sequence[Train]) -> Train:
-    """The same of one train at least."""
+    """Return the tuples of one or more trains as one train; the result has a watermark only if there is one train."""
     first = trains[0]
     if len(trains) == 1:
         return first

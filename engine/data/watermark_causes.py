@@ -1,8 +1,9 @@
-"""What brought event time how far: the steps of a watermark, each with the arrival of what caused it.
+"""Causes of a watermark: the advances of event time that led to it, each with the arrival time of the tuple that caused it.
 
-Steps travel with the watermark. What happens at a time, as a window's end, is caused by the first step that reaches
-it; and within a train by the first tuple that does, so the cause does not depend on how input was cut into trains.
-Where several inputs meet, event time has come as far as the last of them, and the latest of their causes is the cause.
+Trains carry these advances together with the watermark. An event at some time, such as a window's end, is caused by the
+first advance that reaches this time. Within a train, the first tuple that reaches the time is the cause. So the cause does
+not depend on how input was divided into trains. Where several inputs meet, the slowest input determines the watermark, and
+the latest of the inputs' causes counts.
 """
 
 from __future__ import annotations
@@ -15,21 +16,22 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-# Earlier than any event time.
+# Watermark before any progress: earlier than any event time.
 NO_PROGRESS = -(2**63)
-# Steps kept of an input that is ahead of the others, or of progress that waits for a turn. Of those long past, the earliest that is known stands for all
-# before it: what they meet with has arrived later still, unless trains overtook each other on the way.
+# Maximum number of advances kept for an input that is ahead of other inputs, or for a watermark that waits until its operator runs.
+# The earliest kept advance stands for all older advances.
+# That rarely changes an answer's arrival time, because the latest cause counts, and it mostly belongs to a slower input.
 STEPS_MAX = 256
 
 
 class AdvanceCause(Protocol):
-    """Event time has come up to `upto`, from wherever it was."""
+    """One advance of a watermark: from an earlier event time to the event time `upto`, with its cause."""
 
     @property
     def upto(self) -> int: ...
 
     def arrival(self, time: int) -> float:
-        """When what brought it as far as `time` arrived; `time` is after the step before, and not after `upto`."""
+        """Return the arrival time of the cause that reached `time`; the caller ensures previous advance < `time` ≤ `upto`."""
         ...
 
 
@@ -38,7 +40,7 @@ Causes = tuple[AdvanceCause, ...]
 
 @dataclass(slots=True)
 class Moment:
-    """By one arrival: of tuples that came together, or of what the clock told."""
+    """Advance with a single arrival time `at`, because its tuples arrived together or the clock caused it."""
 
     upto: int
     at: float
@@ -49,7 +51,7 @@ class Moment:
 
 @dataclass(slots=True)
 class Tuples:
-    """By tuples each with its arrival; event time is complete up to their largest time less `behind`."""
+    """Advance caused by tuples with different arrival times; event time is complete up to their largest event time minus `behind`."""
 
     upto: int
     times: npt.NDArray[np.int64]
@@ -62,7 +64,7 @@ class Tuples:
 
 @dataclass(slots=True)
 class Together:
-    """By several inputs, each `behind` so much."""
+    """Advance of the common watermark of several inputs; the delay of each input is subtracted from the watermark of that input."""
 
     upto: int
     inputs: tuple[tuple[Causes, int], ...]
@@ -72,19 +74,19 @@ class Together:
 
 
 def arrival_of(causes: Causes, time: int) -> float:
-    """When what brought event time as far as `time` arrived."""
+    """Return the arrival time of the first cause that reached `time`."""
     step = next(cause for cause in causes if cause.upto >= time)
     return step.arrival(time)
 
 
 def followed(before: Causes, after: Causes) -> Causes:
-    """The steps that wait and those that follow them; no more than are kept anywhere, and none that leads no further."""
+    """Return the advances `before`, then those of `after` that reach a later event time; of all these, only the last STEPS_MAX."""
     reached = before[-1].upto if before else NO_PROGRESS
     return (*before, *(one for one in after if one.upto > reached))[-STEPS_MAX:]
 
 
 class Meeting:
-    """How far several inputs have come together; one counts as far as its own watermark less its `behind`."""
+    """Common watermark of several inputs: the minimum, over all inputs, of the input's watermark minus the input's delay."""
 
     def __init__(self, behind: Sequence[int]) -> None:
         self.marks = [NO_PROGRESS] * len(behind)
@@ -98,7 +100,7 @@ class Meeting:
         return min(mark - behind for mark, behind in zip(self.marks, self._behind, strict=True))
 
     def hear(self, place: int, mark: int, causes: Causes) -> tuple[int, Causes]:
-        """One input's progress; the watermark of all, and what brought it if it has moved."""
+        """Record the progress of one input; return the common watermark, and its causes if it has advanced."""
         if mark <= self.marks[place]:
             return self.watermark, ()
         before = self.watermark
@@ -122,7 +124,7 @@ class Meeting:
 
 
 def passed(steps: deque[AdvanceCause], upto: int) -> Causes:
-    """The steps as far as `upto`; only one that goes further stays."""
+    """Remove and return the advances up to `upto`; if the last of them ends before `upto`, also return the next one without removing it."""
     found = []
     while steps and steps[0].upto <= upto:
         found.append(steps.popleft())

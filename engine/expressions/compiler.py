@@ -1,17 +1,18 @@
-"""Expressions compiled into closures over trains.
+"""Compiles expressions into closures over trains.
 
-An expression is compiled once, when its query is planned: names become kernels (`engine/expressions/kernels/`), what does not
-depend on the row is computed, equal parts are found. What is left per train is a few calls on whole columns.
+An expression is compiled once, when its query is planned: functions become kernels (`engine/expressions/kernels/`), constant
+parts are computed, and equal parts are found. Per train, only a few calls on whole columns remain.
 
-    value of a part      (data, valid): a numpy array, or an Arrow array of text; valid is None where nothing is NULL
-    constants            stay scalars until something needs a column
-    equal parts          of one projection are computed once per train
-    functions            `engine/expressions/strict_functions.py` those that are NULL where an argument is, `engine/expressions/lenient_functions.py` others
-    rows that fail       have NULL for a value, and stand in `RowFailures` with the reason; the caller drops them
+    value of an expression  (data, valid): a numpy array, or an Arrow array of text; None for `valid` means no NULLs
+    constants            remain scalars until a kernel needs a column
+    equal parts          are computed once per train and projection
+    functions            `strict_functions.py` for functions that are NULL where an argument is, `lenient_functions.py` for the others
+    rows that fail       get the value NULL, and are listed in `RowFailures` with the reason; the caller drops them
 
-A part that is not needed for a row (a branch of CASE not taken, what follows a FALSE in AND, a TRUE in OR, a value in
-COALESCE, the right one in IN) is computed for it all the same, as that is cheaper than picking rows, but it cannot
-fail it: failures count only within the `guard`, the rows for which the part is needed.
+Some parts are not needed for each row: branches of CASE not taken, and operands after a FALSE in AND, a TRUE in OR, a
+value in COALESCE or a match in IN. They are computed for all rows nevertheless, because that is cheaper than selecting
+rows. They cannot fail rows that do not need them: each part has a mask `guard` of the rows that
+need the part, and failures count only in these rows.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ BUILDERS: dict[str, Build] = {
 
 
 class RowFailures:
-    """The rows of a train that failed, each with the first reason it failed for."""
+    """Rows of a train that failed, counted by the first reason of each."""
 
     __slots__ = ("_counts", "_rows")
 
@@ -66,7 +67,7 @@ class RowFailures:
         self._counts: dict[str, int] = {}
 
     def add(self, rows: Mask, reason: str) -> None:
-        """Rows that failed; those that had failed before keep their first reason."""
+        """Add failed rows; a row that failed before keeps its first reason."""
         if self._rows is None:
             self._rows = rows.copy()
             count = int(np.count_nonzero(rows))
@@ -78,11 +79,11 @@ class RowFailures:
             self._counts[reason] = self._counts.get(reason, 0) + count
 
     def rows(self) -> Mask | None:
-        """Which rows failed; None if none did."""
+        """Return the mask of failed rows; None if no row failed."""
         return self._rows
 
     def counts(self) -> dict[str, int]:
-        """How many rows failed for each reason."""
+        """Return the number of failed rows by reason."""
         return dict(self._counts)
 
 
@@ -91,7 +92,7 @@ Condition = Callable[[Train, RowFailures], Mask]
 
 
 def compile_projection(expressions: Sequence[Expression]) -> Projection:
-    """Expressions over one input as a function of trains; the columns have the expressions' types."""
+    """Compile expressions over one input into a function of trains that returns one column per expression."""
     compiler = Compiler(expressions)
     columns = [(expression.type, compiler.compile(expression).run) for expression in expressions]
     slots, quiet = compiler.slots, not compiler.noisy
@@ -111,7 +112,7 @@ def compile_projection(expressions: Sequence[Expression]) -> Projection:
 
 
 def compile_condition(condition: Expression) -> Condition:
-    """A boolean expression as a function of trains: the rows for which it is true and has not failed."""
+    """Compile a boolean expression into a function of trains that returns the rows where it is true and did not fail."""
     compiler = Compiler([condition])
     run = compiler.compile(condition).run
     slots, quiet = compiler.slots, not compiler.noisy
@@ -134,7 +135,7 @@ def compile_condition(condition: Expression) -> Condition:
 
 
 class Compiler:
-    """Compiles the expressions of one projection."""
+    """Compiler for the expressions of one projection."""
 
     def __init__(self, expressions: Sequence[Expression]) -> None:
         self.slots = 0
@@ -146,13 +147,13 @@ class Compiler:
         self._uses.update(map(self._number, expressions))
 
     def _number(self, expression: Expression) -> int:
-        """The same number for equal expressions; counts where each is used."""
+        """Return a number that equal expressions share, and count how often the expression and each of its parts is used."""
         known = self._known.get(id(expression))
         if known is not None:
             return known[1]
         parts: list[int] = []
         key: tuple[Any, ...]
-        # Expressions do not tell 0.0 from −0.0 nor True from 1, which CAST to text does.
+        # The key uses repr, since 0.0 == −0.0 and True == 1, but their CASTs to text differ.
         match expression:
             case Literal(value, type_):
                 key = ("literal", type_, repr(value))
@@ -172,7 +173,7 @@ class Compiler:
             self._numbers[key] = len(self._numbers)
             self._uses.update(parts)
         number = self._numbers[key]
-        # With the expression, lest it goes and another takes its id.
+        # The expression is stored too: if it were freed, another expression could get its id.
         self._known[id(expression)] = expression, number
         return number
 
@@ -187,7 +188,7 @@ class Compiler:
         return node
 
     def _share(self, node: CompiledTerm) -> CompiledTerm:
-        """A part that is computed once per train and used more than once."""
+        """Return a term that computes the expression once per train, and uses this result wherever the expression occurs."""
         if node.constant:
             return node
         slot, run = self.slots, node.run
@@ -205,7 +206,7 @@ class Compiler:
         def once_with_failures(frame: Frame) -> Computed:
             result: tuple[Computed, list[tuple[Mask, str]]] | None = frame.shared[slot]
             if result is None:
-                # Each use has its own guard, so its failures are first found without any.
+                # Each use is needed for different rows, so failures are first collected for all rows.
                 guard, failed = frame.guard, frame.failed
                 frame.guard, frame.failed = None, []
                 result = frame.shared[slot] = run(frame), frame.failed
@@ -284,7 +285,7 @@ class Compiler:
             for node in nodes[1:]:
                 other, other_valid = node.run(frame)
                 other_first = before(other, data)
-                # A NULL never comes first, and everything comes before it.
+                # A NULL is never chosen over a value, and any value is chosen over NULL.
                 if other_valid is not None:
                     other_first &= other_valid
                 if valid is not None:
@@ -298,11 +299,11 @@ class Compiler:
     def _strict(
         self, type_: DataType, nodes: Sequence[CompiledTerm], build: Build, try_: bool = False
     ) -> CompiledTerm:
-        """A function that is NULL where any argument is."""
+        """Return a call of a function that is NULL where any argument is NULL."""
         if any(node.is_null for node in nodes):
             return null_node(type_, nodes)
         constant = all(node.constant for node in nodes)
-        # Kernels want a column: of constants, the first is made one, and the result is taken back out.
+        # Kernels need a column: if all arguments are constants, the first becomes a column of one row, and `folded` unpacks it.
         arguments = [
             Argument(node.type, node.constant and not (constant and place == 0), node.value)
             for place, node in enumerate(nodes)

@@ -1,8 +1,8 @@
-"""What an expression's parts are compiled into: nodes, evaluated over frames.
+"""Compiled terms of expressions, and the frames in which they are evaluated.
 
-Frame      one train under evaluation, with the rows that have failed so far
-Node       a constant, or what gives a column of a frame: `(data, valid)`, where valid is None if nothing is NULL
-folded     a function of constants as the constant it is
+Frame         one train during evaluation, with the rows that have failed already
+CompiledTerm  a constant, or a function from a frame to a column `(data, valid)`; None for `valid` means no NULLs
+folded        replaces a call with only constant arguments by its value
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.data.train import Mask, Train
 
 
 class Frame:
-    """One train under evaluation."""
+    """One train during evaluation, with shared results and failed rows."""
 
     __slots__ = ("columns", "failed", "guard", "rows", "shared")
 
@@ -26,7 +26,8 @@ class Frame:
         self.columns = train.columns
         self.rows = len(train.arrival)
         self.shared: list[Any] = [None] * slots
-        self.guard: Mask | None = None  # the rows for which what is computed now is needed; None for all
+        # mask of the rows that need the expression being computed now; None for all rows
+        self.guard: Mask | None = None
         self.failed: list[tuple[Mask, str]] = []
 
     def fail(self, bad: Mask, reason: str) -> None:
@@ -41,7 +42,7 @@ Run = Callable[[Frame], Computed]
 
 
 class CompiledTerm:
-    """A compiled part: a constant (None is NULL), or what gives a column of a frame."""
+    """Compiled part of an expression: a constant (None means NULL), or a function from a frame to a column."""
 
     __slots__ = ("constant", "fails", "run", "type", "value")
 
@@ -51,7 +52,7 @@ class CompiledTerm:
         self.type = type_
         self.constant = run is None
         self.value = value
-        self.fails = fails  # whether it may fail rows
+        self.fails = fails  # True if the term may fail rows
         self.run: Run = run or broadcast(type_, value)
 
     @property
@@ -59,7 +60,7 @@ class CompiledTerm:
         return self.constant and self.value is None
 
     def within(self, frame: Frame, needed: Mask) -> Computed:
-        """Its values, where only some rows need them."""
+        """Return the values, and count failures only in the rows that need the values."""
         if not self.fails:
             return self.run(frame)
         outer = frame.guard
@@ -70,19 +71,19 @@ class CompiledTerm:
 
 
 def constant_node(type_: DataType, value: Any) -> CompiledTerm:
-    """A constant, held as kernels want it: text as str, everything else as a numpy scalar."""
+    """Return a term for a constant, in the form that kernels take: text as str, other values as numpy scalars."""
     if value is None:
         return CompiledTerm(type_)
     return CompiledTerm(type_, value=str(value) if type_.kind is TypeKind.STRING else type_.numpy.type(value))
 
 
 def blank(type_: DataType) -> Any:
-    """Some value, to stand under a NULL."""
+    """Return an arbitrary value of the type, to fill the data where the value is NULL."""
     return "" if type_.kind is TypeKind.STRING else type_.numpy.type(0)
 
 
 def broadcast(type_: DataType, value: Any) -> Run:
-    """A constant as a column."""
+    """Return a function that repeats a constant as a column."""
     datum = blank(type_) if value is None else value
 
     def run(frame: Frame) -> Computed:
@@ -99,7 +100,7 @@ def full(type_: DataType, datum: Any, rows: int) -> Any:
 
 
 def failing_node(type_: DataType, reason: str) -> CompiledTerm:
-    """A constant that cannot be computed: it fails every row that needs it."""
+    """Return a term for a constant that cannot be computed: it fails every row that needs it."""
     null = broadcast(type_, None)
 
     def run(frame: Frame) -> Computed:
@@ -110,7 +111,7 @@ def failing_node(type_: DataType, reason: str) -> CompiledTerm:
 
 
 def null_node(type_: DataType, arguments: Sequence[CompiledTerm]) -> CompiledTerm:
-    """What is NULL whatever the arguments are; these may still fail rows."""
+    """Return a term that is always NULL; its arguments may still fail rows."""
     failing = [node for node in arguments if node.fails]
     if not failing:
         return CompiledTerm(type_)
@@ -136,7 +137,7 @@ ONE_ROW = Train((), np.zeros(1))
 
 
 def folded(node: CompiledTerm, parts: Sequence[CompiledTerm]) -> CompiledTerm:
-    """A function of constants as the constant it is."""
+    """Return the value as a constant term if all arguments are constants, otherwise the term unchanged."""
     if not all(part.constant for part in parts):
         return node
     frame = Frame(ONE_ROW, 0)

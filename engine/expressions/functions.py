@@ -1,46 +1,46 @@
-"""Scalar functions: their names, what they take and what they give. `engine/expressions/compiler.py` computes them.
+"""Scalar functions: names, argument types and result types. `engine/expressions/compiler.py` computes them.
 
-`resolve` picks a signature by name and argument types; the caller casts each argument to the type the signature
-wants. A type of None stands for a bare NULL: it takes the type of its neighbours. Names are read without regard to
-case, and operators may be written as signs (`+`, `<>`, `||`).
+`resolve` selects a signature by name and argument types; the caller casts each argument to the type in the signature.
+The type None means a bare NULL, which gets the type of the other arguments. Names are read without regard to case, and
+operators may be written as signs (`+`, `<>`, `||`).
 
 Types of results
 
-    ints                the wider of the two; `/` gives float64, `//` and `%` truncate toward zero
+    ints                the wider type; `/` returns float64, `//` and `%` truncate toward zero
     ints and floats     the float type;  float32 and float64: float64
     ints and decimals   decimal; an int32 counts as decimal(10, 0), an int64 as decimal(18, 0)
     decimals and floats the float type
-    decimal +, −        scale: the larger; digits before the point: the larger and one more
+    decimal +, −        scale: the larger; digits before the point: the larger number plus 1
     decimal ×           scale: the sum (at most 18, or the query is refused); digits: the sum
     decimal %, common   scale: the larger; digits before the point: the larger
     decimal /           float64
     timestamp ± int64   timestamp; the integer is microseconds, which is how intervals arrive
     timestamp − timestamp   int64 microseconds
 
-Decimals are capped at 18 digits, keeping the scale; a value that needs more fails its row.
+Decimals have at most 18 digits, and the scale is kept; a value that needs more digits fails its row.
 
-NULL is unknown: a function of NULL is NULL, except for AND, OR, IS NULL, COALESCE, IN, and those that pass over NULL
-(`concat`, `greatest`, `least`). NaN equals itself and is greater than every number.
+A function of NULL is NULL, except for AND, OR, IS NULL, COALESCE and IN. `concat`, `greatest` and `least` skip NULLs.
+NaN equals itself and is greater than every number.
 
-Where the meaning is in doubt it is DuckDB's. We differ in this:
+What is not said above is as in DuckDB, with these differences ("there" means in DuckDB):
 
     x / 0, x // 0, x % 0    NULL for all types (there: infinity or NaN for floats, an error for `//`, `%` of integers)
-    sqrt, ln, log10, log2   of a number without a result fail the row, and so does 0 to a negative power (there: NaN
+    sqrt, ln, log10, log2   fail the row for a number without a result; so does 0 to a negative power (there: NaN
                             or ±∞, unless ieee_floating_point_ops is off)
     x // y of non-integers  refused (there: the same as `/`)
     −x of the least integer fails the row (there: a wider type)
-    decimals                18 digits at most (there 38), so a row can fail here and not there; of an int64 beside a
-                            decimal, 18 digits; round(x, n) keeps the scale of x (there it becomes n)
+    decimals                18 digits at most (there 38), so a row can fail only here; an int64 combined with a
+                            decimal has 18 digits; round(x, n) keeps the scale of x (there it becomes n)
     sign                    int32 (there tinyint)
     timestamp − timestamp   int64 microseconds (there an interval)
     text to timestamp       an offset such as +02 is applied, as timestamps are UTC (there it is dropped); 'infinity'
                             and years outside 1 … 9999 are refused
-    floats to text          every NaN is 'nan' (there one can be '-nan'); of two equally short texts for a float32, either
+    floats to text          every NaN is 'nan' (there also '-nan'); a float32 may have another of two equally short texts
     decimals to text        '-0.50' also for decimal(2, 2) (there '-.50')
     substring, left, right  take any int64 (there: an error beyond 32 bits)
-    what is not needed      for a row never fails it: branches of CASE not taken, what follows a FALSE in AND, a TRUE in
-                            OR, a value in COALESCE, a match in IN (there mostly, not always)
-    f(NULL, y)              still fails where y fails (there it depends on how NULL came about)
+    unneeded operands       never fail a row: branches of CASE not taken, operands after a FALSE in AND, a TRUE in OR,
+                            a value in COALESCE, a match in IN (there this holds mostly, not always)
+    f(NULL, y)              still fails where y fails (there it depends on the source of the NULL)
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from engine.data.schema import (
 
 @dataclass(frozen=True)
 class Signature:
-    """A function for given argument types: the types it wants, to which arguments are cast, and what it gives."""
+    """Function for given argument types: the types that its arguments are cast to, and the type of its result."""
 
     name: str
     arguments: tuple[DataType, ...]
@@ -74,11 +74,11 @@ class Signature:
 
 
 class NoSuchFunction(InvalidInput):
-    """A function name that is not known."""
+    """Error for an unknown function name."""
 
 
 class WrongArguments(InvalidInput):
-    """A function called with too few, too many or unfit arguments."""
+    """Error for a call with too few, too many or unsuitable arguments."""
 
 
 Types = Sequence[DataType | None]
@@ -99,7 +99,7 @@ TRUNCATIONS = (
     "century",
     "millennium",
 )
-"""What `date_trunc` truncates to; a plural is read as its singular."""
+"""Units for `date_trunc`; a plural is read as its singular."""
 
 TIME_PARTS = (
     "year",
@@ -112,7 +112,7 @@ TIME_PARTS = (
     "minute",
     "second",
 )
-"""The whole numbers that a timestamp is made of: functions, and parts for EXTRACT and `date_part`."""
+"""Functions for the whole-number parts of a timestamp; EXTRACT and `date_part` use the same names."""
 
 ALIASES = {
     "+": "add",
@@ -159,7 +159,7 @@ ALIASES = {
 
 
 def resolve(name: str, arguments: Types) -> Signature:
-    """The signature of a function for arguments of these types, or NoSuchFunction, or WrongArguments."""
+    """Return the signature of a function for arguments of these types; raise NoSuchFunction or WrongArguments."""
     canonical = name.lower()
     canonical = ALIASES.get(canonical, canonical)
     rule = RULES.get(canonical)
@@ -170,17 +170,17 @@ def resolve(name: str, arguments: Types) -> Signature:
 
 
 def castable(source: DataType, target: DataType) -> bool:
-    """Whether CAST from one type to the other exists; a value may still not fit."""
+    """Return True if CAST from one type to the other exists; single values may still not fit."""
     if source == target or TypeKind.STRING in (source.kind, target.kind):
         return True
     return TypeKind.TIMESTAMP not in (source.kind, target.kind)
 
 
 def common_type(types: Types) -> DataType | None:
-    """The type that values of all these types can be brought to (branches of CASE, inputs of UNION), or None."""
+    """Return the type to which values of all these types can be cast (branches of CASE, inputs of UNION), or None."""
     types_given = [type_ for type_ in types if type_ is not None]
     if not types_given:
-        return INT32  # as in DuckDB, for nothing but NULLs
+        return INT32  # int32, as in DuckDB, if all values are NULL
     first = types_given[0]
     if all(given_type == first for given_type in types_given):
         return first
@@ -196,7 +196,7 @@ def common_type(types: Types) -> DataType | None:
 
 
 def as_decimal(type_: DataType) -> DataType:
-    """The decimal type that holds an integer type's values (of int64: those of up to 18 digits)."""
+    """Return the decimal type for the values of an integer type; of int64, it holds values of up to 18 digits."""
     if type_.kind is TypeKind.DECIMAL:
         return type_
     return decimal(10, 0) if type_.kind is TypeKind.INT32 else decimal(DECIMAL_DIGITS_MAX, 0)
@@ -206,25 +206,25 @@ def capped(digits: int, scale: int) -> DataType:
     return decimal(min(digits, DECIMAL_DIGITS_MAX), scale)
 
 
-# --- rules ----------------------------------------------------------------------------------------------
-# A rule is given the canonical name, for its messages and its signature, and the types.
+# --- rules for the signatures of functions --------------------------------------------------------------
+# A rule returns the signature for a canonical function name and argument types, or raises WrongArguments.
 
 
 def refuse(name: str, types: Types, place: int, wanted: str) -> WrongArguments:
     got = types[place]
     return WrongArguments(
-        f"{name}: argument {place + 1} is {got}, which does not fit", hint=f"{name} wants {wanted}"
+        f"{name}: argument {place + 1} is {got}, which is not allowed", hint=f"{name} takes {wanted}"
     )
 
 
 def check_count(name: str, types: Types, least: int, most: int | None, wanted: str) -> None:
     if len(types) < least or (most is not None and len(types) > most):
         count = f"{len(types)} argument" + ("" if len(types) == 1 else "s")
-        raise WrongArguments(f"{name}: called with {count}", hint=f"{name} wants {wanted}")
+        raise WrongArguments(f"{name}: called with {count}", hint=f"{name} takes {wanted}")
 
 
 def numbers(name: str, types: Types, wanted: str) -> list[DataType]:
-    """The types, all numeric; a bare NULL takes the type of the first that is known."""
+    """Return the types, which must be numeric; a bare NULL gets the first known type."""
     for place, given_type in enumerate(types):
         if given_type is not None and not given_type.is_numeric:
             raise refuse(name, types, place, wanted)
@@ -251,8 +251,8 @@ def arithmetic(name: str, types: Types) -> Signature:
             if scale > DECIMAL_DIGITS_MAX:
                 raise WrongArguments(
                     f"multiply: {left} times {right} has {scale} digits after the point, "
-                    f"and {DECIMAL_DIGITS_MAX} can be held",
-                    hint="CAST one of them to a decimal with fewer digits, or to double",
+                    f"but a decimal can have at most {DECIMAL_DIGITS_MAX}",
+                    hint="CAST one of the factors to a decimal with fewer digits, or to double",
                 )
             return Signature(name, (left, right), capped(left.precision + right.precision, scale))
         case "add" | "subtract":
@@ -275,7 +275,7 @@ def timestamp_arithmetic(name: str, types: Types, wanted: str) -> Signature:
     if left == TIMESTAMP:
         return Signature(name, (TIMESTAMP, INT64), TIMESTAMP)
     if name == "subtract":
-        raise refuse(name, types, 1, "the timestamp first")
+        raise refuse(name, types, 1, "the timestamp as its first argument")
     return Signature(name, (INT64, TIMESTAMP), TIMESTAMP)
 
 
@@ -288,7 +288,7 @@ def division(name: str, types: Types) -> Signature:
 
 
 def integer_division(name: str, types: Types) -> Signature:
-    expected = "two integers; for others, floor(x / y)"
+    expected = "two integers; for other numbers, write floor(x / y)"
     check_count(name, types, 2, 2, expected)
     for place, type_ in enumerate(types):
         if type_ is not None and not type_.is_integer:
@@ -305,7 +305,7 @@ def same_number(name: str, types: Types) -> Signature:
 
 
 def rounding(name: str, types: Types) -> Signature:
-    """To a whole number; of an integer it is a float64, as in DuckDB."""
+    """Return the signature of rounding to a whole number; for an integer the result is float64, as in DuckDB."""
     check_count(name, types, 1, 1, "a number")
     (number_type,) = numbers(name, types, "a number")
     if number_type.is_integer:
@@ -318,7 +318,7 @@ def rounding(name: str, types: Types) -> Signature:
 
 
 def round_(name: str, types: Types) -> Signature:
-    expected = "a number and, if need be, how many digits after the point"
+    expected = "a number and, optionally, the number of digits after the point"
     check_count(name, types, 1, 2, expected)
     (number_type,) = numbers(name, types[:1], expected)
     if len(types) == 1:
@@ -353,14 +353,14 @@ def floats(count: int, most: int | None = None) -> Rule:
 
 
 def comparable(name: str, types: Types, wanted: str) -> DataType:
-    """The type in which values are compared; text beside something else is read as that."""
+    """Return the type in which values are compared; text compared with another type is cast to that type."""
     others = [type_ for type_ in types if type_ != STRING and type_ is not None]
     common = common_type(others) if others else STRING
     if common is None:
         place = next(
             place for place, given_type in enumerate(types) if given_type not in (None, STRING, others[0])
         )
-        raise refuse(name, types, place, f"{wanted}; CAST one of them")
+        raise refuse(name, types, place, f"{wanted}; CAST one of the values")
     return common
 
 
@@ -412,7 +412,7 @@ def alike(name: str, types: Types) -> Signature:
 
 
 def nullif(name: str, types: Types) -> Signature:
-    """Gives its first argument as it is; the second has the type in which both are compared."""
+    """Return the signature of NULLIF: the result has the first argument's type; the second is cast to the common type."""
     expected = "two values of one type"
     check_count(name, types, 2, 2, expected)
     common = comparable(name, types, expected)
@@ -421,8 +421,8 @@ def nullif(name: str, types: Types) -> Signature:
 
 
 def fixed(wanted: tuple[DataType, ...], result: DataType, optional: int = 0) -> Rule:
-    """A function of given types, of which the last `optional` may be left out; integers are widened to what it wants."""
-    said = ", ".join(map(str, wanted)) + (f" (the last {optional} may be left out)" if optional else "")
+    """Return a rule for fixed argument types; the last `optional` arguments can be omitted, and int32 widens to int64."""
+    said = ", ".join(map(str, wanted)) + (f" (the last {optional} can be left out)" if optional else "")
 
     def rule(name: str, types: Types) -> Signature:
         check_count(name, types, len(wanted) - optional, len(wanted), said)
@@ -436,13 +436,13 @@ def fixed(wanted: tuple[DataType, ...], result: DataType, optional: int = 0) -> 
 
 
 def texts(name: str, types: Types) -> Signature:
-    """Anything, written as text."""
+    """Return the signature of a function that takes any values, each converted to text."""
     check_count(name, types, 1, None, "values")
     return Signature(name, (STRING,) * len(types), STRING)
 
 
 def epoch_ms(name: str, types: Types) -> Signature:
-    """Of a timestamp its milliseconds, of milliseconds their timestamp."""
+    """Return the signature of epoch_ms: from timestamp to milliseconds, or from milliseconds to timestamp."""
     if len(types) == 1 and types[0] is not None and types[0].is_integer:
         return Signature(name, (INT64,), TIMESTAMP)
     return fixed((TIMESTAMP,), INT64)(name, types)
@@ -464,7 +464,7 @@ RULES: dict[str, Rule] = {
     "sqrt": floats(1),
     "exp": floats(1),
     "ln": floats(1),
-    "log10": floats(1, 2),  # log(base, x) with two
+    "log10": floats(1, 2),  # two arguments mean log(base, x)
     "log2": floats(1),
     "power": floats(2),
     "equal": comparison,
@@ -483,10 +483,12 @@ RULES: dict[str, Rule] = {
     "greatest": alike,
     "least": alike,
     "nullif": nullif,
-    "like": fixed((STRING, STRING, STRING), BOOLEAN, optional=1),  # the third is the ESCAPE
+    "like": fixed(
+        (STRING, STRING, STRING), BOOLEAN, optional=1
+    ),  # the third argument is the ESCAPE character
     "ilike": fixed((STRING, STRING, STRING), BOOLEAN, optional=1),
-    "append": texts,  # the operator ||: NULL if anything is
-    "concat": texts,  # passes over NULLs
+    "append": texts,  # the operator ||: NULL if any operand is NULL
+    "concat": texts,  # skips NULLs
     "lower": fixed((STRING,), STRING),
     "upper": fixed((STRING,), STRING),
     "length": fixed((STRING,), INT64),

@@ -1,6 +1,6 @@
-"""Functions with their own way with NULL: AND, OR, IS NULL, COALESCE, NULLIF, CASE, CONCAT.
+"""Functions that treat NULL in their own way: AND, OR, IS NULL, COALESCE, NULLIF, CASE, CONCAT.
 
-Parts that only some rows need are computed within these rows (`CompiledTerm.within`), so that the others cannot fail by them.
+Operands that only some rows need are computed by `CompiledTerm.within`, so that they cannot fail the other rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def connected(
     combine: Callable[[logic.Booleans, logic.Booleans], logic.Booleans],
     decided: Callable[[logic.Booleans], Mask],
 ) -> CompiledTerm:
-    """AND or OR; where one has the decisive value, those after it are not needed."""
+    """Return AND or OR of the operands; where an operand has the decisive value, later operands are not needed."""
     needed: list[CompiledTerm] = []
     for node in nodes:
         needed.append(node)
@@ -40,7 +40,7 @@ def connected(
                 return node
             break
     unknown = any(node.is_null for node in needed)
-    # A constant is neutral here, but for a decisive one at the end.
+    # Constants are neutral here, except for a decisive constant, which is the last operand.
     columns = [node for node in needed if not node.constant or node.value == decisive]
     if not columns:
         return CompiledTerm(BOOLEAN) if unknown else constant_node(BOOLEAN, not decisive)
@@ -61,11 +61,11 @@ def connected(
 
 
 NULL: Any = (np.False_, np.False_)
-"""A NULL beside a boolean column."""
+"""NULL as an operand to combine with a boolean column."""
 
 
 def null_test(node: CompiledTerm, wanted: bool) -> CompiledTerm:
-    """IS NULL, IS NOT NULL."""
+    """Return IS NULL if `wanted`, otherwise IS NOT NULL."""
     if node.constant:
         return constant_node(BOOLEAN, node.is_null == wanted)
 
@@ -103,7 +103,7 @@ def coalesce(type_: DataType, nodes: Sequence[CompiledTerm]) -> CompiledTerm:
 
 
 def branch(node: CompiledTerm, frame: Frame, needed: Mask) -> tuple[Any, Mask | bool | None]:
-    """A part that some rows need, for `logic.choose`: a constant stays one."""
+    """Return the data and mask of an operand that only some rows need, for `logic.choose`; a constant remains a scalar."""
     if not node.constant:
         return node.within(frame, needed)
     return (blank(node.type), False) if node.value is None else (node.value, None)
@@ -124,7 +124,7 @@ def nullif(first: CompiledTerm, same: CompiledTerm) -> CompiledTerm:
 def case(
     type_: DataType, pairs: Sequence[tuple[CompiledTerm, CompiledTerm]], otherwise: CompiledTerm
 ) -> CompiledTerm:
-    """The value of the first branch whose condition is true."""
+    """Return CASE: the value of the first branch with a true condition."""
     branches: list[tuple[CompiledTerm, CompiledTerm]] = []
     for condition, value in pairs:
         if not condition.constant:
@@ -151,7 +151,7 @@ def case(
         for taken, other, other_valid in reversed(chosen):
             data = logic.choose(type_, taken, other, data)
             valid = logic.choose_valid(taken, other_valid, valid)
-        assert not isinstance(valid, bool)  # that was a constant's, and there is a branch
+        assert not isinstance(valid, bool)  # `valid` is a bool only if all branches are constants
         return data, valid
 
     parts = [otherwise, *(part for pair in branches for part in pair)]
@@ -159,7 +159,7 @@ def case(
 
 
 def concat(nodes: Sequence[CompiledTerm]) -> CompiledTerm:
-    """Text after text, NULLs passed over."""
+    """Return the concatenation of the texts, without NULLs."""
     parts = [node for node in nodes if not node.is_null]
     if all(node.constant for node in parts):
         return constant_node(STRING, "".join(node.value for node in parts))

@@ -1,4 +1,4 @@
-"""Functions that are NULL where any argument is: a kernel, with what gathers its arguments around it."""
+"""Strict functions, which are NULL where any argument is NULL: each calls a kernel with gathered arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Gather = Callable[[Frame], tuple[list[Any], Mask | None]]
 
 
 def gathering(nodes: Sequence[CompiledTerm], arguments: Sequence[Argument]) -> Gather:
-    """The arguments of a kernel, constants as they are, and where all are valid."""
+    """Return a function that gathers a kernel's arguments, and the mask of the rows where all of them are valid."""
     if len(nodes) == 1:
         run = nodes[0].run
 
@@ -47,7 +47,7 @@ def plain(gather: Gather, kernel: Kernel) -> Run:
 
 
 def binary(nodes: Sequence[CompiledTerm], kernel: Kernel) -> Run:
-    """The commonest shape, with nothing in its way."""
+    """Return a function that calls a kernel of two arguments; this most frequent case has no loop over arguments."""
     apply = kernel.apply
     left, right = nodes
     left_run, right_run, left_value, right_value = left.run, right.run, left.value, right.value

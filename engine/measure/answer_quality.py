@@ -1,16 +1,15 @@
-"""How good the answers of one query have been: their response times, what they were worth by them, their slowdown, and their
-staleness; of windows, also their tardiness.
+"""Quality of one query's answers: response time, utility, slowdown and staleness; for windows also tardiness.
 
-Answers are measured when they are handed out, at settle points, around the operators that made them. Of a train whose
-tuples arrived at one moment only that moment is looked at, whatever its length, and some of these are measured together.
+Answers are measured when they are delivered, outside the operators that made them. If all tuples of a train arrived at
+one moment, the train is measured once, whatever its length, and several such trains are measured together.
 
-1. Nothing that is kept grows with the number of answers.
-2. Without a graph nobody has said what answers are worth; then only the other two are measured.
-3. Staleness is told since the arrival of the first input that led to an answer.
-4. Another graph values what comes from then on; what there is keeps the worth that it had.
-5. Slowdown is response time over T, what an answer costs alone (Sharaf §3.2), and of pairs 1 + (D − D_ideal)/T: they wait for the later
-   of the two, and what was done for the earlier one before that is no part of their response time (§3.4.1.2). T is measured as
-   well: answers are held against what it is when they are looked at, which is after the calls that made them.
+1. Memory does not grow with the number of answers.
+2. Without a utility graph, utility is not measured.
+3. Staleness counts from the arrival of the first input that led to an answer.
+4. A new graph applies to later answers; earlier answers keep the utility that they had.
+5. Slowdown is response time over T, the cost of an answer that waits for nothing (Sharaf §3.2). For pairs of a join it
+   is 1 + (D − D_ideal)/T (§3.4.1.2): a pair's response time begins with the later tuple, so work done before that for the
+   earlier tuple is not included. T is measured too; answers are compared with its value after the calls that made them.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from loadshed.tardiness import AnswerTardiness
 from loadshed.utility import UtilityStatistics
 from scheduler.ratios import ratio
 
-# Trains that are measured together: for each alone, numpy would take several times as long.
+# Number of trains that are measured together: measuring each by itself with numpy takes several times as long.
 TOGETHER = 128
-# Fewer are measured one by one in less time.
+# Number of trains below which measuring one by one is faster than numpy.
 FEW = 12
 
 
 class AnswerQuality:
-    """From the moment on when the query was added, in this process."""
+    """Statistics of one query's answers in this process, since the query was added."""
 
     __slots__ = (
         "_arrivals",
@@ -61,29 +60,30 @@ class AnswerQuality:
         slack_s: Callable[[], float] | None = None,
         weight: float = 1.0,
     ) -> None:
-        """`slack_s` tells how long an answer of a window may take from falling due; None without a window."""
-        self.weight = weight  # how much its staleness counts beside other queries'
+        """Create empty statistics; for queries with a window, `slack_s` returns the seconds from the due time of an answer until it is late."""
+        self.weight = weight  # importance of its staleness compared with other queries
         self._slack_s = slack_s
         self.tardiness = None if slack_s is None else AnswerTardiness()
         self._responses = ResponseStatistics()
         self._utility = None if graph is None else UtilityStatistics(graph)
-        # Who answers first may not be who came first, so there is no beginning before which nothing counts.
+        # The first answer need not come from the first input, so that no start time can be set before `_measure`.
         self._staleness = OutputStaleness(-math.inf)
         self._since = math.inf
-        self.slowdown = 0.0  # of all answers together that `slowed` has been told of
-        self._response_s = self._slowed_s = 0.0  # response times of all answers, and of these
-        self._slowed = 0  # how many these are
-        # Trains of one arrival that are still to be measured.
+        self.slowdown = 0.0  # sum of the slowdowns of the answers that `_slowed` counts
+        # Sums of response times: of all answers, and of the answers that `_slowed` counts.
+        self._response_s = self._slowed_s = 0.0
+        self._slowed = 0  # number of answers counted in the sum `slowdown`
+        # Trains with a single arrival time that are still to be measured.
         self._arrivals: list[float] = []
         self._departures: list[float] = []
         self._counts: list[int] = []
 
     def fall_due(self, slack_s: Callable[[], float] | None) -> None:
-        """Answers come of other operators from now on."""
+        """Replace the function that returns the slack, because other operators emit the query's answers now."""
         self._slack_s = slack_s
 
     def answered(self, arrival: npt.NDArray[np.float64], now: float) -> None:
-        """Answers are handed out; when what caused each of them arrived."""
+        """Count answers that are delivered now; `arrival` has the arrival time of the tuple that caused each."""
         if self.tardiness is not None and self._slack_s is not None:
             if is_same(arrival):
                 self.tardiness.add_same(now - float(arrival[0]), self._slack_s(), len(arrival))
@@ -105,14 +105,16 @@ class AnswerQuality:
         self._staleness.served((oldest,), now)
 
     def value(self, graph: UtilityGraph) -> None:
-        """What answers are worth from now on."""
+        """Set the utility graph for later answers."""
         before, self._utility = self.utility, UtilityStatistics(graph)
         if before is not None:
             self._utility.include(before)
 
     def slowed(self, ideal_s: float, apart_s: float = 0.0) -> None:
-        """What an answer costs alone, and how much of it not since it could be made; counts for all that have come since it was told
-        last."""
+        """Add the slowdowns of all answers since the last call to the sum.
+
+        `ideal_s` is the cost T of an answer that waits for nothing; `apart_s` is the part of T done before its last tuple.
+        """
         self._measure()
         if ideal_s > 0:
             count = self._responses.count
@@ -131,23 +133,24 @@ class AnswerQuality:
 
     @property
     def utility(self) -> UtilityStatistics | None:
-        """None without a graph."""
+        """Utility of the answers; None without a graph."""
         self._measure()
         return self._utility
 
     @property
     def stale_s(self) -> float:
-        """Time for which the output has been behind what had arrived for it."""
+        """Seconds during which an input that led to an answer was still waiting."""
         self._measure()
         return self._staleness.stale_s
 
     def stale_share(self, now: float) -> float:
-        """The same as a part of the time."""
-        stale_s = self.stale_s  # measures first, which may move the beginning
+        """Return the fraction of the time, since the first input that led to an answer, for which the output was stale."""
+        # This measures the last answers first, since they may set an earlier `_since`.
+        stale_s = self.stale_s
         return ratio(stale_s, now - self._since)
 
     def _measure(self) -> None:
-        """What has come since it was done last."""
+        """Measure the answers delivered since the last call."""
         if not self._counts:
             return
         if len(self._counts) < FEW:

@@ -1,4 +1,4 @@
-"""The values of queries' answers by their latency, and the weights of their freshness."""
+"""Utility of each query's answers by response time, and weight of each query's freshness."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from engine.network.node import QueuedOperator
 
 
 class AnswerValues:
-    """Utility graphs and weights of queries, and of the nodes that give their answers."""
+    """Utility graphs and weights of queries, and of the operators that emit their answers."""
 
     def __init__(self) -> None:
         self.graphs: dict[str, UtilityGraph] = {}
-        """By query, as far as one was declared."""
+        """Utility graph of each query that declares one."""
         self.weights: dict[str, float] = {}
-        """By query, where the weight is not 1."""
-        self._by_node: dict[int, UtilityGraph] = {}  # by identity, of nodes that give answers
+        """Freshness weight of each query, where it is not 1."""
+        # utility graph of each operator that emits answers, by the operator's identity
+        self._by_node: dict[int, UtilityGraph] = {}
 
     def remove(self, query: str) -> None:
         self.graphs.pop(query, None)
@@ -27,34 +28,34 @@ class AnswerValues:
         return self.weights.get(query, 1.0)
 
     def graph_of(self, node: QueuedOperator) -> UtilityGraph | None:
-        """Return the graph of a node that gives answers; of queries with equal answers, the most urgent one counts."""
+        """Return the utility graph of an operator that emits answers: the most urgent graph of all queries that it answers."""
         return self._by_node.get(id(node))
 
     def weight_of(self, node: QueuedOperator) -> float:
-        """Return the sum of the weights of all queries that have their answers of the node."""
-        # The sum is exact, since names of a set come in any order.
+        """Return the sum of the weights of all queries that the operator answers."""
+        # `fsum` is exact, so that the result does not depend on the order of the set.
         return math.fsum(map(self.weight, node.outputs)) if node.outputs else 1.0
 
     def value(self, query: str, node: QueuedOperator) -> None:
-        """Let a node give the answers of a query."""
+        """Apply the query's utility graph to an operator that emits its answers, if that graph is more urgent than the operator's."""
         graph, before = self.graphs.get(query), self.graph_of(node)
         if graph is not None and (before is None or urgency(graph) < urgency(before)):
             self._by_node[id(node)] = graph
 
     def value_all(self, nodes: Iterable[QueuedOperator]) -> None:
-        """Find the graphs of these nodes, and forget those of all others."""
+        """Set the utility graphs of these operators, and forget the graphs of all other operators."""
         self._by_node = {}
         for node in nodes:
             for query in node.outputs:
                 self.value(query, node)
 
     def changed(self, graphs: Mapping[str, UtilityGraph]) -> dict[str, UtilityGraph]:
-        """Set graphs of queries; return those that are other than before."""
+        """Set the utility graphs of these queries, and return, by query, the graphs that have changed."""
         changed = {query: graph for query, graph in graphs.items() if graph != self.graphs.get(query)}
         self.graphs.update(changed)
         return changed
 
 
 def urgency(graph: UtilityGraph) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
-    """Return a key that orders graphs by their deadlines; its rest makes the order the same everywhere."""
+    """Return a sort key: the graph's deadline, then its points, so that the order is the same in every process."""
     return graph.deadline_s, graph.latencies_s, graph.utilities

@@ -1,12 +1,13 @@
-"""What answers cost if nothing else is in their way, by what operators have taken a tuple on the mean.
+"""Ideal cost of an answer: the processor time it needs if it waits for nothing.
 
-Not by what the scheduler believes: that begins with a guess, which it takes hundreds of tuples to leave behind, and some operators
-never have as many.
+The cost is computed from each operator's measured mean cost per tuple. The scheduler's estimates would not do: they begin
+with a guess, which lasts for hundreds of tuples, and some operators never process that many tuples.
 
-    T           every operator that has to run for an answer; of a pair, those of both sides (Sharaf §3.4.1.2)
-    apart       of that, what is done before the later of the two comes: T less the way of that one, D_ideal − A
+    T           cost of all operators that have to run for an answer; for a pair of a join, of both sides (Sharaf §3.4.1.2)
+    apart       part of T that is spent before the pair's later tuple arrives: T less the cost of that tuple's path
 
-Of which side the later one is, is not kept for each answer: by how many either side has given, on the mean.
+The side of the later tuple is not recorded for each answer. So `apart` is a mean over both sides, weighted by the number
+of pairs that each side has emitted.
 """
 
 from __future__ import annotations
@@ -20,22 +21,25 @@ from scheduler.operators.network import Estimate, Network
 
 
 class Alone(NamedTuple):
-    """An answer of which nothing else is in the way."""
+    """Cost of an answer that waits for nothing, in seconds of processor time."""
 
     ideal_s: float
-    """What it costs: T."""
+    """Total cost T."""
     apart_s: float = 0.0
-    """Of that, what is done before the last tuple that it is made of arrives: the other sides of joins."""
+    """Part of T that is spent before the answer's last tuple arrives, on the other sides of joins."""
 
 
-# Of a query that nothing answers.
+# Cost for a query that no operator answers.
 NO_ANSWER = Alone(math.inf)
 
 
 def alone_of(
     nodes: Sequence[QueuedOperator], network: Network, costs: Sequence[Estimate], given: Sequence[float]
 ) -> dict[str, Alone]:
-    """By query, the least if several nodes answer it. `given` are the tuples that each node has passed on."""
+    """Return the ideal cost of each query's answers; if several operators emit them, the lowest ideal cost.
+
+    `given` has the number of tuples that each operator has passed on.
+    """
     every, found = list[Alone](), dict[str, Alone]()
     for number, node in enumerate(nodes):
         above, cost_s = network.upstream[number], costs[number].cost_s
@@ -48,14 +52,14 @@ def alone_of(
         else:
             apart_s = ideal_s - cost_s - sum([every[one].ideal_s - every[one].apart_s for one in above])
         every.append(Alone(ideal_s, apart_s))
-        # What reads the output of a query stands below it; T of the query itself ends here.
+        # The T of these queries includes no operator behind this one, even if other queries read this operator's output.
         for query in node.outputs:
             found[query] = min(every[number], found.get(query, NO_ANSWER))
     return found
 
 
 def mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    """As if all counted the same, where none counts."""
+    """Return the weighted mean of the values, or their plain mean if all weights are 0."""
     total = sum(weights)
     if not total:
         return sum(values) / max(len(values), 1)

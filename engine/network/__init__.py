@@ -1,4 +1,4 @@
-"""The operator network of a class: plans joined up so that equal parts run once, and aligned when a plan changes.
+"""Operator network of a class: query plans connected so that equal parts run once, and matched when a plan changes.
 
-Start with `network.py`. Imports `engine.operators` and what those import.
+Start with `network.py`. Imports `engine.operators` and the folders that it imports.
 """

@@ -1,8 +1,8 @@
-"""The operator network of a class: plans joined up, equal parts built once, queries added and removed.
+"""Operator network of a class: connects query plans, builds equal parts once, adds and removes queries.
 
-A node is an operator with its queue. Nodes are found again by what they compute (the plan node itself, or for panes
-input, keys and pane length), so equal sub-plans of any two queries are one node. A window join is two nodes, one a
-side. A node lives as long as a query uses it; removing a query disturbs nobody else's state.
+Each operator has a queue and a key. The key is what the operator computes: the part of the plan, or for panes the input, the
+group keys and the pane length. So equal parts of two plans become one operator. A join of streams is two operators, one per side.
+An operator lives as long as a query uses it; removing a query leaves the state of all other queries unchanged.
 """
 
 from __future__ import annotations
@@ -61,42 +61,44 @@ from engine.plan.plan_rewrites import arranged
 from engine.windows.panes import PaneStore
 from engine.windows.window_schedule import WindowSchedule
 
-# Before the name of a query, the user of what stands beside it until it takes its place; no query is named so.
+# Begins the name under which operators of a query's second plan are registered, until that plan replaces the running plan.
+# No query's name begins with this prefix.
 TWIN = "~"
 
 
 class ClassNetwork:
-    """All nodes of a class, in an order in which every node comes after those that feed it."""
+    """All operators of a class, in an order in which every operator comes after the operators that feed it."""
 
     def __init__(self, tables: Mapping[str, Train] | None = None, limits: ClassLimits | None = None) -> None:
         self.account = StateAccount(ClassLimits() if limits is None else limits)
         self.nodes: list[QueuedOperator] = []
         self._tables = {name.lower(): table for name, table in (tables or {}).items()}
         self.queries: dict[str, Query] = {}
-        # How often nodes have gone, and the others may have new places; or windows have been given other slacks.
+        # Number of changes after which the scheduler is built again: operators were removed, or slacks of windows changed.
         self.removals = 0
         self._found: dict[Hashable, tuple[QueuedOperator, ...]] = {}
         self._stores: dict[Hashable, list[tuple[PaneStore, WindowSchedule, QueuedOperator]]] = {}
         self._windows_as = WindowSettings()
-        self.plan = PlanSettings()  # of queries that are added from now on
+        self.plan = PlanSettings()  # plan settings by which queries added later are planned
         self._planned_as: dict[str, PlanSettings] = {}
-        self._twins: dict[str, tuple[QueuedOperator, ...]] = {}  # the node that will give the answers
-        self._beside: list[QueuedOperator] = []  # that only twins use
+        # by query, the operators that emit the answers of the query's second plan
+        self._twins: dict[str, tuple[QueuedOperator, ...]] = {}
+        self._beside: list[QueuedOperator] = []  # operators that only second plans use
         self._sources: dict[str, QueuedOperator] = {}
         self._pane_lengths: dict[Hashable, int] = {}
 
     @property
     def pane_lengths(self) -> Mapping[Hashable, int]:
-        """Of each time window; they depend on which queries came when."""
+        """Length of the panes of each time window; it depends on the order in which queries were added."""
         return dict(self._pane_lengths)
 
     def expect(self, pane_lengths: Mapping[Hashable, int]) -> None:
-        """Windows that are added from now on have these panes, as they had in another network."""
+        """Use these pane lengths, which come from another network, for windows that are added later."""
         self._pane_lengths.update(pane_lengths)
 
     @property
     def windows(self) -> WindowSettings:
-        """When windows with SLIDE AT MOST are answered."""
+        """Settings that decide when windows with SLIDE AT MOST are answered."""
         return self._windows_as
 
     @windows.setter
@@ -108,16 +110,21 @@ class ClassNetwork:
                 schedule.settings = settings
 
     def add(self, *queries: Query) -> list[tuple[str, QueuedOperator]]:
-        """Add queries; those added together choose pane lengths that serve them all. Who gives the answers of each."""
+        """Add queries, and return the operators that emit the answers of each query.
+
+        Pane lengths are chosen to fit all queries that are added together.
+        """
         for query in queries:
             if query.name in self.queries:
                 raise InvalidInput(
-                    "the class has a query of this name", "query", query.name, "choose another name"
+                    "the class already has a query of this name", "query", query.name, "choose another name"
                 )
         most = self.account.limits.queries
         if len(self.queries) + len(queries) > most:
-            hint = "remove queries that nobody needs, or raise the class's limit"
-            raise InvalidInput(f"the class may have {most:,} queries", "query", queries[-1].name, hint)
+            hint = "remove queries that are not needed, or raise the class's limit"
+            raise InvalidInput(
+                f"the class can have at most {most:,} queries", "query", queries[-1].name, hint
+            )
         plans: dict[str, Plan] = {}
         known = dict(self.queries)
         for query in queries:
@@ -125,7 +132,7 @@ class ClassNetwork:
             known[query.name] = query
             self._check_tables(plans[query.name])
             check_lookups(plans[query.name], {})
-        # Nothing has been built so far: a query that is refused leaves no trace.
+        # Nothing has been built before this line, so that a refused query leaves no trace.
         self.queries = known
         self._planned_as.update((query.name, self.plan) for query in queries)
         self._common_panes = common_panes(plans.values())
@@ -135,7 +142,7 @@ class ClassNetwork:
         return found
 
     def remove(self, name: str) -> None:
-        """Remove a query and what only it needed."""
+        """Remove a query, and all operators that only this query used."""
         if self.queries.pop(name, None) is None:
             raise InvalidInput(
                 "the class has no query of this name", "query", name, "see the list of queries"
@@ -147,7 +154,7 @@ class ClassNetwork:
         self._sweep()
 
     def _sweep(self) -> None:
-        """Drop what nobody needs any more."""
+        """Drop the operators that no query uses any more."""
         gone = [node for node in self.nodes if not node.users]
         for node in gone:
             if isinstance(node.operator, WindowOperator):
@@ -157,7 +164,7 @@ class ClassNetwork:
         self.nodes = [node for node in self.nodes if node.users]
         for node in self.nodes:
             node.downstream = [below for below in node.downstream if below.users]
-        # Only what goes is looked up: hashing the plans of all that stays would take a second for 10,000 queries.
+        # Only plans of dropped operators are looked up: hashing all plans would take a second for 10,000 queries.
         for plan in [plan for plan, nodes in self._found.items() if not nodes[0].users]:
             del self._found[plan]
             self._pane_lengths.pop(plan, None)
@@ -171,15 +178,15 @@ class ClassNetwork:
         self.removals += 1
 
     def planned_as(self, name: str) -> PlanSettings:
-        """By which of the equivalent plans a query runs."""
+        """Return the settings by which a query's running plan was chosen."""
         return self._planned_as[name]
 
     def arranged(self, name: str, plan: PlanSettings) -> Plan:
-        """A query's plan, as it is or would be built."""
+        """Return the query's plan under these settings, whether or not it has been built."""
         return arranged(self.queries[name], self.queries, plan, name)
 
     def add_twins(self, *names: str) -> None:
-        """Build these queries by the class's plan beside themselves; nobody is given those answers yet."""
+        """Build, for each of these queries, a second plan by the class's plan settings; its answers are not used yet."""
         plans = {name: self.arranged(name, self.plan) for name in names}
         self._common_panes = common_panes(plans.values())
         for name, plan in plans.items():
@@ -187,7 +194,7 @@ class ClassNetwork:
         self._find_beside()
 
     def drop_twins(self) -> None:
-        """Nobody is to take a query's place."""
+        """Remove the second plans of all queries; the queries keep their running plans."""
         if not self._twins:
             return
         users = {TWIN + name for name in self._twins}
@@ -198,7 +205,7 @@ class ClassNetwork:
         self._sweep()
 
     def exchange(self, name: str) -> list[QueuedOperator]:
-        """The twin takes the query's place, and gives its answers from now on."""
+        """Replace the query's plan by its second plan; return the operators that emit the query's answers from now on."""
         nodes, twin = self._twins.pop(name), TWIN + name
         for node in self.nodes:
             node.users.discard(name)
@@ -214,11 +221,11 @@ class ClassNetwork:
         return list(nodes)
 
     def has_bounded_windows(self) -> bool:
-        """Whether some window has SLIDE AT MOST."""
+        """Return True if at least one window of the network has SLIDE AT MOST."""
         return any(isinstance(node.operator, PeriodicWindowOperator) for node in self.nodes)
 
     def have_twins_refused(self) -> bool:
-        """Whether some of what stands beside its query lacks tuples for which it had no room."""
+        """Return True if a second plan has refused tuples for lack of room, so that its answers would be wrong."""
         return any(node.holding.refused or node.failed[TOO_MANY_PAIRS] for node in self._beside)
 
     def _find_beside(self) -> None:
@@ -226,13 +233,13 @@ class ClassNetwork:
         self._beside = [node for node in self.nodes if node.users <= users]
 
     def source(self, stream: str) -> QueuedOperator | None:
-        """Where a stream enters; None if no query reads it."""
+        """Return the source operator of a stream; None if no query reads the stream."""
         return self._sources.get(stream.lower())
 
-    # --- building ------------------------------------------------------------------------------------
+    # --- building and connecting operators -----------------------------------------------------------
 
     def _build(self, plan: Plan, user: str) -> tuple[QueuedOperator, ...]:
-        """The nodes that give the plan's output, built or found; a join has two."""
+        """Return the operators that emit the plan's output, and build missing operators; a join of streams has two."""
         if isinstance(plan, Apart):
             return self._build(plan.input, user)
         nodes = self._found.get(plan)
@@ -279,7 +286,7 @@ class ClassNetwork:
                         QueuedOperator((plan, place), "union", operator, progressive=True), below, user
                     )
             case QueryOutput():
-                raise AssertionError("queries over queries are inlined before they are built")
+                raise AssertionError("a query that reads another query must be inlined before it is built")
 
     def _check_tables(self, plan: Plan) -> None:
         for one in walk(plan):
@@ -305,7 +312,7 @@ class ClassNetwork:
         self.nodes.append(node)
 
     def _fed(self, node: QueuedOperator, below: Plan, user: str) -> QueuedOperator:
-        """A new node behind the ones that give its input."""
+        """Add a new operator behind the operators that emit its input."""
         feeders = self._build(below, user)
         self._place(node)
         for feeder in feeders:
@@ -316,7 +323,7 @@ class ClassNetwork:
         time = time_of(below)
         range_, slide = window.range_us // time.unit_us, window.slide_us // time.unit_us
         store, schedule, panes = self._panes(plan, below, window, time, user)
-        # One reader a window: a query may have several, and a window outlive the query that built it.
+        # Each window is a reader: a query may have several windows, and a window may outlive the query that built it.
         reader = f"{window} {plan.aggregates} {plan.schema}"
         kind = PeriodicWindowOperator if window.at_most else WindowOperator
         operator = kind(
@@ -357,7 +364,7 @@ class ClassNetwork:
     def _panes(
         self, plan: WindowAggregate, below: Plan, window: TimeWindow, time: EventTime, user: str
     ) -> tuple[PaneStore, WindowSchedule, QueuedOperator]:
-        """A store whose panes make up the window, or a new one."""
+        """Return a store of panes from which the window can be combined: an existing store if one fits, otherwise a new one."""
         key = (below, plan.keys)
         range_, slide = window.range_us // time.unit_us, window.slide_us // time.unit_us
         pane = math.gcd(range_, slide)
@@ -383,7 +390,7 @@ class ClassNetwork:
         return store, schedule, node
 
     def _window_join(self, plan: WindowJoin, user: str) -> Iterator[QueuedOperator]:
-        """Pairs within the ranges of each other, of which some common window's end still sees both."""
+        """Build a join of two windowed streams; it pairs two tuples if some end exists at which both tuples are in their side's window."""
         left, right = time_of(plan.left), time_of(plan.right)
         slide = math.lcm(plan.left_window.slide_us, plan.right_window.slide_us) // left.unit_us
         ranges = plan.left_window.range_us // left.unit_us, plan.right_window.range_us // left.unit_us
@@ -395,7 +402,8 @@ class ClassNetwork:
             end = (np.maximum(first, second) // slide + 1) * slide
             seen: Mask = (end - ranges[0] <= first) & (end - ranges[1] <= second)
             if condition is not None:
-                chosen = np.flatnonzero(seen)  # the others are no pairs, so that they cannot fail
+                # The condition is computed for these pairs only, so that it cannot fail for other pairs.
+                chosen = np.flatnonzero(seen)
                 seen[chosen] = condition(pairs.take(chosen), failures)
             return seen
 
@@ -404,7 +412,7 @@ class ClassNetwork:
     def _sides(
         self, plan: IntervalJoin | WindowJoin, low: int, high: int, test: Condition | None, user: str
     ) -> Iterator[QueuedOperator]:
-        """Both sides of a join of streams."""
+        """Yield the operators of both sides of a join of streams."""
         state = JoinState(
             (plan.left.schema, plan.right.schema),
             (plan.left_keys, plan.right_keys),
@@ -457,12 +465,15 @@ class ClassNetwork:
 
 
 def is_made_of(window: TimeWindow, range_: int, slide: int, pane: int) -> bool:
-    """Whether panes of this length make up the window; with SLIDE AT MOST it may slide by less than it says."""
+    """Return True if panes of this length make up the window; a window with SLIDE AT MOST may slide by less than that length."""
     return range_ % pane == 0 and (slide >= pane if window.at_most else slide % pane == 0)
 
 
 def picked(plan: Plan) -> tuple[Plan, tuple[int, ...] | None]:
-    """A projection that only picks columns as what it picks from and which; it needs no operator of its own."""
+    """Return the input of a projection that only picks columns, and the positions of these columns; it needs no operator.
+
+    Return any other plan unchanged, with None for the positions.
+    """
     if isinstance(plan, Project) and not isinstance(plan.input, Filter):
         places = plain_columns(plan.expressions)
         if places is not None:
@@ -471,12 +482,12 @@ def picked(plan: Plan) -> tuple[Plan, tuple[int, ...] | None]:
 
 
 def condition_of(expression: Expression) -> Condition | None:
-    """A join's residual condition over pairs; None if all of them satisfy it."""
+    """Return a join's residual condition over pairs; None if all pairs satisfy it."""
     return None if expression == TRUE else compile_condition(expression)
 
 
 def common_panes(plans: Iterable[Plan]) -> dict[Hashable, int]:
-    """For windows over equal input and keys among the plans, the longest pane that all are made of."""
+    """Return, for each input and its group keys, the longest pane length that fits all windows over that input and these keys."""
     lengths: dict[Hashable, int] = {}
     for whole in plans:
         for plan in walk(whole):
@@ -488,7 +499,7 @@ def common_panes(plans: Iterable[Plan]) -> dict[Hashable, int]:
 
 
 def walk(plan: Plan) -> Iterator[Plan]:
-    """The plan and all plans below it."""
+    """Yield a plan, its inputs, the inputs of its inputs, and so on."""
     yield plan
     for below in inputs(plan):
         yield from walk(below)

@@ -1,4 +1,4 @@
-"""The nodes of an operator network: operators with their queues."""
+"""Operators of a class's network, each with its queue and with the queries that use it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from engine.operators.rows import NumberOperator
 from engine.operators.windows import PaneOperator, WindowOperator
 from engine.plan.plan import EventTime, Plan, WindowAggregate, event_time
 
-# Rows dropped from one queue that are held until the next train: they take room and work, of which shedding is to save both.
+# Maximum number of dropped rows that a queue keeps until the next train; more would cost the memory that dropping is meant to save.
 MISSING_MAX = 4096
 
 
 @dataclass(eq=False)
 class QueuedOperator:
-    """One box with its queue."""
+    """Operator of a network with its queue, the queries that use it, and counts of its tuples and processor time."""
 
     key: Hashable
     name: str
@@ -40,35 +40,36 @@ class QueuedOperator:
     downstream: list[QueuedOperator] = field(default_factory=list)
     upstream: list[QueuedOperator] = field(default_factory=list)
     queue: deque[Train] = field(default_factory=deque)
-    lots: deque[Lot | None] = field(default_factory=deque)  # of the trains in the queue; none at a source
-    tuples: int = 0  # queued
+    lots: deque[Lot | None] = field(default_factory=deque)  # accounts of the queued trains; empty at a source
+    tuples: int = 0  # queued tuples
     missing: LateRows | None = None
-    """Tuples dropped before the first train of a source's queue."""
-    width: int | None = None  # bytes of a tuple that it gives; 0 if there are texts among them, which differ
-    users: set[str] = field(default_factory=set)  # queries that need it
-    outputs: set[str] = field(default_factory=set)  # queries whose answers it gives
+    """Tuples that were dropped from a source's queue, before its first train."""
+    width: int | None = None  # bytes of each emitted tuple; 0 if tuples have texts, which differ in length
+    users: set[str] = field(default_factory=set)  # queries that need this operator
+    outputs: set[str] = field(default_factory=set)  # queries for which this operator emits the answers
     partner: QueuedOperator | None = None
     source: bool = False
-    stream: str = ""  # that a source takes in, in small letters
-    progressive: bool = False  # whether progress without tuples matters to it
-    holding: Holding = field(default_factory=Holding)  # what the operator holds
-    worked: int = 0  # tuples that it took in slices; a call without any counts for one
-    worked_s: float = 0.0  # processor time of that
-    given: int = 0  # tuples that it passed on or answered
+    stream: str = ""  # name of the stream that a source reads, in small letters
+    # True if the operator may have to run for a watermark that comes without tuples
+    progressive: bool = False
+    holding: Holding = field(default_factory=Holding)  # account of the memory that the operator holds
+    worked: int = 0  # tuples processed in slices; a call without tuples counts as one
+    worked_s: float = 0.0  # processor seconds that the operator used for the tuples counted above
+    given: int = 0  # tuples passed on or emitted as answers
 
     @property
     def tells(self) -> bool:
-        """True if it passes on progress of event time only."""
+        """True if the operator passes on watermarks but no tuples."""
         return isinstance(self.operator, PaneOperator)
 
     @property
     def timed(self) -> bool:
-        """True if it takes progress of event time only, and no tuples."""
+        """True if the operator reads watermarks but no tuples."""
         return isinstance(self.operator, WindowOperator)
 
     @property
     def mean_cost_s(self) -> float | None:
-        """Processor time of a tuple on the mean; None before it has run."""
+        """Mean processor time per tuple; None before the operator has run."""
         return self.worked_s / self.worked if self.worked else None
 
     @property
@@ -78,7 +79,7 @@ class QueuedOperator:
         return self.holding.refused if inside is None else inside + self.holding.refused
 
     def enqueue(self, train: Train, lot: Lot | None = None) -> bool:
-        """Queue a train; whether the node had nothing before."""
+        """Queue a train; return True if the queue was empty before."""
         was_empty = not self.queue
         if not len(train) and self.queue and not len(self.queue[-1]):
             before = self.queue[-1]
@@ -95,7 +96,7 @@ class QueuedOperator:
         return was_empty
 
     def arrived_within(self, tuples: int) -> float:
-        """Return the arrival of the train at which this many tuples are queued."""
+        """Return the arrival time of the queued train with the tuple at this position, counted from 1; infinite if fewer tuples are queued."""
         for train in self.queue:
             tuples -= len(train)
             if tuples <= 0:
@@ -103,14 +104,14 @@ class QueuedOperator:
         return math.inf
 
     def leave_lots(self) -> None:
-        """Let go of what is queued, since no operator will take it."""
+        """Free the memory accounted to queued trains, since no operator will take these trains."""
         for lot in self.lots:
             if lot is not None:
                 lot.leave()
         self.lots.clear()
 
     def wants(self, time: int) -> bool:
-        """Return True if event time that comes to `time` without tuples changes something here or behind this node."""
+        """Return True if a watermark of `time` without tuples changes anything in this operator or behind it."""
         if self.progressive and self.operator.wants(time):
             return True
         return not isinstance(self.operator, NumberOperator) and any(
@@ -118,7 +119,10 @@ class QueuedOperator:
         )
 
     def dequeue(self, most: int, upto: float = math.inf) -> Train:
-        """The next train, cut to `most` tuples; at a source, with those behind it that fit whole and arrived by then."""
+        """Remove and return the next train, or only its first `most` tuples if it has more.
+
+        At a source, the next trains are merged into it, each as a whole, if they arrived by the time `upto` and `most` is not exceeded.
+        """
         train = self.queue.popleft()
         if len(train) > most:
             self.queue.appendleft(train.slice(most, len(train)))
@@ -133,18 +137,21 @@ class QueuedOperator:
         return train
 
     def take_missing(self) -> LateRows | None:
-        """Return the tuples that were dropped since this was asked for last."""
+        """Remove and return the tuples that were dropped from the queue since the last call."""
         missing, self.missing = self.missing, None
         return missing
 
     def drop(self, most: int) -> int:
-        """Drop the oldest tuples of a source's queue; return how many there were. They are missing from the next train."""
+        """Drop the oldest tuples of a source's queue, at most `most`, and return how many were dropped.
+
+        The next train carries the dropped tuples as missing rows.
+        """
         left, missing = most, self.take_missing()
         parts = [] if missing is None else [missing]
         while left and self.queue:
             train = self.dequeue(left)
             left -= len(train)
-            # A copy: a slice would hold the whole batch.
+            # The rows are copied, because a slice would keep the whole batch in memory.
             parts.append(dropped_rows(train).take(np.arange(len(train))))
         self.missing = thinned(all_late(parts), MISSING_MAX) if parts else None
         return most - left
@@ -160,7 +167,7 @@ class QueuedOperator:
         return count
 
     def _gathered(self, first: Train, most: int, upto: float) -> Train:
-        """A call costs the same for few tuples as for many, and a shed stream comes in small trains."""
+        """Merge small trains, which are common in shed streams, since each call has a fixed cost."""
         parts, tuples = [first], len(first)
         while self.queue and goes_with(first, self.queue[0]) and tuples + len(self.queue[0]) <= most:
             if self.queue[0].arrival[0] > upto:
@@ -171,12 +178,15 @@ class QueuedOperator:
 
 
 def goes_with(train: Train, other: Train) -> bool:
-    """Return True if the tuples of both may be joined to one train without loss."""
+    """Return True if both trains can be merged into one without losing a watermark or a kept fraction."""
     return train.kept == other.kept and train.watermark == other.watermark == NO_PROGRESS
 
 
 def slack_of(node: QueuedOperator) -> Callable[[], float] | None:
-    """Return a function for the seconds an answer may take from falling due; None if no window of time leads to it."""
+    """Return a function that returns the seconds from an answer's due time until the answer counts as late.
+
+    Return None if no time window feeds the operator.
+    """
     reached, stack = {id(node)}, [node]
     while stack:
         above = stack.pop()
@@ -195,7 +205,7 @@ def join_up(above: QueuedOperator, below: QueuedOperator) -> None:
 
 
 def used_by(node: QueuedOperator, user: str) -> None:
-    """The query needs the node and all that feeds it."""
+    """Add the query to the users of the operator and of all operators that feed it."""
     stack = [node]
     while stack:
         above = stack.pop()
@@ -205,7 +215,7 @@ def used_by(node: QueuedOperator, user: str) -> None:
 
 
 def time_of(plan: Plan) -> EventTime:
-    """The event time of a plan that the planner has seen to have one."""
+    """Return the event time of a plan; the planner has checked that the plan has one."""
     time = event_time(plan)
     assert time is not None, f"{type(plan).__name__} has no event time"
     return time

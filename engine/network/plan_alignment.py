@@ -1,13 +1,15 @@
-"""What runs of a class, and which operators its queries would have by another of the equivalent plans (`engine.plan.plan_rewrites`).
+"""The running plan of a class, matched operator by operator with an equivalent plan (`engine.plan.plan_rewrites`).
 
-    planned(plan)        by which plan each query would go on, where it cannot be exchanged by the one that it has
-    network(planned)     the operators that there would be, without input
-    aligned(planned)     which of the running operators computes what one of these would
+    planned(plan)        plan settings of each query after a switch; a query with a plan that cannot be exchanged keeps its settings
+    network(planned)     operators that the class would have with these settings, without input
+    aligned(planned)     for each operator of that network, the running operator that computes the same
 
-Plans of one query are alike but for conditions, which stand before a join or in it, and for columns that are left out. So their
-windows, joins and unions are paired by their places in the query, and what stands between two of them by its order.
+Equivalent plans of a query differ only in conditions, which stand before a join or in it, and in columns that are left
+out. So windows, joins and unions are paired by their positions in the query. Filters and projections between them are
+paired in their order.
 
-1. Operators that are paired give the same tuples; only joins and lookups may be given others (`tests/property/test_running.py`).
+1. Paired operators emit the same tuples; only the inputs of joins and lookups may differ
+   (`tests/property/test_running.py`).
 """
 
 from __future__ import annotations
@@ -27,31 +29,34 @@ from engine.plan.plan import Apart, Filter, Plan, Project, Query, inputs
 from engine.plan.plan_exchange import Unbounded, wait_us
 from engine.plan.plan_rewrites import arranged
 
-# Until an exchange both networks run: a plan that takes more event time than this until then is not thought of.
+# An exchange of plans that takes more than 300 s of event time is not considered, because both plans run meanwhile.
 WAIT_MAX_US = 300_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Conditions that one plan tests before a join, and the other does not."""
+    """Conditions that only one of two equivalent plans tests before a join."""
 
     away: tuple[Plan, ...] = ()
-    """Those that are tested before it now."""
+    """Conditions that only the running plan tests before the join."""
     here: tuple[Plan, ...] = ()
-    """Those that would be."""
+    """Conditions that only the other plan would test before the join."""
 
 
 @dataclass
 class Aligned:
-    """Of what another plan computes, by what is computed now."""
+    """Pairs each node of another plan with the node of the running plan that computes the same."""
 
     plans: dict[Plan, Plan | None] = field(default_factory=dict)
-    """None for a condition that nobody tests by itself now, or a projection that nobody makes."""
+    """Running part for each part of the other plan; None for a filter or projection that no running operator computes."""
     moved: dict[Plan, Moved] = field(default_factory=dict)
-    """Of joins and lookups."""
+    """Conditions moved across each join or lookup of the other plan."""
 
     def add(self, now: Plan, other: Plan) -> Moved:
-        """All of one query from here down; the conditions that have moved on top of the next window, join or stream."""
+        """Match two plans of one query, from these two nodes down to the streams.
+
+        Return the conditions directly above the next window, join or stream that differ between the plans.
+        """
         steps, below = steps_of(now)
         other_steps, other_below = steps_of(other)
         tests, projections = divided(steps)
@@ -75,20 +80,20 @@ class Aligned:
 class RunningPlan:
     queries: tuple[Query, ...]
     planned_as: Mapping[str, PlanSettings]
-    """By query: those that could not be exchanged run by another plan than the class's."""
+    """Plan settings of each query; a query that could not be exchanged has other settings than the class."""
     choice: Choice
     keys: tuple[Hashable, ...]
-    """What each operator computes, in their order."""
+    """Key of each operator, which says what it computes, in the order of the operators."""
     pane_lengths: Mapping[Hashable, int]
     graphs: Mapping[str, UtilityGraph]
-    """By query, what its answers are worth."""
+    """Utility graph of each query, which gives the worth of its answers by response time."""
     weights: Mapping[str, float]
-    """By query, how much it counts that they are fresh, where that is not 1."""
+    """Weight of each query's freshness, where it is not 1."""
     samples: Mapping[str, Train]
-    """Some tuples of each stream, by its name in small letters."""
+    """Sample of tuples of each stream, by the stream's name in small letters."""
 
     def planned(self, plan: PlanSettings) -> dict[str, PlanSettings] | None:
-        """None if the exchange would take too long."""
+        """Return the plan settings of each query after a switch to `plan`; None if the switch would take too long."""
         found = dict(self.planned_as)
         for name, planned_as in self.planned_as.items():
             if planned_as == plan:
@@ -128,7 +133,7 @@ class RunningPlan:
 
 
 def steps_of(plan: Plan) -> tuple[list[Plan], Plan]:
-    """The conditions and projections on top of a window, join or stream, topmost first, and that."""
+    """Return the filters and projections above a window, join or stream, topmost first, and the plan below them."""
     return list(_steps(plan)), without_steps(plan)
 
 
@@ -140,7 +145,7 @@ def _steps(plan: Plan) -> Iterator[Plan]:
 
 
 def below_step(plan: Filter | Project | Apart) -> Plan:
-    """What the operator takes in: a projection with the condition below it is one."""
+    """Return the input of the operator; a projection and the filter below it are one operator."""
     if isinstance(plan, Project) and isinstance(plan.input, Filter):
         return plan.input.input
     return plan.input
@@ -157,6 +162,6 @@ def is_select(plan: Plan) -> bool:
 
 
 def divided(steps: list[Plan]) -> tuple[tuple[Plan, ...], tuple[Plan, ...]]:
-    """Those that test a condition, and those that do not."""
+    """Return the nodes that test a condition, and the nodes that do not."""
     tests = tuple([step for step in steps if isinstance(step, Filter) or is_select(step)])
     return tests, tuple([step for step in steps if step not in tests])

@@ -1,4 +1,4 @@
-"""Tuples that a network loses: those that come too late, fail in an expression, or find no room in an operator."""
+"""Tuples that a network loses: they come too late, fail in an expression, or find no room in an operator."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from engine.operators.source import SourceOperator
 
 @dataclass(frozen=True, slots=True)
 class FailingOperator:
-    """An operator in which tuples failed or found no room."""
+    """Operator in which tuples failed or found no room."""
 
     node: int
-    """Identity of its node, which a later operator may have again."""
+    """Identity (`id`) of the operator in Python, which a later operator may reuse."""
     name: str
     queries: tuple[str, ...]
     taken: int
-    """Tuples that it has taken."""
+    """Number of tuples that the operator has taken."""
     reasons: Mapping[str, int]
-    """Tuples that failed, by reason."""
+    """Number of tuples that failed or found no room, by reason."""
 
 
 def late_rows(nodes: Iterable[QueuedOperator]) -> Mapping[str, int]:
-    """Return late tuples by source."""
+    """Return the number of late tuples of each source."""
     return {node.name: node.operator.late for node in nodes if isinstance(node.operator, SourceOperator)}
 
 
@@ -39,13 +39,13 @@ def failed_rows(nodes: Iterable[QueuedOperator]) -> Counter[str]:
 
 
 def failing_operators(taken: Iterable[tuple[QueuedOperator, int]]) -> list[FailingOperator]:
-    """Return the operators of queries in which tuples failed or found no room; `taken` are all nodes with their tuples."""
+    """Return the operators in which tuples failed or found no room; `taken` has the number of tuples that each operator has taken."""
     operators = []
     for node, tuples in taken:
-        # Most operators have none, and there may be 10,000 of them.
+        # Check cheaply first: there may be 10,000 operators, and most have no failed tuples.
         if node.holding.refused or getattr(node.operator, "failed", None):
             queries = tuple(sorted(name for name in node.users if not name.startswith(TWIN)))
-            # An operator of a plan that does not answer yet counts once it does.
+            # An operator that only a second plan uses is left out until that plan replaces the running plan of its query.
             if queries:
                 operators.append(FailingOperator(id(node), node.name, queries, tuples, node.failed))
     return operators

@@ -1,4 +1,4 @@
-"""Lookups of a network that hold back tuples until the other stream has come far enough."""
+"""Finds the lookups of a network; a lookup holds back tuples until the watermark of the looked-up stream has passed them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from engine.operators.last import LookUp, LookUpOperator
 
 
 class WaitingLookups:
-    """Finds the nodes that look up, and searches for them only when nodes have come or gone."""
+    """Finds the lookup operators, and searches the network only after operators were added or removed."""
 
     def __init__(self, network: ClassNetwork) -> None:
         self._network = network
         self._nodes: list[QueuedOperator] = []
-        self._searched = (0, 0)  # how often nodes had gone, and how many there were
+        self._searched = (0, 0)  # number of removals and number of operators at the last search
 
     def nodes(self) -> list[QueuedOperator]:
-        """Return the nodes that look up."""
+        """Return the operators of all lookups (joins with [LAST BY …])."""
         network = self._network
         state = network.removals, len(network.nodes)
         if state != self._searched:
@@ -25,7 +25,7 @@ class WaitingLookups:
         return self._nodes
 
     def overdue(self, before: float) -> dict[str, int]:
-        """Return, by query, the event time in microseconds up to which tuples that arrived before wait for their lookups."""
+        """Return, by query, the event time in µs up to which tuples that arrived by `before` still wait in a lookup."""
         times_us: dict[str, int] = {}
         for node in self.nodes():
             upto_us = state_of(node).overdue(before)
@@ -36,6 +36,6 @@ class WaitingLookups:
 
 
 def state_of(lookup: QueuedOperator) -> LookUp:
-    """Return what the operators of a lookup share."""
+    """Return the state that both operators of a lookup share."""
     assert isinstance(lookup.operator, LookUpOperator)
     return lookup.operator.state

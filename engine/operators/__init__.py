@@ -1,4 +1,4 @@
-"""The boxes of a class's network: small state machines that take a train and give one.
+"""Operators of a class's network: small state machines, each of which takes a train of tuples and returns a train or None.
 
-None of them knows its cost, its priority, or that shedding exists: the runner measures around them.
+No operator knows its cost or its priority, or whether tuples are shed: the runner measures each call from outside.
 """

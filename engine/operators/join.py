@@ -1,11 +1,11 @@
-"""Joins of two streams within a bound of event time, symmetric and indexed by key.
+"""Symmetric joins of two streams: pairs of tuples with equal keys and a limited distance in event time.
 
-    in: tuples of one side                  out: pairs with the other side's tuples so far
+    in: tuples of one side                  out: pairs of these tuples with stored tuples of the other side
 
-Each side keeps its tuples as long as a later one of the other side can still meet them. A pair is found once, by
-whichever of its tuples comes later, and carries that one's arrival. The two sides are operators of their own
-(each has its own cost, selectivity and priority) over one `JoinState`. A pair for which the condition fails (an
-overflow, a cast that cannot be) is left out and counted with its reason.
+Each side stores a tuple for as long as later tuples of the other side can match it. A pair is found once, when the
+later of its two tuples is processed, and carries the arrival time of that tuple. Each side is an operator with its own
+cost, selectivity and priority; both share one `JoinState`. A pair for which the condition fails (an overflow, an
+impossible cast) is left out and counted with its reason.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from engine.operators.join_state import TOO_MANY_PAIRS, StoredTuples, Times
 
 
 class Side:
-    """One side's stored tuples."""
+    """One side of a join: its stored tuples, and the positions of its key and time columns."""
 
     def __init__(self, schema: Schema, keys: tuple[int, ...], time: int) -> None:
         self.keys, self.time = keys, time
         self.stored = StoredTuples(schema, time)
 
     def add(self, train: Train, codes: Codes) -> None:
-        """Keep tuples."""
+        """Store the tuples of a train, with the codes of their keys."""
         self.stored.add(train, codes)
 
 
 class JoinState:
-    """Both sides of a join: pairs with right time − left time in [low, high]."""
+    """State that both sides of a join share. The join pairs tuples with right time − left time in [low, high]."""
 
     def __init__(
         self,
@@ -54,26 +54,27 @@ class JoinState:
         )
         self.low, self.high = low, high
         self.index = KeyIndex(key_types(schemas[0], keys[0]))
-        self.holdings = Holding(), Holding()  # the keys of both sides are the left one's
+        self.holdings = Holding(), Holding()  # the left side's account includes the keys of both sides
         self.holdings[0].compact = self.compact
         self._compact_at = FEW_KEYS
-        self._settled = 0  # keys when they were last looked through, if no tuple has been forgotten since
-        # Neither time of a later pair will be before its watermark.
+        # Number of keys after the last `compact`; 0 if stored tuples have been dropped since then.
+        self._settled = 0
+        # The watermark of pairs is below the watermarks of both inputs, so that no later pair has an event time before it.
         self.progress = Meeting((max(0, -low), max(0, high)))
         self.tell()
 
     def tell(self) -> None:
-        """What is held now."""
+        """Report to the account of each side how many bytes that side holds now."""
         for holding, side in zip(self.holdings, self.sides, strict=True):
             if holding.state != side.stored.bytes:
                 holding.set_state(side.stored.bytes)
 
     def bytes_of_keys(self, more: int) -> int:
-        """What keys take for each tuple, if there are so many more tuples."""
+        """Return the bytes of keys per stored tuple if `more` tuples are added."""
         return self.index.bytes // (more + 1 + sum([len(side.stored) for side in self.sides]))
 
     def expire(self, side: int, before: int) -> None:
-        """Forget a side's tuples that are older than `before`."""
+        """Drop a side's stored tuples with event times before `before`."""
         stored = self.sides[side].stored
         held = len(stored)
         stored.forget(before)
@@ -81,14 +82,14 @@ class JoinState:
             self._settled = 0
 
     def restored(self) -> None:
-        """Sides or keys are others."""
+        """Update all counts of memory after a snapshot has replaced the stored tuples or the keys."""
         self._compact_at, self._settled = FEW_KEYS, 0
         if self.sides[0].keys:
             self.holdings[0].set_keys(len(self.index), self.index.bytes)
         self.tell()
 
     def compact(self) -> None:
-        """Forget the keys of which no tuple is kept; all codes change."""
+        """Forget the keys of which no tuple is stored; the remaining keys get new codes."""
         if not self.sides[0].keys or len(self.index) == self._settled:
             return
         alive = np.zeros(len(self.index), bool)
@@ -103,7 +104,7 @@ class JoinState:
         self._compact_at = max(FEW_KEYS, 2 * len(self.index))
 
     def codes(self, keys: Sequence[Values]) -> Codes:
-        """The codes of tuples' keys; NO_CODE where a new key finds no room."""
+        """Return the codes of keys, with NO_CODE for new keys for which there is no room."""
         if not self.index.in_range and len(self.index) >= self._compact_at:
             self.compact()
         return self.holdings[0].codes(self.index, keys)
@@ -114,7 +115,7 @@ def key_types(schema: Schema, keys: Sequence[int]) -> list[DataType]:
 
 
 class JoinSideOperator:
-    """One side of the join: 0 is the left, 1 the right."""
+    """Operator of one side of the join: 0 is the left side, 1 the right side."""
 
     def __init__(
         self,
@@ -124,8 +125,9 @@ class JoinSideOperator:
         columns: tuple[int, ...] | None = None,
     ) -> None:
         self._state, self._side, self._residual = state, side, residual
-        self._columns = columns  # which of the input's columns the join is of; None for all
-        # What a tuple of this side meets on the other, relative to its own time.
+        # positions of the input columns that the join uses; None if it uses all columns
+        self._columns = columns
+        # A tuple of this side matches tuples of the other side with event times in [own time + low, own time + high].
         self._low, self._high = (state.low, state.high) if side == 0 else (-state.high, -state.low)
         self.failed: Counter[str] = Counter()
         self.holding = state.holdings[side]
@@ -136,7 +138,7 @@ class JoinSideOperator:
         watermark, causes = state.progress.hear(self._side, train.watermark, train.causes)
         mark = state.progress.marks[self._side]
         if mark != NO_PROGRESS:
-            # Later tuples of this side are at `mark` or after: what they cannot meet, nobody will.
+            # Later tuples of this side have event times from its watermark `mark` on, so older tuples of the other side match none of them.
             state.expire(1 - self._side, mark + self._low)
         if out is None:
             return progress(watermark, causes)
@@ -160,7 +162,7 @@ class JoinSideOperator:
         self._state.restored()
 
     def _met(self, train: Train) -> Train | None:
-        """Keep a train's tuples, and pair them with the other side's so far."""
+        """Store a train's tuples, and return their pairs with the stored tuples of the other side."""
         own, other = self._state.sides[self._side], self._state.sides[1 - self._side]
         columns = train.columns
         if self._columns is not None:
@@ -179,7 +181,7 @@ class JoinSideOperator:
         return out
 
     def _coded(self, train: Train, own: Side) -> tuple[Train, Codes]:
-        """The tuples, with codes for their keys; without those for whose keys there is no room."""
+        """Return the tuples and the codes of their keys; tuples with keys for which there is no room are refused."""
         if not own.keys:
             return train, self._state.index.codes([train.columns[own.time]])
         codes = self._state.codes([without_mask(train.columns[key]) for key in own.keys])
@@ -198,14 +200,14 @@ class JoinSideOperator:
             return None
         halves = tuple([column.take(mine) for column in train.columns]), other.take(theirs)
         columns = (*halves[0], *halves[1]) if self._side == 0 else (*halves[1], *halves[0])
-        # A pair has arrived when its later half has.
+        # A pair arrives with the later of its two tuples.
         arrival = other.arrivals(theirs, taken(train.arrival, mine))
         pairs = Train(columns, arrival, min(train.kept, other.kept(theirs)))
         return pairs if self._residual is None else held(pairs, self._residual, self.failed)
 
 
 def held(pairs: Train, residual: Condition, failed: Counter[str]) -> Train | None:
-    """The pairs that satisfy the condition; None if there are none."""
+    """Return the pairs that satisfy the condition, or None if there are none."""
     failures = RowFailures()
     chosen = residual(pairs, failures).nonzero()[0]
     failed.update(failures.counts())
@@ -213,17 +215,17 @@ def held(pairs: Train, residual: Condition, failed: Counter[str]) -> Train | Non
 
 
 def key_mask(train: Train, keys: Sequence[int]) -> Mask | None:
-    """Which tuples have no NULL among their keys; None for all."""
+    """Return a mask of the tuples that have no NULL in a key column; None if no key column has NULLs."""
     masks = [valid for key in keys if (valid := train.columns[key].valid) is not None]
     return np.logical_and.reduce(masks) if masks else None
 
 
 def without_null_keys(train: Train, keys: Sequence[int]) -> Train:
-    """NULL equals nothing: tuples with a NULL key join with nobody."""
+    """Return the tuples without NULL in a key column; a tuple with NULL matches no tuple, because NULL equals nothing."""
     mask = key_mask(train, keys)
     return train if mask is None else train.take(np.flatnonzero(mask))
 
 
 def without_mask(column: Values) -> Values:
-    """A column known to have no NULL."""
+    """Return the column without its NULL mask, for a column that has no NULLs."""
     return Values(column.type, column.data)

@@ -1,11 +1,11 @@
-"""The tuples that one side of a join keeps: columns with room at their end, forgotten from the front.
+"""Tuples that one side of a join stores, in columns: new tuples are added at the end, old tuples are dropped at the front.
 
-    | forgotten | kept, found through the index | kept, not in the index | room |
-                ^ head                          ^ indexed                ^ end
+    | forgotten | stored, found through the index | stored, not in the index | room |
+                ^ head                            ^ indexed                  ^ end
 
-Adding is a copy into the room. When there is none left, whatever is alive moves to the front of new arrays with room
-for as much again, so a tuple is copied about twice. Texts stay in Arrow arrays, few of them because they merge by
-doubling.
+New tuples are copied into the room. When the room is used up, all tuples that are still needed move to the front of
+new arrays, which have as much room again; so a tuple is copied about twice. Texts stay in Arrow arrays. Neighbouring
+arrays are merged when the later one is as long as the earlier one, so that there are few arrays.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ from engine.data.watermark_causes import NO_PROGRESS
 Times = npt.NDArray[np.int64]
 
 ROOM_MIN = 1024
-# Up to so many stored tuples are looked up among the probing ones, which is quicker than keeping an index of them.
+# At most this number of stored tuples are searched without an index: sorting the probing tuples instead is faster then.
 SCANNED_MAX = 16_384
-# An index is worth making when so many times as many tuples as it would hold have been scanned for want of it.
+# An index is built once the number of tuples compared without it is this multiple of the number of tuples it would hold.
 SCANS = 4
-# The first tuples that are looked at together for whether they can be forgotten; then twice as many, and so on.
+# Number of tuples that `forget` checks together at first; each further check takes twice as many.
 STRIDE = 1024
-# Code, arrival and kept fraction of a tuple.
+# Bytes of a tuple's code, arrival time and kept fraction.
 HIDDEN_BYTES = 24
-# Where memory is scarce, tuples move only for this part of the room that there is.
+# If memory is scarce, stored tuples move to new arrays only if that frees at least 1/GAIN of the room.
 GAIN = 8
 NO_END = 2**62
-# Pairs of equal keys that one train may make: beyond this a step would take memory and time from everybody.
+# Maximum number of pairs of equal keys per train: more would use too much memory and delay all other queries.
 PAIRS_MAX = 4_000_000
 TOO_MANY_PAIRS = f"too many pairs of equal keys for one train (limit {PAIRS_MAX:,})"
 NOWHERE: Places = np.empty(0, np.intp)
 
 
 class StoredColumn(Protocol):
-    """One column of the stored tuples."""
+    """Values that the stored tuples have in one column."""
 
     def write(self, values: Values, at: int) -> None: ...
 
     def take(self, places: Places) -> Values: ...
 
     def move(self, places: Places, room: int) -> None:
-        """Keep the tuples at the places alone, with room for `room` in all."""
+        """Keep only the values at these positions, in arrays with room for `room` values in total."""
         ...
 
 
 class Fixed:
-    """A column of numbers."""
+    """Stored values of a column of numbers."""
 
     def __init__(self, type_: DataType, room: int) -> None:
         self._type = type_
         self.data: npt.NDArray[Any] = np.empty(room, type_.numpy)
-        self._valid: Mask | None = None  # made when there is a NULL
+        self._valid: Mask | None = None  # created with the first NULL
 
     def write(self, values: Values, at: int) -> None:
         self.data[at : at + len(values)] = values.data
@@ -80,7 +80,7 @@ class Fixed:
 
 
 class Texts:
-    """A column of texts."""
+    """Stored values of a column of texts."""
 
     def __init__(self, type_: DataType) -> None:
         self._type = type_
@@ -111,7 +111,7 @@ class Texts:
 
 
 class StoredTuples:
-    """Tuples in the order in which they came, found by their keys' codes."""
+    """Tuples in the order in which they were added, found by the codes of their keys."""
 
     def __init__(
         self, schema: Schema, time: int, room: int = ROOM_MIN, scanned_max: int = SCANNED_MAX
@@ -132,26 +132,26 @@ class StoredTuples:
         self._kept = np.empty(room)
         self._head = self._end = self._indexed = 0
         self._index = CodeOrder(self._codes[:0], 0)
-        self._scanned = 0  # for want of an index
-        self.refused = 0  # pairs that would have been too many for one train
-        self._latest = -np.inf  # no tuple has arrived after this
+        self._scanned = 0  # tuples scanned since the last index was built
+        self.refused = 0  # pairs left out because a train would have had more than PAIRS_MAX
+        self._latest = -np.inf  # latest arrival time of all tuples
         self._floor = NO_PROGRESS
-        self._last = NO_PROGRESS  # no tuple is of after this
+        self._last = NO_PROGRESS  # largest event time of all tuples
         self._least_kept = 1.0
-        self.bytes = 0  # what it takes, with the room that is not used yet
+        self.bytes = 0  # size in bytes, including unused room
         self._measure()
 
     def __len__(self) -> int:
         return self._end - self._head
 
     def fits(self, train: Train) -> bool:
-        """Whether a train can be added without a byte more."""
+        """Return True if the train fits into the free room, so that adding it takes no more memory."""
         return not self._texts and self._end + len(train) <= len(self._codes)
 
-    def prepare(self, train: Train, most: int, beside: int = 0) -> int:
-        """Make room for a train, by no more than `most` bytes; how many of its tuples can be added.
+    def prepare(self, train: Train, most: int, extra_bytes: int = 0) -> int:
+        """Make room for a train with at most `most` more bytes; return how many of its tuples can be added.
 
-        Each tuple takes `beside` bytes elsewhere, for which something of `most` must be left.
+        Each tuple takes `extra_bytes` more bytes elsewhere, which count towards `most`.
         """
         texts = 0
         if self._texts:
@@ -161,24 +161,24 @@ class StoredTuples:
         tuples = len(train) if texts <= most else len(train) * most // texts
         room, free = len(self._codes), len(self._codes) - self._end
         if tuples > free:
-            rows = room + max(0, most - texts) // (self._width + beside)
-            # Moving everything for the sake of a few would take for ever.
+            rows = room + max(0, most - texts) // (self._width + extra_bytes)
+            # Each move copies all tuples, so a move that frees little room is not worth its time.
             if rows - self._alive().sum() > max(free, room // GAIN):
                 self._make_room(tuples, rows)
                 free = len(self._codes) - self._end
         return min(tuples, free)
 
     def codes(self) -> Codes:
-        """The codes of all tuples."""
+        """Return the codes of all tuples."""
         return self._codes[self._head : self._end]
 
     def recode(self, mapped: Codes) -> None:
-        """Codes have got others."""
+        """Replace each code by `mapped[code]`."""
         self.codes()[:] = mapped[self.codes()]
         self._index, self._indexed = CodeOrder(self._codes[:0], 0), self._head
 
     def add(self, train: Train, codes: Codes) -> None:
-        """Keep a train's tuples."""
+        """Store the tuples of a train."""
         begin, end = self._end, self._end + len(train)
         if end > len(self._codes):
             self._make_room(len(train))
@@ -196,7 +196,7 @@ class StoredTuples:
             self._measure()
 
     def forget(self, before: int) -> None:
-        """Tuples older than this are not needed; those in front go, the others when the rest must move anyway."""
+        """Drop the tuples with times before `before` at the front; such tuples behind newer tuples stay until the next move."""
         self._floor, stride = before, STRIDE
         times = self._time.data
         while self._head < self._end and times[self._head] < before:
@@ -206,7 +206,7 @@ class StoredTuples:
             stride *= 2
 
     def matches(self, codes: Codes, times: Times, low: int, high: int, size: int) -> tuple[Places, Places]:
-        """Pairs (probe, stored) of equal code, the stored tuple's time minus the probe's in [low, high]."""
+        """Return pairs (probe, stored) of equal code, with the stored time minus the probe's time in [low, high]."""
         near = times <= self._last - low
         if near.all():
             probe, stored = self._equal(codes, size)
@@ -217,7 +217,7 @@ class StoredTuples:
         gap = self._time.data.take(stored)
         gap -= times.take(probe)
         gap -= low
-        # As unsigned numbers negative ones are the largest: one look tells both ends.
+        # Negative gaps are the largest when read as unsigned numbers, so that one comparison checks both limits.
         close = (gap.view(np.uint64) <= high - low).nonzero()[0]
         return probe.take(close), stored.take(close)
 
@@ -225,17 +225,17 @@ class StoredTuples:
         return tuple([column.take(places) for column in self._columns])
 
     def arrivals(self, places: Places, own: Arrivals) -> Arrivals:
-        """The later arrival of each stored tuple and its partner."""
+        """Return, for each pair, the arrival time of whichever of its two tuples arrived later."""
         if is_same(own) and own[0] >= self._latest:
             return own
         return np.maximum(own, self._arrival.take(places))
 
     def kept(self, places: Places) -> float:
-        """The smallest kept fraction of the tuples at the places."""
+        """Return the minimum over the tuples at these positions; each tuple carries the kept fraction of its input."""
         return 1.0 if self._least_kept == 1.0 else float(self._kept.take(places).min())
 
     def _equal(self, codes: Codes, size: int) -> tuple[Places, Places]:
-        """Pairs (probe, stored) of equal code."""
+        """Return pairs (probe, stored) of equal code."""
         if not len(self):
             return NOWHERE, NOWHERE
         start = max(self._head, self._indexed)
@@ -273,12 +273,12 @@ class StoredTuples:
         self.bytes = self._width * len(self._codes) + texts + self._index.bytes
 
     def _alive(self) -> Mask:
-        """Which tuples are needed."""
+        """Return a mask of the tuples that are still needed."""
         alive: Mask = self._time.data[self._head : self._end] >= self._floor
         return alive
 
     def _make_room(self, more: int, most: int = NO_END) -> None:
-        """Room for so many more tuples; for no more than `most` in all."""
+        """Move the tuples to arrays with room for `more` additional tuples, but for at most `most` tuples in total."""
         alive = self._alive().nonzero()[0] + self._head
         room = min(most, max(self._room_min, 2 * len(alive) + 4 * more))
         for column in self._columns:
@@ -293,21 +293,22 @@ class StoredTuples:
 
 
 class CodeOrder:
-    """Tuples in the order of their codes, with where each code begins."""
+    """Index of tuples: their order by code, and the position in that order at which each code begins."""
 
     def __init__(self, codes: Codes, size: int) -> None:
         self._order = narrow(codes, size).argsort(kind="stable")
-        # One more, which nobody has: codes that came later are taken for it.
+        # One code more than tuples have, with a count of 0: `pairs` clips newer codes to it.
         self._count = np.bincount(codes, minlength=size + 1)
         self._first = self._count.cumsum() - self._count
         self.bytes = self._order.nbytes + self._count.nbytes + self._first.nbytes
-        self.refused = 0  # pairs beyond PAIRS_MAX that were not looked at, so far
+        # Number of pairs that were left out since the index was built, because a train had more than PAIRS_MAX pairs.
+        self.refused = 0
 
     def __len__(self) -> int:
         return len(self._order)
 
     def pairs(self, codes: Codes) -> tuple[Places, Places]:
-        """Every pair (probe, indexed) of equal code."""
+        """Return all pairs (probe, indexed) of equal code, up to PAIRS_MAX."""
         count = self._count.take(codes, mode="clip")
         probes = count.astype(bool).nonzero()[0]
         count, first = count.take(probes), self._first.take(codes.take(probes))
@@ -316,19 +317,19 @@ class CodeOrder:
             self.refused += int(count[fitting:].sum())
             probes, count, first = probes[:fitting], count[:fitting], first[:fitting]
         probe = probes.repeat(count)
-        # 0, 1, 2 … within each probe's stretch of the order
+        # for each probe, the positions in `order` of all indexed tuples with the probe's code
         within = (first - count.cumsum() + count).repeat(count)
         within += np.arange(len(within))
         return probe, self._order.take(within)
 
 
 def narrow(codes: Codes, size: int) -> npt.NDArray[Any]:
-    """The codes in the smallest type that holds them: a stable sort of 16 bits is a radix sort."""
+    """Return the codes in 16 bits if they fit: numpy's stable sort of 16 bits is a fast radix sort."""
     return codes.astype(np.uint16) if size <= 1 << 16 else codes
 
 
 def moved(data: npt.NDArray[Any], places: Places, room: int) -> npt.NDArray[Any]:
-    """A longer array that begins with what is at the places."""
+    """Return a new array of `room` elements, of which the first are copies of the elements at these positions."""
     longer = np.empty(room, data.dtype)
     data.take(places, out=longer[: len(places)], mode="clip")
     return longer

@@ -1,21 +1,21 @@
-"""Join with the last row by key of a stream: the row of equal key that was the newest at the tuple's own event time.
+"""Lookup join: joins each tuple with the newest row of another stream that has the same key and no later event time.
 
-    in: tuples that look up                 out: each with its row; outer: also those without one
-    in: rows of the stream                  out: the tuples that waited for them
+    in: tuples that look up                 out: each tuple with its row; outer join: also tuples without a row
+    in: rows of the stream                  out: the tuples that waited for these rows, with their rows
 
-Two operators over one `LookUp`. A tuple of time t meets the row of its key with the largest time ≤ t; of rows of one key and
-time, the one that arrived last. So a tuple waits until the stream's watermark has passed t, and what it meets depends neither
-on trains nor on how the two streams interleave.
+Two operators share one `LookUp`. A tuple of time t finds the row of its key with the largest time ≤ t; if several rows
+have this time, it finds the row that arrived last. So a tuple waits until the stream's watermark has passed t. Which row
+it finds depends neither on trains nor on how the two streams interleave.
 
 | kept | how long |
 |---|---|
-| tuples that look up | until the stream's watermark has passed them, or `release` answers them with the rows there are |
+| tuples that look up | until the stream's watermark has passed them, or `release` answers them with the rows held then |
 | the newest row of each key up to the horizon | until another row of the key replaces it |
 | every row after the horizon | until the horizon passes it |
 
-The horizon is the time before which no tuple can look up any more. Without room for rows after it, all of them are taken as if
-it had passed them, and counted: a tuple that comes later may then find no row. Without room for a new key or for another tuple,
-that is refused and counted.
+No tuple before the horizon can look up any more. If there is no room for rows after the horizon, only the newest row of
+each key is kept and the rows are counted; a later tuple may then find no row. If there is no room for a new key or
+for another waiting tuple, that row or tuple is refused and counted.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ from engine.operators.outer_join import UnmatchedRows
 from engine.plan.plan import EventTime
 
 NOWHERE = -1
-# After any event time there can be, in any unit; times in microseconds stay below it.
+# Time later than any event time in any unit; times in microseconds stay below it.
 END = 2**62
 NEVER = np.iinfo(np.int64).min
-# Bytes of a row after the horizon, in addition to its columns: its code, time and place.
+# Bytes of a row after the horizon in addition to its columns: for its code, its time and its position.
 LATER_BYTES = 24
 HISTORY_FULL = "no room for earlier rows of keys in LAST BY"
 
 
 class LastRows:
-    """The rows of the stream: by key the newest up to the horizon, and all rows after it. Times are in microseconds."""
+    """Rows of the stream: the newest row of each key up to the horizon, and all rows after it. Times are in microseconds."""
 
     def __init__(self, schema: Schema, keys: Sequence[int], time: EventTime) -> None:
         self._schema, self._keys, self._time = schema, tuple(keys), time
@@ -69,11 +69,11 @@ class LastRows:
         self._columns: list[StoredColumn] = []
         self._room = self._end = 0
         self._place: Places = np.full(0, NOWHERE, np.intp)
-        """By code, the row up to the horizon; NOWHERE for keys that have none."""
+        """Position of each key's newest row up to the horizon, by code of the key; NOWHERE for keys without such a row."""
         self._at: Times = np.full(0, NEVER, np.int64)
-        """The times of these rows."""
+        """Event time in µs of each key's newest row up to the horizon, by code of the key."""
         self._horizon = NEVER
-        # Rows after the horizon, by code and time once `_sort` has been called.
+        # Rows after the horizon, which `_sort` orders by code and time.
         self._codes: Codes = np.empty(0, np.intp)
         self._times: Times = np.empty(0, np.int64)
         self._places: Places = np.empty(0, np.intp)
@@ -88,7 +88,7 @@ class LastRows:
         return self._width * self._room + self._place.nbytes + self._at.nbytes + texts
 
     def add(self, train: Train, holding: Holding) -> None:
-        """Keep the rows of a train, as far as there is room."""
+        """Store the rows of a train, as far as there is room."""
         train = without_null_keys(train, self._keys)
         codes = holding.codes(
             self.index, [without_mask(train.columns[key]) for key in self._keys], self._width
@@ -97,7 +97,7 @@ class LastRows:
             fitting = np.flatnonzero(codes >= 0)
             holding.refuse_keys(len(codes) - len(fitting))
             train, codes = train.take(fitting), codes.take(fitting)
-        # Rows that move to new arrays take their room twice for a moment.
+        # While rows are copied to new arrays, both the old and the new arrays take memory.
         needed = train_bytes(train) + 2 * self._width * len(train)
         if needed > holding.room and len(self._times):
             self._forget_history(holding)
@@ -122,13 +122,13 @@ class LastRows:
         holding.set_state(self.bytes)
 
     def pass_horizon(self, horizon: int) -> None:
-        """No tuple before this time will look up any more."""
+        """Move the horizon to this time; the caller ensures that no tuple before this time will look up any more."""
         if horizon > self._horizon:
             self._horizon = min(horizon, END)
             self._settle()
 
     def find(self, keys: Sequence[Values], times: Times) -> Places:
-        """Return, for each tuple, the place of its row, or NOWHERE."""
+        """Return, for each tuple with these keys and times, the position of the row that it finds, or NOWHERE."""
         codes = self.index.known(keys)
         found = np.full(len(codes), NOWHERE, np.intp)
         known = np.flatnonzero(codes < min(len(self.index), len(self._place)))
@@ -148,12 +148,12 @@ class LastRows:
         return in_us(train, self._time)
 
     def _found_later(self, codes: Codes, times: Times) -> Places:
-        """Return the places of rows after the horizon; NOWHERE for keys without any up to their times."""
+        """Return the positions of rows after the horizon, or NOWHERE for a tuple that finds no such row up to its time."""
         if not len(self._times):
             return np.full(len(codes), NOWHERE, np.intp)
         self._sort()
         moments = np.unique(self._times)
-        # Codes and the ranks of times make one number each, which grows by code and then by time.
+        # The code and the rank of the time make one number, so that one search finds both.
         most = len(moments) + 1
         rows = self._codes * most + np.searchsorted(moments, self._times, "right")
         wanted = codes * most + np.searchsorted(moments, times, "right")
@@ -163,7 +163,7 @@ class LastRows:
         return np.where(is_own, self._places.take(near), NOWHERE)
 
     def _sort(self) -> None:
-        """Order rows after the horizon by code, time and arrival; of equal codes and times only the last row stays."""
+        """Sort rows after the horizon by code, time and arrival; of rows with equal code and time, keep only the last."""
         if self._is_sorted:
             return
         order = np.lexsort((self._places, self._times, self._codes))
@@ -174,14 +174,14 @@ class LastRows:
         self._is_sorted = True
 
     def _settle(self) -> None:
-        """Rows that the horizon has passed take the places of earlier rows of their keys."""
+        """Replace the rows up to the horizon by newer rows of their keys that the horizon has passed."""
         passed = self._times <= self._horizon
         if not passed.any():
             return
         self._sort()
         passed = self._times <= self._horizon
         codes, times, places = self._codes[passed], self._times[passed], self._places[passed]
-        # Of rows of one key the last one counts, unless an even later row came before.
+        # The last row of each key counts, unless the stored row has a later time.
         last = np.append(codes[1:] != codes[:-1], True)
         codes, times, places = codes[last], times[last], places[last]
         newer = times >= self._at.take(codes)
@@ -190,7 +190,7 @@ class LastRows:
         self._codes, self._times, self._places = self._codes[left], self._times[left], self._places[left]
 
     def _forget_history(self, holding: Holding) -> None:
-        """Keep the newest row of each key alone, and count the others."""
+        """Keep only the newest row of each key, and count the rows after the horizon as refused."""
         rows = len(self._times)
         horizon, self._horizon = self._horizon, END
         self._settle()
@@ -200,7 +200,7 @@ class LastRows:
         holding.set_state(self.bytes)
 
     def _move(self, more: int) -> None:
-        """Move rows that can still be found to new arrays with room for more; the others are left behind."""
+        """Move the rows that can still be found to new arrays with room for `more` rows; drop the other rows."""
         if not self._columns:
             self._room = max(ROOM_MIN, 2 * more)
             self._columns = [
@@ -220,7 +220,7 @@ class LastRows:
 
 
 class LookUp:
-    """State that both operators of a lookup share: the rows, the tuples that wait, and the progress of both streams."""
+    """State that both operators of a lookup share: rows, waiting tuples, and the watermarks of both streams."""
 
     def __init__(
         self,
@@ -236,18 +236,18 @@ class LookUp:
         self._keys, self._residual = tuple(keys), residual
         self._time, self._rows_time = times
         self._unmatched = UnmatchedRows(rows_schema, schema) if outer else None
-        self.progress = Meeting((0, 0))  # in the unit of the tuples that look up
+        self.progress = Meeting((0, 0))  # time in the unit of the event time of the tuples that look up
         self.waiting: list[Train] = []
         self.holding, self.rows_holding = Holding(), Holding()
         self.failed: Counter[str] = Counter()
 
     @property
     def upto(self) -> int:
-        """Rows before this time are complete."""
+        """Watermark of the rows: all rows before this time have arrived."""
         return self.progress.marks[1]
 
     def hear_tuples(self, train: Train) -> Train:
-        """Return the answers to those tuples of the train that need not wait."""
+        """Return the results of the train's tuples that need not wait, and store the tuples that have to wait."""
         watermark, causes = self.progress.hear(0, train.watermark, train.causes)
         ready = train
         if len(train):
@@ -261,19 +261,19 @@ class LookUp:
         return self._told(out, watermark, causes, late)
 
     def hear_rows(self, train: Train) -> Train:
-        """Keep the rows of the train, and return the answers to tuples that have waited for them."""
+        """Store the rows of the train, and return the results of tuples that have waited for these rows."""
         if len(train):
             self.rows.add(train, self.rows_holding)
         mark, causes = self._in_tuples_unit(train.watermark, train.causes)
         return self._hear_rows_mark(mark, causes)
 
     def release(self, upto_us: int, now: float) -> Train:
-        """Answer tuples before this time with the rows there are."""
+        """Return the results of the waiting tuples with event times before this time, from the rows that have arrived until now."""
         upto = -(-upto_us // self._time.unit_us)
         return self._hear_rows_mark(upto, (Moment(upto, now),))
 
     def overdue(self, before: float) -> int | None:
-        """Return the time up to which `release` answers all tuples that arrived before; None if no such tuple waits."""
+        """Return the time up to which `release` answers all tuples that arrived by `before`; None if no such tuple waits."""
         latest = [
             int(in_us(train, self._time).max()) + 1
             for train in self.waiting
@@ -282,7 +282,7 @@ class LookUp:
         return max(latest, default=None)
 
     def restored(self) -> None:
-        """Report what is held now."""
+        """Report the size of all rows and waiting tuples to the memory account, after they were restored from a snapshot."""
         self.holding.set_state(sum(map(train_bytes, self.waiting)))
         self.rows_holding.set_keys(len(self.rows.index), self.rows.index.bytes)
         self.rows_holding.set_state(self.rows.bytes)
@@ -292,7 +292,7 @@ class LookUp:
         return times
 
     def _in_tuples_unit(self, mark: int, causes: Causes) -> tuple[int, Causes]:
-        """Convert the progress of rows; a time in a coarser or finer unit is complete only if all of it is."""
+        """Convert the rows' watermark to the tuples' unit, rounded up so that every tuple time below it is complete."""
         unit, rows_unit = self._time.unit_us, self._rows_time.unit_us
         if unit == rows_unit or mark == NO_PROGRESS:
             return mark, causes
@@ -315,7 +315,10 @@ class LookUp:
             self.holding.set_state(sum(map(train_bytes, self.waiting)))
 
     def _released(self, arrived: float) -> Train | None:
-        """Return the answers to tuples that need not wait any more; `arrived` is when what they waited for did."""
+        """Return the results of tuples that need not wait any more.
+
+        A result's arrival is at least `arrived`, the arrival of the row that moved the watermark past the waiting tuple.
+        """
         ready, left = [], []
         for train in self.waiting:
             is_ready = self._times(train) < self.upto
@@ -334,7 +337,7 @@ class LookUp:
         return self._answers(Train(train.columns, not_before(train.arrival, arrived), train.kept))
 
     def _pass_horizon(self) -> None:
-        """Tuples to come are at their watermark or after it; those that wait may be older."""
+        """Move the horizon to the tuples' watermark, or to the oldest waiting tuple if that is older."""
         mark = self.progress.marks[0]
         if mark == NO_PROGRESS:
             return
@@ -349,7 +352,7 @@ class LookUp:
         return out
 
     def _late(self, late: LateRows) -> LateRows:
-        """Return the late rows with the rows that they find now: they are counted as missing, so they do not wait."""
+        """Return the late rows with the rows that they find now; late rows are only counted as missing, so they need not wait."""
         return late.became(*self._looked_up(late.as_train(), Counter()))
 
     def _answers(self, train: Train) -> Train | None:
@@ -357,7 +360,7 @@ class LookUp:
         return out if len(out) else None
 
     def _looked_up(self, train: Train, failed: Counter[str]) -> tuple[Train, Places]:
-        """Return the train's output, with the place in the train that each row was made from."""
+        """Return the output, and for each output row the position in the train of the tuple it was made from."""
         present = key_mask(train, self._keys)
         sources = np.arange(len(train)) if present is None else np.flatnonzero(present)
         probing = train.take(sources)
@@ -376,7 +379,7 @@ class LookUp:
 
 
 class LookUpOperator:
-    """The side that looks up."""
+    """Operator that takes the tuples that look up rows."""
 
     def __init__(self, state: LookUp) -> None:
         self.state, self.holding, self.failed = state, state.holding, state.failed
@@ -398,7 +401,7 @@ class LookUpOperator:
 
 
 class LastRowsOperator:
-    """The stream's side."""
+    """Operator that takes the rows that are looked up."""
 
     def __init__(self, state: LookUp) -> None:
         self.state, self.holding = state, state.rows_holding
@@ -426,7 +429,7 @@ def in_us(train: Train, time: EventTime) -> npt.NDArray[np.int64]:
 
 
 def not_before(arrival: Arrivals, moment: float) -> Arrivals:
-    """Return arrival times, with the moment in place of earlier ones."""
+    """Return the arrival times, with `moment` in place of every earlier time."""
     if is_same(arrival):
         return same_arrival(max(float(arrival[0]), moment), len(arrival))
     return np.maximum(arrival, moment)

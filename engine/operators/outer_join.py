@@ -1,4 +1,4 @@
-"""What an outer join emits for tuples without a match: the tuple, with NULL in the columns of the other side."""
+"""Output of an outer join for tuples without a match: the tuple, with NULL in the columns of the other side."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from engine.data.train import Places, Train, Values, concatenated, empty_values
 
 
 class UnmatchedRows:
-    """Adds the unmatched tuples of a train behind its pairs."""
+    """Appends the unmatched tuples of a train to its matched pairs."""
 
     def __init__(self, other_side: Schema, schema: Schema) -> None:
         self._columns: Sequence[Values] = [empty_values(field) for field in other_side.fields]
         self._schema = schema
 
     def added(self, train: Train, pairs: Train, sources: Places) -> tuple[Train, Places]:
-        """Return the pairs and then the unmatched tuples, with the place in `train` that each was made from."""
+        """Return the pairs followed by the unmatched tuples, and for each row the position of its tuple in `train`."""
         is_alone = np.ones(len(train), bool)
         is_alone[sources] = False
         alone = np.flatnonzero(is_alone)

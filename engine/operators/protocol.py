@@ -1,11 +1,11 @@
-"""What an operator is.
+"""Interface of an operator.
 
-    process(train)   one bounded step: the results of these tuples, None for nothing to pass on
-    wants(time)      whether progress of event time to `time` alone would make it do something
-    snapshot()       its state, to be given to restore() of an operator built from the same plan
+    process(train)   return the results for these tuples, or None if there is nothing to pass on; the work per call is limited
+    wants(time)      return True if a watermark of `time` makes the operator do something, even without tuples
+    snapshot()       return the state, which restore() of an operator built from the same plan accepts
 
-A result carries the arrival time of the tuple that caused it. Progress (`train.watermark`, and the `causes` of it) is
-passed on even when every tuple is filtered.
+A result carries the arrival time of the tuple that caused it. The progress of event time (`train.watermark` and its
+`causes`) is passed on even when every tuple is filtered out.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from engine.data.train import Train
 
 
 class Operator(Protocol):
-    """One box of the network."""
+    """Interface that every operator of the network implements."""
 
     def process(self, train: Train) -> Train | None: ...
 
     def wants(self, time: int) -> bool: ...
 
     def snapshot(self) -> Any:
-        """All it knows, which is not copied: who lets it go on has to do that first."""
+        """Return the operator's state without copying it; the caller must copy it before the operator runs again."""
         ...
 
     def restore(self, state: Any) -> None: ...
 
 
 class Stateless:
-    """An operator whose results depend on the train alone."""
+    """Base of operators without state: their results depend on the train alone."""
 
     def wants(self, time: int) -> bool:
         return False

@@ -1,10 +1,11 @@
-"""Windows of a number of tuples: one operator numbers the tuples of a stream, one a query closes windows over them.
+"""Windows of a fixed number of tuples. One operator numbers a stream's tuples; another one per query closes windows.
 
-    in: tuples                              out: the same tuples with their numbers; progress is how many there were
-    in: numbered tuples, progress           out: (keys…, aggregates…) of the last `rows`, after every `slide` numbers
+    NumberOperator      in: tuples                     out: tuples with numbers; the watermark is their count
+    RowWindowOperator   in: numbered tuples            out: (keys…, aggregates…) of the last `rows` tuples, after every
+                                                       `slide` tuples
 
-What stands between the two, a filter or a join with a table, chooses within the window: a tuple that is left out
-keeps its place there. A window without any tuple left has no row.
+Operators between these two, such as a filter or a join with a table, do not change which numbers
+a window covers: tuples that they drop still count towards its length. A window in which no tuple is left emits no row.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class NumberOperator:
 
 
 class RowWindowOperator:
-    """Closes one query's windows over numbered tuples, from the number `first` on."""
+    """Closes one query's windows over numbered tuples, beginning with the tuple numbered `first`."""
 
     def __init__(
         self,
@@ -85,7 +86,8 @@ class RowWindowOperator:
         measures: set[Measure] = {("rows", None)}
         self._measures = measures.union(*(measures_of(aggregate) for aggregate in aggregates))
         self._recent = empty_train(input_schema)
-        self._offered = np.empty(0)  # how many tuples each of these stands for
+        # For each recent tuple, the number of tuples before shedding that it stands for.
+        self._offered = np.empty(0)
         self.holding = Holding()
 
     def process(self, train: Train) -> Train | None:
@@ -111,7 +113,8 @@ class RowWindowOperator:
         self._tell()
 
     def _tell(self) -> None:
-        self.holding.set_keys(0, self._index.bytes)  # keys are of the tuples that the window holds
+        # Keys count towards the limit of bytes, not of groups, because they belong to tuples of the window.
+        self.holding.set_keys(0, self._index.bytes)
         self.holding.set_state(train_bytes(self._recent) + self._offered.nbytes)
 
     def _numbers(self) -> Numbers:
@@ -122,7 +125,7 @@ class RowWindowOperator:
         self._recent = concatenated([self._recent, train], self._input)
         self._offered = np.concatenate([self._offered, np.full(len(train), stands_for(train.kept))])
         numbers = self._numbers()
-        if (numbers[1:] < numbers[:-1]).any():  # an outer join puts tuples without a match behind the others
+        if (numbers[1:] < numbers[:-1]).any():  # an outer join emits its unmatched tuples last
             order = np.argsort(numbers, kind="stable")
             self._recent, self._offered = self._recent.take(order), self._offered.take(order)
 
@@ -132,7 +135,7 @@ class RowWindowOperator:
             self._recent, self._offered = self._recent.slice(gone, len(self._recent)), self._offered[gone:]
 
     def _closed(self, ends: Numbers, causes: Causes) -> Iterator[Train]:
-        """The answers of the windows in which anything is left."""
+        """Yield the answers of the windows that have at least one tuple left."""
         starts, numbers = np.maximum(self._first, ends - self._window.rows), self._numbers()
         begins, stops = np.searchsorted(numbers, starts), np.searchsorted(numbers, ends)
         offered = np.concatenate([[0.0], np.cumsum(self._offered)])
@@ -146,7 +149,8 @@ class RowWindowOperator:
 
     def _answer(self, members: Train, each: Each, cause: float) -> Train:
         if not self._index.in_range and len(self._index) > max(FEW_KEYS, 2 * len(members)):
-            self._index.keep(np.empty(0, np.intp))  # codes matter within one window only
+            # Forget all keys, because a code is valid within one window only.
+            self._index.keep(np.empty(0, np.intp))
         codes = self._index.codes([members.columns[key] for key in self._keys] or list(members.columns[:1]))
         pane = Pane()
         accumulate(

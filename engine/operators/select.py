@@ -1,8 +1,8 @@
-"""Filter and projection in one step.
+"""Filter and projection in one operator.
 
-    in: tuples                              out: for those that satisfy the condition, the expressions
+    in: tuples                              out: values of the expressions, for tuples that satisfy the condition
 
-A tuple for which an expression fails (an overflow, a cast that cannot be) is left out and counted with its reason.
+A tuple for which an expression fails (an overflow, an impossible cast) is left out and counted with its reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine.plan.plan import Column, Expression
 
 
 class SelectOperator(Stateless):
-    """`SELECT expressions WHERE condition`; either may be absent."""
+    """Operator for `SELECT expressions WHERE condition`, either of which may be absent."""
 
     def __init__(self, condition: Expression | None, expressions: Sequence[Expression] | None) -> None:
         self._condition = None if condition is None else compile_condition(condition)
@@ -58,13 +58,13 @@ class SelectOperator(Stateless):
         return train
 
     def _late(self, late: LateRows) -> LateRows | None:
-        """Return the late rows that would have been selected, or None; those that fail are counted nowhere else."""
+        """Return the late rows that would have been selected, or None. Rows that fail here are not counted as failed."""
         if self._condition is not None:
             failures = RowFailures()
             mask, failed = self._condition(late.as_train(), failures), failures.rows()
             late = late.take(np.flatnonzero(mask if failed is None else mask & ~failed))
         if not len(late):
-            return None  # without rows nothing would be computed, and the columns would be those of the input
+            return None  # nothing is computed without rows, so the result would keep the columns of the input
         if self._places is not None:
             return replace(late, columns=tuple(late.columns[place] for place in self._places))
         if self._project is None:
@@ -74,7 +74,7 @@ class SelectOperator(Stateless):
         return late if failed is None else late.take(np.flatnonzero(~failed))
 
     def _filtered(self, train: Train, failures: RowFailures, places: Sequence[int]) -> Train:
-        """Only the columns asked for are gathered."""
+        """Return the tuples for which the condition is true, with only the columns at the positions `places`."""
         assert self._condition is not None
         mask = self._condition(train, failures)
         rows = failures.rows()
@@ -86,7 +86,7 @@ class SelectOperator(Stateless):
 
 
 def plain_columns(expressions: Sequence[Expression] | None) -> tuple[int, ...] | None:
-    """The places of a projection that only picks columns."""
+    """Return the positions of the columns that a projection picks; None if the projection computes a value."""
     if expressions is None or not all(isinstance(expression, Column) for expression in expressions):
         return None
     return tuple(expression.place for expression in expressions if isinstance(expression, Column))

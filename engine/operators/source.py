@@ -1,10 +1,10 @@
-"""Where a stream's tuples enter the network: late ones are turned away, progress is told.
+"""Sources, through which a stream's tuples enter the network: they drop late tuples and set the watermark.
 
-    in: tuples as they arrived              out: the tuples in time; watermark = largest event time − lateness
+    in: tuples in the order of arrival      out: the tuples that are not late; watermark = largest event time − lateness
 
-A tuple is late if its event time lies before the watermark that the tuples before it have set. That depends on the
-order of arrival alone, never on how the input was cut into trains. A tuple without an event time counts as late. The gateway
-writes each batch in the order of event time (`engine.data.batch_order`), so only the batches before it make a tuple late.
+A tuple is late if its event time lies before the watermark that earlier tuples have set. So which tuples are late depends
+only on the order of arrival, never on how the input was divided into trains. A tuple without an event time counts as late. The gateway
+writes each batch in the order of event time (`engine.data.batch_order`), so only earlier batches can make a tuple late.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.data.watermark_causes import NO_PROGRESS, Causes, Moment, Tuples
 
 
 class SourceOperator:
-    """The entry of one stream."""
+    """Operator that takes the tuples of one stream: it drops late tuples and sets the watermark."""
 
     def __init__(self, time: int | None, lateness: int) -> None:
         self._time, self._lateness = time, lateness
@@ -58,7 +58,7 @@ class SourceOperator:
         )
 
     def missing(self, dropped: LateRows) -> LateRows:
-        """Return rows that were dropped before what comes next, behind the watermark that there is; without those of no time."""
+        """Return the dropped rows that have an event time; the current watermark is recorded as the watermark that they missed."""
         if self._time is None:
             return dropped
         valid = dropped.columns[self._time].valid
@@ -74,7 +74,7 @@ class SourceOperator:
         return (Tuples(upto, train.columns[self._time or 0].data, train.arrival, self._lateness),)
 
     def _timed(self, train: Train, valid: Mask | None) -> Train:
-        """Without the tuples that have no event time: they are in no window, and meet nobody."""
+        """Return the tuples that have an event time; tuples without event time count as late, since no window or join can use them."""
         if valid is None or valid.all():
             return train
         self.late += len(train) - int(valid.sum())
@@ -85,11 +85,11 @@ class SourceOperator:
 
     @property
     def latest(self) -> int | None:
-        """The largest event time so far; None before there is one, or where tuples have none."""
+        """Largest event time seen; None before the first tuple, or if the stream has no event time."""
         return None if self._time is None or self._latest == NO_PROGRESS else self._latest
 
     def advance(self, time: int) -> int:
-        """The clock has told event time of an idle stream; the watermark from now on."""
+        """Move the event time of an idle stream to `time`, taken from the clock; return the new watermark."""
         self._latest = max(self._latest, time)
         return self._latest - self._lateness
 

@@ -1,6 +1,7 @@
 """Join with a static table.
 
-in: tuples                              out: each with the table's rows of equal key; outer: also those without
+in: tuples                              out: each tuple with every table row of equal key
+                                        outer join: also the tuples without a matching row
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from engine.operators.protocol import Stateless
 
 
 class TableJoinOperator(Stateless):
-    """The table is indexed once; a tuple finds its rows by key."""
+    """Join of a stream with a table that is indexed once, when the operator is built."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class TableJoinOperator(Stateless):
         return out
 
     def _joined(self, train: Train, failed: Counter[str]) -> tuple[Train, Places]:
-        """Return the train's output, with the place in the train that each row was made from."""
+        """Return the output, and for each output row the position in the train of the tuple it was made from."""
         present = key_mask(train, self._keys)
         chosen = np.arange(len(train)) if present is None else np.flatnonzero(present)
         probing = train.take(chosen)

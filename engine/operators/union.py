@@ -1,6 +1,6 @@
-"""Several inputs as one.
+"""UNION ALL: merge several inputs into one stream, with one operator for each input.
 
-in: tuples of one input                 out: the same tuples; progress is the least of all inputs'
+in: tuples of one input                 out: the same tuples; the watermark is the lowest of all inputs
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from engine.data.watermark_causes import Meeting
 
 
 class UnionInputOperator:
-    """One input of a union."""
+    """Operator of one input of a union: passes on the input's tuples, and the lowest watermark of all inputs."""
 
     def __init__(self, inputs: Meeting, place: int) -> None:
         self._inputs, self._place = inputs, place

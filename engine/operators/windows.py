@@ -1,9 +1,10 @@
-"""Sliding windows of event time: one operator adds trains to panes, one a query closes windows over them.
+"""Sliding windows of event time: one operator adds trains to panes; each query has another operator, which closes its windows.
 
-    in: tuples, progress                    out: (window_start, window_end, keys…, aggregates…) at each window's end
+    in: tuples, watermarks                  out: (window_start, window_end, keys…, aggregates…) at each window's end
 
-A window [end − range, end) closes when event time is complete up to `end`; it has a row for every group with a
-tuple in it. Ends are the multiples of the slide, or with SLIDE AT MOST those that a schedule chooses (`engine.windows.window_schedule`).
+A window [end − range, end) closes when event time is complete up to `end`. It emits a row for every group that has a
+tuple in it. Windows end at multiples of the slide, or with SLIDE AT MOST at times that a schedule chooses
+(`engine.windows.window_schedule`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ NEVER_CLOSED = NO_PROGRESS
 
 
 class PaneOperator:
-    """Adds trains to a pane store; passes on progress only."""
+    """Adds trains to a pane store, and passes on watermarks but no tuples."""
 
     def __init__(self, store: PaneStore) -> None:
         self._store = store
@@ -50,12 +51,12 @@ class PaneOperator:
 
 
 class WindowOperator:
-    """Closes one query's windows.
+    """Closes the windows of one query.
 
-    Beside windows with SLIDE AT MOST it takes part in their scans.
+    If queries with SLIDE AT MOST read the same panes, its windows are combined in the same scans as the windows of these queries.
 
-    Over a store that holds tuples already, the first window is one that starts after them: the panes so far need not
-    hold what its aggregates are made of.
+    If the store already holds tuples, the first window starts after them: the existing panes may lack the measures that
+    its aggregates need.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class WindowOperator:
         self._aggregates, self._schema = tuple(aggregates), schema
         fresh = store.fresh_from()
         self._next_end = NEVER_CLOSED if fresh is None else -((-fresh - range_) // slide) * slide
-        # Said before the first window closes, or a shorter window's operator would let this one's panes go.
+        # Reserve the panes that this window needs; otherwise they could be dropped once a shorter window needs them no more.
         store.needs_from(reader, NO_PROGRESS if fresh is None else fresh)
         self.measures: set[Measure] = {("rows", None)}.union(*map(measures_of, aggregates))
         store.measures |= self.measures
@@ -87,7 +88,8 @@ class WindowOperator:
         while self._next_end <= time:
             end = self._next_end
             whole = self._schedule.combined(end // pane, self, time // pane)
-            filled = whole.tuples > 0  # there may have been no room for any tuple
+            # A window has no tuples if all of them were refused for lack of room.
+            filled = whole.tuples > 0
             if filled:
                 closed.append(self._closed(end, whole, train.causes))
             self._next_end = end + self._slide if filled else self._skip_to(end, time)
@@ -107,26 +109,26 @@ class WindowOperator:
 
     @property
     def window(self) -> int:
-        """Of how many panes it is made."""
+        """Number of panes of one window."""
         return self._range // self._store.pane
 
     @property
     def slide(self) -> int:
-        """How many panes it slides by, at most."""
+        """Number of panes by which windows slide; for windows with SLIDE AT MOST, the largest such number."""
         return self._slide // self._store.pane
 
     @property
     def slack(self) -> int:
-        """How far event time may go past an end before its answer is late: as far as the next pane."""
+        """Event time that may pass after a window's end before its answer is late: the length of one pane."""
         return self._store.pane
 
     def is_due(self, end: int) -> bool:
-        """Whether it is still to be closed at the end of this pane."""
+        """Return True if a window with its end at pane number `end` is still to be closed."""
         behind = end * self._store.pane - self._next_end
         return self._next_end != NEVER_CLOSED and behind >= 0 and behind % self._slide == 0
 
     def close(self) -> None:
-        """The query has gone; the store need not keep anything for it."""
+        """Stop reading the store after the query was removed, so that it can drop this query's panes."""
         self._store.forget(self._reader)
         self._schedule.leave(self._reader)
 
@@ -137,13 +139,13 @@ class WindowOperator:
         self._next_end = state
 
     def _first_end(self, time: int) -> int:
-        """The end of the first window that has a tuple, or can still get one."""
+        """Return the end of the first window that has a tuple or can still get one."""
         first = min(self._store.panes, default=None)
         at = time if first is None else min(first * self._store.pane, time)
         return (at // self._slide + 1) * self._slide
 
     def _skip_to(self, end: int, time: int) -> int:
-        """Past a stretch without tuples, in one step."""
+        """Return the end of the next window to close; windows without tuples are skipped at once."""
         later = [number for number in self._store.panes if number * self._store.pane >= end]
         at = min(min(later) * self._store.pane, time) if later else time
         return max(end + self._slide, (at // self._slide + 1) * self._slide)
@@ -160,7 +162,7 @@ class WindowOperator:
         missing = self._store.missed(start, end)
         offered = whole.offered + missing.rows
         kept = whole.tuples / offered if offered else 1.0
-        # Dropped rows are taken to be like those that were kept; late ones are not made up for.
+        # Aggregates are scaled up for dropped rows, which are assumed to be like the rows kept, but not for late rows.
         each = 1 + missing.dropped / whole.offered if whole.offered else 1.0
         results = [answered(aggregate, whole, groups, rows, each) for aggregate in self._aggregates]
         arrival = same_arrival(arrival_of(causes, end), len(groups))
@@ -168,7 +170,7 @@ class WindowOperator:
 
 
 class PeriodicWindowOperator(WindowOperator):
-    """Closes the windows of a query with SLIDE AT MOST."""
+    """Closes the windows of a query with SLIDE AT MOST, at the ends that a schedule chooses."""
 
     def __init__(
         self,
@@ -210,7 +212,11 @@ class PeriodicWindowOperator(WindowOperator):
 
     @property
     def slack(self) -> int:
-        """Promised is the bound: by as much as it slides less, it is answered early."""
+        """Event time that may pass after a window's end before its answer is late.
+
+        It is the length of one pane. A window that slides by less than SLIDE AT MOST allows is answered early, so the
+        difference is added.
+        """
         return (self.slide - self._schedule.period(self._reader) + 1) * self._store.pane
 
     def is_due(self, end: int) -> bool:
@@ -229,7 +235,7 @@ class PeriodicWindowOperator(WindowOperator):
 
 
 def rows_of(pane: Pane, size: int) -> Codes:
-    """Tuples per group, of which there are so many."""
+    """Return the number of tuples of each of the `size` groups."""
     rows = np.zeros(size, np.intp)
     state = pane.measures.get(("rows", None))
     if state is not None:

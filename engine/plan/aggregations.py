@@ -1,8 +1,7 @@
-"""Aggregate functions: their names, what they take and what they give. What is made of a window's tuples for each stands in
-`engine.windows.pane_aggregates`.
+"""Aggregate functions: names, argument types and result types. `engine.windows.pane_aggregates` computes them.
 
-SCALED(COUNT(…)) and SCALED(SUM(…)) are float64: what it would be without load shedding; SCALED_ERROR(…) of the same is the standard
-error of that.
+SCALED(COUNT(…)) and SCALED(SUM(…)) are float64: an estimate of the count or sum without load shedding. SCALED_ERROR(…) is the
+standard error of that estimate.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from engine.data.schema import DECIMAL_DIGITS_MAX, FLOAT64, INT64, STRING, DataT
 
 
 class Aggregation(StrEnum):
-    """An aggregate function."""
+    """Aggregate function of SQL; several names in SQL can mean the same function."""
 
     COUNT_ALL = "count(*)"
     COUNT = "count"
@@ -23,16 +22,16 @@ class Aggregation(StrEnum):
     AVG = "avg"
     MIN = "min"
     MAX = "max"
-    STDDEV = "stddev"  # of a sample
-    VARIANCE = "variance"  # of a sample
-    STDDEV_POP = "stddev_pop"  # of all there is
+    STDDEV = "stddev"  # standard deviation of a sample (divided by n - 1)
+    VARIANCE = "variance"  # variance of a sample (divided by n - 1)
+    STDDEV_POP = "stddev_pop"  # standard deviation of the whole population (divided by n)
     VARIANCE_POP = "var_pop"
     MEDIAN = "median"
-    PERCENTILE = "percentile"  # continuous, at `parameter`
-    FIRST = "first"  # by event time, then arrival
+    PERCENTILE = "percentile"  # interpolated, at the fraction `parameter`
+    FIRST = "first"  # first value in the order of event time, then of arrival
     LAST = "last"
     TOP = "top"  # the `parameter` most frequent values, as text "value:count, …"
-    APPROX_COUNT_DISTINCT = "approx_count_distinct"  # these by sketches: engine.data.sketches
+    APPROX_COUNT_DISTINCT = "approx_count_distinct"  # the approximate functions use engine.data.sketches
     APPROX_QUANTILE = "approx_quantile"
     APPROX_TOP = "approx_top_k"
 
@@ -46,26 +45,26 @@ class Takes(Enum):
 class Gives(Enum):
     COUNT = auto()
     SUM = auto()
-    """int64 of integers, float64 of floats, a wide decimal of decimals."""
+    """Int64 for integers, float64 for floats, a decimal of 18 digits for decimals."""
     FLOAT = auto()
     TEXT = auto()
     ARGUMENT = auto()
-    """The type of its argument."""
+    """Result with the type of the argument."""
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateSignature:
-    """Names, argument and result of an aggregate function."""
+    """Names, argument type and result type of an aggregate function."""
 
     function: Aggregation
     names: str
-    """In small letters with blanks between them; messages list the first one."""
+    """SQL names in lower case, separated by blanks; messages list only the first name."""
     takes: Takes
     gives: Gives
     example: str = ""
-    """For a function with a second argument, which is a constant."""
+    """Example call, for a function with a second argument; that argument is a constant."""
     parameter_max: int = 0
-    """The second argument is a whole number from 1 up to this; if this is 0, it is a part from 0 to 1."""
+    """Maximum of the second argument, a whole number from 1; if this is 0, the argument is a fraction from 0 to 1."""
 
 
 SIGNATURES = (
@@ -100,7 +99,7 @@ SIGNATURES = (
         Gives.FLOAT,
         "APPROX_QUANTILE(x, 0.95)",
     ),
-    # Of a sketch fewer, for it knows 768.
+    # The maximum is lower than for TOP, because the sketch holds only 768 values.
     AggregateSignature(
         Aggregation.APPROX_TOP,
         "approx_top_k",
@@ -112,23 +111,23 @@ SIGNATURES = (
 )
 AGGREGATES = {name: signature for signature in SIGNATURES for name in signature.names.split()}
 GENERAL = {signature.function: signature for signature in reversed(SIGNATURES)}
-"""The signature of each function that is not for conditions alone."""
+"""First signature of each function: the general signature, not the signature for conditions."""
 SCALED, SCALED_ERROR = "scaled", "scaled_error"
 SCALINGS = (SCALED, SCALED_ERROR)
 SCALABLE = (Aggregation.COUNT_ALL, Aggregation.COUNT, Aggregation.SUM)
 LISTED = sorted(
     name.upper() for name in (*(one.names.split()[0] for one in SIGNATURES if one.names), *SCALINGS)
 )
-"""What messages list: of several names for the same the first."""
+"""Aggregates that messages list: the first name of each signature."""
 
 
 def argument_type(function: Aggregation, given: DataType, scaled: bool) -> DataType | None:
-    """Return the type of argument that the aggregate takes of one of type `given`; None if it takes none."""
+    """Return the type to which an argument of type `given` is cast; None if the aggregate does not take it."""
     if GENERAL[function].takes is Takes.ANYTHING:
         return given
     if not given.is_numeric:
         return None
-    # A sum of decimals is a decimal; the rest reckons in floats, which do not know a decimal's scale.
+    # Only SUM computes in decimals; the other functions compute in floats, which have no scale.
     if given.kind is TypeKind.DECIMAL and (scaled or function is not Aggregation.SUM):
         return FLOAT64
     return given

@@ -1,7 +1,7 @@
-"""Whether a query answers the same when its class is split by the values of a column.
+"""Checks that a query has the same answers when its class is split into shards by the values of a column.
 
-Each shard sees all tuples of its keys and none of the others'. So tuples that are combined (grouped, joined) must have
-equal keys: the key is followed from the streams upwards, and every grouping must be by it, every join on it.
+Each shard receives all tuples of its keys and no other tuples. So tuples that are combined (grouped or joined) must have
+equal keys. The check follows the key column from the streams upwards: every GROUP BY and every join must include it.
 
 Properties (`tests/property/test_partition.py`): the answers of all shards of an accepted query, put together, are the
 answers of the query over the whole input.
@@ -31,22 +31,22 @@ from engine.plan.plan import (
     WindowJoin,
 )
 
-# The columns of an output that hold the key, by place.
+# Positions of those columns of a plan's output that hold the key.
 Places = frozenset[int]
-# Of a time window's result, columns before the keys: where it begins and ends.
+# Number of columns before the keys in the result of a window of time: window_start and window_end.
 BOUNDS = 2
 
 
 def key_places(query: Query, key: str, outputs: Mapping[str, Places]) -> Places:
-    """Which columns of the output hold the key; InvalidInput if the query combines tuples of several keys.
+    """Return the positions of the output columns that hold the key; raise InvalidInput if the query combines tuples of several keys.
 
-    `outputs` are the places in the outputs of the class's other queries, by name in small letters.
+    `outputs` has the key columns in the outputs of the class's other queries, by name in lower case.
     """
     return KeyTrace(query.name, key, outputs).places(query.plan)
 
 
 class KeyTrace:
-    """The way of the key through one query."""
+    """Finds, at each node of one query's plan, the columns that hold the key."""
 
     def __init__(self, query: str, key: str, outputs: Mapping[str, Places]) -> None:
         self._query, self._key, self._outputs = query, key, outputs
@@ -68,7 +68,9 @@ class KeyTrace:
                     if isinstance(one, Column) and one.place in held
                 )
             case Numbered():
-                raise self._refused("counts rows of all keys in one window", "use a window of time")
+                raise self._refused(
+                    "counts the rows of all keys in one window", "use a window with RANGE instead of ROWS"
+                )
             case WindowAggregate():
                 return self._grouped(plan)
             case IntervalJoin() | WindowJoin() | LastJoin():
@@ -81,7 +83,7 @@ class KeyTrace:
         before = BOUNDS if isinstance(plan.window, TimeWindow) else 0
         found = frozenset(before + place for place, key in enumerate(plan.keys) if key in held)
         if not found:
-            raise self._refused("puts tuples of several keys into one group", f"add {self._key} to GROUP BY")
+            raise self._refused("groups tuples of different shards together", f"add {self._key} to GROUP BY")
         return found
 
     def _joined(self, plan: IntervalJoin | WindowJoin | LastJoin) -> Places:
@@ -89,9 +91,9 @@ class KeyTrace:
         pairs = zip(plan.left_keys, plan.right_keys, strict=True)
         if not any(one in left and other in right for one, other in pairs):
             hint = f"add left.{self._key} = right.{self._key} to the join's condition"
-            raise self._refused("joins tuples of different keys", hint)
+            raise self._refused("joins tuples of different shards", hint)
         if isinstance(plan, LastJoin) and plan.outer:
-            return left  # the other side's may be NULL
+            return left  # the key of the right side may be NULL
         return left | frozenset(place + len(plan.left.schema) for place in right)
 
     def _refused(self, what: str, remedy: str) -> InvalidInput:

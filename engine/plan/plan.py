@@ -1,8 +1,8 @@
-"""The logical plan of a query: what it computes, typed and normalised, nothing of how.
+"""Logical plan of a query: a typed and normalised description of its result, independent of the operators that compute it.
 
-Nodes are frozen and compare by value, so two queries (or parts of them) that compute the same are equal, and the
-operator network builds them once. A node refers to columns of its input by place; names are for people and stand
-only in `Project` and in a plan's `schema`. Every expression knows its type; implicit casts have been made explicit.
+Nodes are frozen and compare by value. Queries, or parts of queries, with the same result have equal plans, and the
+operator network builds them once. A node refers to columns of its input by position; names, which are for users, occur
+only in `Project` and in a plan's `schema`. Every expression has a type, and all implicit casts are explicit.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from engine.data.schema import BOOLEAN, INT64, DataType, Field, Schema, StreamSchema, TableSchema
 from engine.plan.aggregations import Aggregation
 
-# --- expressions ----------------------------------------------------------------------------------------
+# --- nodes of expressions -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant; `value` is held as in a train (decimal scaled, timestamp in µs), or None for NULL."""
+    """Constant; `value` has the form of values in a train (decimal scaled, timestamp in µs); NULL has the value None."""
 
     value: bool | int | float | str | None
     type: DataType
@@ -26,7 +26,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the input, by place."""
+    """Reference to a column of the input, by the column's position."""
 
     place: int
     type: DataType
@@ -34,7 +34,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A scalar function or operator by its name in `engine.expressions.functions`; arguments have the types it wants."""
+    """Scalar function or operator, named as in `engine.expressions.functions`; arguments have the types of its signature."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -43,7 +43,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A change of type; a value that does not fit fails its row (`try_`: becomes NULL)."""
+    """Change of type; a value that does not fit fails its row, or becomes NULL if `try_`."""
 
     argument: Expression
     type: DataType
@@ -52,7 +52,7 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The value of the first branch whose condition is true; without any, `otherwise`."""
+    """Value of the first branch with a true condition; `otherwise` if no condition is true."""
 
     branches: tuple[tuple[Expression, Expression], ...]
     otherwise: Expression
@@ -63,14 +63,14 @@ Expression = Literal | Column | Call | Cast | Case
 
 TRUE = Literal(True, BOOLEAN)
 
-# --- windows and aggregates -----------------------------------------------------------------------------
+# --- descriptions of windows and aggregates -------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """[end − range, end) for every end that is a multiple of slide from the epoch; microseconds.
+    """Window of time [end − range, end), for every end that is a multiple of slide since the epoch; in microseconds.
 
-    With `at_most` for ends of the engine's choice (`engine.windows.window_schedule`), never further than slide from one to the next.
+    With `at_most`, `engine.windows.window_schedule` chooses the ends, at most slide apart.
     """
 
     range_us: int
@@ -80,7 +80,7 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class RowWindow:
-    """The last `rows` tuples, after every `slide` tuples, by the numbers of `Numbered`."""
+    """Window of the last `rows` tuples, which ends after every `slide` tuples; the node `Numbered` counts the tuples."""
 
     rows: int
     slide: int
@@ -88,22 +88,22 @@ class RowWindow:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One aggregate over a group's tuples in a window."""
+    """Aggregate over a group's tuples in a window."""
 
     function: Aggregation
-    argument: int | None  # a column of the input; None for count(*)
+    argument: int | None  # position of a column of the input; None for count(*)
     type: DataType
     parameter: float = 0.0
-    scaled: bool = False  # counts and sums scaled up by the kept fraction
-    error: bool = False  # not that, but its standard error
+    scaled: bool = False  # True for counts and sums divided by the kept fraction
+    error: bool = False  # True for the standard error of the scaled count or sum
 
 
-# --- nodes ----------------------------------------------------------------------------------------------
+# --- nodes of plans -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Scan:
-    """The tuples of a stream."""
+    """Plan that reads the tuples of a stream."""
 
     stream: StreamSchema
 
@@ -114,7 +114,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Apart:
-    """The tuples, for one query alone: nothing over them is shared with another's."""
+    """Plan that passes on its input under the name of one query, so that no node above it equals a node of another query."""
 
     input: Plan
     owner: str
@@ -126,7 +126,7 @@ class Apart:
 
 @dataclass(frozen=True)
 class Filter:
-    """The tuples for which the condition is true."""
+    """Plan that keeps the tuples for which the condition is true."""
 
     input: Plan
     condition: Expression
@@ -138,10 +138,10 @@ class Filter:
 
 @dataclass(frozen=True)
 class Numbered:
-    """The tuples, with their number in the order of arrival as one more column.
+    """Plan that adds a column with the number of each tuple, in the order of arrival.
 
-    That column is the event time of all above, up to a window of rows: what stands between leaves tuples out of the
-    window, and moves it no further.
+    That column is the event time of all nodes above, up to a window of rows. A filter between them removes tuples from
+    the window but does not change which numbers the window spans.
     """
 
     input: Plan
@@ -154,31 +154,33 @@ class Numbered:
 
 @dataclass(frozen=True)
 class Project:
-    """New columns from old."""
+    """Plan that computes new columns from the columns of its input."""
 
     input: Plan
     expressions: tuple[Expression, ...]
     schema: Schema
-    time: int | None = None  # which output column carries the event time on, if any
+    # position of the output column with the event time; None if there is no event time
+    time: int | None = None
 
 
 @dataclass(frozen=True)
 class WindowAggregate:
-    """Per window and group: columns window_start, window_end (time windows only), keys, aggregates."""
+    """Plan that emits one row per window and group: window_start, window_end (time windows only), keys, aggregates."""
 
     input: Plan
     window: TimeWindow | RowWindow
     keys: tuple[int, ...]
     aggregates: tuple[Aggregate, ...]
     schema: Schema
-    clock: int | None = None  # of a window of rows: the column that FIRST and LAST go by, before arrival
+    # column that orders tuples for FIRST and LAST in a window of rows; None for arrival order
+    clock: int | None = None
 
 
 @dataclass(frozen=True)
 class IntervalJoin:
-    """Pairs with equal keys and right.time − left.time in [low, high], and the residual condition on both's columns.
+    """Join of pairs with equal keys, right.time − left.time in [low, high], and a true residual condition.
 
-    Columns are the left's, then the right's.
+    The output has the columns of the left input, then the columns of the right input.
     """
 
     left: Plan
@@ -193,7 +195,7 @@ class IntervalJoin:
 
 @dataclass(frozen=True)
 class WindowJoin:
-    """Pairs with equal keys that are together in some window of both inputs (CQL windows on both sides)."""
+    """Join of pairs with equal keys that are in the windows of both inputs at the same time (as in CQL)."""
 
     left: Plan
     right: Plan
@@ -207,7 +209,7 @@ class WindowJoin:
 
 @dataclass(frozen=True)
 class TableJoin:
-    """Each tuple with the rows of a static table whose keys are equal; `outer` keeps tuples without any."""
+    """Join of each tuple with the rows of a static table that have equal keys; `outer` keeps tuples without a match."""
 
     input: Plan
     table: TableSchema
@@ -220,7 +222,7 @@ class TableJoin:
 
 @dataclass(frozen=True)
 class LastJoin:
-    """Each tuple of the left with the last row of equal key of the right; `outer` keeps tuples without one."""
+    """Join of each left tuple with the last right row that has the same key; `outer` keeps tuples without a match."""
 
     left: Plan
     right: Plan
@@ -233,7 +235,7 @@ class LastJoin:
 
 @dataclass(frozen=True)
 class Union:
-    """The tuples of all inputs, whose columns have equal types."""
+    """Plan that passes on the tuples of all inputs; their columns have equal types."""
 
     inputs: tuple[Plan, ...]
     schema: Schema
@@ -241,7 +243,7 @@ class Union:
 
 @dataclass(frozen=True)
 class QueryOutput:
-    """The output of another query of the class, read as a stream."""
+    """Plan that reads the output of another query of the class as a stream."""
 
     query: str
     schema: Schema
@@ -267,21 +269,22 @@ Plan = (
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """The column that holds the event time, and its unit in microseconds (1000 for int64 milliseconds)."""
+    """Position of the column with the event time, and the column's unit in microseconds (1000 for int64 milliseconds)."""
 
     place: int
     unit_us: int
 
 
 def event_time(plan: Plan) -> EventTime | None:
-    """The event time of a plan's output: what windows over it and joins with it go by."""
+    """Return the event time of a plan's output, which windows and joins above the plan use; None if it has no event time."""
     return next(iter(event_times(plan)), None)
 
 
 def event_times(plan: Plan) -> tuple[EventTime, ...]:
-    """All columns of a plan's output that may serve as its event time, the preferred one first.
+    """Return all event-time columns of a plan's output, the preferred column first.
 
-    A join's output has the times of both sides. A window's result happens at the window's end, its second column.
+    The output of a join has the event times of both sides. The event time of a window's result is window_end, its
+    second column.
     """
     match plan:
         case Scan(stream=source) | (QueryOutput() as source):
@@ -314,7 +317,7 @@ def _column(plan: Plan, time: EventTime) -> Column:
 
 @dataclass(frozen=True)
 class Query:
-    """A planned query: its text as given and what it computes."""
+    """Planned query: its text, its plan, and True in `scaled` if it uses SCALED or SCALED_ERROR."""
 
     name: str
     sql: str
@@ -323,7 +326,7 @@ class Query:
 
 
 def inputs(plan: Plan) -> Iterator[Plan]:
-    """The plans right below."""
+    """Yield the plans that a plan reads directly: none for a stream, two for a join."""
     for name in ("input", "left", "right"):
         below = getattr(plan, name, None)
         if below is not None:

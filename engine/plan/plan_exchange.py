@@ -1,18 +1,18 @@
-"""How far event time must go on until a query that was planned anew knows all that the running one knows.
+"""Computes by how much event time must advance until a new plan of a query can replace the running plan.
 
-The new operators see no tuple that was taken in before them. All of these happened up to some event time L. An output of a
-node is *whole* if no tuple up to L could have had a part in it, which it is when it happens later than L by
+New operators miss all tuples that were read before them; let L be the latest event time of these tuples. An output of a node
+is *complete* if no tuple up to L could have contributed to it. That holds for outputs later than L by at least
 
-    a window of time             its range and slide
-    a join                       as far as it reaches from one side to the other
-    what passes tuples on        nothing
+    a window of time             its range plus its slide
+    a join                       the largest distance in time between its two sides
+    other nodes                  0
 
-and all that its inputs were late by. What stood in the running plan already has its state, and is whole from the beginning.
-Progress of event time reaches a node later than the source, by no more than the same joins and windows, so twice as much
-event time past L suffices: from then on each answer of the old plan is one of the new plan, and comes at the same settle point.
+plus the same distance of its inputs. A node that is also in the running plan already has its state, so its distance is 0.
+Progress of event time reaches a node later than it reaches the source, but by no more than this distance. So after twice the
+distance, each answer of the old plan is also an answer of the new plan, and comes at the same time.
 
-1. What is not bounded by event time cannot be waited for: windows of rows, last rows by key, and windows with SLIDE AT MOST,
-   whose ends go by all that came before.
+1. Some plans have state that does not expire with event time, so they cannot be exchanged: windows of rows, last rows by key, and
+   windows with SLIDE AT MOST, which have ends that depend on all earlier tuples.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from engine.plan.plan import (
     WindowJoin,
 )
 
-ROWS = "a window of rows goes by how many came before"
+ROWS = "a window of rows depends on the number of rows before it"
 
 
 class Unbounded(Exception):
-    """No event time suffices; says why."""
+    """Error for a plan that can never be exchanged; its text says why."""
 
 
 def wait_us(plan: Plan, running: Set[Plan]) -> int:
-    """By how much event time must pass L; 0 if there is nothing to wait for. `running` is what has its state already."""
+    """Return by how many µs event time must advance before the exchange; 0 if no wait is needed. `running` has the plans with state."""
     return 2 * late_us(plan, running)
 
 
 def late_us(plan: Plan, running: Set[Plan]) -> int:
-    """By how much outputs must be later than L to be whole; at least 1 with any state."""
+    """Return the µs of event time after which outputs depend on no tuple that the plan has missed; at least 1 with state."""
     if plan in running:
         return 0
     match plan:
@@ -65,7 +65,9 @@ def late_us(plan: Plan, running: Set[Plan]) -> int:
             if isinstance(window, RowWindow):
                 raise Unbounded(ROWS)
             if window.at_most:
-                raise Unbounded("a window with SLIDE AT MOST goes by the ends that it had before")
+                raise Unbounded(
+                    "the query has a window with SLIDE AT MOST, and the end of each window depends on earlier ends"
+                )
             return late_us(below, running) + window.range_us + window.slide_us
         case IntervalJoin():
             return _sides(plan, running) + max(1, abs(plan.low_us), abs(plan.high_us))
@@ -73,7 +75,7 @@ def late_us(plan: Plan, running: Set[Plan]) -> int:
             windows = plan.left_window, plan.right_window
             return _sides(plan, running) + max(one.range_us + one.slide_us for one in windows)
         case LastJoin():
-            raise Unbounded("the last row by key may be as old as the stream")
+            raise Unbounded("the query uses LAST BY, and the last row of a key may be as old as the stream")
 
 
 def _sides(plan: IntervalJoin | WindowJoin, running: Set[Plan]) -> int:

@@ -1,4 +1,4 @@
-"""Which streams and queries a query reads, and which queries read it in turn."""
+"""References between queries: the streams and queries that a query reads, and the queries that read it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.plan.plan import LastJoin, Plan, Query, QueryOutput, Scan, inputs
 
 
 def sources(plan: Plan) -> Iterator[Scan | QueryOutput]:
-    """What a plan reads."""
+    """Yield the streams and query outputs that a plan reads."""
     stack = [plan]
     while stack:
         one = stack.pop()
@@ -19,32 +19,38 @@ def sources(plan: Plan) -> Iterator[Scan | QueryOutput]:
 
 
 def reads(query: Query) -> set[str]:
-    """Names of the queries whose output the query reads, in small letters."""
+    """Return the names of the queries that the query reads, in lower case."""
     return {source.query.lower() for source in sources(query.plan) if isinstance(source, QueryOutput)}
 
 
 def dependents(queries: Mapping[str, Query], names: set[str]) -> list[str]:
-    """The queries of these names and all that read their outputs, readers before what they read."""
+    """Return the queries with these names and all queries that depend on them, readers first."""
     found: list[str] = []
-    for name, query in queries.items():  # a query reads earlier ones only
+    # Queries are in the order of their declaration, and a query reads only earlier queries.
+    for name, query in queries.items():
         if name in names or reads(query) & {one.lower() for one in found}:
             found.append(name)
     return found[::-1]
 
 
 def check_lookups(plan: Plan, queries: Mapping[str, Query]) -> None:
-    """No stream looks itself up: which of the two sides is first with a tuple would be the policy's to say."""
+    """Refuse to look up a stream's rows in the same stream by [LAST BY …], where the policy would decide which side gets a tuple first."""
     stack = [plan]
     while stack:
         one = stack.pop()
         stack += inputs(one)
         if isinstance(one, LastJoin) and (both := streams(one.left, queries) & streams(one.right, queries)):
             hint = "look up the last rows of another stream"
-            raise InvalidInput("a stream cannot look itself up", "LAST BY", min(both), hint)
+            raise InvalidInput(
+                "a query cannot join a stream with the last rows of the same stream",
+                "LAST BY",
+                min(both),
+                hint,
+            )
 
 
 def streams(plan: Plan, queries: Mapping[str, Query]) -> set[str]:
-    """What it reads, also through other queries, which are known by names in small letters."""
+    """Return the streams that a plan reads, also through other queries; `queries` has lower-case names."""
     found: set[str] = set()
     for source in sources(plan):
         if isinstance(source, Scan):

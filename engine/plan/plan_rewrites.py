@@ -1,16 +1,17 @@
-"""Equivalent plans of one query: with the same answers, by other operators.
+"""Equivalent plans of one query: the same answers from different operators.
 
-    select first            join(filter(a), filter(b))          a filter keeps tuples out of the join's state
-    select after the join   join(a, b) where …                  conditions are tested for pairs only, as part of the join
-    shared                  equal parts of queries are equal plans, hence one node of the network
-    apart                   each stream is read under the query's name, so that nothing above it equals another query's
+    select first            join(filter(a), filter(b))          filters keep tuples out of the join's state
+    select after the join   join(a, b) where …                  conditions are tested on pairs only, as part of the join
+    shared                  equal parts of queries have equal plans, and become one node of the network
+    apart                   each stream is read under the query's name, so that no operator is shared with another query
 
-After MavStream's alternatives for the run-time optimizer (select before or after join, shared or not).
+These are the alternatives of MavStream's run-time optimizer: select before or after the join, shared or not shared.
 
-1. The answers are the same. What fails in an expression is left out under each plan, but may be counted by another reason,
-   or by pairs.
-2. Only conditions of inner joins move. A LEFT JOIN keeps tuples that no condition on pairs may drop, and which row is the
-   last of its key depends on those before it, so a condition on that side stays where it is.
+Properties:
+1. The answers are the same. A tuple that fails in an expression is left out under each plan. It may be counted with
+   another reason, or once for each pair.
+2. Only conditions of inner joins move. A LEFT JOIN keeps tuples without a match, which a condition on pairs must not drop.
+   In a lookup of the last row, a condition on the looked-up side decides which row is the last, so it stays below the join.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ from engine.plan.pruning import columns_in, moved, pruned
 
 
 def arranged(query: Query, queries: Mapping[str, Query], settings: PlanSettings, owner: str) -> Plan:
-    """The plan of a query by the settings, with the plans of those it reads; `owner` is whose nodes it has if they are not shared."""
+    """Return a query's plan by the settings, including plans of the queries it reads; `owner` names operators that are not shared."""
     return _arranged(query.plan, queries, settings, owner)
 
 
 def _arranged(plan: Plan, queries: Mapping[str, Query], settings: PlanSettings, owner: str) -> Plan:
-    """The plan with every query it reads in place of that query's name, and without names for people."""
+    """Return the plan with the queries it reads inlined, and with neutral column names."""
     if isinstance(plan, QueryOutput):
         return _arranged(queries[plan.query].plan, queries, settings, owner)
     if isinstance(plan, Scan):
@@ -68,12 +69,12 @@ def _arranged(plan: Plan, queries: Mapping[str, Query], settings: PlanSettings, 
 
 
 def unnamed(schema: Schema) -> Schema:
-    """Two queries that differ in their columns' names alone are one."""
+    """Return the schema with neutral names, so that queries that differ only in column names have equal plans."""
     return Schema(tuple(Field(f"c{place}", one.type) for place, one in enumerate(schema.fields)))
 
 
 def selected_after(plan: Plan) -> Plan:
-    """A join with the conditions on its sides among those on its pairs."""
+    """Return an inner join with the filters of its sides moved into its residual condition; other plans unchanged."""
     match plan:
         case IntervalJoin() | WindowJoin():
             (left, on_left), (right, on_right) = freed(plan.left), freed(plan.right)
@@ -90,7 +91,7 @@ def selected_after(plan: Plan) -> Plan:
 
 
 def freed(side: Plan) -> tuple[Plan, list[Expression]]:
-    """A side of a join without the conditions on top of it, and these, over its columns."""
+    """Return a side of a join without its topmost filter, and the filter's condition over the columns of the side."""
     if isinstance(side, Filter):
         return side.input, [side.condition]
     if isinstance(side, Project) and isinstance(side.input, Filter):
@@ -102,7 +103,7 @@ def freed(side: Plan) -> tuple[Plan, list[Expression]]:
 
 
 def together(conditions: list[Expression]) -> Expression:
-    """All of them, as one condition."""
+    """Return the AND of all conditions, each operand once."""
     operands = tuple(dict.fromkeys(part for condition in conditions for part in _operands(condition)))
     if not operands:
         return TRUE

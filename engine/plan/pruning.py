@@ -1,7 +1,7 @@
-"""Joins keep and gather only the columns that somebody above them looks at.
+"""Removes columns from the inputs of joins that no node above the join uses.
 
-A projection over a join is rewritten so that each side is projected first, to its keys, its event time, and what the
-residual condition and the projection use. Everything else about the plan stays as it is.
+Under a projection, each side of a join is first projected to its keys, its event time and other used columns: those in
+the residual condition and in the projection. The rest of the plan stays unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.plan.plan import (
 
 
 def pruned(plan: Plan) -> Plan:
-    """The plan with narrower joins."""
+    """Return the plan; below a projection over a join, columns that are not used are removed from the inputs of the join."""
     if isinstance(plan, Project) and isinstance(plan.input, IntervalJoin | WindowJoin):
         return over_narrow_join(plan, plan.input)
     return plan
@@ -68,7 +68,7 @@ def narrowed(side: Plan, places: list[int]) -> Plan:
 
 
 def columns_in(expression: Expression) -> Iterator[int]:
-    """The places of all columns that the expression looks at."""
+    """Yield the positions of all columns that the expression uses."""
     match expression:
         case Column(place, _):
             yield place
@@ -85,7 +85,7 @@ def columns_in(expression: Expression) -> Iterator[int]:
 
 
 def moved(expression: Expression, moves: Mapping[int, int]) -> Expression:
-    """The expression with its columns at their new places."""
+    """Return the expression with its columns at their new positions."""
     match expression:
         case Column(place, type_):
             return Column(moves[place], type_)

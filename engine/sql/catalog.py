@@ -1,4 +1,4 @@
-"""What a query may name in FROM: streams, static tables, and the outputs of earlier queries."""
+"""Catalog of the names that a query may use in FROM: streams, static tables, and outputs of earlier queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Known = StreamSchema | TableSchema | QueryOutput
 
 @dataclass(frozen=True)
 class SqlCatalog:
-    """Names, without regard to case, and what they stand for. Frozen: adding gives a new catalog."""
+    """Immutable mapping from names to schemas, in which case does not matter; adding a name returns a new catalog."""
 
     entries: Mapping[str, Known] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -34,15 +34,15 @@ class SqlCatalog:
         return [name_of(entry) for entry in self.entries.values()]
 
     def with_entry(self, one: Known) -> SqlCatalog:
-        """A catalog with one more name, or with another meaning of it."""
+        """Return a catalog with this entry added, or in place of the entry with the same name."""
         return replace(self, entries=MappingProxyType({**self.entries, name_of(one).lower(): one}))
 
     def with_query(self, query: Query) -> SqlCatalog:
-        """A catalog in which other queries may read this one's output."""
+        """Return a catalog in which other queries can read the output of this query."""
         return self.with_entry(output_of(query))
 
     def with_queries(self, queries: Iterable[Query]) -> SqlCatalog:
-        """The same of many at once, which have names of their own."""
+        """Return a catalog in which other queries can read the outputs of all these queries."""
         return replace(
             self,
             entries=MappingProxyType(
@@ -52,7 +52,7 @@ class SqlCatalog:
 
 
 def output_of(query: Query) -> QueryOutput:
-    """A query's output, as another query reads it."""
+    """Return the output of a query as a stream that another query can read."""
     time = event_time(query.plan)
     if time is None:
         return QueryOutput(query.name, query.plan.schema)

@@ -1,8 +1,8 @@
-"""CREATE STREAM: a stream's columns, its event time, and how far its tuples may be out of order.
+"""CREATE STREAM: declares the columns of a stream, its event time, and how late its tuples may be.
 
     CREATE STREAM readings (ts timestamp, sensor int32, WATERMARK FOR ts AS ts - INTERVAL '5 seconds')
 
-The column of the watermark is a timestamp, or an int64 of milliseconds since the epoch.
+The watermark's column must be a timestamp, or an int64 of milliseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ MILLISECOND_US = 1_000
 
 
 class ColumnOf(exp.Expression):
-    """A column's name and type."""
+    """Column of the declaration: its name and type."""
 
     arg_types: ClassVar = {"this": True, "kind": True}
 
 
 class WatermarkOf(exp.Expression):
-    """The column of the watermark, and what it is behind by."""
+    """Watermark of the declaration: its column, and its delay."""
 
     arg_types: ClassVar = {"this": True, "behind": False}
 
 
 class StreamOf(exp.Expression):
-    """A declared stream."""
+    """Declared stream: its name, columns and watermark."""
 
     arg_types: ClassVar = {"this": True, "expressions": True}
 
 
 class StreamParser(WeirParser):
-    """Reads one CREATE STREAM."""
+    """Parser for one CREATE STREAM."""
 
     def read_stream(self) -> StreamOf:
         if not self._match_text_seq("CREATE", "STREAM"):
-            self._refuse("a stream is declared with CREATE STREAM", hint=EXAMPLE)
+            self._refuse("the declaration of a stream does not begin with CREATE STREAM", hint=EXAMPLE)
         name = self._name("the name of the stream")
         if not self._match(TokenType.L_PAREN):
             self._refuse("the columns are missing here", hint=EXAMPLE)
@@ -57,7 +57,7 @@ class StreamParser(WeirParser):
         if not self._match(TokenType.R_PAREN):
             self._refuse("a comma or the closing parenthesis is missing here", self._seen)
         if self._curr:
-            self._refuse("this is not expected here", self._seen)
+            self._refuse("unexpected text", self._seen)
         return StreamOf(this=name, expressions=parts)
 
     def _part(self) -> exp.Expr:
@@ -79,7 +79,7 @@ class StreamParser(WeirParser):
             base, length = behind, None
         if not isinstance(base, exp.Column) or base.name.lower() != column.name.lower():
             raise Text(self.sql).error(
-                start.start, "a watermark is the column, or the column minus an interval", hint=EXAMPLE
+                start.start, "a watermark must be its column, or its column minus an interval", hint=EXAMPLE
             )
         return WatermarkOf(this=column, behind=length)
 
@@ -90,35 +90,35 @@ class StreamParser(WeirParser):
         return name
 
 
-# Statements are parsed again with every change of what is declared.
+# Cached, because every change of the declarations parses all statements again.
 @lru_cache(maxsize=2000)
 def parse_create_stream(sql: str) -> StreamSchema:
-    """The stream that a CREATE STREAM declares, or a PlanningError."""
+    """Return the stream that a CREATE STREAM declares; raise a PlanningError for a faulty statement."""
     text = Text(sql)
     tree = read(sql, StreamParser, StreamParser.read_stream)
     assert isinstance(tree, StreamOf)
     columns = [expression for expression in tree.expressions if isinstance(expression, ColumnOf)]
     watermarks = [expression for expression in tree.expressions if isinstance(expression, WatermarkOf)]
     if not columns:
-        raise text.error(tree, "a stream has columns", hint=EXAMPLE)
+        raise text.error(tree, "the stream has no columns", hint=EXAMPLE)
     if len(columns) > COLUMNS_MAX:
-        raise text.error(columns[COLUMNS_MAX], f"a stream has {COLUMNS_MAX:,} columns at most")
+        raise text.error(columns[COLUMNS_MAX], f"a stream can have at most {COLUMNS_MAX:,} columns")
     schema = schema_of(text, columns)
     if not watermarks:
         return StreamSchema(tree.name, schema)
     if len(watermarks) > 1:
-        raise text.error(watermarks[1], "a stream has one watermark")
+        raise text.error(watermarks[1], "a stream can have only one watermark", len(watermarks))
     return _timed(text, tree.name, schema, watermarks[0])
 
 
 def schema_of(text: Text, columns: Sequence[ColumnOf]) -> Schema:
-    """Their types; names differ without regard to case."""
+    """Return the schema of the columns; raise a PlanningError if two names differ only in case."""
     fields: dict[str, Field] = {}
     for column in columns:
         kind = column.args["kind"]
         assert isinstance(kind, TypeName)
         if column.name.lower() in fields:
-            raise text.error(column, "two columns have one name", column.name)
+            raise text.error(column, "two columns have the same name", column.name)
         fields[column.name.lower()] = Field(column.name, type_named(text, kind))
     return Schema(tuple(fields.values()))
 
@@ -129,7 +129,7 @@ def _timed(text: Text, name: str, schema: Schema, watermark: WatermarkOf) -> Str
         raise text.error(watermark, "there is no such column", watermark.name, ", ".join(schema.names))
     kind = schema.fields[place].type.kind
     if kind not in (TypeKind.TIMESTAMP, TypeKind.INT64):
-        what = "event time is a timestamp, or an int64 of milliseconds since the epoch"
+        what = "event time must be a timestamp, or an int64 of milliseconds since the epoch"
         raise text.error(watermark, what, f"{watermark.name} {schema.fields[place].type}")
     behind = watermark.args.get("behind")
     lateness_us = 0 if behind is None else _lateness_us(text, behind)
@@ -139,7 +139,7 @@ def _timed(text: Text, name: str, schema: Schema, watermark: WatermarkOf) -> Str
 def _lateness_us(text: Text, behind: exp.Expr) -> int:
     length = interval_us(text, behind)
     if length is None:
-        raise text.error(behind, "a watermark is behind by an interval", text.of(behind), EXAMPLE)
+        raise text.error(behind, "the delay of a watermark must be an interval", text.of(behind), EXAMPLE)
     if not 0 <= length <= LATENESS_MAX_US:
-        raise text.error(behind, "a watermark is behind by 0 to 366 days", text.of(behind))
+        raise text.error(behind, "the delay of a watermark must be 0 to 366 days", text.of(behind))
     return length

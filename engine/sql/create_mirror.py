@@ -1,16 +1,16 @@
-"""CREATE MIRROR: remote objects that are looked at as often as it is worth, and the stream of their changes.
+"""CREATE MIRROR: declares remote objects that Weir polls, and the stream of their changes.
 
     CREATE MIRROR prices (item string, price float64, stock int32)
       FROM HTTP 'http://shop.example/items/{key}'
       KEYS ('apple', 'pear')                                  -- or KEYS FROM URL 'http://shop.example/items'
       BANDWIDTH 50 PER SECOND                                 -- or 100000 BYTES PER SECOND
-      PROFILE ('apple' 5, 'p*' 1)                             -- how much each is wanted, before it is known
-      REPEAT EVERY 60 SECONDS                                 -- also what has not changed, for queries that come later
-      LOOKUPS FROM acme/lookups                               -- a query whose answers name the objects that are used
+      PROFILE ('apple' 5, 'p*' 1)                             -- initial interest in each object
+      REPEAT EVERY 60 SECONDS                                 -- publish unchanged objects too, for queries added later
+      LOOKUPS FROM acme/lookups                               -- a query with answers that name the objects in use
     CREATE MIRROR stock (item string, count int64) FROM DATABASE 'sqlite:///stock.db' TABLE 'stock' BANDWIDTH 10 PER SECOND
 
-The first column is the key. The mirror's stream has the columns, and behind them `changed_at`, when the object changed if its
-store tells, and `seen_at`, when the mirror saw it, which is the event time.
+The first column is the key. The mirror's stream has these columns and two more. `changed_at` is when the object changed, if the
+store reports it. `seen_at` is when the mirror saw the change, and is the event time.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ EXAMPLE = (
     "KEYS ('a', 'b') BANDWIDTH 50 PER SECOND"
 )
 KEYS_MAX = 100_000
-BANDWIDTH_LEAST = 1e-5  # about one a day
+BANDWIDTH_LEAST = 1e-5  # lowest bandwidth: about one poll per day
 PLACEHOLDER = "{key}"
 CHANGED_AT, SEEN_AT = "changed_at", "seen_at"
 
 
 @dataclass(frozen=True, slots=True)
 class HttpOrigin:
-    """An object a key, at an address."""
+    """Address of a mirror's objects if the mirror polls one HTTP address per key."""
 
     url: str
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseOrigin:
-    """A row a key, of a table."""
+    """Database and table of a mirror's objects if the mirror polls one row per key."""
 
     url: str
     table: str
@@ -54,50 +54,50 @@ class DatabaseOrigin:
 
 @dataclass(frozen=True)
 class Mirror:
-    """What a CREATE MIRROR declares."""
+    """Mirror that a CREATE MIRROR declares."""
 
     name: str
     columns: Schema
-    """Of the objects; the first is the key."""
+    """Columns of the objects; the first column is the key."""
     origin: HttpOrigin | DatabaseOrigin
     keys: tuple[str, ...]
     keys_url: str | None
-    """Where the keys are listed, if they are not said."""
+    """Address of a list of the keys, if the statement does not list them; otherwise None."""
     bandwidth: float
-    """A second."""
+    """Polls per second, or bytes per second if `by_bytes`."""
     by_bytes: bool
     profile: tuple[tuple[str, float], ...]
-    """Patterns of keys with weights."""
+    """Patterns of keys, each with its weight: the initial interest in the objects."""
     lookups: str | None
-    """TENANT/QUERY."""
+    """Query TENANT/QUERY with answers that name the objects in use; None without LOOKUPS."""
     repeat_s: float | None = None
-    """An object that has not changed for so long is brought again."""
+    """Seconds after which an unchanged object is published again; None for never."""
 
     @property
     def stream(self) -> StreamSchema:
-        """Of its changes."""
+        """Stream of the changes of the mirror's objects."""
         fields = (*self.columns.fields, Field(CHANGED_AT, TIMESTAMP), Field(SEEN_AT, TIMESTAMP))
         return StreamSchema(self.name, Schema(fields), len(fields) - 1)
 
     @property
     def stream_sql(self) -> str:
-        """The CREATE STREAM of it."""
+        """CREATE STREAM statement that declares this stream."""
         told = ", ".join(f"{field.name} {field.type}" for field in self.stream.schema.fields)
         return f"CREATE STREAM {self.name} ({told}, WATERMARK FOR {SEEN_AT} AS {SEEN_AT})"
 
 
 class MirrorOf(exp.Expression):
-    """As it was read."""
+    """Parsed mirror: its name, its columns and its clauses."""
 
     arg_types: ClassVar = {"this": True, "expressions": True, "told": True}
 
 
 class MirrorParser(StreamParser):
-    """Reads one CREATE MIRROR."""
+    """Parser for one CREATE MIRROR."""
 
     def read_mirror(self) -> MirrorOf:
         if not self._match_text_seq("CREATE", "MIRROR"):
-            self._refuse("a mirror is declared with CREATE MIRROR", hint=EXAMPLE)
+            self._refuse("the declaration of a mirror does not begin with CREATE MIRROR", hint=EXAMPLE)
         name = self._name("the name of the mirror")
         self._must(TokenType.L_PAREN, "the columns are missing here")
         columns = self._parse_csv(self._column)
@@ -147,11 +147,11 @@ class MirrorParser(StreamParser):
         elif self._match_text_seq("LOOKUPS", "FROM"):
             name, value = "LOOKUPS", self._query()
         else:
-            self._refuse("this is not expected here", self._seen, EXAMPLE)
+            self._refuse("this is not a clause of CREATE MIRROR", self._seen, EXAMPLE)
         places = told["at"]
         assert isinstance(places, dict)
         if name in places:
-            raise Text(self.sql).error(at, f"{name} is said twice")
+            raise Text(self.sql).error(at, f"{name} is given twice")
         places[name], told[name] = at, value
 
     def _weighed(self) -> tuple[str, float]:
@@ -165,7 +165,7 @@ class MirrorParser(StreamParser):
 
     def _text(self, what: str, example: str) -> str:
         if not self._match(TokenType.STRING):
-            self._refuse(f"{what} is missing here, in quotes", self._seen, example)
+            self._refuse(f"{what} is missing here; write it in quotes", self._seen, example)
         return str(self._prev.text)
 
     def _number(self, example: str) -> float:
@@ -177,7 +177,9 @@ class MirrorParser(StreamParser):
         except ValueError:
             number = 0.0
         if not 0 < number <= 1e12:
-            raise Text(self.sql).error(at, "must be above 0 and at most 1e12", text, example)
+            raise Text(self.sql).error(
+                at, "a number of CREATE MIRROR must be above 0 and at most 1e12", text, example
+            )
         return number
 
     def _must(self, kind: TokenType, title: str, example: str = EXAMPLE) -> None:
@@ -186,7 +188,7 @@ class MirrorParser(StreamParser):
 
 
 def parse_create_mirror(sql: str) -> Mirror:
-    """The mirror that a CREATE MIRROR declares, or a PlanningError."""
+    """Return the mirror that a CREATE MIRROR declares; raise a PlanningError for a faulty statement."""
     text = Text(sql)
     tree = read(sql, MirrorParser, MirrorParser.read_mirror)
     assert isinstance(tree, MirrorOf)
@@ -194,42 +196,61 @@ def parse_create_mirror(sql: str) -> Mirror:
     at = told["at"]
     columns = list(tree.expressions)
     if not 1 <= len(columns) <= COLUMNS_MAX:
-        raise text.error(tree, f"a mirror has 1 to {COLUMNS_MAX:,} columns", hint=EXAMPLE)
+        raise text.error(tree, f"a mirror must have 1 to {COLUMNS_MAX:,} columns", hint=EXAMPLE)
     schema = schema_of(text, columns)
     if schema.fields[0].type.kind not in (TypeKind.STRING, TypeKind.INT64, TypeKind.INT32):
-        title = "the first column is the key: a string or a whole number"
+        title = "the first column is the key and must be a string, int32 or int64"
         raise text.error(columns[0], title, f"{columns[0].name} {schema.fields[0].type}")
     for column in columns:
         if column.name.lower() in (CHANGED_AT, SEEN_AT):
-            raise text.error(column, "every mirror has a column of this name", column.name, "leave it out")
+            raise text.error(
+                column, "every mirror already has a column of this name", column.name, "remove the column"
+            )
     for clause, example in (
         ("FROM", "FROM HTTP 'http://host/items/{key}'"),
         ("BANDWIDTH", "BANDWIDTH 50 PER SECOND"),
     ):
         if clause not in told:
-            raise text.error(len(sql), f"{clause} is missing", hint=example)
+            raise text.error(len(sql), f"the mirror has no {clause} clause", hint=example)
     origin, keys = told["FROM"], told.get("KEYS", ())
     if isinstance(origin, HttpOrigin):
         if not origin.url.lower().startswith(("http://", "https://")):
-            raise text.error(at["FROM"], "not an address of HTTP", origin.url, "'http://host/items/{key}'")
+            raise text.error(
+                at["FROM"],
+                "the address does not begin with http:// or https://",
+                origin.url,
+                "'http://host/items/{key}'",
+            )
         if PLACEHOLDER not in origin.url:
-            hint = "write {key} where the key of the object goes"
-            raise text.error(at["FROM"], "all objects would have one address", origin.url, hint)
+            hint = "write {key} in place of the key of the object"
+            raise text.error(
+                at["FROM"],
+                "the address has no {key}, so all objects would have the same address",
+                origin.url,
+                hint,
+            )
         if not keys:
             raise text.error(
-                len(sql), "KEYS is missing", hint="KEYS ('a', 'b'), or KEYS FROM URL 'http://host/items'"
+                len(sql),
+                "the mirror has no KEYS clause",
+                hint="KEYS ('a', 'b'), or KEYS FROM URL 'http://host/items'",
             )
     elif isinstance(keys, str):
-        raise text.error(at["KEYS"], "a database lists its keys itself", keys, "leave KEYS out, or list them")
+        raise text.error(
+            at["KEYS"],
+            "a mirror of a database reads its keys from the table",
+            keys,
+            "leave KEYS out, or list the keys",
+        )
     if isinstance(keys, tuple):
         if len(keys) > KEYS_MAX:
-            raise text.error(at["KEYS"], f"a mirror has {KEYS_MAX:,} objects at most", len(keys))
+            raise text.error(at["KEYS"], f"a mirror can have at most {KEYS_MAX:,} objects", len(keys))
         if len(set(keys)) < len(keys):
             twice = Counter(keys).most_common(1)[0][0]
-            raise text.error(at["KEYS"], "a key is said twice", twice, "leave one of them out")
+            raise text.error(at["KEYS"], "KEYS lists a key twice", twice, "list each key once")
     number, by_bytes = told["BANDWIDTH"]
     if number < BANDWIDTH_LEAST:
-        title = f"nothing would be polled: {BANDWIDTH_LEAST:g} is the least"
+        title = f"BANDWIDTH must be at least {BANDWIDTH_LEAST:g}"
         raise text.error(at["BANDWIDTH"], title, number, "BANDWIDTH 50 PER SECOND")
     return Mirror(
         name=tree.name,

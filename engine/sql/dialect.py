@@ -1,13 +1,13 @@
-"""The grammar: sqlglot's, cut down to what Weir plans and extended by windows.
+"""Grammar of Weir's SQL: sqlglot's grammar, reduced to what Weir can plan and extended by windows.
 
     FROM s [RANGE 10 SECONDS SLIDE 2 SECONDS]       FROM TUMBLE(s, ts, INTERVAL '10 seconds')
     FROM s [ROWS 100 SLIDE 10]                      FROM HOP(s, ts, INTERVAL '2 seconds', INTERVAL '10 seconds')
     FROM s [RANGE 10 SECONDS SLIDE AT MOST 2 SECONDS]
     JOIN s [LAST BY key]
 
-sqlglot reads every dialect there is and forgives much; here a construct that is not planned must not slip through
-under another meaning. So function calls stay calls by name, the FROM clause is read by our own rules, and what
-sqlglot would guess (a missing THEN, an item missing after a comma) is an error.
+sqlglot reads all SQL dialects and tolerates many mistakes. Here, a construct that Weir does not support must not be
+read with another meaning. Function calls therefore stay calls by name, and the FROM clause is read by Weir's own rules.
+A word that sqlglot would guess (a missing THEN, an item missing after a comma) is an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from engine.sql.errors import PlanningError, Text
+from engine.sql.errors import SPLIT_IT, PlanningError, Text
 from engine.sql.terms.foreign_constructs import (
     PHRASES,
     construct_at,
@@ -31,9 +31,9 @@ from engine.sql.terms.foreign_constructs import (
 )
 
 SQL_BYTES_MAX = 100_000
-# sqlglot descends about 25 calls per level, and Python stops at 1,000.
+# Limit of nested parentheses: sqlglot makes about 25 nested calls per level, and Python allows 1,000 nested calls.
 NESTING_MAX = 24
-# A tree this deep is a chain of so many operators; the planner and the engine descend it.
+# Maximum depth of a parsed tree, since the planner and the engine call themselves once per level.
 DEPTH_MAX = 100
 
 UNITS_US = {
@@ -46,42 +46,42 @@ UNITS_US = {
     "WEEK": 7 * 86_400_000_000,
 }
 UNIT_NAMES = UNITS_US.keys() | {unit + "S" for unit in UNITS_US}
-UNITS_TOLD = "known: " + ", ".join(unit.lower() + "s" for unit in UNITS_US)
+UNITS_TOLD = "use " + ", ".join(unit.lower() + "s" for unit in UNITS_US)
 WINDOW_FUNCTIONS = ("TUMBLE", "HOP")
 
 
 class Source(exp.Expression):
-    """An item of FROM: a name or a query, its alias and its window."""
+    """Item of FROM: a name or a query, with its alias and its window."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "alias": False, "window": False}
 
 
 class BracketWindow(exp.Expression):
-    """[RANGE size SLIDE slide], [RANGE size SLIDE AT MOST slide] or [ROWS size SLIDE slide]."""
+    """Window in brackets: [RANGE size SLIDE slide], [RANGE size SLIDE AT MOST slide] or [ROWS size SLIDE slide]."""
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True, "size": True, "slide": False, "at_most": False}
 
 
 class LastRow(exp.Expression):
-    """[LAST BY key]."""
+    """Clause [LAST BY key] after a stream: only the last row of each key is joined."""
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
 
 class FunctionWindow(exp.Expression):
-    """TUMBLE(source, time, size) or HOP(source, time, slide, size)."""
+    """Window as a function: TUMBLE(source, time, size) or HOP(source, time, slide, size)."""
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True, "time": True, "expressions": True}
 
 
 class TypeName(exp.Expression):
-    """A type as written: its name, and digits in parentheses."""
+    """Type as the user wrote it: its name, and the digits in parentheses."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False}
 
 
 def refusal(phrase: str) -> Callable[[parser.Parser], NoReturn]:
-    """Return a parser that refuses a clause of PHRASES at the token that starts it."""
+    """Return a parser that raises the error of PHRASES[phrase] at the token that starts the clause."""
 
     def refuse(self: parser.Parser) -> NoReturn:
         construct = PHRASES[phrase]
@@ -94,7 +94,7 @@ INTERVAL_STARTS = (TokenType.STRING, TokenType.NUMBER, TokenType.DASH, TokenType
 
 
 class BareParser(parser.Parser):
-    """sqlglot's parser without what other dialects have and Weir has not."""
+    """sqlglot's parser without the constructs of other dialects that Weir does not support."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
     STATEMENT_PARSERS: ClassVar = {}
@@ -107,7 +107,7 @@ class BareParser(parser.Parser):
 
 
 class WeirParser(BareParser):
-    """sqlglot's parser of expressions and clauses with Weir's rules on top."""
+    """sqlglot's parser of expressions and clauses, with Weir's own rules for FROM, windows and joins."""
 
     NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": lambda self: self._parse_case()}
     FUNCTION_PARSERS: ClassVar = {
@@ -161,18 +161,18 @@ class WeirParser(BareParser):
     TABLE_ALIAS_TOKENS: ClassVar = parser.Parser.TABLE_ALIAS_TOKENS - set(QUERY_MODIFIER_PARSERS)
 
     def read_query(self) -> exp.Expr:
-        """A whole statement that is a query."""
+        """Parse a whole statement that must be a query."""
         query = self._parse_select(nested=True)
         if query is None:
             refused = statement_refused([token.text.upper() for token in self._tokens[:3]])
             if refused is not None:
                 self._refuse(refused[0], hint=refused[1])
-            self._refuse("a query starts with SELECT", self._seen, "SELECT … FROM stream …")
+            self._refuse("the query does not begin with SELECT", self._seen, "SELECT … FROM stream …")
         if self._curr:
-            self._unexpected("this is not expected here")
+            self._unexpected("unexpected text")
         return query
 
-    # -- FROM ----------------------------------------------------------------------------------------
+    # -- parsing FROM and WITH -----------------------------------------------------------------------
 
     def _parse_table(self, *_: Any, **__: Any) -> exp.Expr:
         start = self._curr
@@ -195,12 +195,12 @@ class WeirParser(BareParser):
         if self._match(TokenType.L_PAREN):
             query = None if self._at_phrase("VALUES") else self._parse_select(nested=True)
             if query is None:
-                self._unexpected("a query is missing in these parentheses", "FROM (SELECT … FROM s) AS x")
+                self._unexpected("these parentheses contain no query", "FROM (SELECT … FROM s) AS x")
             self._match_r_paren()
             return query
         if self._curr.token_type == TokenType.STRING:
             self._refuse(
-                "a text in quotes names no stream and no table",
+                "FROM needs the name of a stream or table, but this is a text in quotes",
                 self._curr.text,
                 "write the name of a registered stream without quotes; weir run also reads files such as 'x.csv', and stdin as '-'",
             )
@@ -215,12 +215,12 @@ class WeirParser(BareParser):
             if construct is not None and "{name}" not in construct.title:
                 self._refuse(construct.title, self._curr.text, construct.hint)
             self._refuse(
-                "no such table function",
+                "there is no such table function",
                 self._curr.text,
-                "there are TUMBLE and HOP; queries read registered streams, no files and no network",
+                "use TUMBLE or HOP over a registered stream; queries cannot read files or the network",
             )
         if self._match(TokenType.DOT, advance=False):
-            self._refuse("streams have plain names, without a dot")
+            self._refuse("the name of a stream cannot contain a dot")
         return name
 
     def _is_window_function(self) -> bool:
@@ -242,9 +242,11 @@ class WeirParser(BareParser):
         self._match_r_paren()
         form = "TUMBLE(s, ts, INTERVAL '10 seconds')"
         if start.text.upper() == "HOP":
-            form = "HOP(s, ts, INTERVAL '2 seconds', INTERVAL '10 seconds'): slide, then size"
+            form = "HOP(s, ts, INTERVAL '2 seconds', INTERVAL '10 seconds'), with the slide before the size"
         if len(arguments) != (2 if start.text.upper() == "TUMBLE" else 3):
-            raise Text(self.sql).error(start.start, f"{start.text.upper()} has other arguments", hint=form)
+            raise Text(self.sql).error(
+                start.start, f"{start.text.upper()} was called with the wrong number of arguments", hint=form
+            )
         window = FunctionWindow(kind=start.text.upper(), time=arguments[0], expressions=arguments[1:])
         return source, self.expression(window, start)
 
@@ -256,11 +258,13 @@ class WeirParser(BareParser):
         if self._match_text_seq("LAST", "BY"):
             columns = self._parse_csv(lambda: self._parse_id_var(any_token=False))
             if not columns or not self._match(TokenType.R_BRACKET):
-                self._refuse("the columns of the key are missing here", self._seen, "[LAST BY item]")
+                self._refuse(
+                    "LAST BY needs the columns of the key and a closing bracket", self._seen, "[LAST BY item]"
+                )
             return self.expression(LastRow(expressions=columns), start)
         if kind not in ("RANGE", "ROWS"):
             self._refuse(
-                "a window is a range of time or a number of rows",
+                "a window must begin with RANGE or ROWS",
                 self._seen,
                 "[RANGE 10 SECONDS SLIDE 2 SECONDS] or [ROWS 100 SLIDE 10]",
             )
@@ -273,7 +277,11 @@ class WeirParser(BareParser):
                 self._refuse("MOST is missing after AT", hint="SLIDE AT MOST 2 SECONDS")
             slide = self._extent()
         if not self._match(TokenType.R_BRACKET):
-            self._refuse("the window does not end here", self._seen, "[RANGE 10 SECONDS SLIDE 2 SECONDS]")
+            self._refuse(
+                "the closing bracket of the window is missing here",
+                self._seen,
+                "[RANGE 10 SECONDS SLIDE 2 SECONDS]",
+            )
         return self.expression(BracketWindow(kind=kind, size=size, slide=slide, at_most=at_most), start)
 
     def _extent(self) -> exp.Expr:
@@ -281,7 +289,7 @@ class WeirParser(BareParser):
         operand = self._operand()
         if self._curr.text.upper() not in UNIT_NAMES:
             if self._curr.token_type is TokenType.VAR and self._curr.text.upper() != "SLIDE":
-                self._refuse("there is no such unit of time", self._seen, UNITS_TOLD)
+                self._refuse("the window has an unknown unit of time", self._seen, UNITS_TOLD)
             return operand
         self._advance()
         return self.expression(exp.Interval(this=operand, unit=exp.Var(this=self._prev.text.upper())), start)
@@ -289,7 +297,9 @@ class WeirParser(BareParser):
     def _table_alias(self) -> exp.Expr | None:
         explicit = self._match(TokenType.ALIAS)
         if not explicit and self._curr.text.upper() in ("RANGE", "ROWS", "SLIDE"):
-            self._refuse("a window stands in brackets", self._seen, "[RANGE 10 SECONDS SLIDE 2 SECONDS]")
+            self._refuse(
+                "a window must be written in brackets", self._seen, "[RANGE 10 SECONDS SLIDE 2 SECONDS]"
+            )
         alias = self._parse_id_var(any_token=False, tokens=self.TABLE_ALIAS_TOKENS)
         if alias is None and explicit:
             self._refuse("a name is missing after AS")
@@ -308,7 +318,9 @@ class WeirParser(BareParser):
             construct = PHRASES.get(f"{' '.join(words)} JOIN")
             if construct is not None:
                 self._refuse(construct.title, hint=construct.hint)
-            self._refuse(f"{' '.join(words)} JOIN is not supported", hint="JOIN, or LEFT JOIN with a table")
+            self._refuse(
+                f"{' '.join(words)} JOIN is not supported", hint="use JOIN, or LEFT JOIN with a table"
+            )
         join = exp.Join(this=self._parse_table(), side="LEFT" if "LEFT" in words else None)
         if self._match(TokenType.ON):
             join.set("on", self._parse_disjunction() or self._missing())
@@ -320,16 +332,19 @@ class WeirParser(BareParser):
         return None
 
     def _parse_connect(self, skip_start_token: bool = False) -> None:
-        # sqlglot's changes a table of the class while it reads, and leaves it changed when there is an error.
+        # sqlglot's version changes a table of the parser class while it reads, and an error would leave it changed.
         return None
 
     def _parse_cte(self) -> exp.CTE:
         name = self._parse_id_var(any_token=False)
         if name is None or not self._match(TokenType.ALIAS):
-            self._refuse("WITH needs a name and a query", hint="WITH x AS (SELECT …) SELECT … FROM x")
+            self._refuse(
+                "WITH must be followed by a name, AS and a query in parentheses",
+                hint="WITH x AS (SELECT …) SELECT … FROM x",
+            )
         return self.expression(exp.CTE(this=self._named_or_query(), alias=name))
 
-    # -- expressions ---------------------------------------------------------------------------------
+    # -- parsing expressions -------------------------------------------------------------------------
 
     def _parse_csv(self, parse_method: Callable[[], Any], sep: TokenType = TokenType.COMMA) -> list[Any]:
         first = parse_method()
@@ -342,15 +357,15 @@ class WeirParser(BareParser):
         return items
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
-        """An argument of a function."""
+        """Parse one argument of a function."""
         if self._match(TokenType.DISTINCT):
             return self.expression(exp.Distinct(expressions=[self._parse_disjunction() or self._missing()]))
         self._match(TokenType.ALL)
         if self._match_set((TokenType.SELECT, TokenType.WITH), advance=False):
-            self._refuse("a query inside an expression is not supported", hint="JOIN the two instead")
+            self._refuse("a query inside an expression is not supported", hint="use a JOIN instead")
         argument = self._parse_disjunction()
         if self._match(TokenType.ORDER_BY, advance=False):
-            self._refuse("ORDER BY in an aggregate is not supported", hint="FIRST and LAST go by event time")
+            self._refuse("ORDER BY in an aggregate is not supported", hint="use FIRST(x) or LAST(x)")
         return argument
 
     def _parse_case(self) -> exp.Expr:
@@ -382,7 +397,7 @@ class WeirParser(BareParser):
         if not self._match(TokenType.L_PAREN):
             self._refuse("a list is missing after IN", hint="x IN (1, 2, 3)")
         if self._match_set((TokenType.SELECT, TokenType.WITH), advance=False):
-            self._refuse("IN with a query is not supported", hint="JOIN the two instead")
+            self._refuse("IN with a query is not supported", hint="use a JOIN instead")
         values = self._parse_csv(self._parse_disjunction) or [self._missing()]
         self._match_r_paren()
         return self.expression(exp.In(this=this, expressions=values))
@@ -400,7 +415,7 @@ class WeirParser(BareParser):
         return self._type_name()
 
     def _parse_types(self, *_: Any, **__: Any) -> exp.Expr | None:
-        """The type before a literal, as in TIMESTAMP '2026-01-01'."""
+        """Parse the type before a literal, as in TIMESTAMP '2026-01-01'."""
         if self._next.token_type == TokenType.STRING and self._curr.text.upper() in ("TIMESTAMP", "DATE"):
             return self._type_name()
         return None
@@ -427,16 +442,20 @@ class WeirParser(BareParser):
         return self.expression(exp.Anonymous(this=unit.name, expressions=[self._operand()]))
 
     def _parse_choice(self) -> exp.Expr:
-        """IF(condition, value, other value): a CASE of one branch."""
+        """Parse IF(condition, value, other value) as a CASE with one branch."""
         arguments = self._parse_csv(self._parse_disjunction)
         if len(arguments) != 3:
-            self._refuse("IF takes a condition and two values", len(arguments), "`IF(x > 0, 'up', 'down')`")
+            self._refuse(
+                "IF needs 3 arguments: a condition and two values",
+                len(arguments),
+                "`IF(x > 0, 'up', 'down')`",
+            )
         condition, value, otherwise = arguments
         branch = self.expression(exp.If(this=condition, true=value))
         return self.expression(exp.Case(ifs=[branch], default=otherwise))
 
     def _parse_limit(self, this: exp.Expr | None = None, *_: Any, **__: Any) -> exp.Expr | None:
-        # Without this, SELECT TOP(x, 3) would be another dialect's LIMIT.
+        # No LIMIT is read, because sqlglot would read SELECT TOP(x, 3) as the LIMIT of another dialect.
         return this
 
     def _parse_exponent(self) -> exp.Expr | None:
@@ -448,7 +467,7 @@ class WeirParser(BareParser):
     def _parse_interval(self, *_: Any, **__: Any) -> exp.Interval | None:
         start = self._curr
         if start.token_type is not TokenType.INTERVAL or self._next.token_type not in INTERVAL_STARTS:
-            return None  # a column of this name
+            return None  # INTERVAL is the name of a column here, because no length of time follows
         self._advance()
         amount = self._parse_unary() or self._missing()
         unit = None
@@ -462,16 +481,16 @@ class WeirParser(BareParser):
 
     def _star(self, star: Token) -> exp.Star:
         if self._curr.text.upper() in ("EXCLUDE", "EXCEPT", "REPLACE") and self._next.text == "(":
-            self._refuse(f"* {self._curr.text.upper()} is not supported", hint="name the columns you want")
+            self._refuse(f"* {self._curr.text.upper()} is not supported", hint="list the columns you need")
         return self.expression(exp.Star(), star)
 
     def _operand(self) -> exp.Expr:
         return self._parse_bitwise() or self._missing()
 
-    # -- errors --------------------------------------------------------------------------------------
+    # -- raising errors in Weir's wording ------------------------------------------------------------
 
     def raise_error(self, message: str, token: Token | None = None) -> None:
-        """sqlglot's complaints, in our words."""
+        """Raise a PlanningError in Weir's wording for an error message of sqlglot."""
         title, hint = own_words(message)
         self._unexpected(title, hint)
 
@@ -479,7 +498,7 @@ class WeirParser(BareParser):
         self._unexpected("a value or a column is missing here")
 
     def _unexpected(self, what: str, hint: str = "") -> NoReturn:
-        """Refuse the token where the parser stands, as part of a construct if it starts one."""
+        """Raise an error at the current token; if the token starts a known construct, name the construct."""
         known = construct_at(self._tokens, self._index)
         if known is None:
             self._refuse(what, self._seen, hint)
@@ -494,7 +513,7 @@ class WeirParser(BareParser):
 
     @property
     def _seen(self) -> str | None:
-        """The text where the parser stands; None at the end."""
+        """Text of the current token; None at the end."""
         return self._curr.text if self._curr else None
 
     def _place(self) -> int:
@@ -502,9 +521,9 @@ class WeirParser(BareParser):
 
 
 def own_words(message: str) -> tuple[str, str]:
-    """Return title and hint for one of sqlglot's messages."""
+    """Return title and hint of Weir's error for an error message of sqlglot."""
     if message.startswith(("Expecting )", "Expected )")):
-        return "a closing parenthesis is missing", "or a comma, or an operator"
+        return "a closing parenthesis is missing", "add a closing parenthesis, a comma or an operator"
     if message.startswith("Required"):
         return "a value or a column is missing here", ""
     if "CTE" in message:
@@ -512,14 +531,14 @@ def own_words(message: str) -> tuple[str, str]:
     return "this cannot be read as SQL", "SELECT … FROM stream [RANGE …] WHERE … GROUP BY …"
 
 
-# What sqlglot may stumble over, deep in a dialect that is not ours, on a text that makes no sense.
+# Errors that sqlglot's code for other dialects may raise on a text that makes no sense.
 STUMBLES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 Reader = TypeVar("Reader", bound=WeirParser)
 
 
 class Weir(Dialect):
-    """Weir's SQL; where in doubt, DuckDB's."""
+    """Dialect of Weir's SQL; where the meaning is in doubt, it follows DuckDB."""
 
     DPIPE_IS_STRING_CONCAT = True
     NORMALIZE_NOT_NULL = True
@@ -545,7 +564,7 @@ DIALECT = Weir()
 
 
 def tokenized(sql: str, bytes_max: int = SQL_BYTES_MAX) -> list[Token]:
-    """The tokens of a text, if its size is sane."""
+    """Return the tokens of a text; raise a PlanningError if it is longer than `bytes_max`."""
     if len(sql) > bytes_max or len(sql.encode("utf-8", "surrogatepass")) > bytes_max:
         raise Text(sql).error(0, f"the text is longer than {bytes_max:,} bytes", len(sql))
     try:
@@ -554,29 +573,29 @@ def tokenized(sql: str, bytes_max: int = SQL_BYTES_MAX) -> list[Token]:
         unfinished = re.search(r"Missing (.+) from \d+:(\d+)", str(problem.__cause__))
         if unfinished:
             where = int(unfinished[2])
-            raise Text(sql).error(where, f"the closing {unfinished[1]} of this is missing") from None
+            raise Text(sql).error(where, f"the closing {unfinished[1]} is missing") from None
         if sql[-1:] in ("'", '"'):
-            raise Text(sql).error(len(sql) - 1, f"the closing {sql[-1]} of this is missing") from None
+            raise Text(sql).error(len(sql) - 1, f"the closing {sql[-1]} is missing") from None
         raise Text(sql).error(0, "the text cannot be read as SQL") from None
 
 
 def parsed(sql: str) -> exp.Expr:
-    """The tree of a query, of bounded size and depth."""
+    """Parse a query into a tree; raise a PlanningError if the tree is too large or too deep."""
     return read(sql, WeirParser, WeirParser.read_query)
 
 
 def read(sql: str, kind: type[Reader], statement: Callable[[Reader], exp.Expr]) -> exp.Expr:
-    """The tree of one statement."""
+    """Parse one statement with `statement`, a method of the parser class `kind`."""
     text = Text(sql)
     tokens = tokenized(sql)
     check_nesting(text, tokens)
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
     if not tokens:
-        raise text.error(0, "there is no statement here", hint="SELECT … FROM stream …")
+        raise text.error(0, "the SQL contains no statement", hint="SELECT … FROM stream …")
     for token in tokens:
         if token.token_type is TokenType.SEMICOLON:
-            raise text.error(token.start, "one statement at a time")
+            raise text.error(token.start, "the SQL contains several statements, but only one is allowed")
     try:
         parser = kind(dialect=DIALECT)
         (tree,) = parser._parse(lambda _: statement(parser), tokens, sql)
@@ -590,12 +609,12 @@ def read(sql: str, kind: type[Reader], statement: Callable[[Reader], exp.Expr]) 
 
 
 def check_depth(text: Text, tree: exp.Expr) -> None:
-    """Chains of AND, OR and UNION ALL are read without descending; others only so far."""
+    """Raise a PlanningError for a tree deeper than DEPTH_MAX; a chain of AND, OR or UNION ALL counts as one level."""
     stack = [(tree, 0)]
     while stack:
         node, depth = stack.pop()
         if depth > DEPTH_MAX:
-            raise text.error(node, "the expression is too deep", hint="split it into queries over queries")
+            raise text.error(node, "the expression is nested too deeply", hint=SPLIT_IT)
         for child in node.iter_expressions():
             flat = isinstance(child, exp.And | exp.Or | exp.Union) and type(child) is type(node)
             stack.append((child, depth if flat else depth + 1))
@@ -613,4 +632,4 @@ def check_nesting(text: Text, found: list[Token]) -> None:
 
 
 def too_deep(text: Text, at: int) -> PlanningError:
-    return text.error(at, f"nested deeper than {NESTING_MAX}", hint="split it into queries over queries")
+    return text.error(at, f"nested more than {NESTING_MAX} levels deep", hint=SPLIT_IT)

@@ -1,4 +1,4 @@
-"""What is wrong with a text of SQL, and where: line and column of the user's own text, both from 1."""
+"""Errors in SQL texts, with the line and column of the user's text; lines and columns are counted from 1."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from sqlglot import exp
 from configs.errors import InvalidInput
 
 EXCERPT_CHARACTERS = 100
+SPLIT_IT = "split it into several queries, each of which reads the output of the previous query"
 
 
 @dataclass(eq=False)
 class PlanningError(InvalidInput):
-    """A statement that cannot be planned; nothing was run."""
+    """Error for a statement that cannot be planned; nothing was run."""
 
     line: int = 1
     column: int = 1
     excerpt: str = ""
-    """The line of the text, and a caret below the column."""
+    """Line of the text that the error is about, with a caret below the column."""
 
     def __post_init__(self) -> None:
-        # All fields, so that the error survives pickling.
+        # Exception receives all fields, so that the error survives pickling.
         Exception.__init__(self, *(getattr(self, field.name) for field in fields(self)))
 
     def __str__(self) -> str:
@@ -30,21 +31,21 @@ class PlanningError(InvalidInput):
         placed = replace(self, field=f"{where}: {self.field}" if self.field else where)
         if not self.excerpt:
             return InvalidInput.__str__(placed)
-        # The caret stands near the line of the error, before what to write instead.
+        # The excerpt with the caret comes before the hint, next to the line that it explains.
         lines = [InvalidInput.__str__(replace(placed, hint="")), self.excerpt]
         return "\n".join([*lines, f"  hint: {self.hint}"] if self.hint else lines)
 
     def shown_in(self, text: str) -> PlanningError:
-        """Return the error with the line of the text that it is about."""
+        """Return this error with an excerpt of the line that it is about."""
         return replace(self, excerpt=excerpt(text, self.line, self.column))
 
     def moved(self, lines: int, columns: int) -> PlanningError:
-        """The same error in a larger text, in which this one starts after so many lines and columns."""
+        """Return this error with line and column in a larger text, in which these numbers of lines and columns precede the statement."""
         return replace(self, line=self.line + lines, column=self.column + (columns if self.line == 1 else 0))
 
 
 def excerpt(text: str, line: int, column: int) -> str:
-    """Return a line of a text, cut to EXCERPT_CHARACTERS around the column, and a caret below the column."""
+    """Return at most EXCERPT_CHARACTERS of a line around the column, and below it a caret that points at the column."""
     lines = text.split("\n")
     if not 1 <= line <= len(lines):
         return ""
@@ -58,7 +59,7 @@ def excerpt(text: str, line: int, column: int) -> str:
 
 
 def columns_of(letter: str) -> int:
-    """Return how many columns of a terminal a letter takes."""
+    """Return the number of terminal columns that a letter occupies."""
     if unicodedata.combining(letter):
         return 0
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
@@ -66,7 +67,7 @@ def columns_of(letter: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The text of one statement; makes errors from places in it."""
+    """Text of one statement; it creates errors with line and column of a part of the text."""
 
     sql: str
 
@@ -78,12 +79,12 @@ class Text:
         return PlanningError(title, value=value, hint=hint, line=line, column=column)
 
     def of(self, node: exp.Expr) -> str:
-        """A part of the text as the user wrote it, in short."""
+        """Return the text of a node of the tree as the user wrote it, with each run of blanks shortened to one."""
         starts_and_ends = [(one.meta["start"], one.meta["end"]) for one in node.walk() if "start" in one.meta]
         if not starts_and_ends:
             return ""
         start, end = min(start for start, _ in starts_and_ends), max(end for _, end in starts_and_ends)
-        # Closing parentheses belong to no node.
+        # Closing parentheses belong to no node of the tree, so they are added here.
         while end >= 0 and self.sql.count("(", start, end + 1) > self.sql.count(")", start, end + 1):
             closing = self.sql.find(")", end + 1)
             end = closing if closing >= 0 else len(self.sql)
@@ -93,7 +94,7 @@ class Text:
 
 
 def offset_of(node: exp.Expr) -> int:
-    """Where a part of the tree starts in the text; where its parent does if it has no text of its own."""
+    """Return where a node of the tree starts in the text; a node without text starts where its parent node starts."""
     while True:
         starts = [one.meta["start"] for one in node.walk() if "start" in one.meta]
         if starts or node.parent is None:

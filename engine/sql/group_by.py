@@ -1,8 +1,8 @@
-"""Aggregates and groups: which columns a windowed query needs below its window, and what it makes of the results.
+"""GROUP BY and aggregates: splits a windowed query into expressions below its window and above it.
 
-Expressions of SELECT and HAVING are read twice over: below the window, as arguments of aggregates and as group keys,
-and above it, where only window bounds, keys and aggregates are left. A key or an aggregate that occurs again is the
-same one. What is found keeps a provisional place until all are known and their order is settled.
+Expressions below the window are computed for each tuple: the group keys and the arguments of aggregates. Above the window,
+SELECT and HAVING can use only the window's start and end, keys and aggregates. Equal keys, and equal aggregates, are computed once.
+Keys and aggregates have provisional positions until all are known; then they are sorted and get their final positions.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from engine.plan.plan import (
 from engine.sql.terms.expressions import BOUNDS, UNTYPED, Expressions
 from engine.sql.terms.normal_form import all_of, key
 
-FIRST_AGGREGATE = 1_000_000  # provisional places: bounds 0 and 1, keys from 2, aggregates from here
+FIRST_AGGREGATE = 1_000_000  # first provisional position of aggregates; 0 and 1 are window_start and window_end, 2 and more are keys
 FIRST_KEY = 2
 
 
 @dataclass(frozen=True)
 class WantedAggregate:
-    """An aggregate of an expression below the window."""
+    """Aggregate that a query asks for; its argument is an expression below the window."""
 
     function: Aggregation
     argument: Expression | None
@@ -64,7 +64,7 @@ class WantedAggregate:
 
 
 class Grouped(Expressions):
-    """Reads expressions over the results of a windowed aggregate."""
+    """Reader of expressions over the results of a windowed aggregate."""
 
     def __init__(
         self,
@@ -74,8 +74,9 @@ class Grouped(Expressions):
         roots: Sequence[exp.Expr],
         where: str,
     ) -> None:
-        """`bound`: the type of window bounds; None for windows of rows, which have none.
-        `roots`: everything that will be read.
+        """Prepare to read `roots`, all the expressions over the results.
+
+        `bound` is the type of window_start and window_end; None for windows of rows, which have no bounds.
         """
         super().__init__(below.scope, below.offsets, where)
         self.below, self.keys, self.bound = below, list(keys), bound
@@ -96,7 +97,7 @@ class Grouped(Expressions):
         return super().read(node)
 
     def _over_results(self, root: exp.Expr) -> Iterator[exp.Expr]:
-        """The parts that hold an aggregate, a window bound or an alias, and so mean nothing below the window."""
+        """Yield the expressions that contain an aggregate, window_start, window_end or an alias, so they have no value below the window."""
         for part in root.walk():
             if is_aggregate(part) or (
                 isinstance(part, exp.Column) and (self._is_own_bound(part) or self.scope.find(part) is None)
@@ -107,7 +108,7 @@ class Grouped(Expressions):
                     above = None if above is root else above.parent
 
     def _is_own_bound(self, node: exp.Column) -> bool:
-        """A bound of the query's window, whatever columns of this name the window is over."""
+        """Return True if the expression is window_start or window_end of the query's own window of time."""
         return self.bound is not None and is_bound(node)
 
     def key_column(self, expression: Expression) -> Expression | None:
@@ -119,10 +120,12 @@ class Grouped(Expressions):
         column = None if self._is_own_bound(node) else self.scope.find(node)
         if column is None and is_bound(node):
             if self.bound is None:
-                raise self.text.error(node, "a window of rows has no start and no end", node.name)
+                raise self.text.error(
+                    node, "a window of rows has no window_start and no window_end", node.name
+                )
             return Column(BOUNDS.index(node.name.lower()), self.bound)
         if column is None and not node.table and node.name.lower() in self.aliases:
-            aliased = self.aliases.pop(node.name.lower())  # an alias does not stand for itself
+            aliased = self.aliases.pop(node.name.lower())  # an alias cannot refer to itself
             repeated = self.repeated(node, self.read(aliased))
             self.aliases[node.name.lower()] = aliased
             return repeated
@@ -132,30 +135,30 @@ class Grouped(Expressions):
         if key is None:
             name = self.text.of(node)
             hint = f"GROUP BY {name}, or take one value of each group: MAX({name})"
-            raise self.text.error(node, "this column is neither grouped nor aggregated", name, hint)
+            raise self.text.error(
+                node, "this column is neither in GROUP BY nor inside an aggregate", name, hint
+            )
         return key
 
     READERS: ClassVar = {**Expressions.READERS, exp.Column: _column}
 
-    # -- aggregates ----------------------------------------------------------------------------------
+    # -- reading aggregates --------------------------------------------------------------------------
 
     def aggregate(self, node: exp.Anonymous) -> Expression:
         return self._aggregate(node)
 
     def filtered(self, node: exp.Filter) -> Expression:
-        """AGGREGATE(x) FILTER (WHERE condition): the aggregate of x where the condition holds."""
+        """Read AGGREGATE(x) FILTER (WHERE condition): the aggregate of x over the tuples that meet the condition."""
         aggregate = node.this
         if not isinstance(aggregate, exp.Anonymous) or not is_aggregate(aggregate):
-            raise self.text.error(
-                node, "FILTER stands after an aggregate", hint="SUM(x) FILTER (WHERE y > 0)"
-            )
+            raise self.text.error(node, "FILTER must follow an aggregate", hint="SUM(x) FILTER (WHERE y > 0)")
         condition = Expressions(self.scope, self.offsets, "FILTER").condition(node.expression.this)
         return self._aggregate(aggregate, condition)
 
     def _aggregate(
         self, node: exp.Anonymous, condition: Expression | None = None, scaling: str = ""
     ) -> Expression:
-        """`scaling`: in which of SCALINGS the aggregate stands, if in any."""
+        """Read an aggregate; `scaling` names the function of SCALINGS around the aggregate, or is empty."""
         name = str(node.name).lower()
         arguments = list(node.expressions)
         if name in SCALINGS:
@@ -163,7 +166,7 @@ class Grouped(Expressions):
         signature = AGGREGATES[name]
         function, is_condition = signature.function, signature.takes is Takes.CONDITIONS
         if scaling and function not in SCALABLE:
-            raise self.text.error(node, "only counts and sums are scaled", name, scaled_examples(scaling))
+            raise self.text.error(node, "SCALED accepts only COUNT and SUM", name, scaled_examples(scaling))
         parameter = 0.0
         if signature.example:
             if len(arguments) != 2:
@@ -180,20 +183,20 @@ class Grouped(Expressions):
             argument = argument.expressions[0]
             if function is Aggregation.COUNT and not scaling and not is_condition:
                 function = Aggregation.COUNT_DISTINCT
-            elif function not in (Aggregation.MIN, Aggregation.MAX):  # for which DISTINCT changes nothing
+            elif function not in (Aggregation.MIN, Aggregation.MAX):  # DISTINCT does not change MIN and MAX
                 raise self.text.error(
                     node, f"{name} of DISTINCT values is not supported", hint="COUNT(DISTINCT x)"
                 )
         value = self._argument(argument)
         if is_condition and value.type != BOOLEAN:
-            what, hint = f"{name} takes a condition, and this is {value.type}", f"`{name.upper()}(x > 0)`"
+            what, hint = f"{name} takes a condition, but this is {value.type}", f"`{name.upper()}(x > 0)`"
             raise self.text.error(node, what, self.text.of(argument), hint)
         if is_condition and function is Aggregation.COUNT:
             return self._counted(value if condition is None else all_of((condition, value)), scaling)
         type_ = argument_type(function, value.type, bool(scaling))
         if type_ is None:
             what, hint = (
-                f"{name} takes numbers, and this is {value.type}",
+                f"{name} takes numbers, but this is {value.type}",
                 number_hint(name, self.text.of(argument), value.type),
             )
             raise self.text.error(node, what, self.text.of(argument), hint)
@@ -205,7 +208,7 @@ class Grouped(Expressions):
         return self._one(function, value, type_, scaling, parameter)
 
     def _counted(self, condition: Expression | None, scaling: str) -> Expression:
-        """COUNT(*), or how often a condition holds."""
+        """Return COUNT(*), or the count of tuples that meet the condition."""
         function, argument = Aggregation.COUNT_ALL, None
         if condition is not None:
             function, argument = Aggregation.COUNT, where(condition, Literal(True, BOOLEAN))
@@ -215,7 +218,9 @@ class Grouped(Expressions):
         for part in node.walk():
             if isinstance(part, exp.Anonymous) and is_aggregate(part):
                 hint = "aggregate the results of another query: FROM (SELECT …) AS x [RANGE …]"
-                raise self.text.error(part, "an aggregate of an aggregate", self.text.of(node), hint)
+                raise self.text.error(
+                    part, "an aggregate cannot contain another aggregate", self.text.of(node), hint
+                )
         return self.below.value(node)
 
     def _scaled(self, node: exp.Anonymous, condition: Expression | None, outer: str) -> Expression:
@@ -233,9 +238,9 @@ class Grouped(Expressions):
             number = float(value.value or 0) / float(10**value.type.scale)
             if number == int(number) and 1 <= number <= most if most else 0 <= number <= 1:
                 return number
-        expected = f"a number from 1 to {most:,}" if most else "a constant from 0 to 1"
+        expected = f"a whole number from 1 to {most:,}" if most else "a constant from 0 to 1"
         raise self.text.error(
-            node, f"the second argument of {function.value} is {expected}", self.text.of(node)
+            node, f"the second argument of {function.value} must be {expected}", self.text.of(node)
         )
 
     def _one(
@@ -273,13 +278,13 @@ def scaled_examples(scaling: str) -> str:
 
 
 def number_hint(name: str, argument: str, type_: DataType) -> str:
-    """Return what to write instead of an aggregate of numbers over values that are none."""
+    """Return a hint for an aggregate of numbers over a column that has other values."""
     if type_ == BOOLEAN:
-        return f"count where it holds: `COUNT_IF({argument})`"
+        return f"count the rows where it is true: `COUNT_IF({argument})`"
     if type_ == TIMESTAMP:
-        return f"for a number write `epoch_ms({argument})`"
-    several = f"`TOP({argument}, 10)`, `MIN({argument})` and `COUNT(DISTINCT {argument})` take texts"
-    return f"{several}; where they hold numbers, `TRY_CAST({argument} AS float64)` converts them"
+        return f"convert it to a number: `epoch_ms({argument})`"
+    several = f"use `TOP({argument}, 10)`, `MIN({argument})` or `COUNT(DISTINCT {argument})` for strings"
+    return f"{several}; if they contain numbers, convert them by `TRY_CAST({argument} AS float64)`"
 
 
 def is_bound(node: exp.Expr) -> bool:
@@ -287,11 +292,11 @@ def is_bound(node: exp.Expr) -> bool:
 
 
 def where(condition: Expression, value: Expression) -> Expression:
-    """The value where the condition holds, otherwise NULL."""
+    """Return an expression for the value where the condition is true, and NULL elsewhere."""
     return Case(((condition, value),), Literal(None, value.type), value.type)
 
 
-# -- the plan --------------------------------------------------------------------------------------------
+# -- building the plan -----------------------------------------------------------------------------------
 
 
 def windowed(
@@ -302,10 +307,10 @@ def windowed(
     wanted: Sequence[WantedAggregate],
     clock: Column | None = None,
 ) -> tuple[WindowAggregate, dict[int, Expression]]:
-    """The windowed aggregate, and where things of provisional places are in its output.
+    """Return the windowed aggregate, and its output columns by provisional position.
 
-    `time` is the event time that windows go by; keys and arguments that are not columns are computed below. `clock`
-    is what FIRST and LAST go by in a window of rows.
+    `time` is the event time of the window; keys and arguments that are not columns are computed below the window.
+    `clock` is the column that orders tuples for FIRST and LAST in a window of rows.
     """
     arguments = [one.argument for one in wanted if one.argument is not None]
     used = [*keys, *arguments, *([] if clock is None else [clock])]
@@ -352,7 +357,7 @@ def windowed(
 def computed_below(
     plan: Plan, used: Sequence[Expression], time: EventTime | None
 ) -> tuple[Project, dict[Expression, int]]:
-    """A projection to what the window needs."""
+    """Return a projection to the expressions that the window needs, and the positions of these expressions in the projection."""
     needed = dict.fromkeys(used)
     clock = None
     if time is not None:
@@ -365,7 +370,7 @@ def computed_below(
 
 
 def bound_fields(plan: Plan) -> tuple[Field, Field]:
-    """Window bounds are points in event time: they have its type and its unit."""
+    """Return the fields window_start and window_end, which have the type and unit of the event time."""
     time = event_time(plan)
     assert time is not None
     type_ = plan.schema.fields[time.place].type

@@ -1,13 +1,14 @@
-"""FROM and WHERE together: filters below joins, keys, time bounds, and what is left over.
+"""Plans FROM and WHERE: filters below joins, keys of joins, limits of the time distance, and the conditions that remain.
 
-A condition, whether of WHERE or of an inner JOIN's ON, goes where it costs least:
+A condition of WHERE or of an inner JOIN's ON is placed where it costs least:
 
-    on one stream alone                         a filter below the join
-    left time against right time                the join's bound: b.ts BETWEEN a.ts - … AND a.ts + …
-    a value of one side equal to one of the other   a key
-    anything else                               the join's residual condition
+    on one stream only                          a filter below the join
+    compares the times of both sides            limits the join's time distance: b.ts BETWEEN a.ts - … AND a.ts + …
+    equates a value of each side                a key of the join
+    any other condition                         the join's residual condition, tested for each pair
 
-A join of two streams needs a bound, or a window on each side: without, both would be kept for ever.
+A join of two streams needs a limit of the time distance, or a window on each side; otherwise all tuples of both streams
+would have to be stored.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from engine.plan.plan import (
     WindowJoin,
     event_time,
 )
-from engine.sql.errors import Text
+from engine.sql.errors import SPLIT_IT, Text
 from engine.sql.names import Relation, Scope
 from engine.sql.output import canonical
 from engine.sql.terms.expressions import Expressions, type_or_none
@@ -45,40 +46,41 @@ from engine.sql.terms.normal_form import all_of
 from engine.sql.time_bounds import Bound, TimeBounds
 from engine.sql.windows import RANGE_MAX_US
 
-# Each join is an operator, and its plan is compared with others.
+# Maximum number of items of FROM: each join is an operator, and its plan is compared with the plans of other queries.
 ITEMS_MAX = 16
 
 
 @dataclass(frozen=True)
 class Joined:
-    """What FROM and WHERE make together."""
+    """Result of FROM and WHERE: a plan, and the positions of each FROM item's columns in this plan."""
 
     plan: Plan
     scope: Scope
-    offsets: tuple[int | None, ...]  # where each item's columns start in the plan's
+    offsets: tuple[int | None, ...]  # position of each item's first column in the plan
     time: EventTime | None
     window: TimeWindow | RowWindow | None
 
 
 @dataclass(frozen=True, eq=False)
 class JoinOperand:
-    """One operand of the AND of WHERE or ON."""
+    """Operand of the AND in WHERE or ON; `owners` are the items of FROM that it uses."""
 
     node: exp.Expr
     owners: frozenset[int]
-    outer: int | None = None  # the LEFT JOIN whose ON it is of
+    # index of the LEFT JOIN that has this operand in its ON; None if no LEFT JOIN has it
+    outer: int | None = None
 
 
 @dataclass(frozen=True)
 class Item:
-    """A relation in FROM and how it is joined to those before it."""
+    """Relation in FROM, with its join to the relations before it."""
 
     relation: Relation
     join: exp.Join | None = None
 
     @property
     def is_table(self) -> bool:
-        """Whether the others look into it."""
+        """True for a lookup table: a static table, or a stream with [LAST BY …]."""
         return isinstance(self.relation.source, TableSchema) or bool(self.relation.last)
 
     @property
@@ -87,7 +89,7 @@ class Item:
 
 
 def conjuncts(node: exp.Expr | None) -> Iterable[exp.Expr]:
-    """The operands of AND, through parentheses."""
+    """Yield the operands of AND, also those in parentheses."""
     stack = [] if node is None else [node]
     while stack:
         part = stack.pop()
@@ -101,7 +103,7 @@ def conjuncts(node: exp.Expr | None) -> Iterable[exp.Expr]:
 
 @dataclass
 class Joiner:
-    """Plans one FROM clause with its WHERE."""
+    """Planner of one FROM clause with its WHERE."""
 
     text: Text
     items: Sequence[Item]
@@ -132,7 +134,7 @@ class Joiner:
         plan = filtered(plan, [rest.condition(condition.node) for condition in self.conditions])
         return Joined(plan, self.scope, tuple(offsets), time, window)
 
-    # -- conditions ----------------------------------------------------------------------------------
+    # -- collecting conditions -----------------------------------------------------------------------
 
     def _collect(self) -> None:
         for owner, item in enumerate(self.items):
@@ -153,7 +155,7 @@ class Joiner:
         return JoinOperand(node, frozenset(owners), outer)
 
     def _use(self, owner: int, name: exp.Identifier) -> None:
-        """USING (k): k of this item equals k of an earlier one, and is visible once."""
+        """Apply USING (k): column k of this item must equal k of an earlier item, and the query sees one column k."""
         earlier = [
             one
             for one in self.scope.all()
@@ -164,7 +166,7 @@ class Joiner:
             alias = self.items[one.owner].relation.alias
             sides.insert(0, exp.Column(this=name.copy(), table=exp.to_identifier(alias)))
         if len(sides) < 2 or self.scope.find(sides[1]) is None:
-            raise self.text.error(name, "both sides of USING need this column", name.name)
+            raise self.text.error(name, "both sides of a join with USING must have this column", name.name)
         self.scope.hidden.add((owner, name.name.lower()))
         equal = exp.EQ(this=sides[0], expression=sides[1])
         self.conditions.append(self._condition(equal, owner if self.items[owner].is_outer else None))
@@ -174,18 +176,18 @@ class Joiner:
         self.conditions = [condition for condition in self.conditions if condition not in taken]
         return list(taken)
 
-    # -- checks --------------------------------------------------------------------------------------
+    # -- refusing joins that cannot be planned -------------------------------------------------------
 
     def _check_aliases(self) -> None:
         if len(self.items) > ITEMS_MAX:
-            node, what = self.items[ITEMS_MAX].relation.node, f"FROM has {ITEMS_MAX} items at most"
-            raise self.text.error(node, what, len(self.items), "split it into queries over queries")
+            node, what = self.items[ITEMS_MAX].relation.node, f"FROM can have at most {ITEMS_MAX} items"
+            raise self.text.error(node, what, len(self.items), SPLIT_IT)
         aliases: set[str] = set()
         for item in self.items:
             alias = item.relation.alias.lower()
             if alias and alias in aliases:
                 hint = f"{alias} AS a JOIN {alias} AS b"
-                raise self.text.error(item.relation.node, "two items of FROM have one name", alias, hint)
+                raise self.text.error(item.relation.node, "two items of FROM have the same name", alias, hint)
             aliases.add(alias)
 
     def _check_kinds(self, streams: Sequence[int]) -> None:
@@ -193,25 +195,26 @@ class Joiner:
             node = self.items[0].relation.node
             name = self.items[0].relation.alias
             hint = f"SELECT … FROM stream JOIN {name} ON …"
-            raise self.text.error(
-                node, "a table alone gives a continuous query nothing to wait for", name, hint
-            )
+            what = "a continuous query must read a stream, but FROM has only tables"
+            raise self.text.error(node, what, name, hint)
         if len(streams) > 2:
             node = self.items[streams[2]].relation.node
             hint = "FROM (SELECT … FROM a JOIN b ON …) AS x JOIN c ON …"
-            raise self.text.error(node, "a query joins two streams at most", hint=hint)
+            raise self.text.error(node, "a query can join at most two streams", hint=hint)
         for item in self.items:
             if item.is_outer and not item.is_table:
-                what = "LEFT JOIN with a stream would have to know that no match is to come"
-                raise self.text.error(item.relation.node, what, hint="JOIN, or LEFT JOIN with a table")
+                what = "LEFT JOIN with a stream is not supported, because a match may still come"
+                raise self.text.error(item.relation.node, what, hint="use JOIN, or LEFT JOIN with a table")
         if self.items[0].is_table and any(item.is_outer for item in self.items):
             node = self.items[0].relation.node
-            raise self.text.error(node, "LEFT JOIN starts from a stream", hint="FROM stream LEFT JOIN table")
+            raise self.text.error(
+                node, "the left side of LEFT JOIN must be a stream", hint="FROM stream LEFT JOIN table"
+            )
 
-    # -- one side ------------------------------------------------------------------------------------
+    # -- planning a single stream --------------------------------------------------------------------
 
     def _side(self, owner: int) -> Plan:
-        """A stream with the conditions on it alone."""
+        """Return the plan of a stream, filtered by the conditions that use only this stream."""
         mine = self._take(
             condition
             for condition in self.conditions
@@ -221,14 +224,14 @@ class Joiner:
         read = Expressions(self.scope, offsets, "WHERE")
         return filtered(self.items[owner].relation.plan, [read.condition(item.node) for item in mine])
 
-    # -- two streams ---------------------------------------------------------------------------------
+    # -- joining two streams -------------------------------------------------------------------------
 
     def _streams(self, one: int, other: int, offsets: list[int | None]) -> tuple[Plan, EventTime | None]:
         windows = [self.items[owner].relation.window for owner in (one, other)]
         bound = self._bound(one, other, windows)
         pairs = self._equalities({one}, {other})
         left, right = (self._timed_side(owner) for owner in (one, other))
-        # The sides stand in one order, whichever comes first in FROM.
+        # The sides are put in a fixed order, so that their order in FROM does not make plans differ.
         swapped = repr(right) < repr(left)
         sides = [(one, left), (other, right)]
         if swapped:
@@ -277,7 +280,7 @@ class Joiner:
         return plan, None if time is None else EventTime(time.place + start, time.unit_us)
 
     def _timed_side(self, owner: int) -> Plan:
-        """A side whose event time is the one that its relation goes by."""
+        """Return a side as a plan that has the event time of its relation."""
         relation, plan = self.items[owner].relation, self._side(owner)
         if relation.time is None or relation.time == event_time(plan):
             return plan
@@ -285,25 +288,19 @@ class Joiner:
         return Project(plan, tuple(columns), canonical(columns), relation.time.place)
 
     def _bound(self, one: int, other: int, windows: Sequence[TimeWindow | RowWindow | None]) -> Bound:
-        """The bound on time(other) − time(one); none if both sides have windows."""
+        """Return the limits that conditions set for time(other) − time(one); no limits if both sides have windows."""
         relations = [self.items[owner].relation for owner in (one, other)]
         for relation in relations:
             if isinstance(relation.window, RowWindow):
-                raise self.text.error(
-                    relation.node, "a join goes by windows of time", hint="[RANGE 10 SECONDS]"
-                )
+                what = "a join cannot use a window of rows"
+                raise self.text.error(relation.node, what, hint="[RANGE 10 SECONDS]")
             if relation.window is not None and relation.window.at_most:
                 hint = "[RANGE 10 SECONDS], or [RANGE 10 SECONDS SLIDE 2 SECONDS]"
-                raise self.text.error(
-                    relation.node,
-                    "a join has pairs, and no results to be had early by SLIDE AT MOST",
-                    hint=hint,
-                )
+                raise self.text.error(relation.node, "a join cannot use SLIDE AT MOST", hint=hint)
             if relation.time is None:
-                hint = "declare a WATERMARK on its stream, and select the time column in subqueries"
-                raise self.text.error(
-                    relation.node, "this has no event time to join by", relation.alias, hint
-                )
+                hint = "declare a WATERMARK on the stream and select its time column in subqueries"
+                what = "a join of streams needs event time, but this stream or subquery has none"
+                raise self.text.error(relation.node, what, relation.alias, hint)
         types = [
             (relation.time.unit_us, relation.schema.fields[relation.time.place].type)
             for relation in relations
@@ -311,12 +308,14 @@ class Joiner:
         ]
         if types[0] != types[1]:
             names = " and ".join(str(type_) for _, type_ in types)
-            raise self.text.error(relations[1].node, "the two event times are of different types", names)
+            raise self.text.error(
+                relations[1].node, "the event times of the two joined streams have different types", names
+            )
         if all(windows):
             return Bound()
         if any(windows):
             bare = relations[0] if windows[0] is None else relations[1]
-            what = "one side of the join has a window and the other has none"
+            what = "one side of the join has a window and the other side has none"
             raise self.text.error(bare.node, what, bare.alias, f"{bare.alias} [RANGE 10 SECONDS]")
         bounds = TimeBounds(self.text, self.scope, one, other)
         bound, used = Bound(), []
@@ -333,7 +332,7 @@ class Joiner:
         join = self.items[other].join
         node = self.items[other].relation.node if join is None else join
         a, b = (self._time_name(owner) for owner in (one, other))
-        hint = f"AND {b} BETWEEN {a} - INTERVAL '1 minute' AND {a} + INTERVAL '1 minute', or windows on both sides"
+        hint = f"add AND {b} BETWEEN {a} - INTERVAL '1 minute' AND {a} + INTERVAL '1 minute', or give both sides a window"
         if bound.low_us is None and bound.high_us is None:
             what = "a join of two streams without a bound on time would keep both streams for ever"
             raise self.text.error(node, what, hint=hint)
@@ -341,9 +340,9 @@ class Joiner:
             what = "the join bounds time in one direction only, so one stream would be kept for ever"
             raise self.text.error(node, what, hint=hint)
         if bound.low_us > bound.high_us:
-            raise self.text.error(node, "no pair satisfies the bounds on time")
+            raise self.text.error(node, "no pair of rows can satisfy the bounds on time")
         if max(-bound.low_us, bound.high_us) > RANGE_MAX_US:
-            raise self.text.error(node, "a join reaches over 366 days at most")
+            raise self.text.error(node, "the bound on time of a join can be at most 366 days")
 
     def _time_name(self, owner: int) -> str:
         relation = self.items[owner].relation
@@ -355,7 +354,7 @@ class Joiner:
         ]
         return ".".join(filter(None, (relation.alias, *names[:1])))
 
-    # -- keys ----------------------------------------------------------------------------------------
+    # -- finding the keys of a join ------------------------------------------------------------------
 
     def _equalities(
         self,
@@ -364,7 +363,7 @@ class Joiner:
         offsets: Sequence[int | None] | None = None,
         outer: int | None = None,
     ) -> list[tuple[Expression, Expression]]:
-        """Conditions that a value of one side equals one of the other, taken; each side over its own columns."""
+        """Remove the conditions `left value = right value`, and return them as pairs of expressions over their side's columns."""
         pairs = []
         used = []
         for condition in self.conditions:
@@ -407,14 +406,14 @@ class Joiner:
         )
         return a, b
 
-    # -- tables --------------------------------------------------------------------------------------
+    # -- joining a stream with a lookup table --------------------------------------------------------
 
     def _table(self, plan: Plan, owner: int, offsets: list[int | None]) -> Plan:
         item = self.items[owner]
         table = item.relation.source
         if isinstance(table, TableSchema) and item.relation.window is not None:
             raise self.text.error(
-                item.relation.node, "a table has no window", item.relation.alias, "leave it out"
+                item.relation.node, "a table cannot have a window", item.relation.alias, "remove the window"
             )
         here = {place for place, offset in enumerate(offsets) if offset is not None}
         outer = owner if item.is_outer else None
@@ -427,7 +426,7 @@ class Joiner:
             raise self.text.error(item.join or item.relation.node, what, hint="ON stream.k = table.k")
         pairs = sorted(dict.fromkeys(pairs), key=repr)
         if {column.place for _, column in pairs} != set(item.relation.last) and item.relation.last:
-            what = "a join with the last row by key goes by that key, all of it and nothing else"
+            what = "a join with [LAST BY …] must compare all columns of that key and no others"
             raise self.text.error(
                 item.join or item.relation.node, what, hint="ON stream.k = other.k for [LAST BY k]"
             )
@@ -444,8 +443,8 @@ class Joiner:
         residual = all_of([read.condition(one.node) for one in rest])
         if not isinstance(table, TableSchema):
             if event_time(plan) is None or event_time(table) is None:
-                what = "a lookup of the last row goes by event time, and one side of this join has none"
-                hint = "declare WATERMARK FOR the time column of both streams, and select it in subqueries"
+                what = "a join with [LAST BY …] needs event time on both sides, but one side has none"
+                hint = "declare a WATERMARK on both streams and select their time columns in subqueries"
                 raise self.text.error(item.join or item.relation.node, what, hint=hint)
             last = tuple(column.place for _, column in pairs)
             schema = joined_schema(plan.schema, table.schema)
@@ -471,19 +470,21 @@ class Joiner:
     def _table_key(self, item: Item, key: Expression, value: Expression) -> tuple[Expression, Column]:
         if isinstance(value, Column):
             return key, value
-        # An int64 of the stream beside the table's int32: what does not fit into one equals none.
+        # If the stream's key is int64 and the table's is int32, a value that does not fit becomes NULL and matches no row.
         column = value.argument if isinstance(value, Cast) else None
         if isinstance(column, Column) and column.type.is_integer and value.type.is_integer:
             return Cast(key, column.type, try_=True), column
         node = item.join or item.relation.node
-        raise self.text.error(node, "the key of a table is a column, of the type it is compared with")
+        raise self.text.error(
+            node, "the join compares a key column of the table with a value of another type"
+        )
 
 
-# -- parts of plans --------------------------------------------------------------------------------------
+# -- building filters and projections --------------------------------------------------------------------
 
 
 def filtered(plan: Plan, conditions: Sequence[Expression]) -> Plan:
-    """The plan's tuples that satisfy all conditions; filters on filters are one."""
+    """Return the plan filtered by all conditions; a filter on a filter becomes one filter."""
     if isinstance(plan, Filter):
         conditions, plan = [plan.condition, *conditions], plan.input
     condition = all_of(conditions)
@@ -491,7 +492,7 @@ def filtered(plan: Plan, conditions: Sequence[Expression]) -> Plan:
 
 
 def with_columns(plan: Plan, wanted: Sequence[Expression]) -> tuple[Plan, tuple[int, ...]]:
-    """The plan, with columns added where what is wanted is no column of it yet, and the places of what is wanted."""
+    """Return the plan with a column for each wanted expression, added where needed, and the positions of these columns."""
     added = [fromkey for fromkey in dict.fromkeys(wanted) if not isinstance(fromkey, Column)]
     width = len(plan.schema)
     if added:

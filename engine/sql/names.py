@@ -1,8 +1,7 @@
-"""What the names of a query stand for: the columns that FROM makes visible, as expressions over a plan.
+"""Name lookup in a query: the columns that FROM makes visible, as expressions over a plan.
 
-A subquery that only picks and computes columns leaves no operator of its own: its columns stand for their
-expressions, which are put in wherever the outer query names them. So a query reads the same plan however it is
-written.
+A subquery that only selects and computes columns makes no operator. Instead, its expressions replace the columns
+wherever the outer query names them. Queries that differ only in their subqueries therefore have equal plans.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from engine.sql.errors import Text
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A visible column: its name, and what it is in terms of the plan's columns."""
+    """Visible column: its name, and its expression over the columns of the plan."""
 
     name: str
     expression: Expression
@@ -28,16 +27,18 @@ class Named:
 
 @dataclass(frozen=True)
 class Relation:
-    """An item of FROM, or a whole query."""
+    """Relation that an item of FROM or a whole query stands for: a plan or table, with named columns."""
 
     source: Plan | TableSchema
     columns: tuple[Named, ...]
     alias: str = ""
     window: TimeWindow | RowWindow | None = None
-    time: EventTime | None = None  # in terms of the plan's columns
+    # `position` of this column counts the columns of the plan, not those in `columns`
+    time: EventTime | None = None
     last: tuple[int, ...] = ()
-    """Of [LAST BY …]: the key's columns, in terms of the plan's."""
-    node: exp.Expr = field(default_factory=exp.Null, compare=False)  # for the place of errors
+    """Positions in the plan of the key columns of [LAST BY …]; empty without that clause."""
+    # part of the parsed text to which errors about this relation point
+    node: exp.Expr = field(default_factory=exp.Null, compare=False)
 
     @property
     def plan(self) -> Plan:
@@ -54,7 +55,7 @@ def columns_of(schema: Schema) -> tuple[Named, ...]:
 
 
 def time_among(plan: Plan, columns: Sequence[Named]) -> EventTime | None:
-    """The event time of a query's output: the first of its columns that is one of the plan's."""
+    """Return the event time of a query's output: the first column that is an event time of the plan, or None."""
     times = {time.place: time for time in event_times(plan)}
     for column in columns:
         if isinstance(column.expression, Column) and column.expression.place in times:
@@ -64,25 +65,25 @@ def time_among(plan: Plan, columns: Sequence[Named]) -> EventTime | None:
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """A column of the relation number `owner` in FROM."""
+    """Column of a relation that a query can name; `owner` is the position of the relation in FROM."""
 
     owner: int
     column: Named
 
 
 class Scope:
-    """The columns that a query may name."""
+    """Columns that a query can refer to by name."""
 
     def __init__(self, text: Text, relations: Sequence[Relation]) -> None:
         self.text, self.relations = text, relations
-        self.hidden: set[tuple[int, str]] = set()  # the second of a USING pair
+        self.hidden: set[tuple[int, str]] = set()  # columns that USING hides: the second column of each pair
         self._found: dict[str, list[Visible]] = {}
         for owner, relation in enumerate(relations):
             for column in relation.columns:
                 self._found.setdefault(column.name.lower(), []).append(Visible(owner, column))
 
     def find(self, node: exp.Column) -> Visible | None:
-        """What a name stands for; None if nothing has it; an error if it is in doubt."""
+        """Return the column that a name stands for, or None; raise an error if the name is ambiguous."""
         found: Iterable[Visible] = self._found.get(node.name.lower(), ())
         if node.table:
             owner = self.owner(node)
@@ -90,23 +91,30 @@ class Scope:
         seen = [one for one in found if (one.owner, node.name.lower()) not in self.hidden]
         if len(seen) > 1:
             names = [f"{self.relations[one.owner].alias}.{one.column.name}" for one in seen]
-            raise self.text.error(node, "more than one column has this name", node.name, " or ".join(names))
+            raise self.text.error(node, "the name of this column is ambiguous", node.name, " or ".join(names))
         return seen[0] if seen else None
 
     def owner(self, node: exp.Column) -> int:
-        """The relation that a qualified name names."""
+        """Return the position in FROM of the relation that a qualified name refers to."""
         if node.args.get("db"):
-            raise self.text.error(node, "a column is named column or stream.column", hint=node.name)
+            raise self.text.error(
+                node,
+                "the name of a column can have at most two parts: column or stream.column",
+                hint=node.name,
+            )
         aliases = [relation.alias for relation in self.relations]
         for owner, alias in enumerate(aliases):
             if alias.lower() == node.table.lower():
                 return owner
         raise self.text.error(
-            node, "nothing in FROM has this name", node.table, nearest(node.table, filter(None, aliases))
+            node,
+            "FROM has no stream or table with this name",
+            node.table,
+            nearest(node.table, filter(None, aliases)),
         )
 
     def unknown(self, node: exp.Column, more: Iterable[str] = ()) -> Exception:
-        """The error for a name that nothing has."""
+        """Return the error for the name of a column that does not exist."""
         names = [
             column.name
             for owner, relation in enumerate(self.relations)
@@ -118,7 +126,7 @@ class Scope:
         )
 
     def all(self, of: int | None = None) -> list[Visible]:
-        """What * stands for."""
+        """Return the columns that * stands for; `of` limits them to one relation."""
         return [
             Visible(owner, column)
             for owner, relation in enumerate(self.relations)

@@ -1,4 +1,4 @@
-"""What a query gives: the names of its columns, and the projection that computes them, where one is needed."""
+"""Output columns of a query: their names, and the projection that computes these columns, where a projection is needed."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from engine.sql.terms.expressions import BOUNDS
 
 @dataclass(frozen=True)
 class SelectItem:
-    """One item of the SELECT list; a star is several."""
+    """Item of the SELECT list; * becomes one item per column."""
 
     name: str
-    given: bool  # whether the user named it
+    given: bool  # True if the user wrote the name
     node: exp.Expr
     star: Expression | None = None
 
 
 def default_name(node: exp.Expr, place: int) -> str:
-    """temp, avg_temp, count, column3."""
+    """Return the name of a column without AS, such as temp, avg_temp, count or column3."""
     if isinstance(node, exp.Paren | exp.Cast | exp.Filter):
         return default_name(node.this, place)
     if isinstance(node, exp.Column):
@@ -50,13 +50,13 @@ def default_name(node: exp.Expr, place: int) -> str:
 
 
 def named_columns(text: Text, items: Sequence[SelectItem], values: Sequence[Expression]) -> tuple[Named, ...]:
-    """The columns by name; a name the user gave stays, another is made different where it must be."""
+    """Return the columns with distinct names; names that the user wrote stay, other names get a number."""
     taken: set[str] = set()
     for item in items:
         if item.given and item.name.lower() in taken:
             other = fresh(item.name, {*taken, *(column.name.lower() for column in items if column.given)})
-            hint = f"give one of them another name: {text.of(item.node)} AS {other}"
-            raise text.error(item.node, "two columns have one name", item.name, hint)
+            hint = f"give one of the columns another name: {text.of(item.node)} AS {other}"
+            raise text.error(item.node, "two columns have the same name", item.name, hint)
         if item.given:
             taken.add(item.name.lower())
     columns = []
@@ -66,7 +66,7 @@ def named_columns(text: Text, items: Sequence[SelectItem], values: Sequence[Expr
 
 
 def fresh(name: str, taken: set[str]) -> str:
-    """The name, or with a number behind it if it is taken."""
+    """Return the name, with a number appended if the name is already in `taken`; add the result to `taken`."""
     candidate, number = name, 0
     while candidate.lower() in taken:
         number += 1
@@ -76,7 +76,7 @@ def fresh(name: str, taken: set[str]) -> str:
 
 
 def with_bounds(aggregate: WindowAggregate, columns: Sequence[Named]) -> tuple[Named, ...]:
-    """The columns, with the window's start and end in front unless they are among them."""
+    """Return the columns, with window_start and window_end in front unless they are among them."""
     taken = {column.name.lower() for column in columns}
     missing = []
     for place, name in enumerate(BOUNDS):
@@ -87,7 +87,7 @@ def with_bounds(aggregate: WindowAggregate, columns: Sequence[Named]) -> tuple[N
 
 
 def projected(plan: Plan, expressions: Sequence[Expression], time: EventTime | None) -> Plan:
-    """The plan with these columns, named without meaning; the plan itself if it has just these."""
+    """Return the plan projected to these columns under neutral names; the plan itself if it has just these columns."""
     columns = [Column(place, field.type) for place, field in enumerate(plan.schema.fields)]
     place = time_place(plan, expressions, time)
     if list(expressions) == columns and (place is None or event_time(plan) == time):
@@ -96,7 +96,7 @@ def projected(plan: Plan, expressions: Sequence[Expression], time: EventTime | N
 
 
 def answered(relation: Relation) -> Plan:
-    """The plan of a whole query, whose columns have the names the user gave."""
+    """Return the plan of a whole query, with the column names that the user wrote."""
     plan, expressions = relation.plan, [column.expression for column in relation.columns]
     schema = Schema(tuple(Field(column.name, column.expression.type) for column in relation.columns))
     plan_of_answers = projected(plan, expressions, relation.time)
@@ -113,15 +113,15 @@ def time_place(plan: Plan, expressions: Sequence[Expression], time: EventTime | 
 
 
 def canonical(columns: Sequence[Expression]) -> Schema:
-    """A schema whose names say nothing, so that plans do not differ by them."""
+    """Return a schema with neutral names, so that equal plans do not differ by column names."""
     return Schema(tuple(Field(f"c{place}", field.type) for place, field in enumerate(columns)))
 
 
-# -- sizes -----------------------------------------------------------------------------------------------
+# -- size of plans ---------------------------------------------------------------------------------------
 
 
 def parts(plan: Plan, most: int) -> int:
-    """The nodes of a plan, counted no further than just beyond `most`."""
+    """Return the number of nodes of a plan; counting ends as soon as the number exceeds `most`."""
     count, stack = 0, [plan]
     while stack and count <= most:
         count += 1

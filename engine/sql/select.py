@@ -1,9 +1,9 @@
-"""From the tree of a query to its plan: SELECT, GROUP BY, HAVING, DISTINCT, UNION ALL, subqueries.
+"""Turns the tree of a query into its plan: SELECT, GROUP BY, HAVING, DISTINCT, UNION ALL, subqueries.
 
 FROM and WHERE        joins.py
-aggregates, keys      grouping.py: a WindowAggregate, with a projection below if keys or arguments are computed
+aggregates, keys      group_by.py: a WindowAggregate, with a projection below if keys or arguments are computed
 HAVING                a filter above it
-SELECT                a projection on top, unless it gives just the columns that are there
+SELECT                a projection on top, unless it selects just the columns that are there
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from engine.plan.plan import (
 )
 from engine.sql.catalog import SqlCatalog
 from engine.sql.dialect import FunctionWindow, LastRow, Source
-from engine.sql.errors import Text
+from engine.sql.errors import SPLIT_IT, Text
 from engine.sql.group_by import Grouped, WantedAggregate, is_aggregate, is_bound, windowed
 from engine.sql.joins import Item, Joined, Joiner, filtered
 from engine.sql.names import Named, Relation, columns_of, time_among
@@ -50,27 +50,27 @@ from engine.sql.unions import branches_of, united
 from engine.sql.windows import check_unit, window_of
 
 COLUMNS_MAX = 1_000
-# A subquery in WITH may be named twice, and so double with each level.
+# Maximum number of nodes of a plan: a query in WITH may be used twice, so plans can double with each level.
 PARTS_MAX = 200
-# Beyond this a subquery's expressions are computed once, instead of wherever they are named.
+# Maximum size of a subquery's expressions that are copied to each use; larger expressions are computed once.
 INLINE_MAX = 100
 
 CLAUSES = {"expressions", "from_", "joins", "where", "group", "having", "distinct", "with_"}
 ORDERED = (Aggregation.FIRST, Aggregation.LAST)
 NO_SUCH_STREAM = "there is no such stream"
-NO_WINDOW = "an aggregate over a stream without a window would never be finished"
+NO_WINDOW = "an aggregate over a stream needs a window, because a stream never ends"
 
 
 @dataclass(frozen=True)
 class Selects:
-    """Plans queries of one text over a catalog."""
+    """Planner for the queries of one text over a catalog."""
 
     text: Text
     catalog: SqlCatalog
-    known: Mapping[str, Relation]  # WITH
+    known: Mapping[str, Relation]  # queries of WITH, by name in lower case
 
     def relation(self, node: exp.Expr) -> Relation:
-        """What a query gives."""
+        """Return the relation that a query produces."""
         with_ = node.args.get("with_")
         if with_ is not None:
             return self._with(with_)._query(node)
@@ -95,20 +95,20 @@ class Selects:
                 return self.relation(node.this)
             case exp.Except() | exp.Intersect():
                 name = node.key.upper()
-                what = f"{name} of streams would keep both for ever"
+                what = f"{name} would keep both streams for ever"
                 raise self.text.error(
-                    node.expression, what, hint="UNION ALL, or a join within a bound of time"
+                    node.expression, what, hint="use UNION ALL, or a join with a bound on time"
                 )
-        raise self.text.error(node, "this is no query", self.text.of(node) or None, "SELECT … FROM stream …")
+        raise self.text.error(
+            node, "a query must begin with SELECT", self.text.of(node) or None, "SELECT … FROM stream …"
+        )
 
     def _limited(self, node: exp.Expr, relation: Relation) -> Relation:
         if len(relation.columns) > COLUMNS_MAX or parts(relation.plan, PARTS_MAX) > PARTS_MAX:
-            raise self.text.error(
-                node, "the query has too many parts", hint="split it into queries over queries"
-            )
+            raise self.text.error(node, "the query has too many parts", hint=SPLIT_IT)
         return relation
 
-    # -- SELECT --------------------------------------------------------------------------------------
+    # -- planning SELECT -----------------------------------------------------------------------------
 
     def _select(self, node: exp.Select) -> Relation:
         for clause, value in node.args.items():
@@ -125,8 +125,10 @@ class Selects:
         if joined.window is not None:
             self._check_calls(items)
             bound = next((part for item in items for part in item.node.walk() if is_bound(part)), None)
-            what = "the window has nothing to do: nothing is aggregated"
-            raise self.text.error(bound or source_of(node), what, hint="leave it out, or aggregate")
+            what = "the query has a window, but no aggregate"
+            raise self.text.error(
+                bound or source_of(node), what, hint="remove the window, or add an aggregate such as COUNT(*)"
+            )
         read = Expressions(joined.scope, joined.offsets, "SELECT")
         values = [item.star or read.value(item.node) for item in items]
         columns = named_columns(self.text, items, values)
@@ -140,11 +142,11 @@ class Selects:
         distinct = node.args.get("distinct")
         if distinct is not None and distinct.args.get("on"):
             raise self.text.error(
-                distinct, "DISTINCT ON is not supported", hint="FIRST(x) or LAST(x), and GROUP BY"
+                distinct, "DISTINCT ON is not supported", hint="use FIRST(x) or LAST(x), with GROUP BY"
             )
 
     def _check_calls(self, items: Sequence[SelectItem]) -> None:
-        """Refuse calls of unknown names in a query with a window: they are meant as aggregates."""
+        """Refuse unknown functions in a query with a window; the error says that they are no aggregates, which the user probably meant."""
         for item in items:
             for node in item.node.find_all(exp.Anonymous, exp.WithinGroup):
                 if isinstance(node, exp.WithinGroup):
@@ -153,7 +155,7 @@ class Selects:
                     raise self.text.error(node, *unknown_function(name, aggregates=True))
 
     def _inlined(self, plan: Plan, columns: tuple[Named, ...], time: EventTime | None) -> Relation:
-        """A relation whose columns are expressions over the plan, or computed below if they are large."""
+        """Return a relation with these expressions as columns; if they are large, a projection computes them."""
         relation, most = Relation(plan, columns, time=time), INLINE_MAX + len(columns)
         inlined = sum(size(column.expression, most) for column in columns) <= most
         return relation if inlined else computed(relation)
@@ -177,14 +179,18 @@ class Selects:
             else:
                 yield SelectItem(default_name(expression, place), False, expression)
         if not node.expressions:
-            raise self.text.error(node, "SELECT names nothing", hint="SELECT *")
+            raise self.text.error(node, "SELECT lists no columns", hint="SELECT *")
 
-    # -- FROM ----------------------------------------------------------------------------------------
+    # -- resolving the names in FROM -----------------------------------------------------------------
 
     def _from(self, node: exp.Select) -> Joined:
         from_ = node.args.get("from_")
         if from_ is None:
-            raise self.text.error(node, "a continuous query reads a stream", hint="SELECT … FROM stream")
+            raise self.text.error(
+                node,
+                "a continuous query must read a stream, but this query has no FROM",
+                hint="SELECT … FROM stream",
+            )
         items = [Item(self._source(from_.this))]
         items += [Item(self._source(join.this), join) for join in node.args.get("joins") or ()]
         where = node.args.get("where")
@@ -192,7 +198,9 @@ class Selects:
 
     def _source(self, node: exp.Expr) -> Relation:
         if not isinstance(node, Source):
-            raise self.text.error(node, "this is not supported in FROM", self.text.of(node))
+            raise self.text.error(
+                node, "FROM supports only streams, tables and subqueries", self.text.of(node)
+            )
         alias, this = node.args.get("alias"), node.this
         if isinstance(this, exp.Identifier):
             relation = self._named(this)
@@ -222,9 +230,9 @@ class Selects:
         raise self.text.error(name, NO_SUCH_STREAM, name.name, nearest(name.name, names))
 
     def _last(self, relation: Relation, node: LastRow) -> Relation:
-        """The last row by key of a stream, as a table that others look into."""
+        """Return [LAST BY key] of a stream as a lookup table for the other items of FROM."""
         if isinstance(relation.source, TableSchema):
-            raise self.text.error(node, "a table has no window", relation.alias, "leave it out")
+            raise self.text.error(node, "a table cannot have a window", relation.alias, "remove the window")
         keys = {
             column.name.lower(): column.expression.place
             for column in relation.columns
@@ -240,15 +248,18 @@ class Selects:
 
     def _windowed(self, relation: Relation, node: exp.Expr) -> Relation:
         if isinstance(relation.source, TableSchema):
-            raise self.text.error(node, "a table has no window", relation.alias, "leave it out")
+            raise self.text.error(node, "a table cannot have a window", relation.alias, "remove the window")
         window = window_of(self.text, node)
         time = relation.time
         if isinstance(node, FunctionWindow):
             time = self._chosen_time(relation, node)
         if time is None and not isinstance(window, RowWindow):
-            hint = "declare a WATERMARK on its stream, and select the time column in subqueries; or take [ROWS 100]"
+            hint = "declare a WATERMARK on the stream and select its time column in subqueries, or use [ROWS 100]"
             raise self.text.error(
-                node, "this has no event time for a window to go by", relation.alias or None, hint
+                node,
+                "a window with RANGE needs event time, but this stream or subquery has none",
+                relation.alias or None,
+                hint,
             )
         if isinstance(window, TimeWindow) and time is not None:
             check_unit(self.text, node, window, time.unit_us)
@@ -257,7 +268,7 @@ class Selects:
         return replace(relation, window=window, time=time)
 
     def _chosen_time(self, relation: Relation, node: FunctionWindow) -> EventTime:
-        """The column that TUMBLE or HOP names."""
+        """Return the event time in the column that TUMBLE or HOP names; raise an error for other columns."""
         column = node.args["time"]
         times = {time.place: time for time in event_times(relation.plan)}
         candidates = {
@@ -268,13 +279,15 @@ class Selects:
         if isinstance(column, exp.Column) and column.name.lower() in candidates:
             return candidates[column.name.lower()]
         hint = (
-            f"its event time is {min(candidates)}"
+            f"write {min(candidates)}, the event time"
             if candidates
-            else "it has none: declare a WATERMARK on its stream"
+            else "declare a WATERMARK on the stream, which has no event time"
         )
-        raise self.text.error(column, "windows go by event time", self.text.of(column), hint)
+        raise self.text.error(
+            column, "a window must use the event time of its stream", self.text.of(column), hint
+        )
 
-    # -- aggregates ----------------------------------------------------------------------------------
+    # -- planning GROUP BY and aggregates ------------------------------------------------------------
 
     def _aggregated(
         self, node: exp.Select, joined: Joined, items: list[SelectItem], aggregates: Sequence[exp.Expr]
@@ -288,8 +301,10 @@ class Selects:
         bound = plan.schema.fields[joined.time.place].type if joined.time and timed else None
         if distinct:
             if aggregates or node.args.get("group"):
-                hint = "groups differ already"
-                raise self.text.error(node, "DISTINCT and aggregates do not go together", hint=hint)
+                hint = "leave DISTINCT out: groups are distinct already"
+                raise self.text.error(
+                    node, "DISTINCT cannot be combined with aggregates or GROUP BY", hint=hint
+                )
             keys = [
                 item.star or below.value(item.node) for item in items if not names_bound(item.node, joined)
             ]
@@ -329,7 +344,11 @@ class Selects:
             raise self.text.error(node, what, hint=hint)
         if not aggregates:
             group = node.args.get("group") or node.args["having"]
-            what = "HAVING stands after aggregates in a window" if node.args.get("having") else NO_WINDOW
+            what = (
+                "HAVING filters aggregates, but the query has no window and no aggregates"
+                if node.args.get("having")
+                else NO_WINDOW
+            )
             raise self.text.error(group, what, hint=hint)
         inside = aggregates[0].find(exp.Distinct)
         what = "COUNT(DISTINCT …) over a stream without a window would keep every value for ever"
@@ -356,12 +375,16 @@ class Selects:
     def _key(
         self, read: Expressions, node: exp.Expr, joined: Joined, items: list[SelectItem]
     ) -> Expression | None:
-        """A key: a column, an expression, or the place or the alias of an item of SELECT."""
+        """Return a key of GROUP BY: a column, an expression, or the number or alias of an item of SELECT."""
         item = None
         if isinstance(node, exp.Literal) and not node.is_string:
             if not (node.name.isdecimal() and len(node.name) < 5 and 1 <= int(node.name) <= len(items)):
+                hint = f"use a number from 1 to {len(items)}"
                 raise self.text.error(
-                    node, "SELECT has no item of this number", node.name, f"1 to {len(items)}"
+                    node,
+                    "GROUP BY has a number that is not the position of a column of SELECT",
+                    node.name,
+                    hint,
                 )
             item = items[int(node.name) - 1]
         elif isinstance(node, exp.Column) and not node.table and joined.scope.find(node) is None:
@@ -377,16 +400,13 @@ class Selects:
             if item.star is not None:
                 return item.star
             if find_aggregates(item.node):
-                raise self.text.error(
-                    node, "groups are formed before aggregates are known", self.text.of(node)
-                )
+                raise self.text.error(node, "GROUP BY cannot use an aggregate", self.text.of(node))
             node = item.node
         if names_bound(node, joined):
             if not all(map(is_bound, node.find_all(exp.Column))):
-                hint = "name the other columns alone: every group is one of a window already"
-                raise self.text.error(
-                    node, "there are no window bounds in a key beside other columns", self.text.of(node), hint
-                )
+                hint = "group by the other columns alone: each window already has its own groups"
+                what = "a key of GROUP BY cannot combine window bounds with other columns"
+                raise self.text.error(node, what, self.text.of(node), hint)
             return None
         return read.value(node)
 
@@ -395,8 +415,10 @@ class Selects:
             return read.value(item.node)
         key = read.key_column(item.star)
         if key is None:
-            hint = f"GROUP BY {item.name}, or name the columns you want"
-            raise self.text.error(item.node, "this column is neither grouped nor aggregated", item.name, hint)
+            hint = f"add {item.name} to GROUP BY, or list the columns you need"
+            raise self.text.error(
+                item.node, "this column is neither in GROUP BY nor inside an aggregate", item.name, hint
+            )
         return key
 
     def _having(self, read: Grouped, having: exp.Expr, items: list[SelectItem]) -> Expression:
@@ -404,7 +426,7 @@ class Selects:
         read.aliases = {item.name.lower(): item.node for item in items if item.given}
         return read.condition(having.this)
 
-    # -- UNION ALL -----------------------------------------------------------------------------------
+    # -- planning UNION ALL --------------------------------------------------------------------------
 
     def _union(self, node: exp.Union) -> Relation:
         branches = list(branches_of(self.text, node))
@@ -416,7 +438,7 @@ def read_from(plan: Plan) -> Relation:
 
 
 def computed(relation: Relation) -> Relation:
-    """The relation with its expressions computed, so that its columns are its plan's."""
+    """Return the relation over a projection that computes its expressions, so that its columns are those of its plan."""
     plan = projected(relation.plan, [column.expression for column in relation.columns], relation.time)
     names = [column.name for column in relation.columns]
     places = [Column(place, field.type) for place, field in enumerate(plan.schema.fields)]
@@ -425,21 +447,21 @@ def computed(relation: Relation) -> Relation:
 
 
 def numbered(relation: Relation) -> Relation:
-    """The relation with numbers for its tuples; those for which its own expressions fail get none."""
+    """Return the relation with numbered tuples; tuples with a failing expression get no number."""
     if not all(isinstance(column.expression, Column) for column in relation.columns):
         relation = computed(relation)
     return replace(relation, source=Numbered(relation.plan))
 
 
 def clock_of(joined: Joined, wanted: Iterable[WantedAggregate]) -> Column | None:
-    """What FIRST and LAST go by in a window of rows, if there are any and their source has event time."""
+    """Return the column that orders tuples for FIRST and LAST in a window of rows; None if it is not needed."""
     if joined.time is None or not any(aggregate.function in ORDERED for aggregate in wanted):
         return None
     return Column(joined.time.place, joined.plan.schema.fields[joined.time.place].type)
 
 
 def names_bound(node: exp.Expr, joined: Joined) -> bool:
-    """Whether a part of SELECT or GROUP BY names a bound of the query's own window."""
+    """Return True if this expression of SELECT or GROUP BY is window_start or window_end of the query's own window."""
     timed = isinstance(joined.window, TimeWindow)
     bounds = (column for column in node.find_all(exp.Column) if is_bound(column))
     return any(timed or joined.scope.find(bound) is None for bound in bounds)

@@ -1,4 +1,4 @@
-"""A file of statements: CREATE STREAM, CREATE MIRROR, CREATE QUERY name AS SELECT …, and queries without a name."""
+"""Splits a file into statements: CREATE STREAM, CREATE MIRROR, CREATE QUERY name AS SELECT …, EXPLAIN and plain queries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE_BYTES_MAX = 100 * SQL_BYTES_MAX
 
 
 class Statement(NamedTuple):
-    """One statement of a file. An error in `text` is `moved(line_offset, column_offset)` in the file."""
+    """Statement of a file; `PlanningError.moved` with these offsets turns line and column in `text` into those in the file."""
 
     kind: StatementKind
     text: str
@@ -27,7 +27,7 @@ class Statement(NamedTuple):
 
 
 def split_statements(sql: str) -> list[Statement]:
-    """The statements between semicolons; queries without a name are q1, q2, …"""
+    """Return the statements between semicolons; queries without a name get the names q1, q2, …"""
     statements: list[Statement] = []
     current: list[Token] = []
     for token in [*tokenized(sql, FILE_BYTES_MAX), None]:
@@ -53,7 +53,7 @@ def _statement(sql: str, tokens: list[Token], earlier: list[Statement]) -> State
         if len(tokens) < 5 or tokens[3].text.upper() != "AS":
             raise Text(sql).error(
                 tokens[0].start,
-                "CREATE QUERY has no name followed by AS",
+                "CREATE QUERY must be followed by a name and AS",
                 hint="CREATE QUERY name AS SELECT …",
             )
         name = tokens[2].text
@@ -64,7 +64,7 @@ def _statement(sql: str, tokens: list[Token], earlier: list[Statement]) -> State
         _check_is_query(sql, tokens, first)
         name = name or next(one for one in map("q{}".format, range(1, len(taken) + 2)) if one not in taken)
     if name.lower() in taken:
-        raise Text(sql).error(tokens[2].start, "this name is taken by an earlier statement", name)
+        raise Text(sql).error(tokens[2].start, "an earlier statement already has this name", name)
     start, end = tokens[first].start, tokens[-1].end + 1
     before = sql[:start]
     column = start - (before.rfind("\n") + 1)
@@ -73,7 +73,9 @@ def _statement(sql: str, tokens: list[Token], earlier: list[Statement]) -> State
 
 def _check_is_query(sql: str, tokens: list[Token], first: int) -> None:
     if first >= len(tokens):
-        raise Text(sql).error(tokens[-1].end + 1, "a query is missing here", hint="EXPLAIN SELECT …")
+        raise Text(sql).error(
+            tokens[-1].end + 1, "EXPLAIN must be followed by a query", hint="EXPLAIN SELECT …"
+        )
     token = tokens[first]
     if token.token_type in QUERY_STARTS:
         return
@@ -83,7 +85,7 @@ def _check_is_query(sql: str, tokens: list[Token], first: int) -> None:
     words = ["SELECT", "WITH", "CREATE STREAM", "CREATE MIRROR", "CREATE QUERY", "EXPLAIN"]
     raise Text(sql).error(
         token.start,
-        "a statement is CREATE STREAM, CREATE MIRROR, CREATE QUERY or a query",
+        "a statement must be CREATE STREAM, CREATE MIRROR, CREATE QUERY, EXPLAIN or a query",
         token.text,
         nearest(token.text, words),
     )

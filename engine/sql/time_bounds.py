@@ -1,10 +1,10 @@
-"""Bounds on the time between two streams, however they are written.
+"""Reads conditions that limit the time between tuples of two streams, in all the ways they can be written.
 
     b.ts BETWEEN a.ts - INTERVAL '1 second' AND a.ts + INTERVAL '1 second'
     ABS(a.ts - b.ts) <= INTERVAL '1 second'        b.ts >= a.ts AND b.ts < a.ts + INTERVAL '1 second'
 
-Each is linear in the two times: with d = time(right) − time(left) it says that d is at most, or at least, a constant.
-Plain numbers are taken in the unit of a time column that is an int64; beside timestamps they mean nothing.
+Each condition is linear in the two times: it limits d = time(right) − time(left) by a constant, from above or below.
+A plain number has the unit of an int64 time column; with timestamps, only intervals are allowed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What is known of time(right) − time(left)."""
+    """Lowest and highest allowed d = time(right) − time(left) in microseconds; None where d is not limited."""
 
     low_us: int | None = None
     high_us: int | None = None
@@ -40,14 +40,14 @@ class Bound:
         return Bound(max(lows, default=None), min(highs, default=None))
 
     def mirrored(self) -> Bound:
-        """Of time(left) − time(right)."""
+        """Return the same limits for time(left) − time(right)."""
         low, high = self.low_us, self.high_us
         return Bound(None if high is None else -high, None if low is None else -low)
 
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """left · time(left) + right · time(right) + constant."""
+    """Linear expression left · time(left) + right · time(right) + constant_us."""
 
     left: int = 0
     right: int = 0
@@ -63,7 +63,7 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class TimeBounds:
-    """Reads conditions between the times of two items of FROM."""
+    """Reader of conditions between the event times of two items of FROM."""
 
     text: Text
     scope: Scope
@@ -71,7 +71,7 @@ class TimeBounds:
     right: int
 
     def of(self, node: exp.Expr) -> Bound | None:
-        """What a condition says about d; None if it is none about the two times."""
+        """Return the limits that a condition sets for d; None if the condition does not compare the two times."""
         if isinstance(node, exp.Between):
             low = self._compared(exp.GTE, node.this, node.args["low"])
             high = self._compared(exp.LTE, node.this, node.args["high"])
@@ -106,12 +106,12 @@ class TimeBounds:
         return None if found == Bound() else found
 
     def _at_most(self, kind: type[exp.Expr], first: Linear, second: Linear) -> Bound:
-        """first ≤ second, or first < second."""
+        """Return the limits for d that follow from first ≤ second, or from first < second if `kind` is exp.LT."""
         difference = first.plus(second, -1)
         limit, unit = -difference.constant_us, self._unit_us()
         if kind is exp.LT:
             limit -= 1
-        # Times are whole units, so a limit between two of them is the nearer one.
+        # Times are whole units, so a limit between two units is rounded to the stricter unit.
         if (difference.left, difference.right) == (-1, 1):
             return Bound(high_us=limit // unit * unit)
         if (difference.left, difference.right) == (1, -1):
@@ -119,7 +119,7 @@ class TimeBounds:
         return Bound()
 
     def _distance(self, node: exp.Expr) -> Linear | None:
-        """The inside of ABS(a.ts - b.ts)."""
+        """Return the difference inside ABS(a.ts - b.ts) as a linear expression; None for an expression that is not such an ABS."""
         while isinstance(node, exp.Paren):
             node = node.this
         if isinstance(node, exp.Anonymous) and node.name.lower() == "abs" and len(node.expressions) == 1:
@@ -158,10 +158,12 @@ class TimeBounds:
         return Linear(constant_us=int(node.name) * unit)
 
     def _check_unit(self, times: Linear | None, number: exp.Expr) -> None:
-        """A number means nothing beside the distance of two timestamps."""
+        """Refuse a plain number where a distance between two timestamps needs an interval."""
         if times and (times.left or times.right) and isinstance(number, exp.Literal) and not number.is_string:
             hint = "INTERVAL '1 second'"
-            raise self.text.error(number, "a distance in time is an interval", number.name, hint)
+            raise self.text.error(
+                number, "a distance in time must be an interval, not a number", number.name, hint
+            )
 
     def _time(self, node: exp.Column) -> Linear | None:
         seen = self.scope.find(node)
@@ -173,7 +175,7 @@ class TimeBounds:
         return Linear(left=int(seen.owner == self.left), right=int(seen.owner == self.right))
 
     def _unit_us(self) -> int:
-        """The unit of both times; they are of one type, or comparing them is refused."""
+        """Return the unit of both times; 1 if they differ, which the join refuses elsewhere."""
         units = [time.unit_us for time in map(self._event_time, (self.left, self.right)) if time]
         return units[0] if len(set(units)) == 1 else 1
 

@@ -1,4 +1,4 @@
-"""UNION ALL: queries whose columns are brought to common types."""
+"""UNION ALL: combines queries after casting their columns to common types."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.sql.terms.normal_form import cast
 
 
 def branches_of(text: Text, node: exp.Expr) -> Iterator[exp.Expr]:
-    """The queries of a chain of UNION ALL, in order."""
+    """Yield the queries of a chain of UNION ALL, in order."""
     stack: list[exp.Expr] = [node]
     while stack:
         part = stack.pop()
@@ -31,19 +31,19 @@ def branches_of(text: Text, node: exp.Expr) -> Iterator[exp.Expr]:
 
 def _check(text: Text, node: exp.Union) -> None:
     if node.args.get("distinct"):
-        what = "UNION would keep every row for ever, to tell whether it comes again"
-        raise text.error(node.expression, what, hint="UNION ALL")
+        what = "UNION would keep every row for ever, in order to remove duplicates"
+        raise text.error(node.expression, what, hint="use UNION ALL")
     if any(node.args.get(option) for option in ("by_name", "on", "side", "kind")):
-        raise text.error(node.expression, "UNION ALL goes by the order of columns")
+        raise text.error(node.expression, "UNION ALL matches columns by their position only")
 
 
 def united(text: Text, branches: Sequence[exp.Expr], relations: Sequence[Relation]) -> Relation:
-    """One relation of all; its columns have the first one's names, and its event time is what all share."""
+    """Return the union of all relations, with the column names of the first and an event time that all share."""
     width = len(relations[0].columns)
     for branch, relation in zip(branches, relations, strict=True):
         if len(relation.columns) != width:
             counts = f"{width} and {len(relation.columns)}"
-            hint = "an aggregate's first columns are window_start and window_end, unless they are selected"
+            hint = "count window_start and window_end: a query with a window has them first, unless it selects them itself"
             raise text.error(
                 branch, "the queries of UNION ALL differ in their number of columns", counts, hint
             )
@@ -63,7 +63,7 @@ def united(text: Text, branches: Sequence[exp.Expr], relations: Sequence[Relatio
         for relation, row, found in zip(relations, rows, times, strict=True)
     ]
     columns = [Column(place, type_) for place, type_ in enumerate(types)]
-    # All rows of all branches: their order says nothing.
+    # The branches are sorted: their order does not change the result, and equal unions then have equal plans.
     union = Union(tuple(sorted(plans, key=repr)), canonical(columns))
     names = [column.name for column in relations[0].columns]
     named = tuple(Named(name, column) for name, column in zip(names, columns, strict=True))
@@ -71,7 +71,7 @@ def united(text: Text, branches: Sequence[exp.Expr], relations: Sequence[Relatio
 
 
 def _times(relation: Relation, row: Sequence[Expression]) -> dict[int, EventTime]:
-    """The event times among a branch's columns, by place."""
+    """Return, by position, the columns of a branch that are event times."""
     times_by_place = {time.place: time for time in event_times(relation.plan)}
     return {
         place: times_by_place[column.place]
@@ -86,6 +86,6 @@ def _type(text: Text, branches: Sequence[exp.Expr], relations: Sequence[Relation
     if common is None:
         first = next(number for number, type_ in enumerate(types) if common_type([types[0], type_]) is None)
         names = f"{types[0]} and {types[first]}"
-        what = f"column {place + 1} of the queries of UNION ALL has types that do not go together"
-        raise text.error(branches[first], what, names, "CAST one of them")
+        what = f"column {place + 1} of the queries of UNION ALL has incompatible types"
+        raise text.error(branches[first], what, names, "CAST one of the columns")
     return common

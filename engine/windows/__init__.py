@@ -1,4 +1,4 @@
-"""Windows: panes that every window over one input shares, and the schedule of window ends.
+"""Windows: panes that all windows over one input share, and the schedule of window ends.
 
 Start with `panes.py`. Imports `engine.data`, `engine.plan` and `scheduler.windows`.
 """

@@ -1,11 +1,11 @@
-"""From a pane to an aggregate's value per group: which measures it needs, and what is made of them.
+"""Computes the value of an aggregate for each group of a pane, and names the measures that it needs.
 
-A window is one pane here, combined of all that it covers (`engine.windows.window_schedule`).
+All panes that a window covers are first combined into one pane (`engine.windows.window_schedule`), which is read here.
 
-SQL's rules: NULL arguments do not count; an aggregate of nothing is NULL, a count of nothing 0. Sums of integers are
-int64, and NULL if they do not fit. Medians and percentiles interpolate between neighbours; FIRST and LAST go by event
-time, then by arrival. The planner has cast decimals to float64 where a mean or a quantile is asked for. Approximate
-aggregates come of sketches (`engine.data.sketches`).
+The rules are those of SQL: NULL arguments do not count. Without values, an aggregate is NULL and a count is 0. Sums of
+integers are int64, and NULL if they do not fit. Medians and percentiles interpolate between neighbours. FIRST and LAST
+use the order of event time, then of arrival. The planner has cast decimals to float64 for means and quantiles.
+Approximate aggregates use sketches (`engine.data.sketches`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from engine.windows.panes import (
     whole_sum,
 )
 
-# The sum of squared differences is divided by the number of values less this, and the square root is taken of it or not.
+# The sum of squared deviations is divided by the count of values minus this number; True means take the square root.
 MOMENTS = {
     Aggregation.STDDEV: (1, True),
     Aggregation.VARIANCE: (1, False),
@@ -49,7 +49,7 @@ SKETCHED = {
 
 
 def measures_of(aggregate: Aggregate) -> set[Measure]:
-    """What panes must hold for the aggregate."""
+    """Return the measures that panes must hold for the aggregate."""
     place = aggregate.argument
     function = aggregate.function
     if aggregate.scaled:
@@ -69,20 +69,20 @@ def measures_of(aggregate: Aggregate) -> set[Measure]:
 
 
 def estimate_of(aggregate: Aggregate) -> Measure:
-    """The measure that holds a scaled aggregate, or its standard error."""
+    """Return the measure that holds a scaled aggregate, or its standard error."""
     of = {Aggregation.COUNT_ALL: "rows", Aggregation.COUNT: "count", Aggregation.SUM: "sum"}
     return f"{'error' if aggregate.error else 'scaled'} {of[aggregate.function]}", aggregate.argument
 
 
 def norm_of(aggregate: Aggregate) -> Measure:
-    """Return the measure that holds √Σ x²·e, or of a count Σ e, which is its square."""
+    """Return the measure that holds √Σ x²·e for a sum; for a count, the measure of Σ e, which is the square of that."""
     if aggregate.function is Aggregation.SUM:
         return "norm", aggregate.argument
     return estimate_of(replace(aggregate, error=False))
 
 
 def answered(aggregate: Aggregate, pane: Pane, groups: Codes, rows: Codes, each: float = 1.0) -> Values:
-    """Return the aggregate's value for each of the groups; each tuple stands for `each` times what the pane says it does."""
+    """Return the aggregate's value for each group; each tuple stands for `each` times as many tuples as the pane recorded."""
     place, function, type_ = aggregate.argument, aggregate.function, aggregate.type
     if aggregate.scaled:
         return estimated(aggregate, pane, groups, each)
@@ -115,9 +115,9 @@ def answered(aggregate: Aggregate, pane: Pane, groups: Codes, rows: Codes, each:
 
 
 def estimated(aggregate: Aggregate, pane: Pane, groups: Codes, each: float) -> Values:
-    """A count or a sum as it would be without shedding, or the standard error of that.
+    """Return what a count or sum would be without shedding, as an estimate, or the standard error of that estimate.
 
-    With f for `each`, Σ x²·f·e·(f·e − 1) = f²·Σ x²·e·(e − 1) + f·(f − 1)·Σ x²·e.
+    The error uses, with f for `each`: Σ x²·f·e·(f·e − 1) = f²·Σ x²·e·(e − 1) + f·(f − 1)·Σ x²·e.
     """
     data = measured(pane, estimate_of(aggregate), groups, 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -136,7 +136,7 @@ def estimated(aggregate: Aggregate, pane: Pane, groups: Codes, each: float) -> V
 
 
 def measured(pane: Pane, measure: Measure, groups: Codes, neutral: Any) -> Array:
-    """One measure of the groups; the pane may not know the youngest of them yet."""
+    """Return a measure of the groups; groups that the pane does not have yet get the value `neutral`."""
     state = pane.measures.get(measure)
     if state is None:
         return np.full(len(groups), neutral)
@@ -160,7 +160,7 @@ def of_moments(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
 
 
 def of_sketches(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
-    """Aggregates that look at what sketches have kept of a group's values."""
+    """Return an approximate aggregate of each group from the sketches of its values."""
     measure = SKETCHED[aggregate.function], aggregate.argument
     sketches: Any = pane.sketches.get(measure)
     parts = [] if sketches is None else [sketches]
@@ -178,7 +178,7 @@ def nothing(groups: int) -> tuple[Array, Array]:
 
 
 def of_values(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
-    """Aggregates that look at every value of a group."""
+    """Return an aggregate that needs all values of a group, for each group."""
     chunks = pane.values.get(("values", aggregate.argument), [])
     answer = ANSWERS[aggregate.function]
     if not chunks:
@@ -187,7 +187,8 @@ def of_values(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
     times = np.concatenate([times for _, _, times in chunks])
     data = [as_numpy(data) for _, data, _ in chunks]
     values = np.concatenate(data)
-    order = np.lexsort((times, codes))  # stable: equal times stay in the order of arrival
+    # The sort is stable, so that values with equal times stay in the order of arrival.
+    order = np.lexsort((times, codes))
     codes, values = codes[order], values[order]
     starts, ends = np.searchsorted(codes, groups, "left"), np.searchsorted(codes, groups, "right")
     return from_python(
@@ -207,12 +208,12 @@ def percentile(values: list[Any], part: float) -> float | None:
 
 
 def count_distinct(values: list[Any], _: Aggregate) -> int:
-    # NaN differs from itself, but is one value to SQL.
+    # In Python, NaN differs from itself; in SQL, all NaNs are the same value.
     return len({"NaN" if value != value else value for value in values})
 
 
 def top(values: list[Any], aggregate: Aggregate) -> str | None:
-    """The most frequent values; ties in the order of the values."""
+    """Return the most frequent values as a text; equally frequent values are in the order of the values."""
     if not values:
         return None
     ranked = sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))

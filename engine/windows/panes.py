@@ -1,16 +1,18 @@
-"""Panes: what windows of every range and slide over one input and group are made of.
+"""Panes: short stretches of event time from which all windows over one input and the same group keys are combined.
 
-Event time is cut into panes of a common length; each holds one array per measure, indexed by group code. A train is
-added to its panes once, whatever windows there are; a window that closes combines the panes it covers. The measures
-are those from which the aggregates of all readers can be had:
+Event time is divided into panes of equal length. A pane holds one array per measure, indexed by group code. A train is added
+to its panes once, however many windows there are. A window that closes combines the panes it covers. The aggregates of
+all readers (the windows) are computed from these measures:
 
-    rows, count(x), sum(x), min(x), max(x), moments(x) (mean and squared deviations), and values(x): everything, for
-    medians, distinct counts, first and last
-    distinct(x), quantile(x), frequent(x): sketches (`engine.data.sketches`), in place of everything
-    scaled rows, count(x), sum(x): each tuple as often as it stands for, having been kept; and error rows, count(x),
-    sum(x): their standard errors. A tuple kept with the chance k stands for e = 1/k, and adds x²·e·(e − 1) to the
-    variance of an estimated sum (Horvitz and Thompson), 1·e·(e − 1) to that of a count.
-    norm(x): √Σ x²·e, from which the error follows if each tuple stands for more than e (`engine.windows.pane_aggregates.estimated`)
+    rows, count(x), sum(x), min(x), max(x), moments(x) (count, mean and squared deviations)
+    values(x): all values, for medians, distinct counts, first and last
+    distinct(x), quantile(x), frequent(x): sketches (`engine.data.sketches`) instead of all values
+    scaled rows, scaled count(x), scaled sum(x): each tuple is counted e times (see below)
+    error rows, error count(x), error sum(x): the standard errors of the scaled measures
+    norm(x): √Σ x²·e, for the error if each tuple stands for more than e (`engine.windows.pane_aggregates.estimated`)
+
+A tuple that was kept with probability k stands for e = 1/k tuples. It adds x²·e·(e − 1) to the variance of an estimated
+sum (Horvitz and Thompson), and e·(e − 1) to the variance of an estimated count.
 """
 
 from __future__ import annotations
@@ -32,25 +34,25 @@ from engine.data.watermark_causes import NO_PROGRESS
 
 Array = npt.NDArray[Any]
 HALF, LOWER = 32, (1 << 32) - 1
-# What Python takes for a pane, beside its arrays.
+# Bytes that Python uses for a pane, besides its arrays.
 PANE_BYTES = 1000
-# What Python takes for the count of late rows of one pane and end.
+# Bytes that Python uses for one count of missing rows; there is one per pane and window end.
 MISSED_BYTES = 200
-# What a kept value takes, beside itself.
+# Bytes per kept value for its group code and its time.
 LISTED_BYTES = 16
-# How many tuples before shedding one stands for: all of them for as many, or each for its own number.
+# Number of tuples before shedding that a tuple stands for: one number if it is equal for all tuples, otherwise an array.
 Each = float | Array
-# A measure and the column it is of; None for the tuples themselves.
+# Name of a measure and the position of its column; None instead of the position if the measure counts tuples.
 Measure = tuple[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class MissingRows:
-    """Rows that were not taken, before shedding."""
+    """Numbers of late and dropped rows, counted before shedding."""
 
     rows: float = 0.0
     dropped: float = 0.0
-    """Those of them that were dropped from a queue; the others were late."""
+    """Number of missing rows that were dropped from a queue; all other missing rows were late."""
 
     def __add__(self, other: MissingRows) -> MissingRows:
         return MissingRows(self.rows + other.rows, self.dropped + other.dropped)
@@ -61,27 +63,27 @@ NOTHING_MISSING = MissingRows()
 
 @dataclass(slots=True)
 class Pane:
-    """One stretch of event time."""
+    """Aggregated tuples of one stretch of event time."""
 
     measures: dict[Measure, Array] = field(default_factory=dict)
     values: dict[Measure, list[tuple[Codes, Any, Array]]] = field(default_factory=dict)
     sketches: dict[Measure, Sketches] = field(default_factory=dict)
     tuples: int = 0
-    offered: float = 0.0  # tuples before shedding, as the kept fraction of the trains tells
+    offered: float = 0.0  # tuples before shedding, estimated by the kept fraction of the trains
     bytes: int = PANE_BYTES
 
     @property
     def held(self) -> int:
-        """What its arrays and sketches take, the values of others left out."""
+        """Bytes of the arrays and sketches, without the kept values, which belong to other panes."""
         return PANE_BYTES + self.sketched + sum([state.nbytes for state in self.measures.values()])
 
     def groups(self, measure: Measure) -> int:
-        """For how many groups there is room in a measure."""
+        """Return the number of groups that the array of a measure has room for."""
         state = self.measures.get(measure)
         return 0 if state is None else state.shape[-1]
 
     def keep(self, live: Codes, mapped: Codes) -> None:
-        """Measures of the live groups alone; `mapped` tells each its new code."""
+        """Keep only the measures of the groups with the codes `live`; `mapped` has the new code of each group."""
         for measure, state in self.measures.items():
             known = live[: np.searchsorted(live, state.shape[-1])]
             self.measures[measure] = state[..., known]
@@ -93,12 +95,12 @@ class Pane:
 
     @property
     def sketched(self) -> int:
-        """What its sketches take."""
+        """Bytes that the sketches of the pane take."""
         return sum([sketch.bytes for sketch in self.sketches.values()])
 
 
 class PaneStore:
-    """The panes of one input and group, shared by every window over them."""
+    """Store of the panes for one input and one set of group keys; all windows over this input and these keys share it."""
 
     def __init__(self, pane: int, time: int, keys: Sequence[int], key_types: Sequence[DataType]) -> None:
         self.pane = pane
@@ -107,19 +109,20 @@ class PaneStore:
         self.measures: set[Measure] = set()
         self._time, self._keys = time, tuple(keys)
         self._floors: dict[str, int] = {}
-        # By pane and the number of the first end that a window can still close at.
+        # Missing rows by two numbers: that of their pane, and that of the first window end at which they can still be counted.
         self._missed: dict[tuple[int, int], MissingRows] = {}
         self.holding = Holding()
         self.holding.compact = self.compact
-        self._bytes = 0  # of all panes
-        self._beside = 0  # of what has been put together of them
+        self._bytes = 0  # bytes of all panes
+        self._beside = 0  # bytes of combined panes kept for windows that are answered later
         self._known = Sizes()
         self._compact_at = FEW_KEYS
-        self._settled = 0  # keys when they were last looked through, if no pane has gone since
-        self.recodings = 0  # how often codes have become others
+        # number of keys after the last search for unused keys; 0 if panes were removed after it
+        self._settled = 0
+        self.recodings = 0  # number of times that group codes have changed
 
     def add(self, train: Train) -> None:
-        """Account a train's tuples to their panes."""
+        """Add a train's tuples to their panes."""
         times = train.columns[self._time].data
         codes = self._codes(train.columns)
         numbers = times // self.pane
@@ -133,9 +136,9 @@ class PaneStore:
             self._add_to(number, codes.take(places), part, train.kept)
 
     def miss(self, late: LateRows) -> None:
-        """Count late and dropped rows for the windows that are still to be closed and would have held them."""
+        """Count late and dropped rows for the windows that would contain them and are not closed yet."""
         numbers = late.columns[self._time].data // self.pane
-        # A window that ends at the watermark has been closed.
+        # A window that ends at the watermark is closed already, so the first open end is later.
         ends = late.behind // self.pane + 1
         floor = min(self._floors.values(), default=NO_PROGRESS) // self.pane
         places, inverse = np.unique(np.stack([numbers, ends]), axis=1, return_inverse=True)
@@ -149,7 +152,7 @@ class PaneStore:
         self._tell()
 
     def missed(self, start: int, end: int) -> MissingRows:
-        """Return what a window with these bounds lacks."""
+        """Return the numbers of rows that are missing in the window from `start` to `end`."""
         found = NOTHING_MISSING
         first, last = start // self.pane, end // self.pane
         for (number, least_end), missing in self._missed.items():
@@ -172,21 +175,21 @@ class PaneStore:
         self._tell()
 
     def youngest(self, start: int, end: int) -> list[Pane]:
-        """The panes with tuples of which the numbers lie in [start, end), the youngest first."""
+        """Return the existing panes with numbers in [start, end), the youngest first."""
         panes = (self.panes.get(number) for number in range(end - 1, start - 1, -1))
         return [pane for pane in panes if pane is not None]
 
     def keep_beside(self, size: int) -> None:
-        """So much is held for the store's readers, beside the panes."""
+        """Set the bytes of combined panes that are held for windows, in addition to the bytes of the panes."""
         self._beside = size
         self._tell()
 
     def fresh_from(self) -> int | None:
-        """The time after all panes so far; None if there are none."""
+        """Return the time after the last pane; None without panes."""
         return (max(self.panes) + 1) * self.pane if self.panes else None
 
     def needs_from(self, reader: str, time: int) -> None:
-        """A reader will not look at anything before `time` again; what nobody needs is forgotten."""
+        """Record that a reader does not need tuples before `time` any more, and remove the panes that no reader needs."""
         self._floors[reader] = time
         floor = min(self._floors.values()) // self.pane
         if self._missed:
@@ -204,7 +207,7 @@ class PaneStore:
         self._floors.pop(reader, None)
 
     def compact(self) -> None:
-        """Forget the keys of which no pane has a tuple; all codes change."""
+        """Forget the keys without tuples in any pane; all other keys get new codes."""
         size = len(self.index)
         if not self._keys or size == self._settled:
             return
@@ -225,20 +228,20 @@ class PaneStore:
         self._tell()
 
     def _tell(self) -> None:
-        """What is held now; without keys there is one group, which is not worth a word."""
+        """Report the held bytes and groups to the memory account; the single group of a store without keys is not counted."""
         if self._keys:
             self.holding.set_keys(len(self.index), self.index.bytes)
         self.holding.set_state(self._bytes + self._beside + MISSED_BYTES * len(self._missed))
 
     def _codes(self, columns: Sequence[Values]) -> Codes:
-        """The group codes of tuples; NO_CODE for those of new groups for which there is no room."""
+        """Return the group codes of tuples; NO_CODE for tuples of new groups without room."""
         if not self._keys:
             return self.index.codes([columns[self._time]])
         keys = [columns[key] for key in self._keys]
         return self.holding.codes(self.index, keys, self._sizes(columns).width)
 
     def _add_to(self, number: int, codes: Codes, columns: Sequence[Values], kept: float) -> None:
-        """Add tuples to a pane, as far as there is room."""
+        """Add tuples to a pane as far as there is room; refuse the other tuples."""
         pane = self.panes.get(number)
         if pane is None:
             if self.holding.room < PANE_BYTES:
@@ -274,7 +277,7 @@ class PaneStore:
     def _fitting(
         self, pane: Pane, sizes: Sizes, codes: Codes, columns: Sequence[Values]
     ) -> tuple[int, Places]:
-        """For how many groups there is room in the pane, and the tuples that can be added; the others are counted."""
+        """Return the number of groups and the positions of the tuples that fit into the pane; count the other tuples as refused."""
         holding = self.holding
         places = np.flatnonzero(codes >= 0)
         if len(places) < len(codes):
@@ -302,7 +305,7 @@ class PaneStore:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What measures take: so much for a group, and for a tuple its values in the columns at the places."""
+    """Bytes that measures use: `width` per group, and for each tuple the values in the columns at the positions `places`."""
 
     widths: dict[Measure, int] = field(default_factory=dict)
     places: tuple[int, ...] = ()
@@ -311,15 +314,15 @@ class Sizes:
     measures: int = 0
 
     def listed(self, columns: Sequence[Values]) -> int:
-        """What tuples take in the measures that keep every value, with its code and its time."""
+        """Return the bytes that the tuples take in measures that keep every value, each with its group code and time."""
         return sum([columns[place].data.nbytes + LISTED_BYTES * len(columns[place]) for place in self.places])
 
     def sketched(self, columns: Sequence[Values]) -> int:
-        """The most that sketches of the tuples would take."""
+        """Return the maximum number of bytes by which the tuples would grow the sketches."""
         return sum([growth_max(name, columns[one]) for name, one in self.sketches])
 
     def growth(self, pane: Pane, groups: int, columns: Sequence[Values]) -> int:
-        """What adding the tuples would take, if the pane is to have so many groups; beside sketches."""
+        """Return the bytes (without sketches) that adding the tuples would use if the pane had `groups` groups."""
         growth = self.listed(columns) if self.places else 0
         for measure, width in self.widths.items():
             state = pane.measures.get(measure)
@@ -390,7 +393,7 @@ def accumulate(
 
 
 def merged_panes(panes: Iterable[Pane], measures: Collection[Measure]) -> Pane:
-    """Several panes as one with these measures, combined in their order; those given stay as they are."""
+    """Combine panes, in their order, into one pane with these measures; the given panes stay unchanged."""
     whole, own = Pane(), set[Measure]()
     with np.errstate(over="ignore", invalid="ignore"):
         for pane in panes:
@@ -415,7 +418,7 @@ def merged_panes(panes: Iterable[Pane], measures: Collection[Measure]) -> Pane:
 
 
 def folded_in(name: str, ours: Array, theirs: Array) -> Array:
-    """One measure of two panes, of which one may not know the youngest groups yet."""
+    """Combine one measure of two panes; either array may be shorter, because its pane was filled before the newest groups existed."""
     fold = FOLD.get(name, np.add)
     if ours.shape == theirs.shape:
         return fold(ours, theirs)
@@ -425,7 +428,7 @@ def folded_in(name: str, ours: Array, theirs: Array) -> Array:
 
 
 def grown(name: str, kind: DataType | None, state: Array | None, size: int) -> Array:
-    """A measure's array with room for `size` groups."""
+    """Return the array of a measure with room for `size` groups, with the old values copied."""
     fresh = START[name](size, kind)
     if state is not None:
         fresh[..., : state.shape[-1]] = state
@@ -433,7 +436,7 @@ def grown(name: str, kind: DataType | None, state: Array | None, size: int) -> A
 
 
 def start_sum(size: int, kind: DataType | None) -> Array:
-    """Of integers the upper and the lower 32 bits are summed apart, so that no sum can overflow unseen."""
+    """Return zeros for sums; integers have two rows, for their upper and lower 32 bits, so that no sum overflows unseen."""
     return np.zeros(size) if kind is None or kind.is_float else np.zeros((2, size), np.int64)
 
 
@@ -448,7 +451,7 @@ def start_max(size: int, kind: DataType | None) -> Array:
 
 
 def extreme(kind: DataType, largest: bool) -> Any:
-    """The largest or smallest value of the type; NaN is larger than any number, as in SQL's order."""
+    """Return the largest or smallest value of the type; NaN is larger than any number, as in SQL's order."""
     if kind.is_float:
         return np.nan if largest else -np.inf
     if kind.kind is TypeKind.BOOLEAN:
@@ -472,25 +475,25 @@ def add_sum(state: Array, codes: Codes, data: Array | None) -> None:
 
 
 def whole_sum(halves: Array) -> tuple[Array, Array]:
-    """The sums from their halves, and which of them an int64 can hold."""
+    """Return the sums of the two halves, and a mask of the sums that fit int64."""
     high, low = halves[0] + (halves[1] >> HALF), halves[1] & LOWER
     return (high << HALF) + low, (high >= -(1 << HALF - 1)) & (high < 1 << HALF - 1)
 
 
 def approximate_sum(halves: Array) -> Array:
-    """As `whole_sum`, in floats, which hold any."""
+    """Return the sums of the two halves as floats, which can hold any sum."""
     sums: Array = halves[0] * float(1 << HALF) + halves[1]
     return sums
 
 
 def add_min(state: Array, codes: Codes, data: Array | None) -> None:
     assert data is not None
-    np.fmin.at(state, codes, data)  # which takes any number before NaN
+    np.fmin.at(state, codes, data)  # fmin prefers any number to NaN
 
 
 def add_max(state: Array, codes: Codes, data: Array | None) -> None:
     assert data is not None
-    with np.errstate(invalid="ignore"):  # a NaN stays, and numpy would warn of it
+    with np.errstate(invalid="ignore"):  # NaN is the maximum here, and numpy would warn about it
         np.maximum.at(state, codes, data)
 
 
@@ -510,7 +513,7 @@ def add_moments(state: Array, codes: Codes, data: Array | None) -> None:
 
 
 def merged_moments(ours: Array, theirs: Array) -> Array:
-    """Counts, means and squared deviations of disjoint parts as one (Chan et al.); no cancellation."""
+    """Combine counts, means and squared deviations of two parts without cancellation (Chan et al.)."""
     (count, mean, spread), (other_count, other_mean, other_spread) = ours, theirs
     total = np.maximum(count + other_count, 1)
     delta = other_mean - mean
@@ -534,7 +537,7 @@ def add_scaled_sum(state: Array, codes: Codes, data: Array | None, each: Each) -
 
 
 def weighted(codes: Codes, data: Array | None, each: Each, size: int) -> Array:
-    """Sums of the data by group, without data counts, each value as often as its tuple stands for."""
+    """Return sums of the data by group, or counts without data; each value counts `each` times."""
     if isinstance(each, float):
         return np.bincount(codes, data, minlength=size) * each
     return np.bincount(codes, each if data is None else data * each, minlength=size)
@@ -561,9 +564,9 @@ def add_norm(state: Array, codes: Codes, data: Array | None, each: Each) -> None
 
 
 def add_root(state: Array, codes: Codes, data: Array, weights: Each) -> None:
-    """Add x²·w to the square of what is kept.
+    """Add x²·w to the square of each group's state, which is a root.
 
-    Roots are kept, and squares taken of what is near 1, so that no square overflows on the way to a root.
+    The state is a root, and only values scaled to at most 1 are squared, so that no square overflows.
     """
     values = np.abs(data.astype(np.float64, copy=False))
     largest = values.max(initial=0.0, where=np.isfinite(values)) or 1.0
@@ -574,7 +577,7 @@ def add_root(state: Array, codes: Codes, data: Array, weights: Each) -> None:
 
 
 def root_of_squares(left: Array, right: Array) -> Array:
-    """√(left² + right²); NaN if either is, which hypot(inf, NaN) would not be."""
+    """Return √(left² + right²); NaN if either is NaN, since hypot(inf, NaN) would return infinity."""
     return np.where(np.isnan(left) | np.isnan(right), np.nan, np.hypot(left, right))
 
 
@@ -610,7 +613,7 @@ ESTIMATE: dict[str, Callable[[Array, Codes, Array | None, Each], None]] = {
     "error sum": add_error,
     "norm": add_norm,
 }
-# How what two panes hold becomes one; what is not named is added.
+# Functions that combine a measure of two panes; all other measures are added.
 FOLD: dict[str, Callable[[Array, Array], Array]] = {
     "min": np.fmin,
     "max": np.maximum,

@@ -1,22 +1,23 @@
-"""Windows over one pane store: at which ends those with SLIDE AT MOST are answered, and which windows one scan answers.
+"""Schedule of the windows over one pane store: the ends of windows with SLIDE AT MOST, and shared scans.
 
-After Golab, Bijay, Özsu (schedule synchronisation, §4). A synopsis is a pane store here, and its update a pane that
-event time has passed; a sub-group is all windows with the same SLIDE. A sub-group slides by its *period*, which is its bound
-or shorter, as `scheduler.windows` finds it by the intervals that scans read. Ends are multiples of the period from the
-epoch, so that sub-groups meet wherever their periods do, windows with an exact SLIDE among them. A scan begins at the youngest
-pane and leaves behind on its way what each shorter window needs; windows that end together are answered by one, be their SLIDEs
-exact or not, unless the schedule is `none`.
+This follows Golab, Bijay, Özsu (schedule synchronisation, §4). Their synopsis is a pane store here, and an update is a pane
+that event time has passed. A sub-group has all windows with the same SLIDE. It slides by its *period*, which is at most its
+bound; `scheduler.windows` chooses the periods by the number of panes that scans read. Ends are multiples of the period from
+the epoch, so sub-groups have common ends wherever their periods have common multiples. Windows with an exact SLIDE take part.
+A scan begins at the youngest pane and stores on its way the result of each shorter window. Unless the schedule is `none`,
+windows with the same end are answered by one scan.
 
-What departs from the paper: no end is given up for being late. The panes are still there, so a result that comes late is
-that of its own end, and the bound holds in event time whatever the load. In overload (event time has passed several ends in
-one step) late sharing lets sub-groups slide by their whole bounds, and those whose next end would come before the next
-common one share it.
+One difference from the paper: windows are answered also at late ends. The panes still exist, so a late result is the result of
+its own end, and the bound holds in event time under any load. In overload, event time passes several ends in one step. Late
+sharing then lets sub-groups slide by their whole bounds, and lets them share the next common end if their own end would come
+earlier.
 
-1. From one end of a window to the next there is at most its SLIDE, but where no tuple is in any window between.
-2. What is answered is a function of the windows there are, the settings, and how far event time had come at each step;
-   without late sharing not of the steps. The clock has no part in it: costs are those of the scans, not measured.
-3. Whether a scan was shared changes no digit: panes are always combined one by one, from the youngest to the oldest, so what
-   a longer window adds to comes to the same as what a shorter one would have had by itself.
+Properties:
+1. The distance between two consecutive ends of a window is at most SLIDE, except where no window between them has a tuple.
+2. The answers depend on the windows, the settings, and how far event time was at each step; without late sharing, not on
+   the steps. They do not depend on the clock: costs are numbers of panes, not measurements.
+3. Sharing a scan changes no digit of an answer: panes are always combined one by one, from the youngest to the oldest. So a
+   longer window continues from exactly the result that a shorter window has alone.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from scheduler.windows import ScanCosts
 from scheduler.windows.scan_model import SubGroup
 from scheduler.windows.tasks import PERIODS
 
-# In panes that are combined, some 7 µs each: what a scan takes to begin with, and an answer to be made and passed on.
+# Costs in units of one combined pane, about 7 µs: per pane, per scan, and per answer that is made and passed on.
 COSTS = ScanCosts(interval=1.0, call=1.0, answer=4.0)
 
 
 class WindowReader(Protocol):
-    """A window over the panes; lengths are numbers of panes."""
+    """Window that reads the panes; its range and slide are numbers of panes."""
 
     @property
     def window(self) -> int: ...
@@ -54,29 +55,30 @@ class WindowReader(Protocol):
     def measures(self) -> Collection[Measure]: ...
 
     def is_due(self, end: int) -> bool:
-        """Whether it is still to be answered at this end."""
+        """Return True if the window has not been answered at this end yet, but must be."""
         ...
 
 
 @dataclass(slots=True)
 class WindowProgress:
-    """How far a window that slides by at most so much has come, in panes."""
+    """Progress of a window with SLIDE AT MOST, in panes."""
 
     reader: WindowReader
     last: int | None = None
-    """Its last end, or the start of the first tuple after it; None before there was event time."""
+    """Last settled end, or the first pane with tuples after it; None before the first event time."""
     ends: list[int] = field(default_factory=list)
-    """Ends that have been settled and not answered yet; `last` is past them."""
+    """Ends that are settled but not answered yet; none is later than `last`."""
 
 
 class WindowSchedule:
-    """When the windows over one store are answered."""
+    """Schedule that decides when the windows over one store are answered."""
 
     def __init__(self, store: PaneStore, settings: WindowSettings) -> None:
         self._store, self._settings = store, settings
         self._readers: dict[str, WindowReader] = {}
         self._flexible: dict[str, WindowProgress] = {}
-        self._periods: Mapping[int, int] | None = None  # by bound; None if windows have come or gone
+        # period of each SLIDE AT MOST; None after windows were added or removed
+        self._periods: Mapping[int, int] | None = None
         self._reached: int | None = None
         self._scans = Scans(store)
 
@@ -101,44 +103,44 @@ class WindowSchedule:
         self._change()
 
     def _change(self) -> None:
-        """Periods are others, and ends are to be settled anew, also where event time has not gone on."""
+        """Discard the periods, so that periods and window ends are determined again even if event time has not advanced."""
         self._periods = self._reached = None
 
     def period(self, name: str) -> int:
-        """How many panes a window slides by."""
+        """Return the number of panes by which a window slides."""
         return self._period(self._readers[name])
 
     def next_end(self, name: str) -> int | None:
-        """The first end that is not answered yet; None before there was event time."""
+        """Return the first end that is not answered yet; None before the first event time."""
         reader = self._flexible[name]
         if reader.ends:
             return reader.ends[0]
         return None if reader.last is None else self._following(reader)
 
     def is_due(self, name: str, end: int) -> bool:
-        """Whether the window is still to be answered at this end."""
+        """Return True if the schedule has chosen this end for the window, and the window has not been answered at this end yet."""
         return end in self._flexible[name].ends
 
     def settled_upto(self, name: str) -> int | None:
-        """No end up to this one will be asked for again."""
+        """Return the pane up to which all ends are answered; None before the first event time."""
         reader = self._flexible[name]
         return reader.ends[0] - 1 if reader.ends else reader.last
 
     def start_after(self, name: str, pane: int) -> None:
-        """The first end is a later one than this."""
+        """Start a window after this pane, so that its first end is later."""
         self._flexible[name].last = pane
 
     def ends(self, name: str, reached: int) -> Iterator[int]:
-        """The ends of a window that event time has passed, up to the pane that begins at `reached`."""
+        """Yield the unanswered ends of a window up to `reached`, the pane that event time has reached."""
         self._settle(reached)
         reader = self._flexible[name]
-        # Another window may have been told of more already, and ends have been settled as far as that.
+        # Because of another window, ends beyond `reached` may have been chosen already; these ends wait.
         while reader.ends and reader.ends[0] <= reached:
             yield reader.ends[0]
             del reader.ends[0]
 
     def combined(self, end: int, reader: WindowReader, reached: int) -> Pane:
-        """What a window that ends here is made of, combined by its own scan or by one before it."""
+        """Return the combined pane of a window that ends here, from its own scan or from an earlier scan."""
         self._settle(reached)
         window = reader.window
         left = self._scans.take(end, window)
@@ -165,10 +167,10 @@ class WindowSchedule:
         reader.last, reader.ends = state[0], list(state[1])
         self._reached = None
 
-    # -- ends -----------------------------------------------------------------------------------------
+    # -- choosing the ends of windows -----------------------------------------------------------------
 
     def _settle(self, reached: int) -> None:
-        """Which ends come of event time having come so far."""
+        """Determine the ends of all windows with SLIDE AT MOST, up to the pane that event time has reached."""
         if self._reached is not None and reached <= self._reached:
             return
         self._reached = reached
@@ -187,7 +189,7 @@ class WindowSchedule:
                 reader.last = due
 
     def _settle_late(self, reached: int, numbers: Sequence[int]) -> None:
-        """Ends of the sub-groups that are late: as few as their bounds allow, and common ones."""
+        """Choose the ends of windows that event time has passed by several ends: as few as SLIDE AT MOST allows, common ends if possible."""
         pending = self._settings.late == "late-pending"
         while True:
             due = {name: self._due(reader, reached, numbers) for name, reader in self._flexible.items()}
@@ -197,7 +199,7 @@ class WindowSchedule:
             matching = [name for name, end in due.items() if end is not None and (pending or end < reached)]
             latest = {name: (self._flexible[name].last or 0) + self._slide(name) for name in matching}
             end = min(min(latest.values()), reached)
-            # The next common end is no further than the shortest bound.
+            # The distance from `end` to the next common end is at most the smallest SLIDE AT MOST.
             before = end + min(self._slide(name) for name in matching)
             for name in matching:
                 reader = self._flexible[name]
@@ -209,7 +211,7 @@ class WindowSchedule:
         return self._flexible[name].reader.slide
 
     def _due(self, one: WindowProgress, reached: int, numbers: Sequence[int]) -> int | None:
-        """The next end, if event time has come as far; a stretch without tuples is passed over in one step."""
+        """Return the next end if event time has reached it, otherwise None; skip a stretch without tuples in one step."""
         due = self._following(one)
         if due > reached:
             return None
@@ -229,10 +231,10 @@ class WindowSchedule:
             self._periods = periods_of(self._readers.values(), self._settings)
         return self._periods[reader.slide] if reader.at_most else reader.slide
 
-    # -- scans ----------------------------------------------------------------------------------------
+    # -- combining panes ------------------------------------------------------------------------------
 
     def _scan(self, end: int, due: Iterable[WindowReader]) -> dict[int, Pane]:
-        """From the youngest pane on, what each of the windows is made of, the shortest first."""
+        """Scan from the youngest pane and return the combined pane of each window, by length, the shortest first."""
         measures: dict[int, set[Measure]] = {}
         for reader in due:
             measures.setdefault(reader.window, set()).update(reader.measures)
@@ -242,14 +244,14 @@ class WindowSchedule:
         panes: dict[int, Pane] = {}
         before, start = Pane(), end
         for window in windows:
-            # Of what only shorter windows are made of, nothing is combined any more.
+            # Measures that only shorter windows need are not combined beyond those windows.
             before = merged_panes([before, *self._store.youngest(end - window, start)], measures[window])
             panes[window], start = before, end - window
         return panes
 
 
 class Scans:
-    """What scans have left for windows that are answered after them, until event time goes on; as far as there is room."""
+    """Cache of combined panes for windows that are answered later at the same event time; it stores only what fits."""
 
     def __init__(self, store: PaneStore) -> None:
         self._store = store
@@ -258,7 +260,7 @@ class Scans:
         self._recodings = 0
 
     def take(self, end: int, window: int) -> Pane | None:
-        if self._recodings != self._store.recodings:  # by other codes: the panes are still there
+        if self._recodings != self._store.recodings:  # group codes have changed since these panes were cached
             self.clear()
         scanned = self._left.pop((end, window), None)
         if scanned is None:
@@ -287,7 +289,7 @@ class Scans:
 
 
 def periods_of(readers: Collection[WindowReader], settings: WindowSettings) -> Mapping[int, int]:
-    """By bound, the period of the windows that slide by at most so much."""
+    """Return the period of each value of SLIDE AT MOST; both are numbers of panes."""
     windows: dict[tuple[int, bool], list[int]] = {}
     for reader in readers:
         windows.setdefault((reader.slide, reader.at_most), []).append(reader.window)

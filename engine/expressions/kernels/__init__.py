@@ -1,4 +1,4 @@
-"""Kernels: what a scalar function does to whole columns of values, one module per kind of value.
+"""Kernels: scalar functions over whole columns of values, in one module per kind of value.
 
-A kernel knows nothing of expressions, NULLs or trains; `engine/expressions/compiler.py` puts those around it.
+A kernel is independent of expressions, NULLs and trains; `engine/expressions/compiler.py` handles these.
 """

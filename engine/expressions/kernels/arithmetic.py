@@ -1,7 +1,7 @@
 """Arithmetic on numbers: ints and decimals are checked for overflow, floats follow IEEE 754.
 
-A decimal is an int64 of the value times 10^scale. Ints wrap around silently in numpy, so every operation that can
-leave the range is followed by a check that costs little when nothing went wrong: the signs of a sum, the extremes of
+A decimal is stored as an int64: the value times 10^scale. Ints wrap around silently in numpy, so every operation that can
+overflow is followed by a check that is cheap when there is no overflow: the signs of a sum, or the extremes of the
 factors.
 """
 
@@ -23,7 +23,7 @@ LIMITS_INT64 = (-(2**63), 2**63 - 1)
 
 
 def limits(type_: DataType) -> tuple[int, int]:
-    """The least and the largest value of an integer or scaled decimal type, as held."""
+    """Return the smallest and largest stored value of an integer or decimal type."""
     if type_.kind is TypeKind.DECIMAL:
         most = 10**type_.precision - 1
         return -most, most
@@ -31,7 +31,7 @@ def limits(type_: DataType) -> tuple[int, int]:
 
 
 def outside(values: Array, low: int, high: int) -> Mask | None:
-    """Where values lie outside [low, high]; None if they do not."""
+    """Return the mask of values outside [low, high]; None if all are inside."""
     if not values.size or (values.min() >= low and values.max() <= high):
         return None
     mask: Mask = (values < low) | (values > high)
@@ -46,7 +46,7 @@ def either(one: Mask | None, other: Mask | None) -> Mask | None:
 
 def add_integers(left: Array, right: Array) -> Checked:
     total = left + right
-    # A sum that overflowed has a sign that neither operand has.
+    # A sum overflowed if its sign differs from the signs of both operands.
     signs = left ^ total
     signs &= right ^ total
     return total, None, (signs < 0 if signs.size and signs.min() < 0 else None)
@@ -60,7 +60,7 @@ def subtract_integers(left: Array, right: Array) -> Checked:
 
 
 def add_constant(left: Array, right: Array) -> Checked:
-    """A sum with a constant overflows where it went the other way."""
+    """Add a constant; a sum that is smaller after adding a positive constant, or larger after a negative constant, has overflowed."""
     total = left + right
     wrong = np.less(total, left) if right >= 0 else np.greater(total, left)
     return total, None, any_or_none(wrong)
@@ -73,7 +73,7 @@ def subtract_constant(left: Array, right: Array) -> Checked:
 
 
 def add_decimals(sign: int, limit: tuple[int, int], left: Array, right: Array) -> Checked:
-    # Two numbers of 18 digits add up within int64.
+    # The sum of two numbers of 18 digits fits into int64.
     total = left + right if sign > 0 else left - right
     return total, None, outside(total, *limit)
 
@@ -85,7 +85,7 @@ def multiply_integers(left: Array, right: Array) -> Checked:
         return product, None, None
     if product.dtype == np.int32:
         return product, None, outside(np.multiply(left, right, dtype=np.int64), low, high)
-    # Far from the limit, floats tell; near it, Python's integers do.
+    # Far from the limit, a float product is exact enough for the check; near it, Python integers decide.
     size = np.abs(np.multiply(left, right, dtype=np.float64))
     bad = size > 2.0**63 * 1.000001
     for place in np.flatnonzero((size > 2.0**63 * 0.999999) & ~bad):
@@ -95,7 +95,7 @@ def multiply_integers(left: Array, right: Array) -> Checked:
 
 
 def extreme(values: Any) -> int:
-    """The largest absolute value, as a Python integer: that of the least int64 has no int64."""
+    """Return the largest absolute value as a Python integer, since the absolute value of −2^63 does not fit int64."""
     if not isinstance(values, np.ndarray):
         return abs(int(values))
     return max(int(values.max()), -int(values.min()))
@@ -107,13 +107,13 @@ def multiply_decimals(limit: tuple[int, int], left: Array, right: Array) -> Chec
 
 
 def zeros(divisor: Array, dividend: Array) -> Mask | None:
-    """Where the divisor is 0; either may be a constant."""
+    """Return the mask of rows where the divisor is 0, or None; divisor and dividend may be constants."""
     mask = np.equal(divisor, 0)
     return np.broadcast_to(mask, np.broadcast_shapes(mask.shape, dividend.shape)) if mask.any() else None
 
 
 def remainder(left: Array, right: Array, low: int | None) -> tuple[Array, Array, Mask | None, Mask | None]:
-    """The remainder with the sign of the dividend, the divisor made safe, where it was 0, where the quotient overflows."""
+    """Return the remainder (with the dividend's sign), a safe divisor, and masks of divisors 0 and of quotients that overflow."""
     nulls = zeros(right, left)
     divisor = right if nulls is None else np.where(nulls, right.dtype.type(1), right)
     bad = None if low is None else any_or_none((divisor == -1) & (left == low))
@@ -133,7 +133,7 @@ def integer_divide(low: int | None, left: Array, right: Array) -> Checked:
 
 
 def divided(values: Array, unit: int) -> Array:
-    """Integers divided by a power of ten, a half rounded away from zero."""
+    """Divide integers by a power of ten; halves are rounded away from zero."""
     if unit == 1:
         return values
     quotient: Array = values // unit
@@ -146,7 +146,7 @@ def divided(values: Array, unit: int) -> Array:
 
 
 def rounded(values: Array) -> Array:
-    """To the nearest whole number, a half away from zero (numpy's own goes to the even one)."""
+    """Round to the nearest whole number, halves away from zero; numpy.round rounds halves to even."""
     whole: Array = np.trunc(values)
     nearest: Array = whole + np.copysign(np.abs(values - whole) >= 0.5, values)
     return nearest
@@ -177,12 +177,12 @@ def power(base: Array, exponent: Array) -> Checked:
     result = np.power(base, exponent)
     root_of_infinity = np.isneginf(base) & np.equal(exponent, 0.5)
     if root_of_infinity.any():
-        # numpy takes the square root instead, which is NaN where the power is infinite.
+        # numpy computes a square root here, which is NaN, although the power is infinite.
         result = np.where(root_of_infinity, np.inf, result)
     return result, None, any_or_none(np.asarray((base == 0) & (exponent < 0)))
 
 
-# --- builders: which of the above a call needs ------------------------------------------------------------
+# --- builders: choose one of the functions above for a call -----------------------------------------------
 
 
 def overflow(what: str, type_: DataType) -> str:
@@ -206,7 +206,7 @@ def sum_kernel(what: str, sign: int, integers: Callable[[Array, Array], Checked]
     if result.kind is not TypeKind.DECIMAL:
         return Kernel(integers, overflow(what, result))
     if result.precision < DECIMAL_DIGITS_MAX:
-        return Kernel(plain)  # one digit more than the operands have
+        return Kernel(plain)  # the result type has one digit more than the operands, so no sum can overflow
     return Kernel(partial(add_decimals, sign, limits(result)), overflow(what, result))
 
 
@@ -245,7 +245,7 @@ def build_integer_divide(arguments: Sequence[Argument], result: DataType) -> Ker
 
 
 def unless_least(function: Callable[[Array], Array], what: str, type_: DataType) -> Kernel:
-    """Negation and the like, which the least integer has no result for."""
+    """Return a kernel for functions like negation, which overflow for the smallest integer only."""
     if not type_.is_integer:
         return Kernel(function)
     least = limits(type_)[0]
@@ -263,7 +263,7 @@ def build_abs(arguments: Sequence[Argument], result: DataType) -> Kernel:
 
 
 def build_sign(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    # The sign of NaN is 0.
+    # `sign` returns an integer, and for NaN it returns 0.
     return Kernel(lambda values: (values > 0).astype(np.int32) - (values < 0))
 
 
@@ -298,7 +298,7 @@ def build_round(arguments: Sequence[Argument], result: DataType) -> Kernel:
 
 
 def round_floats(values: Array, digits: Array) -> Array:
-    """To so many digits after the point (before it, if negative), by a power of ten as DuckDB does it."""
+    """Round to `digits` digits after the point (before it if negative), with a power of ten as in DuckDB."""
     unit = np.power(10.0, np.abs(np.asarray(digits, np.float64)))
     fine = rounded(values * unit) / unit
     coarse = rounded(values / unit) * unit
@@ -309,7 +309,7 @@ def round_floats(values: Array, digits: Array) -> Array:
 
 
 def round_integers(scale: int, limit: tuple[int, int], values: Array, digits: Array) -> Checked:
-    """Integers held with `scale` digits after the point, to `digits` of them, the scale kept."""
+    """Round decimals, stored with `scale` digits after the point, to `digits` digits; the scale is kept."""
     shape = np.broadcast_shapes(np.shape(values), np.shape(digits))
     values, digits = np.broadcast_to(values, shape), np.broadcast_to(digits, shape)
     result, bad = values.copy(), np.zeros(shape, bool)
@@ -318,7 +318,7 @@ def round_integers(scale: int, limit: tuple[int, int], values: Array, digits: Ar
             continue
         places = np.flatnonzero(digits == wanted)
         if scale - wanted > DECIMAL_DIGITS_MAX:
-            # 10^19 is beyond int64, and half of it beyond half the range: only the outermost int64 round up.
+            # 10^19 is beyond int64. Values of at least 5·10^18 would round up to it and overflow; all smaller values become 0.
             up = np.abs(values[places].astype(np.float64)) >= 5e18 if scale - wanted == 19 else False
             result[places], bad[places] = 0, up
             continue

@@ -1,6 +1,6 @@
-"""CAST from each type to each other; what does not fit is bad, and fails its row or becomes NULL.
+"""CAST between all types; a value that does not fit is marked as bad, and then fails its row or becomes NULL.
 
-Text is read by Arrow where it is written in the plainest way, and row by row in Python where it is not.
+Arrow parses text in the simplest notation; Python parses all other text row by row.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def narrowed(values: Array, target: DataType) -> Checked:
 
 
 def rescaling(source: DataType, target: DataType, reason: str) -> Kernel:
-    """From one scale to another; half away from zero where digits are lost."""
+    """Return a kernel that changes the scale of a decimal; lost digits are rounded, halves away from zero."""
     more = target.scale - source.scale
     if more < 0:
         unit, limit = 10**-more, limits(target)
@@ -93,7 +93,7 @@ def rescaling(source: DataType, target: DataType, reason: str) -> Kernel:
 
 
 def decimals_to_floats(values: Array, scale: int, dtype: Any) -> Array:
-    """Divided by the power of ten; a value with more digits than the float holds, in two parts."""
+    """Divide by the power of ten; a value with more digits than the float can hold is divided in two parts."""
     floats: Array = values.astype(dtype)
     if scale == 0:
         return floats
@@ -116,7 +116,7 @@ def floats_to_decimals(values: Array, target: DataType) -> Checked:
 
 
 def floats_to_integers(values: Array, target: DataType) -> Checked:
-    """To the nearest, a half to the even one."""
+    """Round to the nearest integer, halves to even."""
     whole = np.rint(values)
     bits = 31 if target.kind is TypeKind.INT32 else 63
     fits = (whole >= -(2.0**bits)) & (whole < 2.0**bits)
@@ -138,7 +138,7 @@ def writer(source: DataType) -> Callable[[Array], pa.StringArray]:
         case TypeKind.FLOAT64:
             return lambda values: pa.array([repr(value) for value in values.tolist()], pa.string())
         case TypeKind.FLOAT32:
-            # The shortest digits are numpy's, whether there is an exponent is as for float64.
+            # numpy chooses the shortest digits; an exponent is written as for float64.
             return lambda values: pa.array([repr(float(str(value))) for value in values], pa.string())
         case TypeKind.DECIMAL:
             return lambda values: decimals_to_text(values, source.scale)
@@ -175,7 +175,7 @@ NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
 AFTER_WHOLE = re.compile(r"[.eE].*")
 OTHER_BASE = re.compile(r"0[xX][0-9a-fA-F]+|0[bB][01]+")
 PLAIN = {
-    # What Arrow reads as we do; integers of more digits may be out of range.
+    # Notations that Arrow reads as Weir does; integers with more digits may be out of range.
     TypeKind.INT32: r"^-?[0-9]{1,9}$",
     TypeKind.INT64: r"^-?[0-9]{1,18}$",
     TypeKind.FLOAT32: r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$",
@@ -250,7 +250,7 @@ def parse_float(text: str) -> float | None:
 
 
 def parse_scaled(text: str, scale: int, integer: bool) -> int | None:
-    """A number times 10^scale, rounded half away from zero."""
+    """Parse a number and return it times 10^scale, rounded with halves away from zero; None if it is not a number."""
     if integer and OTHER_BASE.fullmatch(text):
         return int(text, 0)
     if not NUMBER.fullmatch(text):
@@ -259,7 +259,7 @@ def parse_scaled(text: str, scale: int, integer: bool) -> int | None:
     if integer and is_too_long(AFTER_WHOLE.sub("", digits)):
         return None
     number = decimal.Decimal(digits)
-    # An exponent like 1e999999 would make an integer of a million digits.
+    # Numbers with huge exponents are not expanded: 1e999999 would make an integer of a million digits.
     if number.adjusted() > EXPONENT_MOST:
         return None
     if number.adjusted() < -EXPONENT_MOST:
@@ -268,7 +268,7 @@ def parse_scaled(text: str, scale: int, integer: bool) -> int | None:
 
 
 def is_too_long(whole: str) -> bool:
-    """Whether the digits before the point are more than 64 bits hold: DuckDB reads them before it looks at the exponent."""
+    """Return True if the digits before the point exceed int64; DuckDB refuses these before it reads the exponent."""
     figures = whole.lstrip("+-0")
     return len(figures) > 19 or int(figures or 0) > 2**63 - (not whole.startswith("-"))
 

@@ -1,7 +1,7 @@
-"""Comparisons, and membership in a list of constants.
+"""Comparison operators, and membership in a list of constants.
 
-NaN equals itself and is greater than every number, where IEEE 754 has every comparison with it false. Against a
-constant that costs nothing for <, <= and =, and one negation for the others.
+NaN equals itself and is greater than every number, unlike in IEEE 754, where every comparison with NaN is false. This
+costs nothing for <, <= and = with a constant, and one negation for the other operators.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ MIRRORED = {
     "greater": "less",
     "greater_equal": "less_equal",
 }
-"""What holds of (b, a) where the name holds of (a, b)."""
+"""Operator for (b, a) that is equivalent to the named operator for (a, b)."""
 
 LIST_SHORT = 6
-"""Up to so many constants, comparing with each is faster than a set."""
+"""Maximum number of constants for which comparing with each constant is faster than a sorted search."""
 
 
 def build_comparison(name: str) -> Build:
@@ -130,7 +130,7 @@ FLOATS: dict[str, Callable[[Array, Array], Mask]] = {
 
 
 def build_membership(type_: DataType, values: Sequence[Any]) -> Kernel:
-    """Whether each row is one of some constants, none of them NULL."""
+    """Return a kernel that is true where a value is among the constants, none of which is NULL."""
     if type_.kind is TypeKind.STRING:
         wanted = pa.array(values, pa.string())
         return Kernel(lambda texts: mask_of(pc.is_in(texts, value_set=wanted)))
@@ -142,7 +142,7 @@ def build_membership(type_: DataType, values: Sequence[Any]) -> Kernel:
 
         def found(values: Array) -> Mask:
             places = np.searchsorted(numbers, values)
-            # A value above all of them has no place.
+            # For a value above all constants, the search returns a position past the end, so it is compared with the first constant.
             places[places == len(numbers)] = 0
             mask: Mask = numbers[places] == values
             return mask

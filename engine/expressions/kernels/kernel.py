@@ -1,7 +1,7 @@
-"""What a kernel is, and what it is told when it is built.
+"""Interface of kernels: functions over columns, built from the types and constants of a call.
 
-A kernel is built once per call in a query, when types and constants are known, so that what can be decided then is not
-decided per train. It must not write into what it is given: those may be a stream's own columns.
+A kernel is built once for each call in a query. Types and constants are known then, so choices that depend on them are
+not repeated for each train. A kernel must not write into its arguments, which may be a stream's own columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Checked = tuple[Any, Mask | None, Mask | None]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of a call: its type, and its value if that is the same for all rows (it is not NULL then)."""
+    """Argument of a call: its type, and its value if it is a constant; the constant is never NULL."""
 
     type: DataType
     constant: bool = False
@@ -33,11 +33,11 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A function of columns; constants arrive as numpy scalars or as str, at least one argument is an array.
+    """Function of columns; at least one argument is an array, and constants are numpy scalars or str.
 
-    Without a `reason`, `apply` gives the values. With one it gives (values, nulls, bad): the rows whose value is
-    NULL, and the rows that fail for this reason; None where there are none. A row that is NULL on the way in may be
-    among the bad, it is not counted. A kernel that is `noisy` makes numpy warn of what it means to do.
+    Without a `reason`, `apply` returns the values. With a `reason`, it returns (values, nulls, bad): `nulls` masks the
+    rows with value NULL, and `bad` the rows that fail for this reason; None means no rows. `bad` may include rows with a
+    NULL argument, which are not counted. A `noisy` kernel causes numpy warnings on purpose, which the caller suppresses.
     """
 
     apply: Callable[..., Any]
@@ -53,7 +53,7 @@ def any_or_none(mask: Mask) -> Mask | None:
 
 
 def each(column: Any) -> Iterable[Any]:
-    """The values one by one; a constant again and again."""
+    """Return an iterable of the values of a column; a constant repeats without end."""
     if isinstance(column, pa.Array):
         return cast(list[Any], column.to_pylist())
     if isinstance(column, np.ndarray):
@@ -62,10 +62,10 @@ def each(column: Any) -> Iterable[Any]:
 
 
 def rows(*columns: Any) -> Iterable[tuple[Any, ...]]:
-    """The rows of columns of which at least one is an array."""
+    """Return an iterable of rows: tuples with a value of each column, at least one of which is an array."""
     return zip(*map(each, columns), strict=False)
 
 
 def mask_of(booleans: pa.BooleanArray) -> Mask:
-    """An Arrow array without NULLs as a numpy mask."""
+    """Return an Arrow boolean array without NULLs as a numpy mask."""
     return cast(Mask, booleans.to_numpy(zero_copy_only=False))

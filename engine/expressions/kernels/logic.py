@@ -1,7 +1,7 @@
 """Three-valued logic, and choosing between columns by a mask.
 
-A boolean column is its values and where they are valid (None: everywhere). NULL is unknown: `false AND NULL` is
-false, `true OR NULL` is true, and the rest of NULL is NULL.
+A boolean column has values, and a mask of the rows that are not NULL (None if no row is NULL). `false AND NULL` is false,
+`true OR NULL` is true, and any other combination with NULL is NULL.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ Booleans = tuple[Mask, Mask | None]
 
 
 def all_of(left: Booleans, right: Booleans) -> Booleans:
-    """AND."""
+    """Return the AND of two boolean columns."""
     (one, one_valid), (other, other_valid) = left, right
     if one_valid is None and other_valid is None:
         return one & other, None
     result = surely(left) & surely(right)
-    # Known where both are, and where either is false.
+    # The result is known where both operands are true, and where either operand is false.
     known = surely_not(left) | surely_not(right) | result
     return result, known
 
 
 def any_of(left: Booleans, right: Booleans) -> Booleans:
-    """OR."""
+    """Return the OR of two boolean columns."""
     (one, one_valid), (other, other_valid) = left, right
     if one_valid is None and other_valid is None:
         return one | other, None
@@ -40,19 +40,19 @@ def any_of(left: Booleans, right: Booleans) -> Booleans:
 
 
 def surely(column: Booleans) -> Mask:
-    """Where it is true."""
+    """Return the mask of rows where the column is true, not NULL."""
     values, valid = column
     return values if valid is None else values & valid
 
 
 def surely_not(column: Booleans) -> Mask:
-    """Where it is false."""
+    """Return the mask of rows where the column is false, not NULL."""
     values, valid = column
     return ~values if valid is None else valid & ~values
 
 
 def choose(type_: DataType, mask: Mask, left: Any, right: Any) -> Any:
-    """The left value where the mask is set, the right one elsewhere; either may be a constant."""
+    """Return the left value where the mask is set, and the right value elsewhere; either may be a constant."""
     if type_.kind is TypeKind.STRING:
         return pc.if_else(pa.array(mask), text(left), text(right))
     return np.where(mask, left, right)

@@ -1,6 +1,6 @@
-"""Functions of text, on Arrow arrays; positions and lengths count code points.
+"""Text functions over Arrow arrays; positions and lengths count code points.
 
-With constant patterns they are Arrow's own. What Arrow has only for constants is done row by row in Python otherwise.
+Arrow's own functions are used if the patterns are constant. For other patterns, Python computes the result row by row.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from engine.expressions.kernels.kernel import (
 SPACES = (
     "\u0020\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 )
-"""What trim removes unless told otherwise: Unicode's space separators, not tabs and line ends."""
+"""Characters that trim removes by default: Unicode's space separators, but not tabs and line ends."""
 
 
 def by_row(function: Callable[..., Any], arguments: Sequence[Argument], result: DataType) -> Kernel:
-    """Any function of one row's values."""
+    """Return a kernel that calls a Python function for each row."""
     if result.kind is TypeKind.STRING:
         return Kernel(lambda *columns: pa.array([function(*row) for row in rows(*columns)], pa.string()))
     dtype = result.numpy
@@ -43,7 +43,7 @@ def by_row(function: Callable[..., Any], arguments: Sequence[Argument], result: 
 
 
 def constants(arguments: Sequence[Argument]) -> bool:
-    """Whether all but the first are constant."""
+    """Return True if the first argument is a column and all other arguments are constants."""
     return not arguments[0].constant and all(argument.constant for argument in arguments[1:])
 
 
@@ -63,7 +63,7 @@ def build_length(arguments: Sequence[Argument], result: DataType) -> Kernel:
 
 
 def substring(text: str, start: int, length: int | None = None) -> str:
-    """From a place counted from 1, or from the end if negative; a negative length reaches backward."""
+    """Return a substring from `start`, counted from 1, or from the end if negative; a negative length goes backward."""
     begin = start - 1 if start >= 0 else len(text) + start
     if length is None:
         return text[max(begin, 0) :]
@@ -105,8 +105,8 @@ def build_right(arguments: Sequence[Argument], result: DataType) -> Kernel:
 
 
 def slicing(start: int, stop: int | None) -> Kernel:
-    """As Python slices."""
-    # Arrow takes int64; no text is that long.
+    """Return a kernel that slices texts as Python does."""
+    # Arrow takes int64 positions, so larger numbers are clipped; no text is longer than the limit.
     most = 2**40
     start = max(min(start, most), -most)
     stop = None if stop is None else max(min(stop, most), -most)
@@ -142,7 +142,7 @@ def replaced(text: str, old: str, new: str) -> str:
 
 
 def build_replace(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    # Arrow never returns from replacing the empty text.
+    # Arrow's replace loops without end if the text to replace is empty.
     if not constants(arguments) or arguments[1].value == "":
         return by_row(replaced, arguments, result)
     old, new = arguments[1].value, arguments[2].value
@@ -189,12 +189,12 @@ def build_strpos(arguments: Sequence[Argument], result: DataType) -> Kernel:
 # --- LIKE -----------------------------------------------------------------------------------------------
 
 ANY = object()
-"""The % of a pattern; a _ is the other wildcard."""
+"""Wildcard % of a pattern; ONE is the wildcard _."""
 ONE = object()
 
 
 def pattern_parts(pattern: str, escape: str) -> list[Any] | None:
-    """The pattern as literal texts and wildcards; None if it ends in the escape."""
+    """Split a pattern into literal texts and wildcards; return None if it ends with the escape character."""
     parts: list[Any] = []
     characters = iter(pattern)
     for character in characters:
@@ -211,7 +211,7 @@ def pattern_parts(pattern: str, escape: str) -> list[Any] | None:
 
 
 def matcher(parts: list[Any]) -> Callable[[pa.StringArray], Mask]:
-    """What tells the texts that match; without regular expressions if it can."""
+    """Return a function that masks the texts that match; it avoids regular expressions where possible."""
     match parts:
         case []:
             return lambda texts: mask_of(pc.equal(texts, ""))
@@ -235,7 +235,7 @@ def expression_of(parts: list[Any]) -> str:
 
 
 def build_like(fold: bool, arguments: Sequence[Argument], result: DataType) -> Kernel:
-    reason = "a LIKE pattern must not end with its escape character, which is one character"
+    reason = "a LIKE pattern ends with its escape character, or the escape is longer than one character"
     if constants(arguments):
         pattern = arguments[1].value
         escape = arguments[2].value if len(arguments) > 2 else ""
@@ -253,7 +253,7 @@ def lowered(text: str) -> str:
 
 
 def like_by_row(fold: bool, texts: Any, patterns: Any, escapes: Any = "") -> Checked:
-    """With a pattern per row; each different one is read once."""
+    """Match each text with the pattern of its row; each distinct pattern is compiled once."""
     known: dict[tuple[str, str], re.Pattern[str] | None] = {}
     found: list[bool] = []
     bad: list[bool] = []

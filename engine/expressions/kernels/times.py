@@ -1,6 +1,6 @@
 """Parts of timestamps and truncation, on int64 microseconds since the epoch.
 
-Floor division makes all of it right before 1970 too. Months and years go through numpy's calendar.
+Floor division makes the results right before 1970 too. Months and years use numpy's calendar.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def days(times: Array) -> Array:
 
 
 def months(times: Array) -> Array:
-    """Whole months since January 1970."""
+    """Return the whole months since January 1970."""
     return times.view("M8[us]").astype("M8[M]").view(np.int64)
 
 
 def first_day(month: Array) -> Array:
-    """The day since the epoch with which a month since the epoch begins."""
+    """Return the first day of a month as days since the epoch; the month counts from January 1970."""
     return month.view("M8[M]").astype("M8[D]").view(np.int64)
 
 
@@ -71,7 +71,7 @@ def day_of_year(times: Array) -> Array:
 
 
 def day_of_week(times: Array) -> Array:
-    """Sunday is 0."""
+    """Return the day of the week; Sunday is 0."""
     return (days(times) + MONDAY) % 7
 
 
@@ -92,7 +92,7 @@ def epoch(times: Array) -> Array:
 
 
 def epoch_ms(times: Array) -> Array:
-    """To the nearest, as in DuckDB."""
+    """Return the time in milliseconds since the epoch, rounded to the nearest, as in DuckDB."""
     return divided(times, MILLISECOND)
 
 
@@ -110,7 +110,7 @@ def unit_named(name: str) -> str | None:
 
 
 def truncation(unit: str) -> Callable[[Array], Array]:
-    """To the beginning of the unit; weeks begin on Monday."""
+    """Return a function that truncates times to the beginning of the unit; weeks begin on Monday."""
     if unit == "week":
         return lambda times: ((days(times) - MONDAY) // 7 * 7 + MONDAY) * DAY
     if unit in FIXED:
@@ -135,7 +135,7 @@ def build_truncation(arguments: Sequence[Argument], result: DataType) -> Kernel:
 
 
 def truncate_each(units: Any, times: Array) -> Checked:
-    """With a unit per row."""
+    """Truncate each time to the unit of its row."""
     shape = (len(units),) if not isinstance(units, str) else np.shape(times)
     names = np.array([name for name, _ in zip(each(units), range(shape[0]), strict=False)], object)
     times = np.broadcast_to(times, shape).copy()

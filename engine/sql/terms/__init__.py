@@ -1,4 +1,4 @@
-"""Terms of SQL: expressions, aggregates, constants and types, from parsed text to plan expressions in normal form.
+"""Terms of SQL: turns parsed expressions, aggregates, constants and types into plan expressions in normal form.
 
 Start with `expressions.py`. Imports `engine.plan`, `engine.data` and `engine.expressions`.
 """

@@ -1,4 +1,4 @@
-"""The values of constant expressions: as the engine computes them, so that there is one arithmetic."""
+"""Computes constant expressions with the engine's own functions, so that planner and engine have the same arithmetic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.plan.plan import Call, Cast, Literal
 
 ONE_ROW = Train((), np.zeros(1))
 
-# Functions of text are left to the engine: REPLACE of long constants can grow without measure.
+# Functions computed while planning. Text functions are not among them, since REPLACE of long constants can grow huge.
 COMPUTED = {
     *("add", "subtract", "multiply", "divide", "integer_divide", "modulo", "power", "negate", "abs"),
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
@@ -19,7 +19,7 @@ COMPUTED = {
 
 
 def computed(call: Call) -> Literal | None:
-    """The value of a function of constants; None if it is left to the engine, which counts what fails."""
+    """Return the value of a function of constants; None if the engine must compute it, which also counts failures."""
     values = [argument.value for argument in call.arguments if isinstance(argument, Literal)]
     if call.function not in COMPUTED:
         return None
@@ -29,7 +29,7 @@ def computed(call: Call) -> Literal | None:
 
 
 def converted(cast: Cast) -> Literal | None:
-    """The constant in another type; None if there is no such value."""
+    """Return the constant in another type; None if it does not fit."""
     return _value(cast)
 
 

@@ -1,7 +1,7 @@
-"""Expressions: from the tree of the text to typed plan expressions in their one form.
+"""Turns parsed expressions into typed plan expressions in normal form.
 
-Types are settled here: `engine.expressions.functions` says what a function takes, and casts to that are put in. A cast that the
-user did not write changes numbers into wider ones, constants, and nothing else: text is no number.
+Types are resolved here: `engine.expressions.functions` defines the argument types of a function, and casts to these are
+inserted. Casts that the user did not write only widen numbers and convert constants: text never becomes a number.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from engine.expressions.functions import TRUNCATIONS, castable, common_type, res
 from engine.plan.aggregations import AGGREGATES, SCALINGS
 from engine.plan.plan import Case, Column, Expression, Literal
 from engine.sql.dialect import TypeName
-from engine.sql.errors import PlanningError, Text
+from engine.sql.errors import SPLIT_IT, PlanningError, Text
 from engine.sql.names import Scope, Visible
 from engine.sql.terms.foreign_constructs import construct_of, is_known, unknown_function, unknown_part
 from engine.sql.terms.literals import interval_us, number
 from engine.sql.terms.normal_form import DoesNotFit, call, cast, negated, shifted, size
 from engine.sql.terms.type_names import type_named
 
-# The type of a bare NULL until something says which it takes.
+# Type of the constant NULL until its context determines the type.
 UNTYPED = DataType(TypeKind.INT32, scale=-1)
 BOUNDS = ("window_start", "window_end")
 IMPURE = {
@@ -33,33 +33,36 @@ IMPURE = {
     *("getenv", "current_user", "session_user", "version", "read_text", "read_blob", "read_csv", "read_json"),
     *("read_parquet", "glob", "http_get", "pg_read_file", "load_file"),
 }
-OUT_OF_REACH = "queries reach no clock, no chance, no files, no network and no environment"
-NUMBER_WRITTEN = "a number has no quotes, as 5 or 2.5; a column's name has none or double quotes"
+OUT_OF_REACH = "a query cannot read the clock, random numbers, files, the network or the environment"
+TIME_INSTEAD = "if you need the time, use the event time of the stream"
+INTERVAL_USE = "an interval can only be added to a timestamp or subtracted from it"
+NUMBER_WRITTEN = "write a number without quotes (5 or 2.5), and a column without quotes or in double quotes"
 CONSTANTS = {
-    **dict.fromkeys((TypeKind.INT32, TypeKind.INT64), "a whole number has no quotes, as 5"),
+    **dict.fromkeys((TypeKind.INT32, TypeKind.INT64), "write a whole number without quotes: 5"),
     **dict.fromkeys((TypeKind.FLOAT32, TypeKind.FLOAT64, TypeKind.DECIMAL), NUMBER_WRITTEN),
     TypeKind.BOOLEAN: "write TRUE or FALSE",
     TypeKind.TIMESTAMP: "write `TIMESTAMP '2026-01-01 00:00:00'`",
 }
-# How much of a plan may be repetition: of a subquery's columns, of the x in `x BETWEEN 1 AND 2`.
+# Maximum size of copied expressions: a subquery's columns, or the x in `x BETWEEN 1 AND 2`, which is used twice.
 REPEATED_MAX = 20_000
 
 
 class Expressions:
-    """Reads expressions over the columns of a scope."""
+    """Turns parsed expressions that use the columns of a scope into plan expressions."""
 
     def __init__(self, scope: Scope, offsets: Sequence[int | None], where: str) -> None:
-        """`offsets`: where each relation's columns start in the input; None for one that is out of reach.
-        `where`: the clause, for messages.
+        """Prepare to read expressions of the clause `where`, which messages name.
+
+        `offsets` has the position of each relation's first column in the input; None for relations that cannot be used.
         """
         self.scope, self.text, self.offsets, self.where = scope, scope.text, offsets, where
         self._known: dict[int, Expression] = {}
         self._repeated = 0
 
-    # -- what is asked for ---------------------------------------------------------------------------
+    # -- methods for other modules -------------------------------------------------------------------
 
     def value(self, node: exp.Expr) -> Expression:
-        """A value; a bare NULL is an int32, as in DuckDB."""
+        """Return an expression for a value; a bare NULL becomes an int32, as in DuckDB."""
         return typed(self.read(node), None)
 
     def condition(self, node: exp.Expr) -> Expression:
@@ -67,14 +70,16 @@ class Expressions:
         if condition.type != BOOLEAN:
             hint = "compare it with something: x > 0"
             raise self.text.error(
-                node, f"{self.where} wants a condition, and this is {condition.type}", hint=hint
+                node,
+                f"{self.where} needs a condition, but this expression has type {condition.type}",
+                hint=hint,
             )
         return condition
 
-    # -- reading -------------------------------------------------------------------------------------
+    # -- reading each kind of expression -------------------------------------------------------------
 
     def read(self, node: exp.Expr) -> Expression:
-        """What a part of the text means here; read once, however often it is asked for."""
+        """Return the plan expression for a node of the parsed tree; each node is read only once."""
         expression = self._known.get(id(node))
         if expression is None:
             reader = self.READERS.get(type(node))
@@ -87,12 +92,12 @@ class Expressions:
         column = self.scope.find(node)
         if column is None:
             if node.name.lower() in IMPURE:
-                raise self.text.error(
-                    node, OUT_OF_REACH, node.name, "for the time, take the event time of the stream"
-                )
+                raise self.text.error(node, OUT_OF_REACH, node.name, TIME_INSTEAD)
             if node.name.lower() in BOUNDS:
                 hint = "aggregate in a window: FROM s [RANGE 10 SECONDS]"
-                raise self.text.error(node, f"there are no window bounds in {self.where}", node.name, hint)
+                raise self.text.error(
+                    node, f"window bounds are not available in {self.where}", node.name, hint
+                )
             raise self.scope.unknown(node)
         return self.visible(node, column)
 
@@ -103,13 +108,11 @@ class Expressions:
         return shifted(self.repeated(node, seen.column.expression), offset)
 
     def repeated(self, node: exp.Expr, expression: Expression, times: int = 1) -> Expression:
-        """An expression that the text has once and the plan more often: short texts must not grow without bound."""
+        """Count an expression that the plan copies `times` times; refuse texts with plans that would grow too large."""
         if not isinstance(expression, Column | Literal):
             self._repeated += times * size(expression, REPEATED_MAX)
             if self._repeated > REPEATED_MAX:
-                raise self.text.error(
-                    node, "the query has too many parts", hint="split it into queries over queries"
-                )
+                raise self.text.error(node, "the query has too many parts", hint=SPLIT_IT)
         return expression
 
     def _literal(self, node: exp.Literal) -> Expression:
@@ -126,9 +129,7 @@ class Expressions:
 
     def _interval(self, node: exp.Interval) -> Expression:
         hint = "ts + INTERVAL '10 seconds'"
-        raise self.text.error(
-            node, "an interval stands beside a timestamp only", self.text.of(node) or None, hint
-        )
+        raise self.text.error(node, INTERVAL_USE, self.text.of(node) or None, hint)
 
     def _negative(self, node: exp.Neg) -> Expression:
         return self.function(node, "negate", [node.this])
@@ -136,14 +137,16 @@ class Expressions:
     def _not(self, node: exp.Not) -> Expression:
         inner = typed(self.read(node.this), BOOLEAN)
         if inner.type != BOOLEAN:
-            raise self.text.error(node.this, f"NOT wants a condition, and this is {inner.type}")
+            raise self.text.error(
+                node.this, f"NOT needs a condition, but this expression has type {inner.type}"
+            )
         return negated(inner)
 
     def _operator(self, node: exp.Binary) -> Expression:
         return self.function(node, OPERATORS[type(node)], [node.left, node.right])
 
     def _logical(self, node: exp.And | exp.Or) -> Expression:
-        """A chain of AND or OR, of any length."""
+        """Read a chain of AND or OR, of any length, without recursion."""
         operands: list[exp.Expr] = []
         stack: list[exp.Expr] = [node]
         while stack:
@@ -160,21 +163,16 @@ class Expressions:
         if left is None and right is None:
             return self._sum(node)
         if left is not None and (right is not None or minus):
-            raise self.text.error(
-                node, "an interval is added to a timestamp", hint="ts + INTERVAL '10 seconds'"
-            )
-        beside, length = (node.right, left) if right is None else (node.left, right)
+            raise self.text.error(node, INTERVAL_USE, hint="ts + INTERVAL '10 seconds'")
+        operand, length = (node.right, left) if right is None else (node.left, right)
         assert length is not None
-        moment = self.read(beside)
+        moment = self.read(operand)
         unit_us = self.unit_us(moment)
         if unit_us is None:
-            raise self.text.error(
-                beside, "an interval is added to a timestamp", str(moment.type), "ts + INTERVAL '10 seconds'"
-            )
+            raise self.text.error(operand, INTERVAL_USE, str(moment.type), "ts + INTERVAL '10 seconds'")
         if length % unit_us:
-            raise self.text.error(
-                node, "this time column counts milliseconds", self.text.of(node), "INTERVAL '1 second'"
-            )
+            what = "the interval is not a whole number of milliseconds, the unit of this time column"
+            raise self.text.error(node, what, self.text.of(node), "INTERVAL '1 second'")
         step = Literal((-length if minus else length) // unit_us, INT64)
         return call("add", (moment, step), moment.type)
 
@@ -184,15 +182,15 @@ class Expressions:
             both = operands[0].type == operands[1].type
             hint = "epoch_ms(a) - epoch_ms(b)" if both else "ts + INTERVAL '10 seconds'"
             what = (
-                "two timestamps give no number"
+                "two timestamps cannot be added or subtracted"
                 if both
-                else "an interval is added to a timestamp, not a number"
+                else "only an interval can be added to a timestamp or subtracted from it"
             )
             raise self.text.error(node, what, self.text.of(node), hint)
         return self.applied(node, OPERATORS[type(node)], [node.left, node.right], operands)
 
     def unit_us(self, moment: Expression) -> int | None:
-        """Of a point in time, what 1 more means; None for anything else."""
+        """Return the unit of a point in time, in microseconds; None for an expression that is no point in time."""
         if moment.type == TIMESTAMP:
             return 1
         for owner, relation in enumerate(self.scope.relations):
@@ -202,7 +200,7 @@ class Expressions:
         return None
 
     def _between(self, node: exp.Between) -> Expression:
-        # Every part is read once: reading it per use would double with each level of nesting.
+        # Every part is read only once, because reading it for each use doubles the work with each level of nesting.
         value, low, high = (
             self.read(operand) for operand in (node.this, node.args["low"], node.args["high"])
         )
@@ -225,10 +223,10 @@ class Expressions:
             case exp.Boolean(this=wanted):
                 condition = typed(self.read(node.this), BOOLEAN)
                 if condition.type != BOOLEAN:
-                    raise self.text.error(node, f"IS {str(bool(wanted)).upper()} wants a condition")
+                    raise self.text.error(node, f"IS {str(bool(wanted)).upper()} needs a condition")
                 certain = condition if wanted else negated(condition)
                 return call("coalesce", (certain, Literal(False, BOOLEAN)), BOOLEAN)
-        raise self.text.error(node, "IS stands before NULL, TRUE and FALSE", self.text.of(node))
+        raise self.text.error(node, "IS must be followed by NULL, TRUE or FALSE", self.text.of(node))
 
     def _distinct_from(self, node: exp.NullSafeEQ | exp.NullSafeNEQ) -> Expression:
         nodes = [node.left, node.right]
@@ -259,9 +257,9 @@ class Expressions:
         if argument.type == UNTYPED:
             return Literal(None, type_)
         if not castable(argument.type, type_):
-            hint = "epoch_ms(x) goes between timestamps and milliseconds"
+            hint = "use epoch_ms(x), which converts between timestamps and milliseconds"
             raise self.text.error(
-                node, f"{argument.type} cannot become {type_}", self.text.of(node.this), hint
+                node, f"{argument.type} cannot be cast to {type_}", self.text.of(node.this), hint
             )
         try:
             return cast(argument, type_, try_)
@@ -289,13 +287,12 @@ class Expressions:
         return Case(tuple(zip(conditions, results, strict=True)), otherwise, type_)
 
     def common(self, node: exp.Expr, values: Sequence[Expression]) -> DataType:
-        """The type all branches can be brought to."""
+        """Return the type to which all branches of CASE can be cast; raise an error if the types are incompatible."""
         type_ = common_type([type_or_none(branch) for branch in beside_decimals(values)])
         if type_ is None:
             types = ", ".join(dict.fromkeys(str(value.type) for value in values if value.type != UNTYPED))
-            raise self.text.error(
-                node, "the branches have types that do not go together", types, "CAST one of them"
-            )
+            what = "the branches of CASE have incompatible types"
+            raise self.text.error(node, what, types, "CAST one of the branches")
         return type_
 
     def _call(self, node: exp.Anonymous) -> Expression:
@@ -311,24 +308,20 @@ class Expressions:
             if (unknown := unknown_part(name)) is not None:
                 raise self.text.error(node, *unknown)
         if name in IMPURE:
-            raise self.text.error(
-                node, OUT_OF_REACH, f"{name}()", "for the time, take the event time of the stream"
-            )
+            raise self.text.error(node, OUT_OF_REACH, f"{name}()", TIME_INSTEAD)
         if not is_known(name):
             raise self.text.error(node, *unknown_function(name))
         for argument in arguments:
             if isinstance(argument, exp.Star | exp.Distinct):
-                raise self.text.error(node, f"{name} takes values only")
+                raise self.text.error(node, f"{name} does not take * or DISTINCT")
         return self.function(node, name, arguments)
 
     def aggregate(self, node: exp.Anonymous) -> Expression:
-        """An aggregate, where there are none."""
-        hint = (
-            "filter groups with HAVING" if self.where == "WHERE" else "aggregates stand in SELECT and HAVING"
-        )
-        raise self.text.error(node, f"there are no aggregates in {self.where}", f"{node.name.lower()}", hint)
+        """Raise the error for an aggregate in a clause that cannot contain aggregates."""
+        hint = "filter groups with HAVING" if self.where == "WHERE" else "use aggregates in SELECT or HAVING"
+        raise self.text.error(node, f"{self.where} cannot contain aggregates", f"{node.name.lower()}", hint)
 
-    # -- functions -----------------------------------------------------------------------------------
+    # -- calls of functions --------------------------------------------------------------------------
 
     def function(self, node: exp.Expr, name: str, nodes: Sequence[exp.Expr]) -> Expression:
         return self.applied(node, name, nodes, [self.read(argument) for argument in nodes])
@@ -336,7 +329,7 @@ class Expressions:
     def applied(
         self, node: exp.Expr, name: str, nodes: Sequence[exp.Expr], operands: Sequence[Expression]
     ) -> Expression:
-        """A function of operands, which are cast to what it takes."""
+        """Return a call of a function, with the operands cast to the types that it takes."""
         if name in BESIDE_DECIMALS:
             operands = beside_decimals(operands)
         try:
@@ -352,15 +345,17 @@ class Expressions:
         return call(signature.name, fitted, signature.result)
 
     def fitted(self, node: exp.Expr, operand: Expression, wanted: DataType) -> Expression:
-        """An operand in the type that is wanted of it."""
+        """Return the operand cast to the type that the function takes; raise an error if the operand cannot be cast."""
         operand = typed(operand, wanted)
         if operand.type == STRING and wanted != STRING and not isinstance(operand, Literal):
             written = self.text.of(node)
             hint = (
-                "a constant to compare texts with is quoted, as '5'; where the texts hold values of that type, "
-                f"`TRY_CAST({written} AS {wanted})` converts them, and gives NULL for others"
+                "to compare strings, quote the constant: '5'; if the strings contain values of that type, "
+                f"convert them by `TRY_CAST({written} AS {wanted})`, which is NULL for other strings"
             )
-            raise self.text.error(node, f"a string stands where {wanted} is needed", written, hint)
+            raise self.text.error(
+                node, f"this expression must have type {wanted}, but it is a string", written, hint
+            )
         try:
             return cast(operand, wanted)
         except DoesNotFit:
@@ -369,11 +364,15 @@ class Expressions:
 
     def truncation(self, node: exp.Expr, unit: Expression) -> Expression:
         if not isinstance(unit, Literal) or not isinstance(unit.value, str):
-            raise self.text.error(node, "date_trunc wants a constant unit", hint="date_trunc('hour', ts)")
+            raise self.text.error(
+                node, "the unit of date_trunc must be a constant", hint="date_trunc('hour', ts)"
+            )
         name = unit.value.lower()
         name = name if name in TRUNCATIONS else name.removesuffix("s")
         if name not in TRUNCATIONS:
-            raise self.text.error(node, "there is no such unit", unit.value, nearest(name, TRUNCATIONS))
+            raise self.text.error(
+                node, "date_trunc does not support this unit", unit.value, nearest(name, TRUNCATIONS)
+            )
         return Literal(name, STRING)
 
     READERS: ClassVar[dict[type[exp.Expr], Callable[..., Expression]]] = {
@@ -405,7 +404,7 @@ class Expressions:
 
 
 def not_supported(text: Text, node: exp.Expr, where: str) -> PlanningError:
-    """Return the error for a part of the tree that the grammar reads and no plan has."""
+    """Return the error for a construct that the grammar can read but the planner does not support."""
     construct = construct_of(node)
     if construct is None:
         return text.error(node, f"{node.key.upper()} is not supported in {where}", text.of(node) or None)
@@ -437,7 +436,7 @@ BESIDE_DECIMALS = {*OPERATORS.values(), "in", "coalesce", "nullif", "greatest", 
 
 
 def beside_decimals(operands: Sequence[Expression]) -> Sequence[Expression]:
-    """Constant integers beside decimals, as decimals of just their digits: 10 in `price > 10` widens nothing."""
+    """Return the operands, with constant integers next to decimals as decimals: 10 in `price > 10` becomes decimal(2, 0)."""
     if all(operand.type.kind is not TypeKind.DECIMAL for operand in operands):
         return operands
     return [
@@ -456,7 +455,7 @@ def type_or_none(expression: Expression) -> DataType | None:
 
 
 def typed(expression: Expression, type_: DataType | None) -> Expression:
-    """The expression; if it is a bare NULL, one of the given type."""
+    """Return the expression; a bare NULL becomes a NULL of the given type, or an int32 NULL without one."""
     if expression.type != UNTYPED:
         return expression
     return Literal(None, type_ or DataType(TypeKind.INT32))

@@ -1,9 +1,10 @@
-"""Constructs of other SQL systems that Weir does not plan: what each is called, and what to write instead.
+"""Constructs of other SQL systems that Weir does not support: the name of each, and what to write instead.
 
-This is the only list of them. The grammar asks it where it stops reading (`construct_at`, `PHRASES`), the planner for
-calls by name (`unknown_function`) and for parts of the tree (`NODES`). SQL in backticks is complete: it parses and
-plans over a stream `s (ts, since, k, x, y, name, ok)`, a stream `r` like it and a table `t (k, name)`, and a test
-does so.
+This is the only list of them. The grammar uses it where it stops reading (`construct_at`, `PHRASES`). The planner uses
+it for unknown calls (`unknown_function`) and for nodes of the parsed tree (`NODES`).
+
+A test plans all SQL in backticks. It uses the stream `s (ts, since, k, x, y, name, ok)`, a stream `r` with the same
+columns, and the table `t (k, name)`.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from engine.plan.aggregations import AGGREGATES, LISTED, SCALINGS
 
 @dataclass(frozen=True, slots=True)
 class Construct:
-    """A construct, how it is recognised, and what to write instead.
+    """Construct of another SQL system, how it is recognised, and what to write instead.
 
-    `{name}` in the title stands for the function as called. Texts of `functions`, `prefixes` and `phrases` are
-    separated by blanks, those of `phrases` by commas.
+    `{name}` in the title stands for the name of the called function. `functions` and `prefixes` are
+    separated by blanks, `phrases` by commas.
     """
 
     title: str
@@ -35,7 +36,7 @@ class Construct:
 
 
 ENDLESS = "a stream never ends, so its rows cannot be"
-# Functions that only signs and keywords call.
+# Functions that are called by signs and keywords only, not by name.
 UNNAMED = {
     *("add", "subtract", "multiply", "divide", "integer_divide", "modulo", "negate", "append", "equal"),
     *("not_equal", "less", "less_equal", "greater", "greater_equal", "and", "or", "not", "in", "like"),
@@ -71,20 +72,20 @@ CONSTRUCTS = (
     # -- windows ---------------------------------------------------------------------------------------
     Construct(
         "session windows are not supported yet",
-        "a window has a fixed length: `SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE] GROUP BY k`",
+        "use a window of fixed length: `SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE] GROUP BY k`",
         functions="session session_start session_end session_window",
         phrases="SESSION (",
     ),
     Construct(
-        "windows stand in FROM, not in a function like {name}",
-        "`SELECT window_start, COUNT(*) AS n FROM s [RANGE 1 MINUTE]`; "
+        "a window must be written in FROM, not as the function {name}",
+        "write `SELECT window_start, COUNT(*) AS n FROM s [RANGE 1 MINUTE]`; "
         "for a column write `date_trunc('minute', ts)`",
         functions="tumble hop tumble_start tumble_end hop_start hop_end time_bucket time_bucket_gapfill "
         "date_bin window cumulate time_slice",
     ),
     Construct(
         "the WINDOW clause is not supported",
-        "a window stands after its stream: `SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE]`",
+        "write the window after its stream: `SELECT COUNT(*) AS n FROM s [RANGE 1 MINUTE]`",
         phrases="WINDOW",
     ),
     Construct(
@@ -100,20 +101,20 @@ CONSTRUCTS = (
         phrases="ORDER BY",
     ),
     Construct(
-        f"{ENDLESS} counted off (LIMIT, OFFSET, FETCH)",
-        "leave it out; for the most frequent values of each window write "
+        f"{ENDLESS} limited (LIMIT, OFFSET, FETCH)",
+        "leave the clause out; for the most frequent values of each window write "
         "`SELECT TOP(name, 10) AS names FROM s [RANGE 10 SECONDS]`",
         phrases="LIMIT, OFFSET, FETCH",
     ),
     Construct(
         "TABLESAMPLE is not supported",
-        "leave it out: under overload Weir drops rows by itself, and reports which part it kept as _kept",
+        "leave TABLESAMPLE out: under overload Weir drops rows itself and reports the fraction that it kept as _kept",
         phrases="TABLESAMPLE",
     ),
     # -- FROM ------------------------------------------------------------------------------------------
     Construct(
         "LATERAL is not supported yet",
-        "join the two within a bound of time: `SELECT a.k, b.x FROM s a JOIN r b ON a.k = b.k "
+        "join the two with a bound on time: `SELECT a.k, b.x FROM s a JOIN r b ON a.k = b.k "
         "AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '1 minute'`, or with the last row of each key: "
         "`SELECT a.k, b.x FROM s a JOIN r [LAST BY k] b ON a.k = b.k`",
         phrases="LATERAL",
@@ -149,8 +150,8 @@ CONSTRUCTS = (
         phrases="VALUES",
     ),
     Construct(
-        "UNNEST is not supported: columns hold no arrays",
-        "send a row for each element into a stream of its own",
+        "UNNEST is not supported: columns cannot hold arrays",
+        "send one row for each element to a separate stream",
         functions="explode posexplode flatten generate_series range generate_subscripts",
         phrases="UNNEST",
     ),
@@ -170,7 +171,7 @@ CONSTRUCTS = (
     # -- values ----------------------------------------------------------------------------------------
     Construct(
         "JSON operators (->, ->>) and functions are not supported yet",
-        "parse the JSON in the source and declare its fields as columns: "
+        "parse the JSON before you send it, and declare its fields as columns: "
         "`CREATE STREAM s (ts timestamp, country string, WATERMARK FOR ts AS ts)`",
         functions="get_json_object from_json to_json parse_json try_parse_json row_to_json",
         prefixes="json jsonb_",
@@ -192,7 +193,7 @@ CONSTRUCTS = (
     ),
     Construct(
         "arrays are not supported yet",
-        "declare a column for each element, or send a row for each; for a list of constants write `k IN (1, 2)`",
+        "declare a column for each element, or send a row for each element; for a list of constants write `k IN (1, 2)`",
         functions="array any all some cardinality element_at split string_split string_to_array str_split",
         prefixes="array_ list_",
         phrases="[",
@@ -200,7 +201,7 @@ CONSTRUCTS = (
     ),
     Construct(
         "structs and maps are not supported yet",
-        "name their parts as columns: `SELECT x AS point_x, y AS point_y FROM s`",
+        "use a column for each part: `SELECT x AS point_x, y AS point_y FROM s`",
         functions="struct named_struct row map object object_construct",
         prefixes="struct_ map_",
         phrases="{",
@@ -220,13 +221,13 @@ CONSTRUCTS = (
         nodes=(exp.AtTimeZone,),
     ),
     Construct(
-        "formats of times are not supported yet ({name})",
-        "write the whole as `CAST(ts AS string)`, a part as `hour(ts)`, a coarser time as `date_trunc('day', ts)`",
+        "formatted times are not supported yet ({name})",
+        "for the whole time write `CAST(ts AS string)`, for a part `hour(ts)`, for a coarser time `date_trunc('day', ts)`",
         functions="strftime to_char date_format format_date format_timestamp monthname dayname",
     ),
     Construct(
         "there is no function {name}",
-        "a text in ISO 8601 becomes a time by `CAST(name AS timestamp)`, a number of milliseconds by "
+        "convert a text in ISO 8601 to a time by `CAST(name AS timestamp)`, a number of milliseconds by "
         "`epoch_ms(1767225600000)`",
         functions="strptime try_strptime to_timestamp to_date parse_datetime parse_timestamp str_to_date "
         "from_unixtime make_timestamp timestamp_millis",
@@ -253,8 +254,8 @@ CONSTRUCTS = (
     ),
     Construct(
         "there is no function {name}",
-        "for what stands before the first '/' write `left(name, strpos(name, '/') - 1)`, "
-        "for what follows `substring(name, strpos(name, '/') + 1)`",
+        "for the part before the first '/' write `left(name, strpos(name, '/') - 1)`, "
+        "for the part after it `substring(name, strpos(name, '/') + 1)`",
         functions="split_part substring_index splitpart",
     ),
     Construct(
@@ -274,7 +275,7 @@ CONSTRUCTS = (
     ),
     # -- aggregates ------------------------------------------------------------------------------------
     Construct(
-        "there is no {name}, and no WITHIN GROUP",
+        "{name} and WITHIN GROUP are not supported",
         "write `PERCENTILE(x, 0.95)`, or `APPROX_QUANTILE(x, 0.95)` in bounded memory",
         functions="percentile_cont percentile_disc quantile quantile_disc approx_percentile percentile_approx "
         "approx_quantiles quantile_exact tdigest quantile_tdigest",
@@ -317,12 +318,12 @@ CONSTRUCTS = (
         "bit_and bit_or bit_xor checksum mad sem fsum kahan_sum favg wavg weighted_avg",
         prefixes="regr_",
     ),
-    # -- parts that have their place elsewhere ---------------------------------------------------------
-    Construct("a query inside an expression is not supported", "JOIN the two instead", nodes=(exp.Subquery,)),
-    Construct("a list of values is not supported", "write a.x = 1 AND a.y = 2", nodes=(exp.Tuple,)),
-    Construct("* is not supported here", "it stands for all columns in SELECT, and in `COUNT(*)`", nodes=(exp.Star,)),
-    Construct("a path is not supported", "a column is named column or stream.column", nodes=(exp.Dot,)),
-    Construct("FILTER is not supported here", "FILTER follows an aggregate: `SUM(x) FILTER (WHERE y > 0)`", nodes=(exp.Filter,)),
+    # -- constructs that Weir supports in other positions of a query -----------------------------------
+    Construct("a query inside an expression is not supported", "use a JOIN instead", nodes=(exp.Subquery,)),
+    Construct("a list of values is not supported", "compare the values one by one: a.x = 1 AND a.y = 2", nodes=(exp.Tuple,)),
+    Construct("* is not supported here", "use * in SELECT, for all columns, or in `COUNT(*)`", nodes=(exp.Star,)),
+    Construct("a path is not supported", "write column or stream.column", nodes=(exp.Dot,)),
+    Construct("FILTER is not supported here", "write FILTER after an aggregate: `SUM(x) FILTER (WHERE y > 0)`", nodes=(exp.Filter,)),
     Construct("INTO is not supported", "leave INTO out: a query's answers have the name of the query", nodes=(exp.Into,)),
 )  # fmt: skip
 
@@ -341,26 +342,26 @@ QUERIES_READ = "queries read streams and change nothing"
 STATEMENTS = {
     "INSERT": (
         f"INSERT is refused: {QUERIES_READ}",
-        "rows come into a stream from a feed, by weir rows put, or from a file by weir run --input; "
-        "a query over them is `SELECT x FROM s`",
+        "send rows to a stream by a feed or by weir rows put, or read them from a file by weir run --input; "
+        "query them by `SELECT x FROM s`",
     ),
     "CREATE FUNCTION": (
-        "functions of your own (CREATE FUNCTION, CREATE MACRO) are not supported yet",
+        "user-defined functions (CREATE FUNCTION, CREATE MACRO) are not supported yet",
         "write the expression in each query, or once in a query that others read: "
         "`CREATE QUERY doubled AS SELECT ts, k, x * 2 AS x2 FROM s`",
     ),
     "CREATE VIEW": (
-        "there are no views: a query's answers are a stream that other queries read",
-        "`CREATE QUERY name AS SELECT k, x FROM s`",
+        "views are not supported: other queries can read the answers of a query as a stream",
+        "write `CREATE QUERY name AS SELECT k, x FROM s`",
     ),
     "CREATE TABLE": (
-        "tables are not created by SQL",
-        "a stream is declared by `CREATE STREAM s (ts timestamp, x float64, WATERMARK FOR ts AS ts)`, "
-        "a query by `CREATE QUERY name AS SELECT k, x FROM s`",
+        "SQL cannot create tables",
+        "declare a stream by `CREATE STREAM s (ts timestamp, x float64, WATERMARK FOR ts AS ts)`, "
+        "or a query by `CREATE QUERY name AS SELECT k, x FROM s`",
     ),
     "CREATE SOURCE": (
-        "sources and sinks are not created by SQL",
-        "a stream is declared by `CREATE STREAM s (ts timestamp, x float64, WATERMARK FOR ts AS ts)`",
+        "SQL cannot create sources or sinks",
+        "declare a stream by `CREATE STREAM s (ts timestamp, x float64, WATERMARK FOR ts AS ts)`",
     ),
 }
 CREATED = {
@@ -378,7 +379,7 @@ CHANGES = {
 
 
 def statement_refused(words: Sequence[str]) -> tuple[str, str] | None:
-    """Return title and hint for a statement that starts with these words in capitals; None if it changes nothing."""
+    """Return title and hint for a statement that changes data; None for any other statement. `words` are the statement's first words in capitals."""
     if not words or words[0] not in CHANGES:
         return None
     name = words[0]
@@ -386,12 +387,12 @@ def statement_refused(words: Sequence[str]) -> tuple[str, str] | None:
         created = next((word for word in words[1:] if word not in MODIFIERS), "")
         name = CREATED.get(created, name)
     return STATEMENTS.get(
-        name, (f"{name} is refused: {QUERIES_READ}", "a query is `SELECT x FROM s WHERE x > 0`")
+        name, (f"{name} is refused: {QUERIES_READ}", "write a query such as `SELECT x FROM s WHERE x > 0`")
     )
 
 
 def construct_at(tokens: Sequence[Token], place: int) -> tuple[Construct, Token] | None:
-    """Return the construct that stops the grammar at a token, and the token it starts with."""
+    """Return the unsupported construct at or just before a token, and its first token; None for other tokens."""
     for start in (place, place - 1):
         if not 0 <= start < len(tokens):
             continue
@@ -406,7 +407,7 @@ def construct_at(tokens: Sequence[Token], place: int) -> tuple[Construct, Token]
 
 
 def construct_of(node: exp.Expr) -> Construct | None:
-    """Return the construct that a part of the tree is; functions before OVER have their own."""
+    """Return the unsupported construct of a node of the tree, or None; LAG and RANK have constructs apart from OVER."""
     if isinstance(node, exp.Window) and isinstance(node.this, exp.Anonymous):
         construct = function_named(str(node.this.name).lower())
         if construct in (NEIGHBOURS, RANKS):
@@ -415,7 +416,7 @@ def construct_of(node: exp.Expr) -> Construct | None:
 
 
 def function_named(name: str) -> Construct | None:
-    """Return the construct that a call of this name belongs to."""
+    """Return the unsupported construct that a function with this name belongs to, or None."""
     for prefix, construct in PREFIXES.items():
         if name not in FUNCTIONS and name.startswith(prefix):
             return construct
@@ -423,12 +424,12 @@ def function_named(name: str) -> Construct | None:
 
 
 def is_known(name: str) -> bool:
-    """Return True if a call of this name can be planned somewhere."""
+    """Return True for the name of a scalar function or an aggregate."""
     return name in RULES or name in ALIASES or name in AGGREGATES or name in SCALINGS
 
 
 def unknown_function(name: str, aggregates: bool = False) -> tuple[str, object, str]:
-    """Return title, value and hint for a call of a name that is no function; `aggregates`: one is missing there."""
+    """Return title, value and hint for a call of an unknown function; `aggregates` is True where an aggregate is needed."""
     construct = function_named(name)
     if construct is not None:
         titled = "{name}" in construct.title
@@ -443,21 +444,21 @@ def unknown_function(name: str, aggregates: bool = False) -> tuple[str, object, 
 
 
 def unknown_part(name: str) -> tuple[str, object, str] | None:
-    """Return title, value and hint for a part of a time that EXTRACT does not give; None for one that it gives."""
+    """Return title, value and hint for a part of a time that EXTRACT does not support; None for a supported part."""
     if ALIASES.get(name, name) in PARTS:
         return None
-    return "a time has no such part", name, "parts: " + ", ".join(PARTS)
+    return "there is no such part of a time", name, "use " + ", ".join(PARTS)
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
-    """Return at most three names that one slip of the pen away, or two in a long name, is the name given."""
+    """Return at most three known names that differ from `name` by one edit, or by two edits if it is long."""
     slips = 1 if len(name) < 6 else 2
     close = [(edits(name, one), one) for one in known if abs(len(one) - len(name)) <= slips]
     return [one for count, one in sorted(close) if count <= slips and 2 * count < len(name)][:3]
 
 
 def edits(one: str, other: str) -> int:
-    """Return how many letters must be put in, left out, replaced or swapped with the next to get from one to the other."""
+    """Return the edit distance: letters inserted, removed, replaced or swapped to turn `one` into `other`."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for place, letter in enumerate(one, 1):

@@ -1,13 +1,13 @@
-"""One form for expressions that mean the same, so that queries written differently share their operators.
+"""Normal form of expressions: equal meanings get equal expressions, so that queries share their operators.
 
-    operands of AND, OR, +, ×, = … in one order         1 < x                     → x > 1
-    AND and OR flat, each operand once                  NOT (a OR b)              → NOT a AND NOT b
-    a negated comparison is its opposite                x = 1 OR x = 2            → x IN (1, 2)
-    constants computed                                  x BETWEEN 1 AND 2         → x >= 1 AND x <= 2
-    a comparison with TRUE or FALSE is the condition    x IS NULL = FALSE         → x IS NOT NULL
+    operands of AND, OR, +, ×, = … are sorted           1 < x                     → x > 1
+    AND and OR are flat, each operand occurs once       NOT (a OR b)              → NOT a AND NOT b
+    a negated comparison becomes its opposite           x = 1 OR x = 2            → x IN (1, 2)
+    constants are computed                              x BETWEEN 1 AND 2         → x >= 1 AND x <= 2
+    a comparison with TRUE or FALSE is removed          x IS NULL = FALSE         → x IS NOT NULL
 
-The order is that of `key`: columns by place, then calls, then constants. All of it holds for NULL as well, and for
-NaN, which compares as the greatest number. Two floats may change places, never three.
+`key` defines the order: columns by position, then calls, then constants. All rules also hold for NULL, and for NaN, which is
+greater than every number. The operands of a sum of two floats may be swapped, but longer sums are never regrouped.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ COMMUTATIVE = {"add", "multiply", "greatest", "least"}
 
 
 class DoesNotFit(ValueError):
-    """A constant that a type cannot hold."""
+    """Error for a constant that does not fit into a type."""
 
 
 def key(expression: Expression) -> str:
-    """What expressions are ordered by; equal for equal expressions only."""
+    """Return the sort key of an expression; only equal expressions have equal keys."""
     match expression:
         case Column(place, type_):
             return f"0{place:09}:{type_}"
@@ -63,7 +63,7 @@ def key(expression: Expression) -> str:
 
 
 def call(function: str, arguments: Iterable[Expression], type_: DataType) -> Expression:
-    """A call in its one form."""
+    """Return a call in normal form."""
     operands = tuple(arguments)
     match function:
         case "and" | "or":
@@ -96,14 +96,14 @@ def any_of(conditions: Iterable[Expression]) -> Expression:
 
 
 def cast(argument: Expression, type_: DataType, try_: bool = False) -> Expression:
-    """A cast; of a constant the constant. DoesNotFit if a constant does not."""
+    """Return a cast in normal form; a constant is converted at once, or DoesNotFit is raised."""
     if argument.type == type_:
         return argument
     if not isinstance(argument, Literal):
         return Cast(argument, type_, try_)
     if argument.value is None:
         return Literal(None, type_)
-    if argument.type.is_integer and type_ in (INT64, FLOAT64):  # by far the most frequent
+    if argument.type.is_integer and type_ in (INT64, FLOAT64):  # fast path for the most frequent case
         return Literal(int(argument.value) if type_ == INT64 else float(argument.value), type_)
     constant = converted(Cast(argument, type_, try_))
     if constant is None:
@@ -112,7 +112,7 @@ def cast(argument: Expression, type_: DataType, try_: bool = False) -> Expressio
 
 
 def connected(function: str, operands: Iterable[Expression]) -> Expression:
-    """AND or OR of any number of conditions."""
+    """Return AND or OR of any number of conditions, in normal form."""
     empty, ruling = (TRUE, FALSE) if function == "and" else (FALSE, TRUE)
     flat = dict.fromkeys(_flat(function, operands))
     flat.pop(empty, None)
@@ -133,7 +133,7 @@ def _flat(function: str, operands: Iterable[Expression]) -> Iterable[Expression]
 
 
 def _merged(function: str, conditions: Iterable[Expression]) -> Iterable[Expression]:
-    """x = 1 OR x = 2 as one IN; x <> 1 AND x <> 2 as its opposite."""
+    """Merge x = 1 OR x = 2 into x IN (1, 2), and x <> 1 AND x <> 2 into NOT x IN (1, 2)."""
     values: dict[Expression, dict[Literal, None]] = {}
     for condition in conditions:
         merged = _members(function, condition)
@@ -150,7 +150,7 @@ def _merged(function: str, conditions: Iterable[Expression]) -> Iterable[Express
 
 
 def _members(function: str, condition: Expression) -> tuple[Expression, tuple[Literal, ...]] | None:
-    """Of x = 1 or x IN (1, 2), under AND of their opposites: x and the constants."""
+    """Return x and the constants of x = 1 or x IN (1, 2); under AND, those of x <> 1 or NOT x IN (1, 2)."""
     if function == "and":
         match condition:
             case Call("not_equal" | "not", (_, *_)):
@@ -165,7 +165,7 @@ def _members(function: str, condition: Expression) -> tuple[Expression, tuple[Li
 
 
 def negated(condition: Expression) -> Expression:
-    """NOT, pushed inward as far as it goes."""
+    """Return the negated condition, with NOT pushed inward as far as possible."""
     match condition:
         case Call("not", (inner,)):
             return inner
@@ -180,7 +180,7 @@ def negated(condition: Expression) -> Expression:
 
 
 def first_known(operands: Iterable[Expression], type_: DataType) -> Expression:
-    """COALESCE without what cannot be its value."""
+    """Return COALESCE without NULLs and without the operands after a constant."""
     useful: list[Expression] = []
     for operand in operands:
         if isinstance(operand, Literal) and operand.value is None:
@@ -194,7 +194,7 @@ def first_known(operands: Iterable[Expression], type_: DataType) -> Expression:
 
 
 def mapped(expression: Expression, columns: Mapping[int, Expression]) -> Expression:
-    """The expression with other expressions in place of its columns, in its one form again."""
+    """Return the expression with other expressions in place of its columns, again in normal form."""
     match expression:
         case Column(place):
             return columns[place]
@@ -213,7 +213,7 @@ def mapped(expression: Expression, columns: Mapping[int, Expression]) -> Express
 
 
 def shifted(expression: Expression, by: int) -> Expression:
-    """The expression over columns that stand so many places further right."""
+    """Return the expression with the positions of all its columns increased by `by`."""
     if not by:
         return expression
     moved = {column.place: Column(column.place + by, column.type) for column in columns_in(expression)}
@@ -225,7 +225,7 @@ def columns_in(expression: Expression) -> Iterator[Column]:
 
 
 def size(expression: Expression, most: int) -> int:
-    """The parts of an expression, counted no further than just beyond `most`."""
+    """Return the number of parts of an expression; counting ends as soon as the number exceeds `most`."""
     return sum(1 for _ in islice(parts_of(expression), most + 1))
 
 

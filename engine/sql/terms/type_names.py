@@ -1,4 +1,4 @@
-"""The names of types, as columns are declared and values are cast."""
+"""Names of types in CREATE STREAM and CAST."""
 
 from __future__ import annotations
 
@@ -37,29 +37,28 @@ INSTEAD = {
 
 
 def type_named(text: Text, node: TypeName) -> DataType:
-    """The type, or an error at its name."""
+    """Return the type with this name; raise an error at an unknown name."""
     name, digits = node.name, [expression.name for expression in node.expressions]
     if name in DECIMALS:
         return _decimal(text, node, digits)
     found = TYPES.get(name)
     if found is None:
-        hint = f"take {INSTEAD[name]}" if name in INSTEAD else nearest(name, [*TYPES, *DECIMALS])
+        hint = f"use {INSTEAD[name]}" if name in INSTEAD else nearest(name, [*TYPES, *DECIMALS])
         raise text.error(node, "there is no such type", name, hint)
-    if digits and name != "varchar":  # a varchar's length limits nothing, as in DuckDB
-        raise text.error(node, f"{name} takes no digits", hint=name)
+    if digits and name != "varchar":  # the length of a varchar is ignored, as in DuckDB
+        raise text.error(node, f"{name} takes no digits in parentheses", hint=name)
     return found
 
 
 def _decimal(text: Text, node: TypeName, digits: list[str]) -> DataType:
     if not digits:
-        return decimal(DECIMAL_DIGITS_MAX, 3)  # DuckDB's default
+        return decimal(DECIMAL_DIGITS_MAX, 3)  # digits of a decimal without parentheses, as in DuckDB
     if len(digits) > 2 or not all(digit.isdecimal() and len(digit) < 4 for digit in digits):
-        raise text.error(
-            node, "a decimal has digits, and of these digits after the point", hint="decimal(10, 2)"
-        )
+        what = "decimal takes its number of digits and, optionally, how many are after the point"
+        raise text.error(node, what, hint="decimal(10, 2)")
     precision, scale = int(digits[0]), int(digits[1]) if len(digits) == 2 else 0
     if not 0 < precision <= DECIMAL_DIGITS_MAX:
-        raise text.error(node, f"a decimal has 1 to {DECIMAL_DIGITS_MAX} digits", precision)
+        raise text.error(node, f"a decimal must have 1 to {DECIMAL_DIGITS_MAX} digits", precision)
     if scale > precision:
-        raise text.error(node, "a decimal has no more digits after the point than it has in all", scale)
+        raise text.error(node, "a decimal cannot have more digits after the point than in total", scale)
     return decimal(precision, scale)
