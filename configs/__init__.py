@@ -1,4 +1,4 @@
-"""Typed settings, declarations and presets. Every other folder imports them; they import nothing of the project.
+"""Typed settings, declarations and presets. All other packages import them; they import no other package of the project.
 
-Start with `base.py` (how a settings model is written) and `classes/priority_class.py` (what a class is promised).
+Start with `base.py` (base of all settings models) and `classes/priority_class.py` (terms of a priority class).
 """

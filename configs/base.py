@@ -1,4 +1,4 @@
-"""The one base of all settings: frozen, closed (an unknown key is an error), finite numbers only."""
+"""Base class of all settings: immutable, with known keys only (an unknown key is an error), and with finite numbers only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class Settings(BaseModel):
-    """Frozen and closed; field names are the YAML keys."""
+    """Immutable settings that reject unknown keys; field names are the YAML keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
 
@@ -24,4 +24,4 @@ def off_for_false(value: object) -> object:
 
 
 BareOff = BeforeValidator(off_for_false)
-"""Of a choice that `off` is one of: YAML takes it for false where it has no quotes."""
+"""Validator for fields with the choice `off`, because YAML reads an unquoted `off` as false."""

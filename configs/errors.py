@@ -1,21 +1,21 @@
-"""What went wrong, in one shape for the terminal, the log and the wire.
+"""Errors that Weir reports, with the same fields for terminal, log and network.
 
-    WeirError                 anything Weir reports on purpose
-    ├── InvalidInput          the caller's file, field or argument: nothing was run, fix it and call again
-    │   ├── Several               more than one of them
-    │   ├── WrongType         a value of a type that is not taken
-    │   ├── UnknownName       a name that is not there, with the nearest ones that are
-    │   ├── InUse             something else needs it
-    │   ├── VersionDiffers    it was changed meanwhile
-    │   └── PlanningError     a query that cannot be planned, with line and column (`engine.sql.errors`)
-    ├── NotAllowed            no key, or one that is not for this
-    └── Away                  what it takes does not answer now: try again later
-        └── Busy              it is there, and has no room now
+    WeirError                 any error that Weir reports on purpose
+    ├── InvalidInput          the caller's file, field or argument is wrong: nothing was run, correct it and call again
+    │   ├── Several           several problems of one input
+    │   ├── WrongType         a value has a type that is not accepted
+    │   ├── UnknownName       a name does not exist; the hint has the most similar names that do
+    │   ├── InUse             a declaration cannot be deleted because other declarations use it
+    │   ├── VersionDiffers    the declaration has changed since the caller read it
+    │   └── PlanningError     a query cannot be planned; with line and column (`engine.sql.errors`)
+    ├── NotAllowed            the request has no key, or its key does not permit the request
+    └── Away                  a process or service that is needed does not answer now: try again later
+        └── Busy              a process or service answers, but has no room now
 
-A validator of a model raises Contradiction, which `configs.yaml_loading` turns into InvalidInput with file and path.
+A model's validator raises Contradiction, which `configs.yaml_loading` turns into InvalidInput with file and path.
 
-Every error says what is wrong (with the offending value), where (file and field), and what to do. A broken
-promise of our own code is not in this tree: that is an assertion, and it stops the run.
+Every error says what is wrong (with the wrong value), where (file and field), and what to do. Defects of Weir's own code
+are not in this tree: they are assertions, which stop the run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 @dataclass(eq=False)
 class WeirError(Exception):
-    """An error with its story in typed fields, so that it survives pickling and renders anywhere."""
+    """Error with typed fields, which can be pickled, and printed or sent in any form."""
 
     title: str
     field: str = ""
@@ -48,18 +48,18 @@ class WeirError(Exception):
 
 
 class InvalidInput(WeirError):
-    """The caller's mistake; nothing has run."""
+    """Mistake in the caller's input; nothing was run."""
 
 
 @dataclass(eq=False)
 class Several(InvalidInput):
-    """Several problems of one input. The fields are those of the first, the text has all of them."""
+    """Several problems of one input. The fields are those of the first problem; the text lists all problems."""
 
     problems: tuple[InvalidInput, ...] = ()
 
     @classmethod
     def of(cls, problems: Sequence[InvalidInput]) -> InvalidInput:
-        """Return the one problem there is, or all of them together."""
+        """Return the only problem unchanged, or one error that contains several problems."""
         first = problems[0]
         if len(problems) == 1:
             return first
@@ -77,39 +77,39 @@ class Several(InvalidInput):
 
 
 class WrongType(InvalidInput, TypeError):
-    """A value of a type that is not taken; from Python alone."""
+    """Value of a type that is not accepted; raised only for calls from Python."""
 
 
 class UnknownName(InvalidInput):
-    """A reference to something that does not exist."""
+    """Reference to something that does not exist."""
 
 
 @dataclass(eq=False)
 class InUse(InvalidInput):
-    """Something else needs it."""
+    """Attempt to delete or change a declaration that other declarations use."""
 
     users: tuple[str, ...] = ()
-    """Who does."""
+    """Names of the declarations that use the declaration in question."""
 
 
 class VersionDiffers(InvalidInput):
-    """It was changed meanwhile: read it again."""
+    """Change refused because the declaration has changed since the caller read it; the caller must read the declaration again."""
 
 
 class NotAllowed(WeirError):
-    """No key was shown, or one that nobody has any more, or that is not for this."""
+    """Request without a key, with a key that is no longer valid, or with a key that does not permit the request."""
 
 
 class Away(WeirError):
-    """What it takes cannot be reached or has no room now; try again later."""
+    """A process or service that the request needs cannot be reached or has no room now; try again later."""
 
 
 class Busy(Away):
-    """It is there, and has no room now."""
+    """A process or service that the request needs can be reached, but has no room now."""
 
 
 class Contradiction(ValueError):
-    """Fields of one model that cannot hold together; raised by its validator, where file and path are not known."""
+    """Fields of one model that contradict each other; raised by a validator, which does not know file and path."""
 
     def __init__(self, title: str, field: str = "", value: object = None, hint: str = "") -> None:
         super().__init__(title)
@@ -117,7 +117,7 @@ class Contradiction(ValueError):
 
 
 def sentence(problem: BaseException) -> str:
-    """Return a problem in one line: what is wrong, with the value, and what to do about it."""
+    """Return a problem as one line: what is wrong, the wrong value, and what to do."""
     if not isinstance(problem, WeirError):
         first, _, _ = str(problem).partition("\n")
         return f"{type(problem).__name__}: {first}"
@@ -129,29 +129,29 @@ def sentence(problem: BaseException) -> str:
 
 
 def shown(value: object, width: int = 80) -> str:
-    """The value as the user wrote it, cut to one line."""
+    """Return the value as the user wrote it; a text longer than `width` characters is cut."""
     text = BRIEF.repr(value).removesuffix(".0")
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-# Of a large value only the beginning is rendered: YAML aliases can make a short file an endless text.
+# Renders only the beginning of a large value, since a short YAML file with aliases can stand for an endless text.
 BRIEF = reprlib.Repr()
 BRIEF.maxlevel, BRIEF.maxlist, BRIEF.maxdict = 3, 10, 10
 BRIEF.maxstring = BRIEF.maxlong = BRIEF.maxother = 100
 
 
 def similar(name: str, names: Sequence[str]) -> list[str]:
-    """Return what the user probably meant, the most similar name first."""
-    # A near-certain match stands alone; what is only similar would draw attention from it.
+    """Return the names that the user probably meant, the most similar first."""
+    # If a name is very similar, the user almost certainly meant the most similar name, and only this name is returned.
     certain = difflib.get_close_matches(name, names, n=1, cutoff=0.8)
     return certain or difflib.get_close_matches(name, names, n=3, cutoff=0.5)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint that names what the user probably meant, or all there is when there is little."""
+    """Return a hint with the names that the user probably meant, or else the first known names."""
     names = sorted(known)
     close = similar(name, names)
     if close:
         return "did you mean " + " or ".join(close) + "?"
     listed = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    return f"known: {listed}" if names else "there are none"
+    return f"known: {listed}" if names else "no names are known"

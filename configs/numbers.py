@@ -1,4 +1,4 @@
-"""Numbers as people read them: no exponents, no more digits than are known, and a unit that keeps them short.
+"""Formatting of numbers for people: no exponents, only significant digits, and a unit that keeps the number short.
 
 duration(54_400)      54 s
 duration(0.27)        0.27 ms
@@ -17,19 +17,19 @@ from decimal import Decimal
 
 UNKNOWN = "–"
 SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1e3, 60e3, 3600e3, 86_400e3
-# From here on a response is a multiple of its target rather than a percentage.
+# Ratio from which a response time is shown as a multiple of its target instead of a percentage.
 MULTIPLE_FROM = 10.0
-# Smaller numbers would be a row of zeros.
+# Smallest number that is shown; smaller numbers would be shown as a long series of zeros.
 SMALLEST = 0.0001
 THOUSANDS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 LARGEST = 999.5e18
-# Values of rows beyond these have an exponent.
+# Smallest and largest value of a row of data that is shown without an exponent.
 EXPONENT_BELOW, EXPONENT_FROM = 1e-9, 1e15
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 
 
 def duration(ms: float) -> str:
-    """Return a length of time with the unit that keeps it short: `0.27 ms`, `54 s`, `7.2 min`."""
+    """Return a length of time with the unit that gives the shortest text: `0.27 ms`, `54 s`, `7.2 min`."""
     if ms < 0:
         return f"-{duration(-ms)}"
     if 0 < ms < 0.005:
@@ -50,26 +50,26 @@ def duration(ms: float) -> str:
 
 
 def short(value: float, decimals: int) -> str:
-    """Return the number with at most this many decimals; zeros at its end are left out."""
+    """Return the number with at most this many decimals, without trailing zeros."""
     text = f"{value:,.{decimals}f}"
     return text.rstrip("0").removesuffix(".") if "." in text else text
 
 
 def percent(ratio: float) -> str:
-    """Return a part in percent; a part above nothing is never shown as nothing."""
+    """Return a ratio in percent; a small ratio above 0 is shown as `<1%`, never as `0%`."""
     if 0 < ratio < 0.005:
         return "<1%"
     return f"{ratio:.0%}" if ratio < MULTIPLE_FROM - 0.005 else f"{figure(ratio, 0)} x"
 
 
 def of_target(ratio: float) -> str:
-    """Return a response time against its target: in percent, or as a multiple where that is shorter."""
+    """Return a response time relative to its target: in percent, or as a multiple if that is shorter."""
     text = percent(ratio)
     return f"{text} of target" if text.endswith("%") else f"{text} target"
 
 
 def figure(value: float, decimals: int | None = None) -> str:
-    """Return a measured number with three figures, or all before the point if there are more."""
+    """Return a measured number with three significant digits, or with all digits before the decimal point."""
     if value == 0:
         return "0"
     if value < 0:
@@ -89,14 +89,14 @@ def exact(value: float) -> str:
 
 
 def digits(value: float, count: int) -> str:
-    """Return a value of a row with at most `count` digits; an exponent stands only where there would be rows of zeros."""
+    """Return a value of a row of data with at most `count` digits; only very large and very small values have an exponent."""
     text = f"{value:,.{count}g}"
     is_long = "e" in text and EXPONENT_BELOW <= abs(value) < EXPONENT_FROM
     return format(Decimal(f"{value:.{count}g}"), ",f") if is_long else text
 
 
 def compact(count: float) -> str:
-    """Return a count with three figures and a letter for the thousands."""
+    """Return a count with three significant digits and a letter for thousands, millions and so on."""
     if count >= LARGEST:
         return ">999E"
     for above, letter in THOUSANDS:
@@ -106,7 +106,7 @@ def compact(count: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """Return how long ago something was, or how soon it will be: `3m ago`, `in 89d`."""
+    """Return the time since a past moment, or the time until a future moment, as text: `3m ago`, `in 89d`."""
     text = span(abs(seconds))
     return f"in {text}" if seconds <= -1 else f"{text} ago"
 

@@ -1,4 +1,4 @@
-"""A member of a closed union as one text, as an option or a claim gives it: its kind, and the settings that are not the usual ones.
+"""Policies and schedules as texts for options and claims: a kind, and the settings that differ from the defaults.
 
 hr                  fas:beta=0.25                  hybrid:late=off,meetings=false
 """
@@ -25,7 +25,7 @@ def settings_of_text(
     example: str,
     usual: Mapping[str, object],
 ) -> Member:
-    """What the text says, over the `usual` settings of those who ask. `what` is the noun, and the option that gives it."""
+    """Return the settings that a text names. `usual` has default values from the caller; `what` is the name of the option."""
     option = f"--{what}"
     kind, _, rest = text.partition(":")
     if kind not in kinds:
@@ -34,7 +34,9 @@ def settings_of_text(
     for part in rest.split(",") if rest else ():
         key, equals, value = part.partition("=")
         if not equals:
-            raise InvalidInput(f"no setting of a {what}", option, part, f"write {example}")
+            raise InvalidInput(
+                "this is not a setting of the form NAME=VALUE", option, part, f"write {example}"
+            )
         settings[key] = value
     model = type(union.validate_python({"kind": kind}))
     try:
@@ -52,7 +54,7 @@ def known_settings(model: type[Settings]) -> str:
 
 
 def in_a_file(problem: InvalidInput, what: str) -> Contradiction:
-    """What is wrong with a text that stands in a file, and not on a command line."""
+    """Return the same error for a text from a file, where the name of the command-line option would be wrong."""
     field = problem.field.removeprefix(f"--{what}").strip()
     title = f"{field}: {problem.title}" if field else problem.title
     return Contradiction(title, value=problem.value, hint=problem.hint)

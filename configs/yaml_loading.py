@@ -1,7 +1,7 @@
-"""Reading a YAML file into a settings model, with errors that name file, field, value and remedy.
+"""Loading of YAML files into settings models, with errors that name file, field, value and remedy.
 
-Only the first thing that is wrong is reported; unknown keys come first, since a misspelt key is usually the cause
-of the others. What a field wants is read from the model itself, so that the words cannot drift from the rules.
+Only one problem is reported. An unknown key is reported first, because a misspelt key often causes other
+problems. Hints are made from the model's schema, so that hints always match the rules of the model.
 """
 
 from __future__ import annotations
@@ -22,86 +22,90 @@ from configs.errors import Contradiction, InvalidInput, UnknownName, nearest
 Model = TypeVar("Model", bound=Settings)
 Schema = Mapping[str, Any]
 
-# A settings file is written by hand; anything larger is not one.
+# Maximum size of a settings file, which is written by hand: 10 MB.
 FILE_BYTES_MAX = 10_000_000
-# Keys that merges (`<<`) bring, in all: a merge of merges of merges has far more of them than the text.
+# Maximum number of keys that merges (`<<`) add in all: nested merges can multiply the keys of a short text.
 MERGED_MAX = 200_000
-# Of a number as it is written; longer ones take long to be read, and cannot all be told.
+# Maximum number of characters of a number; longer numbers would take long to parse.
 NUMBER_MAX = 400
 
 A_NAME = "a letter, then letters, digits, `_`, `.` or `-`; 63 characters at most"
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
-QUOTE_IT = "put it in quotes if it is meant as text"
+QUOTE_IT = "put the value in quotes if text is meant"
 
-# What pydantic calls the error, in the words of somebody who has never heard of pydantic.
+# Message for each type of pydantic's validation errors, for users who do not know pydantic.
 COMPLAINTS: Mapping[str, str] = {
-    "greater_than": "must be above {gt:g}",
-    "greater_than_equal": "must be at least {ge:g}",
-    "less_than": "must be below {lt:g}",
-    "less_than_equal": "must be at most {le:g}",
-    "finite_number": "must be a finite number",
-    "float_type": "must be a number",
-    "float_parsing": "must be a number",
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_parsing_size": "must be a whole number of fewer digits",
-    "int_from_float": "must be a whole number",
-    "bool_type": "must be true or false",
-    "bool_parsing": "must be true or false",
-    "string_type": "must be text",
-    "string_too_short": "not a valid name",
-    "string_too_long": "not a valid name",
-    "string_pattern_mismatch": "not a valid name",
-    "tuple_type": "must be a list",
-    "dict_type": "must hold keys and values",
-    "mapping_type": "must hold keys and values",
-    "model_type": "must hold keys and values",
-    "model_attributes_type": "must hold keys and values",
-    "too_short": "must not be empty",
-    "too_long": "must have at most {max_length} entries",
+    "greater_than": "the value must be above {gt:g}",
+    "greater_than_equal": "the value must be at least {ge:g}",
+    "less_than": "the value must be below {lt:g}",
+    "less_than_equal": "the value must be at most {le:g}",
+    "finite_number": "the value must be a finite number",
+    "float_type": "the value must be a number",
+    "float_parsing": "the value must be a number",
+    "int_type": "the value must be a whole number",
+    "int_parsing": "the value must be a whole number",
+    "int_parsing_size": "the value must be a whole number of fewer digits",
+    "int_from_float": "the value must be a whole number",
+    "bool_type": "the value must be true or false",
+    "bool_parsing": "the value must be true or false",
+    "string_type": "the value must be text",
+    "string_too_short": "this is not a valid name",
+    "string_too_long": "this is not a valid name",
+    "string_pattern_mismatch": "this is not a valid name",
+    "tuple_type": "the value must be a list",
+    "dict_type": "the value must hold keys and values",
+    "mapping_type": "the value must hold keys and values",
+    "model_type": "the value must hold keys and values",
+    "model_attributes_type": "the value must hold keys and values",
+    "timezone_aware": "the value must have a time zone",
+    "datetime_from_date_parsing": "this is not a valid time",
+    "datetime_parsing": "this is not a valid time",
+    "datetime_type": "this is not a valid time",
+    "too_short": "the value must not be empty",
+    "too_long": "the value must have at most {max_length} entries",
 }
 
-# The same of text that is no name.
+# Messages for errors about the length of a text, unless the text is a name.
 TEXT_LENGTHS: Mapping[str, str] = {
-    "string_too_short": "must not be empty",
-    "string_too_long": "must have at most {max_length:,} characters",
+    "string_too_short": "the value must not be empty",
+    "string_too_long": "the value must have at most {max_length:,} characters",
 }
 
 
 def read_model(model: type[Model], path: Path) -> Model:
-    """The validated model, or InvalidInput for the first thing that is wrong."""
+    """Return the validated model of a YAML file; raise InvalidInput for the first problem."""
     return parse_model(model, read_data(path), str(path))
 
 
 def read_data(path: Path) -> object:
-    """The data of a YAML file, not yet looked at."""
+    """Return the data of a YAML file without validating it."""
     return parse_yaml(read_text(path), str(path))
 
 
 def read_text(path: Path) -> str:
-    """The text of a file that is no larger than settings are."""
+    """Return the text of a file; raise InvalidInput if it is larger than a settings file can be."""
     file = str(path)
     try:
         size = path.stat().st_size
         if size > FILE_BYTES_MAX:
-            hint = "at most 10 MB; is this the data rather than the settings?"
+            hint = "give a settings file of at most 10 MB, not a file of data"
             raise InvalidInput("the file has too many bytes", value=size, file=file, hint=hint)
         return path.read_text(encoding="utf-8")
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         hint = "check the path and its permissions"
-        raise InvalidInput(f"cannot be read: {why}", file=file, hint=hint) from None
+        raise InvalidInput(f"the file cannot be read: {why}", file=file, hint=hint) from None
     except UnicodeDecodeError as error:
-        title = f"cannot be read: byte {error.start + 1} is not UTF-8 text"
+        title = f"the file cannot be read: byte {error.start + 1} is not UTF-8 text"
         raise InvalidInput(title, file=file, hint="save the file as UTF-8") from None
 
 
 def parse_model(model: type[Model], data: object, file: str = "") -> Model:
-    """As `read_model`, of data already read."""
+    """Return the validated model of data that was already read; raise InvalidInput for the first problem."""
     if not isinstance(data, dict):
         required = ", ".join(name for name, field in model.model_fields.items() if field.is_required())
         title = "the file is empty" if data is None else "the file must hold keys and values"
-        raise InvalidInput(title, value=data, file=file, hint=f"it needs the keys {required}")
+        raise InvalidInput(title, value=data, file=file, hint=f"add the required keys: {required}")
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -109,24 +113,24 @@ def parse_model(model: type[Model], data: object, file: str = "") -> Model:
 
 
 def is_name(text: str) -> bool:
-    """Whether something may be called so."""
+    """Return True if `text` is a valid name."""
     return NAME.fullmatch(text) is not None
 
 
 def parse_yaml(text: str, file: str = "") -> object:
-    """The data of a YAML text."""
+    """Return the data of a YAML text."""
     with yaml_problems(file):
         return yaml.load(text, Loader=StrictLoader)
 
 
 def parse_documents(text: str, file: str = "") -> list[object]:
-    """The data of each document of a YAML text."""
+    """Return the data of each document of a YAML text."""
     with yaml_problems(file):
         return list(yaml.load_all(text, Loader=StrictLoader))
 
 
 def line_of(text: str, document: int, path: str) -> int:
-    """Return the line of a field of a document, or of the innermost thing around the field that is there."""
+    """Return the line of a field of a document; if the field is missing, the line of the innermost part around it."""
     node = list(yaml.compose_all(text, Loader=StrictLoader))[document]
     line = node.start_mark.line + 1
     for part in re.findall(r"[^.\[\]]+", path):
@@ -139,7 +143,7 @@ def line_of(text: str, document: int, path: str) -> int:
 
 
 def entries(node: yaml.Node | None) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-    """Return what is inside a node by key or number: where the entry begins, and its value."""
+    """Return the entries of a YAML node by key or number: the node at which each entry begins, and its value."""
     match node:
         case yaml.MappingNode():
             return {str(key.value): (key, value) for key, value in node.value}
@@ -150,28 +154,32 @@ def entries(node: yaml.Node | None) -> dict[str, tuple[yaml.Node, yaml.Node]]:
 
 @contextmanager
 def yaml_problems(file: str) -> Iterator[None]:
-    """What is no YAML, in our own words."""
+    """Context that converts errors of the YAML parser into InvalidInput."""
     try:
         yield
     except yaml.MarkedYAMLError as error:
-        mark, why = error.problem_mark, error.problem or error.context or "it cannot be read"
+        mark, why = error.problem_mark, error.problem or error.context or "the file cannot be parsed"
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise InvalidInput(f"not valid YAML: {why}", where, hint=yaml_hint(why), file=file) from None
+        raise InvalidInput(
+            f"the file is not valid YAML: {why}", where, hint=yaml_hint(why), file=file
+        ) from None
     except yaml.YAMLError as error:
         why = str(error).splitlines()[0]
         hint = "the file must be plain text without control characters"
-        raise InvalidInput(f"not valid YAML: {why}", hint=hint, file=file) from None
+        raise InvalidInput(f"the file is not valid YAML: {why}", hint=hint, file=file) from None
     except RecursionError:
-        hint = "a settings file needs no more than some ten levels"
-        raise InvalidInput("not valid YAML: nested too deeply", hint=hint, file=file) from None
+        hint = "use at most about ten levels"
+        raise InvalidInput("the file is not valid YAML: nested too deeply", hint=hint, file=file) from None
     except ValueError as error:  # a date or a number that Python cannot hold
         why = str(error).partition(";")[0]
-        raise InvalidInput(f"a value is out of its range: {why}", hint=QUOTE_IT, file=file) from None
+        raise InvalidInput(
+            f"the file contains a value out of range: {why}", hint=QUOTE_IT, file=file
+        ) from None
 
 
 def yaml_hint(why: str) -> str:
     if "given twice" in why:
-        return "keep one of the two"
+        return "keep one of the two entries"
     if "'\\t'" in why:
         return "indent with spaces, not with tabs"
     if "end of stream" in why or "<stream end>" in why:
@@ -180,11 +188,11 @@ def yaml_hint(why: str) -> str:
 
 
 class StrictLoader(yaml.SafeLoader):
-    """Safe, and without YAML's silent rule that of two equal keys the last one wins."""
+    """Safe YAML loader that reports a key given twice instead of silently using the last value."""
 
     _merged = 0
 
-    # At composition: construction lays merged keys (`<<`) over the node, which may then repeat its own.
+    # Keys are checked here and not at construction, because merged keys (`<<`) may repeat the mapping's own keys there.
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
         keys: set[tuple[str, str]] = set()
@@ -207,7 +215,7 @@ class StrictLoader(yaml.SafeLoader):
                     self._merged += len(source.value) + 1
                 if self._merged > MERGED_MAX:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"more than {MERGED_MAX:,} merged keys", node.start_mark
+                        None, None, f"the file has more than {MERGED_MAX:,} merged keys", node.start_mark
                     )
         super().flatten_mapping(node)
 
@@ -227,31 +235,31 @@ StrictLoader.add_constructor(FLOAT, StrictLoader.construct_yaml_float)
 
 def check_digits(node: yaml.ScalarNode) -> None:
     if len(node.value) > NUMBER_MAX:
-        raise ValueError(f"a number of more than {NUMBER_MAX} characters")
+        raise ValueError(f"the file contains a number of more than {NUMBER_MAX} characters")
 
 
-# --- a validation error in our own words ----------------------------------------------------------
+# --- conversion of validation errors ----------------------------------------------------------------------------
 
 
 def problem_of(error: ValidationError, model: type[BaseModel], file: str) -> InvalidInput:
-    """The first error, or the first unknown key if there is one."""
+    """Return the first unknown key of a validation error, or else its first error, as InvalidInput."""
     details = min(error.errors(), key=lambda one: one["type"] not in ("extra_forbidden", "invalid_key"))
     kind, location, value = details["type"], details["loc"], details["input"]
     context: Mapping[str, Any] = details.get("ctx", {})
     if location and location[-1] == "[key]":  # a key of a mapping that is not a name
         place = locate(model, location[:-2])
-        return InvalidInput("not a valid name", place.path, value, A_NAME, file)
+        return InvalidInput("this is not a valid name", place.path, value, A_NAME, file)
     place = locate(model, location)
     match kind:
         case "extra_forbidden" | "invalid_key":
-            key, beside = str(location[-1]), locate(model, location[:-1]).schema
-            return UnknownName("unknown key", place.path, key, nearest(key, properties(beside)), file)
+            key, parent = str(location[-1]), locate(model, location[:-1]).schema
+            return UnknownName("unknown key", place.path, key, nearest(key, properties(parent)), file)
         case "missing":
             hint = f"add `{location[-1]}:` with {wanted(place.schema)}"
-            return InvalidInput("required, but missing", place.path, hint=hint, file=file)
+            return InvalidInput("a required value is missing", place.path, hint=hint, file=file)
         case "union_tag_not_found":
             hint = f"add `kind:` with {wanted_kind(place.schema)}"
-            return InvalidInput("required, but missing", f"{place.path}.kind", hint=hint, file=file)
+            return InvalidInput("a required value is missing", f"{place.path}.kind", hint=hint, file=file)
         case "union_tag_invalid":
             tag = str(context["tag"])
             return UnknownName(
@@ -259,7 +267,7 @@ def problem_of(error: ValidationError, model: type[BaseModel], file: str) -> Inv
             )
         case "literal_error":
             hint = nearest(str(value), map(str, place.schema.get("enum", ())))
-            return UnknownName("no such choice", place.path, value, hint, file)
+            return UnknownName("the value is not one of the allowed choices", place.path, value, hint, file)
         case "value_error" if isinstance(context["error"], Contradiction):
             contradiction: Contradiction = context["error"]
             return InvalidInput(
@@ -273,26 +281,26 @@ def problem_of(error: ValidationError, model: type[BaseModel], file: str) -> Inv
     if kind in TEXT_LENGTHS and "pattern" not in place.schema:
         complaint = TEXT_LENGTHS[kind].format(**context)
     if value is None:
-        complaint = "has no value"
+        complaint = "the key has no value"
     return InvalidInput(complaint, place.path, value, hint_for(place.schema, value), file)
 
 
 def joined(path: str, field: str) -> str:
-    """The path of a field, or of an entry of a list."""
+    """Return a path extended by a field or by an entry of a list."""
     dot = "." if path and field and not field.startswith("[") else ""
     return f"{path}{dot}{field}"
 
 
 @dataclass(frozen=True, slots=True)
 class YamlPlace:
-    """Where in the file an error is, and what the model wants there."""
+    """Field in which an error is, with the schema of the values that this field accepts."""
 
-    path: str  # classes[0].streams.readings
+    path: str  # path of the field, such as `classes[0].streams.readings`
     schema: Schema
 
 
 def locate(model: type[BaseModel], location: tuple[int | str, ...]) -> YamlPlace:
-    """Follow an error's location; the tags that pydantic puts in for the members of a union are not in the file."""
+    """Return the field and schema of pydantic's error location, without the tags that pydantic inserts for members of unions."""
     schema = model.model_json_schema()
     definitions: Schema = schema.get("$defs", {})
     path, node = "", resolved(schema, definitions)
@@ -310,7 +318,7 @@ def locate(model: type[BaseModel], location: tuple[int | str, ...]) -> YamlPlace
 
 
 def child_schema(node: Schema, key: str) -> Schema:
-    """The schema of a key: declared by name, or the one that all keys of a mapping have."""
+    """Return the schema of a key's value: the key's own schema, or else the schema for values of any key of the mapping."""
     if key in properties(node):
         child: Schema = node["properties"][key]
         return child
@@ -319,7 +327,7 @@ def child_schema(node: Schema, key: str) -> Schema:
 
 
 def resolved(node: Schema, definitions: Schema) -> Schema:
-    """The schema itself, where a reference or `… or null` stands for it; a default beside the reference stays."""
+    """Return the schema to which a reference or an optional type (`… or null`) leads, with the default that stands at the reference."""
     default = {"default": node["default"]} if "default" in node else {}
     while True:
         if "$ref" in node:
@@ -338,11 +346,11 @@ def kinds(node: Schema) -> list[str]:
     return list(node.get("discriminator", {}).get("mapping", {}))
 
 
-# --- hints ----------------------------------------------------------------------------------------
+# --- texts that say what to write instead ----------------------------------------------------------------------------------------
 
 
 def hint_for(node: Schema, value: object) -> str:
-    """What to write instead."""
+    """Return a hint that says what to write instead of a wrong value."""
     if isinstance(value, str) and value in kinds(node):
         return f"write {{kind: {value}}}"
     hint = f"give {wanted(node)}"
@@ -361,11 +369,13 @@ def hint_for(node: Schema, value: object) -> str:
 
 
 def wanted(node: Schema) -> str:
-    """What belongs here, in words."""
+    """Return a description of the values that the schema accepts."""
     if "oneOf" in node:
         return "`kind:` and what that kind needs; " + wanted_kind(node)
     if "enum" in node:
         return "one of " + ", ".join(map(str, node["enum"]))
+    if node.get("format") == "date-time":
+        return "a time with its zone, such as 2027-01-04T06:00:00Z"
     match node.get("type"):
         case "number":
             return "a number" + bounds(node)
@@ -375,13 +385,15 @@ def wanted(node: Schema) -> str:
             return "true or false"
         case "array":
             most = node.get("maxItems", 0)
-            return "a list, each entry after a `-`" + (f", {most} at most" if 0 < most <= 10 else "")
+            return "a list, each entry after a `-`" + (f", at most {most} entries" if 0 < most <= 10 else "")
         case "object":
             if not properties(node):
                 return "one name or more, each with its own keys under it"
             required = node.get("required", ())
             keys = (
-                "it needs " + ", ".join(required) if required else "it knows " + ", ".join(properties(node))
+                "required are " + ", ".join(required)
+                if required
+                else "possible are " + ", ".join(properties(node))
             )
             return f"keys and values: {keys}"
         case "string":
@@ -394,7 +406,7 @@ def wanted_kind(node: Schema) -> str:
 
 
 def bounds(node: Schema) -> str:
-    """The range of a number: " from 0 to 1", " above 0", …"""
+    """Return the range of a number as a text: " from 0 to 1", " above 0", …"""
     least, above = node.get("minimum"), node.get("exclusiveMinimum")
     most, below = node.get("maximum"), node.get("exclusiveMaximum")
     if least is not None and most is not None:

@@ -1,1 +1,1 @@
-"""How much to drop and what: monitors, ALoMa, shedders, the ledger. Pure."""
+"""Load shedding: monitors, ALoMa's decisions, shedders, and the ledger of tuples. Pure: reads no clock or environment."""

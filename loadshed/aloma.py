@@ -1,4 +1,4 @@
-"""ALoMa's decision: what to do about headroom and drop rate at the end of a load cycle (ALGORITHMS §4.1).
+"""ALoMa's decision table: how headroom and drop rate change at the end of a load cycle (ALGORITHMS §4.1).
 
 The headroom H moves only when the two monitors disagree; the drop rate moves when they agree. L is the work
 admitted, κ the kept fraction (1 − drop):
@@ -9,18 +9,18 @@ admitted, κ the kept fraction (1 − drop):
     L ≤ H    if critical and rising:       κ·(1 + max(1%, (H−L)/L)), up to 1    as UT
              H down, κ a little down
 
-"A little" is 1 + round(log2 n) percent, n the number of cycles in a row in this branch. The step of H is
+"A little" is 1 + round(log2 n) percent, where n is the number of cycles in a row in this branch. The change of H is
 
     H ← H + log2(k+1)/k·(L − H),   k = 100·|L − H|/H, at least 1
 
-so a gap of 1% closes at once, 10% by 35%, 100% by 6.7%. The short paper prints k signed, which makes every
-lowering a full jump; the authors' implementation uses its size, which is the default here.
+One change closes a gap of 1% completely, of 10% by 35%, and of 100% by 6.7%. The short paper prints k with a sign, so that every
+decrease closes the gap at once. The authors' implementation uses the absolute value, which is the default here.
 
-The original has no queue term, so a backlog left by a burst keeps its delay while rates match. Here no cycle
-admits more than H·(cycle + m·target) − B of work, B being the work already queued.
+The original algorithm ignores the queue: a backlog left by a burst stays, with its delay, while input and output rates match.
+Here no cycle admits more work than H·(cycle + m·target) − B, where B is the work already queued.
 
-Properties (`tests/property/test_aloma.py`): H is positive and finite whatever is observed; κ stays within
-[1 − max_drop, 1]; an idle class stops shedding; a backlog is worked off within the target.
+Properties (`tests/property/test_aloma.py`): H is positive and finite for any measurements; κ stays within
+[1 − max_drop, 1]; an idle class stops shedding; a backlog is processed within the target.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from typing import Literal
 from loadshed.monitors import Verdict
 
 LEAST_DROP_STEP = 0.01
-# Headroom never falls below this many processors: 0 would make every ratio with it NaN, for ever.
+# Minimum headroom in processors. With a headroom of 0, every ratio to it would be NaN for ever.
 LEAST_HEADROOM = 1e-4
-# A load further above the headroom than this is a broken measurement; what follows from it must stay finite.
+# Largest accepted ratio of load to headroom. A larger ratio is a broken measurement, which must not make results infinite.
 LARGEST_LOAD_RATIO = 1e6
 
 
 class AlomaBranch(StrEnum):
-    """The cell of the table that was taken."""
+    """Branch of ALoMa's decision table: the case that applies at the end of a load cycle."""
 
     DROP_MORE = "drop more"
     RAISE_AND_EASE = "raise headroom and ease"
@@ -53,7 +53,7 @@ class AlomaBranch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What ALoMa steers, with the branch it is in and for how many cycles in a row."""
+    """Headroom and kept fraction, which ALoMa controls, and the last branch with the number of cycles in a row in it."""
 
     headroom: float
     keep: float = 1.0
@@ -63,7 +63,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class ShedLimits:
-    """Bounds of one class for one decision."""
+    """Maximum drop rate and headroom of ALoMa's decisions, and the formula for changes of the headroom."""
 
     max_drop: float
     headroom_max: float
@@ -71,7 +71,7 @@ class ShedLimits:
 
 
 def decide(control: Control, load: float, verdict: Verdict, limits: ShedLimits) -> Control:
-    """The next control by the table; the queue term is `queue_limit`, applied after it."""
+    """Return the next headroom and kept fraction by the decision table. The caller then applies `queue_limit`."""
     headroom, keep = control.headroom, control.keep
     branch = choose(load, headroom, keep, verdict)
     streak = control.streak + 1 if branch is control.branch else 1
@@ -100,7 +100,7 @@ def decide(control: Control, load: float, verdict: Verdict, limits: ShedLimits) 
 
 
 def choose(load: float, headroom: float, keep: float, verdict: Verdict) -> AlomaBranch:
-    """The decision table."""
+    """Return the branch of the decision table that applies to this load and these response times."""
     shedding = keep < 1
     if load > headroom:
         if verdict.over_target:
@@ -114,7 +114,7 @@ def choose(load: float, headroom: float, keep: float, verdict: Verdict) -> Aloma
 
 
 def stepped(headroom: float, load: float, step: Literal["size", "signed"] = "size") -> float:
-    """The headroom moved towards the load."""
+    """Return the headroom after one load cycle, in which it moves towards the load."""
     load = min(load, LARGEST_LOAD_RATIO * headroom)
     gap = 100 * (load - headroom) / headroom
     k = max(1.0, abs(gap) if step == "size" else gap)
@@ -128,7 +128,7 @@ def bounded(headroom: float, headroom_max: float) -> float:
 def queue_limit(
     headroom: float, offered_load: float, queued_work_s: float, cycle_s: float, allowance_s: float
 ) -> float:
-    """The largest kept fraction that leaves no more queued than `allowance_s` (m × target) can work off."""
+    """Return the largest kept fraction at which the remaining queue can be processed within `allowance_s` (m × target)."""
     offered_work_s = offered_load * cycle_s
     if offered_work_s <= 0:
         return 1.0

@@ -1,12 +1,11 @@
-"""The cores that a manager consists of, made from what classes declare; the same live and in virtual time.
+"""Construction of the cores of each manager from the declarations of classes, for live systems and simulations.
 
-manager               shedding             shares
-none                  –                    fixed
-common                one core for all     fixed
-per-class             one core a class     fixed
-dilos                 one core a class     redistributed, reclaimed, headroom scaled
-dilos-unscaled        as dilos, but load managers are not told of a move (ablation)
-dilos-no-lending      as dilos, but nobody lends (ablation; must equal per-class)
+- none: no shedding, fixed shares
+- common: one core for all classes, fixed shares
+- per-class: one core per class, fixed shares
+- dilos: one core per class; shares are redistributed and reclaimed, and headroom is scaled when a share moves
+- dilos-unscaled: like dilos, but headroom is not scaled (ablation)
+- dilos-no-lending: like dilos, but no class lends (ablation; must behave like per-class)
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from loadshed.cycle import CycleEnded
 from loadshed.manager import LoadManager, held_queue_s
 from scheduler.capacity.redistribution import ClassAccount
 
-# The common manager serves all classes under this name.
+# Name under which the common manager serves all classes.
 EVERYBODY = "*"
 
 
 def class_account(declared: PriorityClass, original: float, manager: Manager) -> ClassAccount:
-    """A class's account before anything is lent."""
+    """Return a class's account before any capacity is lent."""
     return ClassAccount(
         name=declared.name,
         priority=declared.priority,
@@ -42,7 +41,7 @@ def class_account(declared: PriorityClass, original: float, manager: Manager) ->
 def load_manager(
     declared: PriorityClass, settings: LoadSettings, share: float, original: float, lanes: int
 ) -> LoadManager:
-    """The load manager of one class."""
+    """Return the load manager of one class."""
     target_s = declared.delay_target_ms / 1e3
     return LoadManager(
         name=declared.name,
@@ -58,10 +57,10 @@ def load_manager(
 
 
 def common_manager(classes: Sequence[PriorityClass], settings: LoadSettings, lanes: int) -> LoadManager:
-    """One load manager for all classes: it must satisfy the most demanding of them."""
+    """Return one load manager for all classes, with the shortest target and the lowest maximum drop of any class."""
     target_s = min(class_.delay_target_ms for class_ in classes) / 1e3
     max_drop = min(class_.max_drop for class_ in classes)
-    # It knows nothing of whose queue it is.
+    # It does not trim queues, because it does not know which class a queued tuple belongs to.
     return LoadManager(
         name=EVERYBODY,
         settings=settings,
@@ -82,7 +81,7 @@ def load_managers(
     shares: Mapping[str, float],
     lanes: int,
 ) -> dict[str, LoadManager]:
-    """All load managers of a run, by the name of what they serve."""
+    """Return all load managers of a run, by the name of the class that each manager serves."""
     match sheds(manager):
         case "nobody":
             return {}
@@ -96,7 +95,7 @@ def load_managers(
 
 
 def merged(cycles: Mapping[str, CycleEnded]) -> CycleEnded:
-    """All classes as one, for the common manager."""
+    """Return the measurements of all classes in a load cycle, combined into one CycleEnded for the common manager."""
     first = next(iter(cycles.values()))
     return CycleEnded(
         cycle_s=first.cycle_s,

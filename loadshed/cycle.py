@@ -1,4 +1,4 @@
-"""What a load manager is shown of its class at the end of a load cycle. Frozen; measured by the shell around it."""
+"""Measurements of a class that its load manager receives at the end of a load cycle."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class InputCycle:
-    """One input stream of the class during the cycle."""
+    """Measurements of one input stream of the class during the cycle."""
 
     stream: str
     offered: int  # tuples that arrived, before shedding
-    work_s: float  # processor-seconds one tuple causes, down to the roots
-    waiting_s: float = 0.0  # age of the oldest tuple in its queue, 0 if the queue is empty
-    batches: int = 0  # in which they arrived; 0 if they came one by one
+    work_s: float  # processor-seconds that one tuple takes in all operators, down to the roots
+    waiting_s: float = 0.0  # age of the oldest tuple in the stream's queue, 0 if the queue is empty
+    batches: int = 0  # number of batches in which the tuples arrived; 0 if they arrived one by one
 
 
 @dataclass(frozen=True, slots=True)
 class OutputCycle:
-    """One query of the class during the cycle."""
+    """Measurements of one query of the class during the cycle."""
 
     query: str
     target_s: float
@@ -29,12 +29,12 @@ class OutputCycle:
 
 @dataclass(frozen=True, slots=True)
 class CycleEnded:
-    """The end of a load cycle of length `cycle_s` as the class saw it."""
+    """End of a load cycle of length `cycle_s`, with the measurements of the class."""
 
     cycle_s: float
     inputs: tuple[InputCycle, ...]
     outputs: tuple[OutputCycle, ...]
     queued_work_s: float  # processor-seconds queued in the class
-    worked_s: float | None = None  # processor-seconds that the class has had; None if nobody has measured
-    ran_dry: bool = False  # whether the class had nothing to do for some of the time
-    held_back: bool = False  # whether input waited outside for room in the queue
+    worked_s: float | None = None  # processor-seconds that the class used; None if they were not measured
+    ran_dry: bool = False  # True if the class had no input for a part of the cycle
+    held_back: bool = False  # True if input was not read because the queue was full

@@ -1,8 +1,9 @@
-"""A bounded set of int64 keys, each with a place of its own, so that what is kept of a key can be arrays.
+"""A bounded hash table of int64 keys that assigns each key a slot, so that data of keys can be stored in arrays.
 
-Open addressing, a whole batch of keys at a time: every key looks at its place, those that find it free go in, those
-that find another key there go on to the next place. Two keys that go for one free place write one after the other;
-all look again who is in it. Keys that have found no place after some looks (chosen so as to collide, say) get none.
+It uses open addressing and handles a whole batch of keys at a time with numpy. In each pass every key checks a slot: if the slot
+is free, the key is written there; if another key is there, the key moves to the next slot. Several keys may write to the same
+free slot, and the last one wins; so all keys check their slot again. A key that has found no slot after LOOKS passes, for
+instance because keys were chosen to collide, gets no slot.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import numpy.typing as npt
 Keys = npt.NDArray[np.int64]
 Places = npt.NDArray[np.intp]
 
-# Places for each key: with a third of them taken, nearly every key is found at once.
+# Number of slots per key. With a third of the slots taken, nearly every key is found in the first slot.
 ROOM = 3
-# How many places a key looks at. With a third of them taken, not one key in a million needs more.
+# Maximum number of slots that a key checks. With a third of the slots taken, fewer than one key in a million needs more.
 LOOKS = 32
-# 2⁶⁴ over the golden ratio (Knuth, multiplicative hashing): spreads dense codes as well as hashes.
+# Factor of the multiplicative hash (Knuth): 2⁶⁴ divided by the golden ratio, which spreads consecutive keys evenly over the slots.
 SPREAD = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 
 class KeyTable:
-    """Up to `most` keys at places below `places`."""
+    """Table of up to `most` keys in slots with numbers below `places`."""
 
     def __init__(self, most: int) -> None:
         bits = (ROOM * most).bit_length()
@@ -37,7 +38,7 @@ class KeyTable:
         self._used = 0
 
     def place(self, keys: Keys) -> Places:
-        """The place of each key, given one if there is room; `places` for those without."""
+        """Return the slot of each key, adding new keys while there is room. A key without a slot gets the number `places`."""
         answer = ((keys.view(np.uint64) * SPREAD) >> self._shift).astype(np.intp)
         looking = np.flatnonzero(~self._held(answer, keys))
         for _ in range(LOOKS):
@@ -59,7 +60,7 @@ class KeyTable:
         return held
 
     def _fill(self, answer: Places, keys: Keys, looking: Places) -> None:
-        """Put keys that look at a free place into it, as far as there is room."""
+        """Write each key that checks a free slot into that slot, while the table has room."""
         free = looking[~self._taken[answer[looking]]][: self._most - self._used]
         if len(free):
             self.keys[answer[free]] = keys[free]

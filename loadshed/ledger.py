@@ -1,10 +1,9 @@
-"""The account of every tuple: offered = delivered + shed + late + rejected + failed + queued. Always.
+"""The account of every tuple, in which always offered = delivered + shed + late + rejected + failed + queued.
 
 `offered` is counted at the door. A tuple is *delivered* when a source operator has taken it into the network,
-*shed* when the load manager dropped it (at the door or from the queue), *late* when its window was gone, *rejected*
-when it could not be accepted (bad row, full queue), *failed* when it was lost inside after it had been accepted.
-*Queued* is not counted here: it is measured from the queues themselves, so that closing is a check and not a
-definition.
+*shed* when the load manager dropped it (at the door or from the queue), *late* when its window had already been closed,
+*rejected* when it could not be accepted (bad row, full queue), and *failed* when it was lost after it had been accepted.
+*Queued* tuples are not counted here but measured from the queues, so that the equation is a real check.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class TupleLedger:
-    """One class and stream."""
+    """Counts of the tuples of one class and stream, by their fate."""
 
     offered: int = 0
     delivered: int = 0
@@ -27,11 +26,11 @@ class TupleLedger:
         return self.offered == self.accounted() + queued
 
     def accounted(self) -> int:
-        """Tuples that have met their fate."""
+        """Return the number of tuples that are no longer queued."""
         return self.delivered + self.shed + self.late + self.rejected + self.failed
 
     def lost(self) -> int:
-        """Tuples that no answer will ever know of."""
+        """Return the number of tuples that contribute to no answer."""
         return self.shed + self.late + self.rejected + self.failed
 
     def __add__(self, other: TupleLedger) -> TupleLedger:

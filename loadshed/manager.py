@@ -1,24 +1,24 @@
-"""The load manager of a class: at the end of every load cycle, how much of the input to keep.
+"""The load manager of a class, which decides at the end of every load cycle what fraction of the input to keep.
 
-    event             what follows
-    CycleEnded        SetKeep (if the kept fraction moved), ReportUsage, perhaps DropOlder, TrimQueue, HoldBack,
-                      RequestReclaim; one Explanation
-    HeadroomScaled    the headroom follows the share at once (DILoS eq. 2)
+    event             commands
+    CycleEnded        SetKeep (if the kept fraction changed), ReportUsage, and if needed DropOlder, TrimQueue, HoldBack,
+                      RequestReclaim; the decision is recorded with its numbers
+    HeadroomScaled    none; the headroom follows the share at once (DILoS eq. 2)
 
-One core serves one class; the `common` manager of the simulator gives one core the inputs and outputs of all.
+One core serves one class. The `common` manager uses one core with the inputs and outputs of all classes.
 
-A class below its original share that becomes overloaded asks for its capacity back and holds its drop rate for
-that cycle: what it lent must not cost it data. If the capacity has not come by the next cycle (a lost message, a
-dead coordinator) it sheds by the table like any other, since a full queue helps nobody.
+A class below its original share that becomes overloaded reclaims its capacity and holds its drop rate for that cycle, since
+lending must not cost it data. If the capacity has not come back by the next cycle (a lost message, a dead coordinator), the class
+sheds by the table like any other. A full queue would only delay all its answers.
 
-Usage is the offered, unshed load as a part of what the class can do: of its headroom, or of what it really had while a
-queue stood, if that is less. A headroom may have been learned from what others left unused and have lent since. In the
-paper late answers bring it down; here the queue term sheds before any is late. By the headroom alone such a class would
-have room to spare, and shed for ever without asking for anything.
+Usage is the offered, unshed load divided by the capacity of the class. The capacity is its headroom, or the processor time it
+really got while a queue stood, if that is less. The two differ if the headroom was learned while other classes left capacity
+unused that they have lent since. In the paper, late answers reduce such a headroom; here the limit on the queue sheds before answers are
+late. With the headroom alone, the class would seem to have spare capacity and would shed for ever without asking for more.
 
-A class that may not drop everything and bounds no age (`hold_s`) lets in only as many tuples as it can work off within
-that time. Input beyond stays outside, where its producers wait. The class reads no faster than it works, so its offered load
-looks like what it can do; its usage therefore counts the full queue, too, as work that it would do within `hold_s`.
+A class with `hold_s` (it must not drop everything and has no maximum age) admits only as many tuples as it can process within
+that time. Further input stays outside, and its producers wait. Such a class reads only as fast as it works, so its offered load
+equals its capacity. Its usage therefore also counts the full queue, as work to be done within `hold_s`.
 """
 
 from __future__ import annotations
@@ -36,32 +36,30 @@ from loadshed.monitors import LEAST_CYCLE_S, RATE_ALPHA, LoadMonitor, ResponseMo
 from scheduler.capacity.core import HeadroomScaled
 
 EXPLANATIONS_KEPT = 1000
-# One noisy cycle is no overload: it takes a queue of this part of a cycle's work, or a load this far above both
-# headroom and share.
+# Thresholds above which a cycle counts as overload: queue, in parts of a cycle's work; and load, as a multiple of headroom and share.
 OVERLOAD_QUEUE_CYCLES = 0.25
 OVERLOAD_MARGIN = 1.05
-# So many tell what a class can have: turns of one cycle may be few, as those of another class take longer or the machine is not
-# ours alone, and in one without any there was no capacity of 0.
+# Number of backlogged cycles averaged to estimate the capacity that a class really gets; in a single cycle it may get few turns or none.
 FULL_CYCLES = 4
-# What a class might have dropped and did not counts for its queue so long.
+# Time constant, in seconds, with which the allowance for drops from the queue decays; `_allow` computes the allowance.
 FORGET_S = 10.0
 
-# Length of the queue of a class that holds back, in delay targets. Shorter, bursts that are worked off soon would already
-# stop producers; longer, all answers behind the queue come later without any more of them.
+# Length of the queue of a class that holds input back, in delay targets.
+# A shorter queue would stop producers during short bursts; a longer queue would delay all answers without increasing their number.
 HOLD_TARGETS = 10
-# The least length: load cycles and snapshots of 0.1 s each should not stop the producers of a class with a short target.
+# Minimum length of that queue in seconds: load cycles and snapshots of 0.1 s each should not stop producers if the target is short.
 HOLD_LEAST_S = 1.0
-# Tuples that always have room: costs that are not known yet should not leave less than one train of ordinary length.
+# Number of tuples of each stream that may always be queued, about one train, because costs may not be known yet.
 LEAST_ROOM = 1000
-# Rooms are sent again when one of them changes by more than this part.
+# Smallest relative change of a stream's room (tuples that may be queued) after which the rooms are sent to the door again.
 ROOM_CHANGE = 0.2
 
-# What the branches say of the class, as an operator would put them.
+# Meaning, for users, of each branch of ALoMa's decision table.
 MEANING: Mapping[AlomaBranch, str] = {
     AlomaBranch.DROP_MORE: "overloaded",
-    AlomaBranch.RAISE: "it keeps up all the same",
-    AlomaBranch.RAISE_AND_EASE: "its delay is falling all the same",
-    AlomaBranch.LOWER_AND_DROP: "it falls behind all the same",
+    AlomaBranch.RAISE: "it keeps up nevertheless",
+    AlomaBranch.RAISE_AND_EASE: "its delay is falling nevertheless",
+    AlomaBranch.LOWER_AND_DROP: "it falls behind nevertheless",
     AlomaBranch.EASE: "there is room",
     AlomaBranch.WAIT: "nothing to change",
     AlomaBranch.HOLD: "overloaded below its original share; ask for the capacity back and drop no more meanwhile",
@@ -70,14 +68,14 @@ MEANING: Mapping[AlomaBranch, str] = {
 
 @dataclass(frozen=True, slots=True)
 class SetKeep:
-    """To the shedder: keep this fraction of every input."""
+    """Command to the shedder to keep this fraction of every input."""
 
     keep: float
 
 
 @dataclass(frozen=True, slots=True)
 class ReportUsage:
-    """To the coordinator: the offered, unshed load, in processors, and as a part of what the class can do."""
+    """Report to the coordinator: the offered, unshed load in processors, and its ratio to the capacity of the class."""
 
     usage: float
     load: float
@@ -85,7 +83,7 @@ class ReportUsage:
 
 @dataclass(frozen=True, slots=True)
 class RequestReclaim:
-    """To the coordinator: overloaded below the original share."""
+    """Request to the coordinator to return lent capacity, because the class is overloaded below its original share."""
 
 
 LoadEvent = CycleEnded | HeadroomScaled
@@ -93,21 +91,21 @@ LoadEvent = CycleEnded | HeadroomScaled
 
 @dataclass(frozen=True, slots=True)
 class TrimQueue:
-    """To the shedder: drop this part of what is queued, the oldest first; it would be answered too late."""
+    """Command to the shedder to drop this fraction of the queue, the oldest tuples first; they would be answered too late."""
 
     part: float
 
 
 @dataclass(frozen=True, slots=True)
 class DropOlder:
-    """To the shedder: drop what has waited in the queue for longer than this."""
+    """Command to the shedder to drop tuples that have waited in the queue for longer than `age_s`."""
 
     age_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class HoldBack:
-    """To the door: leave input outside while this many tuples of the stream are queued; by stream."""
+    """Command to the door to leave input of a stream outside while this many of its tuples are queued, by stream."""
 
     rooms: Mapping[str, int]
 
@@ -116,13 +114,13 @@ LoadCommand = SetKeep | ReportUsage | RequestReclaim | TrimQueue | DropOlder | H
 
 
 def held_queue_s(target_s: float) -> float:
-    """Return the seconds of work that may queue in a class that holds back the rest."""
+    """Return the seconds of work that may be queued in a class that holds back further input."""
     return max(HOLD_TARGETS * target_s, HOLD_LEAST_S)
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerDecision:
-    """One decision with the numbers it was made on."""
+    """One decision of a load manager, with the numbers it was based on."""
 
     at: float
     name: str
@@ -136,16 +134,16 @@ class ManagerDecision:
     at_max_drop: bool
     trimmed: float = 0.0
     repeated: int = 0
-    """Decisions just before this one that changed nothing either, and are not kept."""
+    """Number of decisions directly before this one that changed nothing and were not kept in the record."""
     since: float | None = None
-    """When the first of these was made."""
+    """Time of the first of the repeated decisions."""
     oldest_s: float = 0.0
     """Age of the oldest queued tuple, if that is more than the class allows."""
     held_back: bool = False
-    """True if input waited outside for room in the queue."""
+    """True if input was not read because the class's queue was full."""
 
     def sentence(self) -> str:
-        """Return when the decision was made, for which class, and its words."""
+        """Return the time of the decision, the class and the text of `words`."""
         more = f" (and {self.repeated:,} more like it since {self.since:.2f} s)" if self.repeated else ""
         return f"{self.at:.2f} s {self.name}: {self.words()}{more}"
 
@@ -155,7 +153,7 @@ class ManagerDecision:
         return self.after.branch is AlomaBranch.WAIT and is_same and not self.trimmed
 
     def words(self) -> str:
-        """The decision in words: what was seen → what follows."""
+        """Return the decision as text: the measurements → the changes."""
         before, after, verdict = self.before, self.after, self.verdict
         side = "above" if self.load > before.headroom else "within"
         response = f"response {of_target(verdict.worst)} ({verdict.name})" if verdict.worst else "no response"
@@ -175,11 +173,11 @@ class ManagerDecision:
         if self.at_max_drop:
             follows.append("no more may be dropped")
         if self.held_back:
-            follows.append("hold back at the producers what does not fit into its queue")
+            follows.append("input that does not fit into the queue waits at the producers")
         if self.oldest_s:
-            follows.append(f"drop what is too old: the oldest has waited {self.oldest_s:.1f} s")
+            follows.append(f"drop tuples that are too old: the oldest has waited {self.oldest_s:.1f} s")
         if self.trimmed:
-            follows.append(f"drop {self.trimmed:.0%} of the queue, which would be late")
+            follows.append(f"drop {self.trimmed:.0%} of the queue, which would be answered late")
         return (
             f"load {figure(self.load)} {side} headroom {old_headroom}, {response}, "
             f"{duration(self.queued_work_s * 1e3)} of work queued → " + "; ".join(follows)
@@ -188,7 +186,7 @@ class ManagerDecision:
 
 @dataclass
 class LoadManager:
-    """ALoMa for one class. `handle(event, now)` returns commands to its shell."""
+    """Load manager of one class, by ALoMa. `handle(event, now)` returns the commands to carry out."""
 
     name: str
     settings: LoadSettings
@@ -206,12 +204,14 @@ class LoadManager:
     _loads: LoadMonitor = field(init=False, default_factory=LoadMonitor)
     _responses: ResponseMonitor = field(init=False)
     _reclaiming: bool = field(init=False, default=False)
-    _full: deque[tuple[float, float]] = field(
-        init=False, default_factory=lambda: deque(maxlen=FULL_CYCLES)
-    )  # the last cycles with a queue since it ran dry
-    _served: float | None = field(init=False, default=None)  # what the class had while a queue stood
-    _may_drop_s: float | None = field(init=False, default=None)  # of queued work, within the highest drop
-    _rooms: Mapping[str, int] = field(init=False, default_factory=dict)  # as sent last
+    # Processor-seconds used in each of the last backlogged cycles, and the cycle's length; cleared when input runs out.
+    _full: deque[tuple[float, float]] = field(init=False, default_factory=lambda: deque(maxlen=FULL_CYCLES))
+    # Capacity in processors that the class really got while it had a queue.
+    _served: float | None = field(init=False, default=None)
+    # Queued work in processor-seconds that may still be dropped without exceeding `max_drop`.
+    _may_drop_s: float | None = field(init=False, default=None)
+    # Number of tuples of each stream that may be queued, as last sent to the door.
+    _rooms: Mapping[str, int] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         headroom = self.settings.headroom_start * self.share * self.lanes
@@ -219,7 +219,7 @@ class LoadManager:
         self._responses = ResponseMonitor(self.settings.gap)
 
     def resume(self, headroom: float, keep: float) -> None:
-        """Begin with what an earlier life had come to, as far as it is within the bounds of this one."""
+        """Start with the headroom and kept fraction from before a restart, within the current limits."""
         self.control = Control(bounded(headroom, self.headroom_max), max(keep, 1 - self._max_drop()))
 
     def handle(self, event: LoadEvent, now: float) -> tuple[LoadCommand, ...]:
@@ -245,7 +245,7 @@ class LoadManager:
         limit = self._queue_limit(after.headroom, offered, cycle)
         reclaim = self._wants_reclaim(offered, verdict, cycle, limit)
         if reclaim and not self._reclaiming:
-            # The headroom still learns: if it was too high, usage would look low and the share be lent again.
+            # The headroom is still adjusted: if it stayed too high, usage would look low and the share would be lent again.
             after, limit = (
                 replace(after, branch=AlomaBranch.HOLD, streak=1, keep=max(before.keep, after.keep)),
                 1.0,
@@ -281,7 +281,7 @@ class LoadManager:
         return tuple(commands)
 
     def _explain(self, decision: ManagerDecision) -> None:
-        """Keep a decision. Of those in a row that change nothing only the last is kept, with their number."""
+        """Record a decision. Of consecutive decisions that change nothing, only the last is kept, with their number."""
         last = self.explanations[-1] if self.explanations else None
         if last is not None and last.changes_nothing() and decision.changes_nothing():
             since = last.at if last.since is None else last.since
@@ -294,23 +294,23 @@ class LoadManager:
             return False
         headroom = self.control.headroom
         beyond_doubt = offered > OVERLOAD_MARGIN * max(headroom, self.share * self.lanes)
-        # A burst may fill the queue of a class whose load is within what it has left.
+        # A burst may fill the queue although the mean load is within the remaining share.
         would_shed = limit < self.control.keep
         return (
             verdict.over_target or beyond_doubt or would_shed or (offered > headroom and self._is_full(cycle))
         )
 
     def _measure(self, cycle: CycleEnded) -> None:
-        """A class that had something to do all the time has had all that it could get."""
+        """Update the estimate of the capacity that the class really gets, from cycles in which it always had work."""
         if cycle.ran_dry:
-            # Of input that comes in bursts there may be some at the end of every cycle, and none in between.
+            # Input in bursts may leave a queue at the end of every cycle although the class was idle in between.
             self._served = None
             self._full.clear()
             return
         if cycle.worked_s is None or cycle.cycle_s <= LEAST_CYCLE_S:
             return
         if self._served is not None:
-            # As long as it has not run dry, a queue that shedding has made short is no news of more capacity.
+            # The average is updated even after shedding has shortened the queue: a shorter queue does not mean more capacity.
             self._served += RATE_ALPHA * (cycle.worked_s / cycle.cycle_s - self._served)
         elif self._is_full(cycle):
             self._full.append((cycle.worked_s, cycle.cycle_s))
@@ -322,7 +322,7 @@ class LoadManager:
         return cycle.queued_work_s > OVERLOAD_QUEUE_CYCLES * cycle.cycle_s * self.control.headroom
 
     def _capacity(self, headroom: float) -> float:
-        """What the class can do: headroom learned in quiet times is not what a full queue is worked off with."""
+        """Return the capacity of the class. While a queue stood, the measured capacity limits the learned headroom."""
         return headroom if self._served is None else max(min(headroom, self._served), LEAST_HEADROOM)
 
     def _queue_limit(self, headroom: float, offered: float, cycle: CycleEnded) -> float:
@@ -330,10 +330,10 @@ class LoadManager:
         return queue_limit(self._capacity(headroom), offered, cycle.queued_work_s, cycle.cycle_s, allowance_s)
 
     def _part_too_much(self, cycle: CycleEnded) -> float:
-        """Of a queue that cannot be worked off in time any more, what is beyond what may queue.
+        """Return the fraction of the queue to drop, because it can no longer be processed within the target.
 
-        The kept fraction bounds a queue as it grows. When a share is taken back, what was let in for the larger one is
-        there already, and it would make everything behind it late, too.
+        The kept fraction limits only the growth of a queue. When a share is taken back, the queue admitted for the larger share
+        already exists, and would make all later tuples late, too.
         """
         if not self.trims or self._may_drop_s is None:
             return 0.0
@@ -348,28 +348,28 @@ class LoadManager:
         return part
 
     def _too_old(self, cycle: CycleEnded) -> float:
-        """Return the age of the oldest queued tuple if that is more than the class allows, otherwise 0.
+        """Return the age of the oldest queued tuple if it is above the maximum age of the class, otherwise 0.
 
-        The class has declared that answers to such tuples are worth nothing, so `max_drop` does not count.
+        The class has declared that answers to such tuples are worth nothing, so `max_drop` does not limit their number.
         """
         oldest_s = max((input_.waiting_s for input_ in cycle.inputs), default=0.0)
         return oldest_s if self.max_age_s is not None and oldest_s > self.max_age_s else 0.0
 
     def _held_work(self, cycle: CycleEnded) -> float:
-        """Return the load, in processors, that the full queue of a class that is held back stands for."""
+        """Return the load in processors that the full queue adds to the usage of a class that holds input back."""
         return cycle.queued_work_s / self.hold_s if self.hold_s is not None and cycle.held_back else 0.0
 
     def _rooms_for(self, cycle: CycleEnded) -> dict[str, int]:
-        """Return how many tuples of each stream may queue, so that together they are worked off within `hold_s`.
+        """Return the number of tuples of each stream that may be queued, so that all are processed within `hold_s`.
 
-        Streams with input have equal parts: with fewer, a stream that comes rarely would wait for one that comes often.
+        Streams with input get equal parts of the time, so that a stream with little input does not wait behind a busy stream.
         """
         if self.hold_s is None:
             return {}
         awake = sum(
             input_.work_s > 0 and (input_.offered > 0 or input_.waiting_s > 0) for input_ in cycle.inputs
         )
-        # What a class really has bounds the time, also where its headroom has been lowered since answers are late.
+        # The measured capacity is used even if it is above the headroom, which late answers may have lowered.
         processors = self.control.headroom if self._served is None else max(self._served, LEAST_HEADROOM)
         part_s = self.hold_s * processors / max(awake, 1)
         return {
@@ -379,7 +379,7 @@ class LoadManager:
         }
 
     def _allow(self, offered: float, cycle: CycleEnded) -> None:
-        """What is dropped at the door and from the queue together is no more than the highest drop allows."""
+        """Update how much queued work may be dropped, so that drops at the door and from the queue together stay within `max_drop`."""
         most = self._max_drop()
         gained_s = (most - (1 - self.control.keep)) * offered * cycle.cycle_s
         if self._may_drop_s is None:
@@ -396,7 +396,7 @@ class LoadManager:
 
 
 def is_other(rooms: Mapping[str, int], before: Mapping[str, int]) -> bool:
-    """Return True if streams differ, or if a room differs by more than measuring noise."""
+    """Return True if the streams differ, or if the queue limit (room) of a stream has changed by more than ROOM_CHANGE."""
     if rooms.keys() != before.keys():
         return True
     return any(abs(room - before[stream]) > ROOM_CHANGE * before[stream] for stream, room in rooms.items())

@@ -1,12 +1,13 @@
-"""The two monitors that ALoMa compares: the load as statistics tell it, the response as answers tell it.
+"""The two monitors that ALoMa compares: one measures the load from rates and costs, the other the response times of answers.
 
-Load. L0 = Σ rate·work over the inputs, the work offered; the share of it that is admitted is L. The rate of an
-input is smoothed while it stays within counting noise (three standard deviations of a Poisson count; of an input
-that comes in batches, two batches) and taken at once when it jumps; a silent input decays to 0 the same way.
+Load. L0 = Σ rate·work over the inputs is the offered work; the admitted part of it is L. The rate of an input is smoothed while
+it stays within counting noise: three standard deviations of a Poisson count, or two batches if the input comes in batches. A
+larger jump is taken over at once. The rate of a silent input decays to 0 by the same rules.
 
-Response. Per output the mean of the cycle against its target; a silent output whose input has been waiting has
-that wait as its response. A window makes responses long without any overload, so *accumulating* (the papers'
-UT) asks for both: mean above twice the lowest seen, and a queue that takes a part of the target to work off.
+Response. The mean response time of each output in the cycle is compared with its target. If an output had no answers but its
+input is waiting, the waiting time counts as response time. Windows make response times long even without overload. So
+*accumulating* (the papers' UT) requires both a mean above twice the lowest mean seen and a queue that takes a part of the target
+to process.
 """
 
 from __future__ import annotations
@@ -17,28 +18,30 @@ from dataclasses import dataclass, field
 
 from loadshed.cycle import InputCycle, OutputCycle
 
-RATE_ALPHA = 0.175  # as for costs and selectivities (Sharaf §3.3.3)
+RATE_ALPHA = 0.175  # smoothing factor, as for costs and selectivities (Sharaf §3.3.3)
 RATE_JUMP_SIGMAS = 3.0
-# Batches come when they are ready: a cycle has one more or less than its part, or the one that the last cycle missed.
+# Number of batches above or below average that is still noise, not a jump: one by chance, and one delayed from the last cycle.
 RATE_JUMP_BATCHES = 2.0
-LEAST_CYCLE_S = 1e-9  # less than a tick of any clock; a rate taken over it could be infinite
-ACCUMULATING_RATIO = 2.0  # authors: mean > 2 × the lowest mean seen
-# The reference for "lowest" grows by this a cycle: it doubles in 70 cycles, some ten seconds.
+LEAST_CYCLE_S = (
+    1e-9  # shortest valid cycle, less than a tick of any clock; a shorter one could make rates infinite
+)
+ACCUMULATING_RATIO = 2.0  # a mean response time above this multiple of the lowest counts (authors' value)
+# Factor by which the lowest mean grows per cycle, so that it is forgotten: it doubles in 70 cycles, about ten seconds.
 LOWEST_AGEING = 1.01
-# Queueing below this part of the target is not accumulation.
+# Queueing time, as a part of the target, below which a class does not count as accumulating.
 ACCUMULATING_QUEUE = 0.1
 
 
 @dataclass
 class LoadMonitor:
-    """Offered work per second of one class."""
+    """Monitor of the offered work per second of one class."""
 
     _rates: dict[str, float] = field(default_factory=dict)
     _batches: dict[str, float] = field(default_factory=dict)
-    """Mean tuples of one batch, by stream."""
+    """Mean number of tuples in a batch, by stream."""
 
     def offered_load(self, inputs: Sequence[InputCycle], cycle_s: float) -> float:
-        """L0 in processors, after this cycle."""
+        """Return L0 in processors, after this cycle."""
         return sum(self._rate(input_, cycle_s) * input_.work_s for input_ in inputs)
 
     def rate(self, stream: str) -> float:
@@ -46,7 +49,7 @@ class LoadMonitor:
 
     def _rate(self, input_: InputCycle, cycle_s: float) -> float:
         stream, offered = input_.stream, input_.offered
-        if cycle_s < LEAST_CYCLE_S:  # a clock that stood still or ran back has measured nothing
+        if cycle_s < LEAST_CYCLE_S:  # the clock stood still or went back, so the cycle has no rate
             return self.rate(stream)
         current, before = offered / cycle_s, self._rates.get(stream)
         batch = self._batches.get(stream, 0.0)
@@ -62,20 +65,20 @@ class LoadMonitor:
 
 
 def noise(expected: float, batch: float) -> float:
-    """By how much the count of a cycle may be off without anything having changed."""
+    """Return the deviation of a cycle's count from the expected count that is still noise."""
     return max(RATE_JUMP_SIGMAS * math.sqrt(expected + 1), RATE_JUMP_BATCHES * batch)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the response times say of the class this cycle."""
+    """Result of the response monitor for one cycle of a class."""
 
-    over_target: bool = False  # OT: some output's mean is above its target
-    critical: bool = False  # …by more than the gap
-    accumulating: bool = False  # UT: below target, but delay is building up
+    over_target: bool = False  # "OT": an output's mean response time is above its target
+    critical: bool = False  # an output's mean response time is above its target by more than the gap
+    accumulating: bool = False  # "UT": all means are within their targets, but delay grows
     rising: bool = False
     falling: bool = False
-    worst: float = 0.0  # the largest mean as a part of its target
+    worst: float = 0.0  # largest mean response time of an output, divided by the output's target
 
     @property
     def name(self) -> str:
@@ -86,7 +89,7 @@ class Verdict:
 
 @dataclass
 class ResponseMonitor:
-    """Turns a cycle's responses into a verdict; remembers last cycle and the lowest means."""
+    """Monitor of response times, which remembers the last cycle and the lowest mean of each output."""
 
     gap: float
     _lowest: dict[str, float] = field(default_factory=dict)
@@ -104,7 +107,7 @@ class ResponseMonitor:
                 self._lowest[output.query] = lowest
                 if mean > ACCUMULATING_RATIO * lowest and queueing_s > ACCUMULATING_QUEUE * output.target_s:
                     accumulating = True
-        # Silence says nothing about rising or falling.
+        # In a cycle without answers, the response time counts as neither rising nor falling.
         change = worst - self._last_worst if worst > 0 and self._last_worst is not None else 0.0
         self._last_worst = worst or self._last_worst
         return Verdict(

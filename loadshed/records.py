@@ -1,19 +1,19 @@
-"""What a core was told and what it answered, as values that JSON can hold and that come back exactly.
+"""Encoding of the events and commands of decision cores as JSON lines, from which the exact values can be restored.
 
     header      {"weir_events": version, "core": kind, "name": …, "clock": …, "settings": {argument: value}}
     decision    [now, event, [command, …]]
-    cut         {"cut": why nothing follows}
+    cut         {"cut": reason why the log ends early}
 
-An event or a command is [type, field, …]; inside it, types say how a value is read, so nothing else is tagged:
+An event or a command is [type, field, …]. The declared types of the fields determine how values are read, so values have no tags:
 
     float                     itself; "inf", "-inf", "nan"
     enumeration               its value
     dataclass, tuple          [field, …], [item, …]
-    mapping                   [[key, value], …], because shares are places in a round: their order counts
+    mapping                   [[key, value], …], because the order of shares determines the order of turns
     settings                  an object
 
-The kinds of cores are in `KINDS`; what they hear and say is read off the unions of their modules. A type that cannot
-be written is refused when this module is imported.
+`KINDS` lists the kinds of cores; the types of their events and commands are taken from unions in their modules. A type that
+cannot be encoded raises an error when this module is imported.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from scheduler.tuning import TuningCommand, TuningCore, TuningEvent
 from scheduler.turns.round_robin import Grant, TurnEvent, TurnRoundRobin
 
 VERSION = 1
-# What a core remembers for people alone.
+# Fields of cores that only explain decisions to users and do not influence any decision.
 FOR_PEOPLE = {"explanations"}
 
 CoreName = Literal["turns", "load", "capacity", "tuning"]
 
 
 class NotARecord(ValueError):
-    """A value that no record of this version holds."""
+    """Error for a value that does not occur in a record of this version."""
 
 
 class Core(Protocol):
-    """What is recorded: an active part of the pure ring."""
+    """Decision core that can be recorded."""
 
     @property
     def handle(self) -> Callable[[Any, float], tuple[Any, ...]]: ...
@@ -63,7 +63,7 @@ class Core(Protocol):
 
 @runtime_checkable
 class Restorable(Protocol):
-    """A core whose state can be carried, in terms of JSON."""
+    """Core with a state that can be saved as JSON values and restored."""
 
     def state(self) -> dict[str, Any]: ...
 
@@ -77,12 +77,12 @@ class Codec(NamedTuple):
 
 
 class Header(NamedTuple):
-    """The beginning of a life: which core it is and what it was made from."""
+    """First line of a log: the core and the settings it was created from."""
 
     core: CoreName
     name: str
     clock: str
-    """Times of the same clock can be compared."""
+    """Name of the clock; only times of the same clock can be compared."""
     settings: Mapping[str, Any]
 
 
@@ -91,7 +91,7 @@ class Header(NamedTuple):
 
 @cache
 def codec_of(kind: Any) -> Codec:
-    """How values of a type are written and read."""
+    """Return the encoder and decoder for values of a type; raise TypeError for an unsupported type."""
     origin, args = get_origin(kind), get_args(kind)
     if kind is float:
         return Codec(_float, _float_back)
@@ -115,7 +115,7 @@ def codec_of(kind: Any) -> Codec:
         return Codec(lambda value: value.model_dump(mode="json"), _call(kind.model_validate))
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _dataclass(kind)
-    raise TypeError(f"{kind} cannot be recorded")
+    raise TypeError(f"values of type {kind} cannot be written to an event log")
 
 
 def _same(value: Any) -> Any:
@@ -135,13 +135,13 @@ def _float_back(value: Any) -> float:
             return float(value)
     except OverflowError:
         pass
-    raise NotARecord(f"{value!r} is no number")
+    raise NotARecord(f"{value!r} is not a number")
 
 
 def _exactly(kind: type) -> Callable[[Any], Any]:
     def decode(value: Any) -> Any:
         if type(value) is not kind:
-            raise NotARecord(f"{value!r} is no {kind.__name__}")
+            raise NotARecord(f"{value!r} is not of type {kind.__name__}")
         return value
 
     return decode
@@ -150,14 +150,14 @@ def _exactly(kind: type) -> Callable[[Any], Any]:
 def _one_of(known: tuple[Any, ...]) -> Callable[[Any], Any]:
     def decode(value: Any) -> Any:
         if value not in known:
-            raise NotARecord(f"{value!r} is none of {known}")
+            raise NotARecord(f"{value!r} is unknown; expected one of {known}")
         return value
 
     return decode
 
 
 def _call(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Reading by a constructor that refuses what it cannot be made from."""
+    """Return a decoder that calls a constructor, and raises NotARecord if the constructor raises ValueError."""
 
     def decode(value: Any) -> Any:
         try:
@@ -170,14 +170,16 @@ def _call(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _list(value: Any) -> list[Any]:
     if type(value) is not list:
-        raise NotARecord(f"{value!r} is no list")
+        raise NotARecord(f"{value!r} is not a list")
     return value
 
 
 def _optional(kind: Any, args: tuple[Any, ...]) -> Codec:
     inner = [arg for arg in args if arg is not NoneType]
     if len(inner) != 1 or len(args) != 2:
-        raise TypeError(f"{kind} cannot be recorded: nothing would tell which of them it is")
+        raise TypeError(
+            f"values of type {kind} cannot be written to an event log: the record would not show which type of the union a value has"
+        )
     encode, decode = codec_of(inner[0])
     return Codec(
         lambda value: None if value is None else encode(value),
@@ -200,7 +202,7 @@ def _mapping(key: Codec, item: Codec) -> Codec:
         read = pairs.decode(value)
         result = dict(read)
         if len(result) != len(read):
-            raise NotARecord("a key is there twice")
+            raise NotARecord("a mapping in the record contains the same key twice")
         return result
 
     return Codec(lambda value: pairs.encode(value.items()), decode)
@@ -209,7 +211,7 @@ def _mapping(key: Codec, item: Codec) -> Codec:
 def _dataclass(kind: type[Any]) -> Codec:
     hints, fields = get_type_hints(kind), [field for field in dataclasses.fields(kind) if field.init]
     names = [field.name for field in fields]
-    # What came to a type later may be missing, if it has a default.
+    # Fields with defaults may be missing at the end, since older records do not have fields that were added later.
     least = sum(
         field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         for field in fields
@@ -232,7 +234,7 @@ def _fields(
 
     def decode(value: Any) -> Any:
         if not least <= len(_list(value)) <= len(decoders):
-            raise NotARecord(f"{len(value)} values instead of {len(decoders)}")
+            raise NotARecord(f"the record has {len(value)} values; expected {len(decoders)}")
         return make([decode(one) for decode, one in zip(decoders, value, strict=False)])
 
     return Codec(encode, decode)
@@ -242,7 +244,7 @@ def _fields(
 
 
 class Tagged:
-    """Values of some types, each with the name of its type before it."""
+    """Codec for values of several types, each encoded with the name of its type first."""
 
     def __init__(self, union: Any) -> None:
         kinds = get_args(union) or (union,)
@@ -255,27 +257,29 @@ class Tagged:
 
     def decode(self, value: Any) -> Any:
         if type(value) is not list or not value or type(value[0]) is not str:
-            raise NotARecord(f"{value!r} is neither event nor command")
+            raise NotARecord(f"{value!r} is not an event or command")
         decode = self._decoders.get(value[0])
         if decode is None:
-            raise NotARecord(f"{value[0]!r} is none of {', '.join(self._decoders)}")
+            raise NotARecord(
+                f"the line names an unknown event or command {value[0]!r}; expected one of {', '.join(self._decoders)}"
+            )
         return decode(value[1:])
 
 
 class CoreKind:
-    """A kind of core: how it is made, what it hears, what it says."""
+    """Kind of core: its constructor, and the types of its events and commands."""
 
     def __init__(self, make: type[Any], events: Any, commands: Any, carried: Sequence[str] = ()) -> None:
-        """`carried` are attributes that a core may be given before its first decision."""
+        """Create a kind. `carried` names attributes that are recorded, too, because they may be set before the first decision."""
         self.make, self._carried = make, carried
         self.event, self.command = Tagged(events), Tagged(commands)
 
     def settings_of(self, core: Core) -> dict[str, Any]:
-        """What makes the core anew as it is now: its state, if it can tell, or else the arguments it began with."""
+        """Return the settings that recreate the core: its state if it is Restorable, otherwise its constructor arguments."""
         if isinstance(core, Restorable):
             return core.state()
         codecs = self._codecs([*self._arguments(), *self._carried])
-        # An argument that is None is left out, so that records of a core without it stay as they were.
+        # An argument with the value None is left out, so that adding an optional argument does not change existing records.
         values = {name: (codec, getattr(core, name)) for name, codec in codecs.items()}
         return {name: codec.encode(value) for name, (codec, value) in values.items() if value is not None}
 
@@ -283,7 +287,9 @@ class CoreKind:
         try:
             core: Core = self._core_of(settings)
         except (KeyError, TypeError, ValueError) as problem:
-            raise NotARecord(f"no {self.make.__name__} is made from that: {problem}") from None
+            raise NotARecord(
+                f"a {self.make.__name__} cannot be created from the header's settings: {problem}"
+            ) from None
         return core
 
     def _core_of(self, settings: Mapping[str, Any]) -> Any:
@@ -325,7 +331,7 @@ KINDS: Mapping[CoreName, CoreKind] = {
 
 
 def header_of(core: CoreName, name: str, clock: str, made: Core) -> Header:
-    """Of a core as it is before the first decision that is recorded."""
+    """Return the header for a core in its state before the first recorded decision."""
     return Header(core, name, clock, KINDS[core].settings_of(made))
 
 
@@ -338,19 +344,21 @@ def cut_line(why: str) -> dict[str, Any]:
 
 
 def cut_from(line: Mapping[str, Any]) -> str | None:
-    """Why nothing follows, if the line says so."""
+    """Return the reason if the line is the record that says why the log ends early; otherwise None."""
     return str(line["cut"]) if line.keys() == {"cut"} else None
 
 
 def header_from(line: Mapping[str, Any]) -> Header:
     if line.get("weir_events") != VERSION:
-        raise NotARecord(f"no header of version {VERSION}")
+        raise NotARecord(f"the line is not an event-log header of version {VERSION}")
     core = next((kind for kind in KINDS if kind == line.get("core")), None)
     if core is None:
-        raise NotARecord(f"{line.get('core')!r} is none of {', '.join(KINDS)}")
+        raise NotARecord(
+            f"the header names an unknown core {line.get('core')!r}; expected one of {', '.join(KINDS)}"
+        )
     name, clock, settings = (line.get(key) for key in ("name", "clock", "settings"))
     if type(name) is not str or type(clock) is not str or type(settings) is not dict:
-        raise NotARecord("a header has a name, a clock and settings")
+        raise NotARecord("the header of the event log must have a name, a clock and settings")
     return Header(core, name, clock, settings)
 
 
@@ -364,7 +372,7 @@ def commands_line(kind: CoreKind, commands: Sequence[Any]) -> list[Any]:
 
 
 class Decision(NamedTuple):
-    """One call of `handle`; the commands as they stand in the record, to be compared with `commands_line`."""
+    """Recorded call of `handle`. Its commands stay encoded, to be compared with `commands_line`."""
 
     now: float
     event: Any
@@ -373,5 +381,5 @@ class Decision(NamedTuple):
 
 def decision_from(kind: CoreKind, line: Any) -> Decision:
     if type(line) is not list or len(line) != 3:
-        raise NotARecord("a decision is [now, event, commands]")
+        raise NotARecord("a decision must have the form [now, event, commands]")
     return Decision(_float_back(line[0]), kind.event.decode(line[1]), _list(line[2]))

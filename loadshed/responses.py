@@ -1,7 +1,7 @@
-"""Response times and slowdowns of a class, exactly where that is cheap and within 1% where it is not.
+"""Statistics of response times and slowdowns of a class.
 
-Count, mean, maximum and ℓ2 norm are exact. Percentiles come from counts in logarithmic bins, so that memory stays
-bounded however many answers there are. Values are buffered and folded in by numpy in batches.
+Count, mean, maximum and ℓ2 norm are exact. Percentiles are within 1%: they are computed from counts in logarithmic bins, so that
+memory does not grow with the number of answers. Values are buffered and processed by numpy in batches.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 BUFFER_MAX = 16_384
-# Bins of 1% width from 1 µs to some 11 days; what is below or above falls into the outermost bins.
+# Bins of 1% width from 1 µs to some 11 days; smaller and larger values are counted in the outermost bins.
 LEAST_S, BIN_RATIO, BINS = 1e-6, 1.01, 2800
 LOG_RATIO = math.log(BIN_RATIO)
-# Below this many, numbers in a list are quicker than an array of their own.
+# Number of values below which a list is faster than an array.
 FEW = 64
 
 Array = npt.NDArray[np.float64]
@@ -26,7 +26,7 @@ NO_IDEALS: Array = np.empty(0)
 
 
 class ResponseStatistics:
-    """Add answers as they come; read the summary when needed."""
+    """Accumulated response times and slowdowns of answers, with counts within a delay target."""
 
     def __init__(self, target_s: float = math.inf) -> None:
         self.target_s = target_s
@@ -40,25 +40,25 @@ class ResponseStatistics:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        # Whoever handed it over may keep the memory to himself.
+        # The sender may own or share the memory of the array, so it is copied.
         self._bins = self._bins.copy()
 
     def add(self, responses: list[float], ideal_s: float) -> None:
-        """Response times of answers whose ideal processing time is `ideal_s`."""
+        """Add answers by their response times; all have the ideal processing time `ideal_s`."""
         self._responses.extend(responses)
         self._ideals.extend([ideal_s] * len(responses))
         if len(self._responses) >= BUFFER_MAX:
             self._fold()
 
     def add_slowed(self, responses: list[float], slowdowns: list[float]) -> None:
-        """As `add`, of answers whose slowdowns are not their response times by what is ideal."""
+        """Add answers like `add`, but with given slowdowns instead of slowdowns computed from an ideal time."""
         self.add(responses, 0.0)
         self._slow_sum += sum(slowdowns)
         self._slow_sum_sq += sum([slowdown * slowdown for slowdown in slowdowns])
         self._slow_max = max(self._slow_max, *slowdowns)
 
     def add_same(self, response: float, count: int, ideal_s: float = 0.0) -> None:
-        """As `add`, of `count` answers with one response time."""
+        """Add `count` answers with the same response time."""
         response = max(response, 0.0)
         self._count += count
         self._within_target += count if response <= self.target_s else 0
@@ -73,7 +73,7 @@ class ResponseStatistics:
             self._slow_max = max(self._slow_max, slowdown)
 
     def add_counted(self, responses: Array, counts: Counts) -> None:
-        """As `add_same` of each of them, at once."""
+        """Add `counts` answers for each response time."""
         response = np.maximum(responses, 0.0)
         self._count += int(counts.sum())
         self._within_target += int(counts[response <= self.target_s].sum())
@@ -83,7 +83,7 @@ class ResponseStatistics:
         np.add.at(self._bins, bins_of(response), counts)
 
     def add_array(self, responses: Array, ideal_s: float, apart_s: float = 0.0) -> None:
-        """As `add`, of many at once; `apart_s` of what is ideal was done before they could be made."""
+        """Add answers by an array of response times. `apart_s` is the part of the ideal time that response times leave out; slowdowns include it."""
         if apart_s and ideal_s > 0:
             self._fold_in(responses, NO_IDEALS)
             self._slow((np.maximum(responses, 0.0) + apart_s) / ideal_s)
@@ -93,7 +93,7 @@ class ResponseStatistics:
             self._fold_in(responses, np.full(len(responses), ideal_s) if ideal_s > 0 else NO_IDEALS)
 
     def include(self, other: ResponseStatistics) -> None:
-        """As if its answers had been added here."""
+        """Add the answers that another ResponseStatistics has counted."""
         self._fold()
         other._fold()
         self._count += other._count
@@ -112,7 +112,7 @@ class ResponseStatistics:
             self._fold_in(responses, ideals)
 
     def _fold_in(self, responses: Array, ideal: Array) -> None:
-        # A clock that jumped back between arrival and answer makes a negative time; it counts as none.
+        # A response time is negative if a clock jumped back between arrival and answer; it counts as 0.
         response = np.maximum(responses, 0.0)
         self._count += len(response)
         self._within_target += int((response <= self.target_s).sum())
@@ -131,11 +131,11 @@ class ResponseStatistics:
 
     @property
     def count(self) -> int:
-        """Answers so far."""
+        """Number of answers."""
         return self._count + len(self._responses)
 
     def percentile_s(self, part: float) -> float:
-        """The response time that `part` of the answers did not exceed."""
+        """Return the response time that a fraction `part` of the answers did not exceed."""
         self._fold()
         if not self._count:
             return 0.0
@@ -143,22 +143,22 @@ class ResponseStatistics:
         return float(min(LEAST_S * BIN_RATIO ** (place + 0.5), self._max))
 
     def counts(self, bounds_s: Sequence[float]) -> tuple[int, ...]:
-        """Answers that took no longer than each of these bounds, which ascend."""
+        """Return the number of answers within each bound; the bounds are in ascending order."""
         self._fold()
-        # All of the bin that a bound falls into are counted; they are within 1% of it.
+        # All answers in the bin of a bound are counted; they are within 1% of the bound.
         places = [int(math.log(max(bound, LEAST_S) / LEAST_S) / LOG_RATIO) for bound in bounds_s]
         sums = np.cumsum(self._bins)
         return tuple(int(sums[min(place, BINS - 1)]) for place in places)
 
     @property
     def sum_s(self) -> float:
-        """All response times together."""
+        """Sum of all response times."""
         self._fold()
         return self._sum
 
     @property
     def within_target(self) -> int:
-        """Answers within the target that there was when they came."""
+        """Number of answers within the target that applied when they were emitted."""
         self._fold()
         return self._within_target
 
@@ -187,11 +187,11 @@ class ResponseStatistics:
 
 
 def bins_of(responses: Array) -> Counts:
-    """In which bin each of them is counted."""
+    """Return the bin of each response time."""
     place = np.log(np.maximum(responses, LEAST_S) / LEAST_S) / LOG_RATIO
     return np.minimum(place.astype(np.int64), BINS - 1)
 
 
 def sum_of_squares(values: Array) -> float:
-    # Not a dot product: BLAS keeps threads spinning for the next one, and they would take a processor of their own.
+    # A dot product would be slower overall: BLAS keeps threads spinning after it, which occupy a processor.
     return float(np.square(values).sum())

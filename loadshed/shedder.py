@@ -1,13 +1,13 @@
-"""Which tuples go when a part of the input has to: the shedder at a class's door.
+"""The shedder at a class's door: chooses the tuples to drop when a fraction of the input must be dropped.
 
-    random   each arriving tuple by its own coin; unbiased, so counts and sums can be scaled up
-    newest   arriving tuples, evenly spread: what is queued is older and is served first
-    oldest   an arriving tuple is let in at the price of the oldest queued one: the freshest data survive
-    fair     per key: what is kept is shared equally between keys, so one busy key cannot push out the others
+    random   drops each arriving tuple with the same probability; unbiased, so counts and sums can be scaled up
+    newest   drops arriving tuples, evenly spread; older tuples, which are queued, are kept
+    oldest   admits every arriving tuple and drops the oldest queued tuples instead, so that the freshest data remain
+    fair     divides the kept tuples equally between keys, so that one frequent key cannot push out the others
 
 Properties (`tests/property/test_shedder.py`): a keep of 1 drops nothing; over many tuples the kept fraction is the
-one that was set; every tuple offered is either admitted or counted as shed; `fair` drops nothing of a key that
-stays under the level, also if the last cycle did not see the key.
+configured fraction; every offered tuple is either admitted or counted as shed; `fair` drops no tuple of a key that
+stays under the fair number of tuples per key, even if the key is new in this cycle.
 
 A batch is decided on as a whole, in a few calls of numpy.
 """
@@ -25,18 +25,17 @@ from loadshed.key_table import Keys, KeyTable, Places
 
 Victim = Literal["random", "oldest", "newest", "fair"]
 
-# `fair` counts this many keys by name, those of the last cycle included; of the rest it keeps as much as of all.
+# Number of keys that `fair` counts individually, including those of the last cycle. Other keys are kept with the mean fraction.
 KEYS_COUNTED = 10_000
-# Drops due are counted in parts of a tuple of this size, as integers, so that batching cannot shift them by
-# rounding. What is to be kept is rounded to it too.
+# Binary digits after the point of the number of due drops and of the kept fraction. Rounding thus does not depend on batch sizes.
 PART_BITS = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
-    """The fate of one batch at the door."""
+    """Decision on one batch at the door."""
 
-    kept: Places | None  # places of the batch that are let in, ascending; None: all
+    kept: Places | None  # indices of the admitted tuples, ascending; None if all are admitted
     evict_oldest: int = 0  # tuples to drop from the head of the queue, after the batch has joined it
 
 
@@ -45,19 +44,20 @@ EVERYTHING = Admission(None)
 
 @dataclass
 class Shedder:
-    """One input of one class."""
+    """Shedder of one input of one class."""
 
     victim: Victim
     rng: np.random.Generator
     keep: float = 1.0
-    _owed: int = field(init=False, default=0)  # drops due under `newest` and `oldest`, in parts
+    # Number of tuples that `newest` or `oldest` still has to drop, as a fixed-point number.
+    _owed: int = field(init=False, default=0)
     _keys: KeyCounts | None = field(init=False)
 
     def __post_init__(self) -> None:
         self._keys = KeyCounts(KEYS_COUNTED) if self.victim == "fair" else None
 
     def admit(self, tuples: int, keys: Keys | None = None) -> Admission:
-        """Decide on a batch of arrivals; `fair` goes by the keys (codes or hashes), one a tuple."""
+        """Decide on a batch of arriving tuples; `fair` uses `keys`, a code or hash for each tuple."""
         chances: float | npt.NDArray[np.float64] = self.keep
         if self._keys is not None and keys is not None:
             places, earlier = self._keys.count(keys)
@@ -70,7 +70,7 @@ class Shedder:
         return self._admit_evenly(tuples)
 
     def end_cycle(self) -> None:
-        """A load cycle is over and `keep` set for the next: `fair` sets each key's chance from its counts."""
+        """End a load cycle after `keep` was set for the next one: `fair` computes each key's probability from its count."""
         if self._keys is not None:
             self._keys.end_cycle(self.keep)
 
@@ -81,7 +81,7 @@ class Shedder:
         if self.victim == "oldest" or not drops:
             self._owed = due - (drops << PART_BITS)
             return Admission(None, drops)
-        # The nth drop is the tuple with which n whole ones have come due.
+        # The n-th dropped tuple is the one at which the due drops reach n.
         wholes = np.arange(1, drops + 1, dtype=np.int64) << PART_BITS
         dropped = (wholes - self._owed + (step - 1)) // step - 1
         self._owed = due - (drops << PART_BITS)
@@ -91,37 +91,37 @@ class Shedder:
 
 
 class KeyCounts:
-    """How often each key came this cycle, and what part of it may come in after how often it came in the last."""
+    """Counts of each key in this cycle, and its probability of admission from its count in the last cycle."""
 
     def __init__(self, most: int) -> None:
         self._table = KeyTable(most)
         assert self._table.places < 1 << 16, "ranks() takes places for 16 bits"
-        # The last place stands for all keys that are not counted.
+        # The last slot stands for all keys that are not counted individually.
         self._counts = np.zeros(self._table.places + 1, np.int64)
         self._chances = np.full(self._table.places + 1, np.nan)
         self._level: float | None = None
 
     def count(self, keys: Keys) -> tuple[Places, npt.NDArray[np.int64]]:
-        """Count a batch; for each tuple its key's place, and how often the key had come before the batch."""
+        """Count a batch; return for each tuple the slot of its key and the key's count before the batch."""
         places = self._table.place(keys)
         earlier = self._counts[places]
         np.add.at(self._counts, places, 1)
         return places, earlier
 
     def chances(self, places: Places, earlier: npt.NDArray[np.int64], keep: float) -> npt.NDArray[np.float64]:
-        """The chance of each tuple of a batch that has been counted."""
+        """Return the probability of admission for each tuple of a counted batch."""
         self._chances[-1] = keep
         chances = self._chances[places]
         new = np.flatnonzero(np.isnan(chances))
         if self._level is None:
             chances[new] = keep
         elif len(new):
-            # Of a key that the last cycle did not see, the first ones up to the level.
+            # Of a key that is new in this cycle, the first tuples are admitted, up to the fair number per key.
             chances[new] = self._level - (earlier[new] + ranks(places[new]))
         return chances
 
     def end_cycle(self, keep: float) -> None:
-        """Chances for the keys that were counted, at what is to be kept in the next cycle; the others are forgotten."""
+        """Compute the probabilities of the counted keys for the next cycle's kept fraction, and forget all other keys."""
         occupied = np.flatnonzero(self._counts[:-1])
         counts, keys = self._counts[occupied], self._table.keys[occupied]
         self._level = fair_level(counts, keep) if len(occupied) else None
@@ -133,8 +133,8 @@ class KeyCounts:
 
 
 def ranks(places: Places) -> npt.NDArray[np.int64]:
-    """For each tuple how many of the same place come before it."""
-    # Places fit 16 bits, which numpy sorts in linear time.
+    """Return for each tuple the number of earlier tuples in the same slot."""
+    # Slot numbers fit into 16 bits, which numpy sorts in linear time.
     order = np.argsort(places.astype(np.uint16), kind="stable")
     ordered = places[order]
     first = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
@@ -145,7 +145,7 @@ def ranks(places: Places) -> npt.NDArray[np.int64]:
 
 
 def fair_level(counts: npt.NDArray[np.int64], keep: float) -> float:
-    """The level with Σ min(count, level) = keep·Σ count (max-min fairness); infinite if there is nothing."""
+    """Return the maximum tuples per key (`level`): Σ min(count, level) = keep·Σ count (max-min fairness); infinite if all fit."""
     ordered = np.sort(counts)
     left = np.arange(len(ordered), 0, -1)
     below = np.cumsum(ordered) - ordered

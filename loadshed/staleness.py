@@ -1,14 +1,13 @@
-"""How much of the time an output has been stale: behind what has arrived for it (Sharaf §4.1.1).
+"""Staleness of an output: the fraction of time in which it lagged behind its input (Sharaf §4.1.1).
 
-An output is stale from the arrival of an input that leads to an answer until that answer is there; input that leads to
-none makes nothing stale. Which is which is only known afterwards: an answer tells that its output has been stale from
-the arrival of what caused it until it left, and the staleness of the output is the length of the union of these
-intervals, as a share of the time.
+An output is stale from the arrival of an input that leads to an answer until that answer is emitted. Input that leads to no
+answer does not make it stale, but this is known only afterwards. So each answer adds the interval from the arrival of its cause
+to its own departure. The staleness is the length of the union of these intervals divided by the elapsed time.
 
-1. The order in which answers leave does not matter, nor how often an interval is told.
-2. What was before the beginning does not count, nor does an answer that left before it came (a clock jumped back).
-3. Memory is bounded. The union is exact unless an answer waited through more than KEPT times at which the output was
-   fresh again; then only what is later than the oldest that is kept counts of it, so that the share is never too high.
+1. The order of answers does not matter, nor do repeated intervals.
+2. Time before the beginning does not count, nor does an answer that left before its cause arrived (a clock jumped back).
+3. Memory is bounded: at most KEPT separate stale intervals are remembered. If an answer's interval reaches back beyond the
+   oldest of them, only the part after it counts, so the result is never too high.
 """
 
 from __future__ import annotations
@@ -18,31 +17,30 @@ from collections.abc import Iterable
 
 from scheduler.ratios import ratio
 
-# Separate times of staleness that are remembered. Per output answers come mostly in order of their arrival, and then
-# only the last one matters.
+# Maximum number of separate stale intervals that are remembered. Only the last one matters for answers in the order of their arrivals.
 KEPT = 128
 
 
 class OutputStaleness:
-    """Of one output, from `since` on."""
+    """Staleness of one output since the time `since`."""
 
     def __init__(self, since: float) -> None:
         self.since = since
         self.stale_s = 0.0
-        """Time for which the output has been stale."""
-        self._border = since  # nothing earlier is counted any more
-        # The times of staleness that are remembered, which neither touch nor overlap.
+        """Seconds for which the output has been stale."""
+        self._border = since  # start of the counted time; stale time before it is ignored
+        # Remembered stale intervals, which neither touch nor overlap.
         self._starts: list[float] = []
         self._ends: list[float] = []
 
     def served(self, arrivals: Iterable[float], departure: float) -> None:
-        """Answers that leave at `departure`, and when what caused them arrived."""
+        """Add answers that leave at `departure`, with the arrival times of their causes."""
         starts, ends = self._starts, self._ends
         start, end = max(min(arrivals, default=departure), self._border), departure
         if end <= start:
             return
         first, after = bisect_left(ends, start), bisect_right(starts, end)
-        if first < after:  # they become one
+        if first < after:  # overlapping intervals are merged
             start, end = min(start, starts[first]), max(end, ends[after - 1])
             for place in range(first, after):
                 self.stale_s -= ends[place] - starts[place]
@@ -53,7 +51,7 @@ class OutputStaleness:
             self._border = ends.pop(0)
 
     def served_each(self, intervals: Iterable[tuple[float, float]]) -> None:
-        """As `served` of each pair of arrival and departure; quick where they come in order of departure."""
+        """Call `served` for each pair of arrival and departure; fast if the pairs are in order of departure."""
         starts, ends = self._starts, self._ends
         for start, end in intervals:
             if not starts or start < starts[-1] or end < ends[-1]:
@@ -70,5 +68,5 @@ class OutputStaleness:
                     self._border = ends.pop(0)
 
     def share(self, now: float) -> float:
-        """Part of the time since the beginning."""
+        """Return the stale fraction of the time since the beginning."""
         return ratio(self.stale_s, now - self.since)

@@ -1,10 +1,10 @@
-"""How long after their deadlines the results of windows came (Golab §4.1; Sharaf §3.5).
+"""Tardiness of windows' results: the time by which they missed their deadlines (Golab §4.1; Sharaf §3.5).
 
-A result falls due when event time reaches the end of its window, and its deadline is one pane later, when the next
-could fall due. Event time is taken to go on as the clock does, so the response time says how late an answer is.
+A result is due when event time reaches the end of its window. Its deadline is one pane later, when the next result could be due.
+Event time is assumed to advance like the clock, so the response time shows how late a result is.
 
-1. Nothing that is kept grows with the number of answers.
-2. An answer before its deadline counts as one without tardiness: none makes up for another.
+1. Memory does not grow with the number of answers.
+2. An answer before its deadline has a tardiness of 0, so early answers do not compensate for late answers.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ import numpy.typing as npt
 
 @dataclass(slots=True)
 class AnswerTardiness:
-    """Of the answers of one query."""
+    """Tardiness of the answers of one query."""
 
     answers: int = 0
     tardy: int = 0
-    """Answers after their deadlines."""
+    """Number of answers after their deadlines."""
     sum_s: float = 0.0
-    """Time past the deadlines, of all answers together."""
+    """Sum of the times by which answers missed their deadlines."""
     max_s: float = 0.0
 
     @property
     def mean_s(self) -> float:
-        """Of all answers, those in time among them."""
+        """Mean tardiness of all answers, including those in time."""
         return self.sum_s / self.answers if self.answers else 0.0
 
     def add_same(self, response_s: float, slack_s: float, count: int) -> None:
-        """Answers with one response time, due for so long."""
+        """Add `count` answers with the same response time and time until the deadline."""
         past_s = response_s - slack_s
         self.answers += count
         if past_s > 0:
@@ -41,7 +41,7 @@ class AnswerTardiness:
             self.max_s = max(self.max_s, past_s)
 
     def add_array(self, response_s: npt.NDArray[np.float64], slack_s: float) -> None:
-        """One answer each."""
+        """Add one answer for each response time."""
         past_s = response_s - slack_s
         past_s = past_s[past_s > 0]
         self.answers += len(response_s)

@@ -1,10 +1,10 @@
-"""What the answers of a query, or of a class, were worth by how long they took (Carney ch. 4), and how many came late.
+"""Utility of the answers of a query or class by their response times (Carney ch. 4), and number of missed deadlines.
 
 Count, mean utility and missed deadlines are exact. Values are buffered and looked up on the graph by numpy in batches.
 
-1. The mean is that of `UtilityGraph.utility_at` over all answers; without any it is 1: nobody has waited for nothing.
-2. An answer has missed its deadline if it took longer than the graph's deadline; one that takes just as long has not.
-3. It does not matter in which of the ways, or in which pieces, answers are added.
+1. The mean is the mean of `UtilityGraph.utility_at` over all answers. Without answers it is 1.
+2. An answer misses its deadline if its response time is longer than the graph's deadline, but not if it is equal.
+3. The results do not depend on the method or the batches by which answers are added.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import numpy.typing as npt
 from configs.classes.utility import UtilityGraph
 from scheduler.ratios import ratio
 
-# Of each query, and a class may have 10,000 of them.
+# Number of answers that are buffered per query; it is small, since a class may have 10,000 queries.
 BUFFER_MAX = 256
-# Below this many, numbers in a list are quicker than an array of their own.
+# Number of values below which a list is faster than an array.
 FEW = 64
 
 Array = npt.NDArray[np.float64]
 
 
 class UtilityStatistics:
-    """Add response times as they come; read mean and missed deadlines when needed."""
+    """Accumulated utility and missed deadlines of answers, by a utility graph."""
 
     def __init__(self, graph: UtilityGraph) -> None:
         self.graph = graph
@@ -36,32 +36,32 @@ class UtilityStatistics:
         self._sum = 0.0
 
     def add(self, responses: list[float]) -> None:
-        """Response times in seconds."""
+        """Add answers by their response times in seconds."""
         self._responses.extend(responses)
         if len(self._responses) >= BUFFER_MAX:
             self._fold()
 
     def add_same(self, response: float, count: int) -> None:
-        """As `add`, of `count` answers with one response time."""
+        """Add `count` answers with the same response time."""
         self._count += count
         self._sum += self.graph.utility_at(response) * count
         self._missed += count if response > self._deadline_s else 0
 
     def add_counted(self, responses: Array, counts: npt.NDArray[np.int64]) -> None:
-        """As `add_same` of each of them, at once."""
+        """Add `counts` answers for each response time."""
         self._count += int(counts.sum())
         self._sum += float((np.interp(responses, self._latencies, self._utilities) * counts).sum())
         self._missed += int(counts[responses > self._deadline_s].sum())
 
     def add_array(self, responses: Array) -> None:
-        """As `add`, of many at once."""
+        """Add answers by an array of response times."""
         if len(responses) < FEW:
             self.add(responses.tolist())
         else:
             self._fold_in(responses)
 
     def include(self, other: UtilityStatistics) -> None:
-        """As if its answers had been added here, valued by its graph."""
+        """Add the answers of another UtilityStatistics, with the utilities that they have on the graph of that object."""
         other._fold()
         self._count += other._count
         self._missed += other._missed
@@ -74,18 +74,18 @@ class UtilityStatistics:
 
     def _fold_in(self, responses: Array) -> None:
         self._count += len(responses)
-        # Before the first point and after the last, interp goes on with theirs, as the graph does.
+        # Outside the range of points, interp returns the value of the nearest point, as the graph does.
         self._sum += float(np.interp(responses, self._latencies, self._utilities).sum())
         self._missed += int((responses > self._deadline_s).sum())
 
     @property
     def count(self) -> int:
-        """Answers so far."""
+        """Number of answers."""
         return self._count + len(self._responses)
 
     @property
     def sum(self) -> float:
-        """Utility of all answers together."""
+        """Sum of the utilities of all answers."""
         self._fold()
         return self._sum
 
@@ -96,7 +96,7 @@ class UtilityStatistics:
 
     @property
     def missed(self) -> int:
-        """Answers that came after the deadline."""
+        """Number of answers after the deadline."""
         self._fold()
         return self._missed
 

@@ -1,1 +1,1 @@
-"""Who runs next: turns between classes, operators within a class, capacity between classes. Pure."""
+"""Scheduling: turns of classes, choice of a class's next operator, and shares of capacity. It reads no clock and no environment variable."""

@@ -1,12 +1,12 @@
-"""Parts and means that stay within their bounds although floating-point sums do not.
+"""Ratios and means that stay within their bounds in spite of floating-point rounding.
 
-A sum of ones and tenths minus the same sum of tenths may be a little more than the number of ones, so a mean of ones may come
-out as 1.0000000000000016. Where a figure is declared to lie between 0 and 1, such a value is refused at the API's edge.
+Because of rounding, a mean of ones may be computed as 1.0000000000000016. The API declares such figures to lie between 0 and 1
+and would reject this value.
 
 Properties (`tests/property/test_ratios.py`):
-1. `ratio` lies within [0, 1], and is the exact quotient to rounding wherever that lies within these bounds.
-2. `mean` lies between the least and the greatest of its values.
-3. Without anything to divide by, both return what the caller names.
+1. `ratio` lies within [0, 1], and equals the quotient, except for rounding, if that lies within these bounds.
+2. `mean` lies between the smallest and the largest of its values.
+3. If the divisor is 0, both return the value of `empty`.
 """
 
 from __future__ import annotations

@@ -1,27 +1,28 @@
-"""When a class leaves its policy for another: the run-time optimizer that MavStream's thesis leaves to future work (§3.5).
+"""Run-time choice of a class's policy: decides when the class switches to another one. (MavStream's thesis leaves this to
+future work, §3.5.)
 
     event        what follows
-    Compared     perhaps SwitchPolicy; one Explanation
+    Compared     SwitchPolicy if needed; the decision is recorded with its numbers
 
-A policy is a name here, of all that is chosen together: for classes that have plans, of the plan as well (`configs.classes.policy_and_plan`).
+In this module a policy is the name of everything that is chosen together. For classes with a choice of plans, the name includes
+the plan (`configs.classes.policy_and_plan`).
 
-A comparison brings what the class's objective comes to now, and what it would come to under each policy there is: the
-shell has asked the simulator, with the costs, selectivities and arrivals that were measured (`sim.forecast.policy_forecast`). All figures
-are such that less is better.
+A comparison contains the measured objective of the class and its forecast under each policy. The forecasts come from the
+simulator, with the measured costs, selectivities and arrivals (`sim.forecast.policy_forecast`). In all figures, less is better.
 
 Properties (`tests/property/test_tuning.py`):
-1. A policy is left for another only if that one is forecast to do better by `gain`, `steady` times in a row and over the last
-   comparisons together, and is the best of those that are; or if it has turned out worse than the one before (2). Together,
-   comparisons count by what was at stake: who would do a little better while there is next to nothing to do is not worth it.
-2. After a switch the next `steady` measurements are held against what the policy before would come to: its forecast of that
-   moment, times how its measurements compared with its forecasts. If each of them is worse by `gain`, the class goes back,
-   and the policy that disappointed is no candidate for a time that doubles with each time it does.
-3. After a switch none but going back for `PAUSE` comparisons, and twice as many each time the class returns to a policy
-   that it has left, up to `PAUSE_MAX`: however forecasts and measurements jump, in n comparisons among c policies there are
-   no more than c + 2·log2(n) + 2·n/PAUSE_MAX + 2 switches.
-4. Under forecasts that stay, and measurements that agree with them, there is one switch at most.
-5. A switch that turns out to be impossible is taken back, and nothing that cannot be had is a candidate for a time that doubles.
-6. The same events give the same decisions.
+1. The class switches to another policy only if the forecasts of that policy are better by `gain`, both `steady` times in a row and
+   in the sum of the last comparisons. Of several such policies it takes the best. It also switches back by rule 2. In the sum,
+   comparisons count by the size of their figures, so a policy that is better only at times of little load is not chosen.
+2. After a switch, the next `steady` measurements are compared with the expected value of the former policy: its current
+   forecast times the ratio of its measurements to its forecasts. If each measurement is worse by `gain`, the class switches back.
+   The disappointing policy is then not a candidate for a time that doubles with each disappointment.
+3. After a switch, only a switch back is possible for `PAUSE` comparisons. The pause doubles each time the class returns to a
+   policy it has left, up to `PAUSE_MAX`. So even with erratic forecasts and measurements, n comparisons of c policies lead to
+   at most c + 2·log2(n) + 2·n/PAUSE_MAX + 2 switches.
+4. If forecasts are constant and measurements agree with them, there is at most one switch.
+5. A switch that turns out to be impossible is undone, and the policy is not a candidate for a time that doubles.
+6. The same events lead to the same decisions.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ from configs.classes.priority_class import PriorityClass
 from configs.numbers import duration, figure
 
 PAUSE, PAUSE_MAX = 4, 64
-# Comparisons for which a policy that has disappointed once is no candidate; doubled each time.
+# Number of comparisons for which a policy that has disappointed once is not a candidate; it doubles each time, up to the maximum.
 BARRED, BARRED_MAX = 16, 256
 EXPLANATIONS_KEPT = 100
-# Of what the last comparisons count together, this much is left at the next one: half of it after three.
+# Factor by which the sum of past forecasts decays at each comparison: half is left after three.
 PAST_KEPT = 0.8
-# Of the last measurements under a policy, the median tells how they compare with forecasts. As many as `steady` may ask for.
+# Number of ratios of measurement to forecast that are kept for their median: the largest number that `steady` can require.
 RATIOS_KEPT, RATIOS_TOLD = 50, 5
 
 Branch = Literal["stay", "consider", "switch", "watch", "go back", "give up", "pause", "no forecast"]
@@ -51,17 +52,17 @@ Branch = Literal["stay", "consider", "switch", "watch", "go back", "give up", "p
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What the objective comes to, and would come to under each policy by its name; without those that were not tried."""
+    """Measured objective of a class, and its forecasts by name of the policy; policies that were not simulated are left out."""
 
     measured: float | None
     forecasts: Mapping[str, float]
     given_up: tuple[str, ...] = ()
-    """Policies that the class could not go on by, if it is switched to one of them."""
+    """Policies that the class tried to switch to but could not run with."""
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchPolicy:
-    """To the class: go on by this one."""
+    """Command to the class to use this policy from now on."""
 
     policy: str
 
@@ -72,49 +73,49 @@ TuningCommand = SwitchPolicy
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A policy since it was switched to."""
+    """Trial of a policy after a switch, in which it is compared with the former policy."""
 
     before: str
-    """The policy that it took the place of."""
+    """Name of the former policy."""
     ratio: float | None
-    """Of what was measured under that one to what was forecast; None if nothing was."""
+    """Ratio of measurements to forecasts under the former policy; None without measurements."""
     ratios: tuple[float, ...] = ()
-    """Since then, of what is measured to the forecast of that one."""
+    """Ratios of the measurements since the switch to the forecasts for the former policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """All that a decision depends on beside what is compared."""
+    """State of a TuningCore: all that a decision depends on in addition to the comparison."""
 
     policy: str
     streaks: Mapping[str, int] = field(default_factory=dict)
-    """How many times in a row another would have done better by enough."""
+    """Number of consecutive comparisons in which another policy was better by `gain`, by policy."""
     past: Mapping[str, float] = field(default_factory=dict)
-    """What each has been forecast to come to, in the last comparisons together."""
+    """Decaying sum of the forecasts of the last comparisons, by policy."""
     ratios: tuple[float, ...] = ()
-    """Of what was measured to what was forecast, last."""
+    """Last ratios of measurement to forecast under the current policy."""
     trial: Trial | None = None
     wait: int = 0
-    """Comparisons until the next switch is thought of."""
+    """Number of comparisons until the next switch is considered."""
     pause: int = PAUSE
     left: tuple[str, ...] = ()
-    """Policies that have been left."""
+    """Policies that the class has left."""
     barred: Mapping[str, int] = field(default_factory=dict)
-    """Comparisons for which a policy is no candidate."""
+    """Number of comparisons for which a policy is not a candidate, by policy."""
     disappointed: Mapping[str, int] = field(default_factory=dict)
-    """How often."""
+    """Number of times that a policy has disappointed, by policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuningDecision:
-    """One decision with the numbers it was made on."""
+    """Tuning decision, with the measurements and forecasts from which it was made."""
 
     at: float
     name: str
     objective: Objective
     branch: Branch
     policy: str
-    """In force until then."""
+    """Policy before the decision."""
     measured: float | None
     forecasts: Mapping[str, float]
     best: str
@@ -123,17 +124,17 @@ class TuningDecision:
     wait: int
 
     def sentence(self) -> str:
-        """When, about whom, and the words."""
+        """Return the time of the decision, the class and the text of `words`."""
         return f"{self.at:.2f} s {self.name}: {self.words()}"
 
     def words(self) -> str:
-        """The decision in words: what was seen → what follows."""
+        """Return the decision as text: the measurements and forecasts → the decision."""
         way = WAYS[self.objective]
         text = f"{way.words} {told(self.measured, way.unit)} under {self.policy}"
         if self.policy in self.forecasts:
             text += f" (forecast {told(self.forecasts[self.policy], way.unit)})"
         if self.best and self.best != self.policy:
-            text += f", {self.best} would come to {told(self.forecasts[self.best], way.unit)}"
+            text += f", {self.best} would have {told(self.forecasts[self.best], way.unit)}"
             if self.policy in self.forecasts:
                 text += f", {gain_of(self.forecasts, self.policy, self.best):.0%} less"
         return f"{text} → {self._follows()}"
@@ -151,7 +152,7 @@ class TuningDecision:
             case "watch":
                 return "stay: it is on trial"
             case "pause":
-                return f"stay: a switch is thought of again in {self.wait} comparisons"
+                return f"stay: the next switch is considered in {self.wait} comparisons"
             case "no forecast":
                 return "stay: nothing could be forecast"
             case "stay":
@@ -160,24 +161,24 @@ class TuningDecision:
 
 @dataclass
 class TuningCore:
-    """Of one class."""
+    """Tuning of one class. `handle(event, now)` returns SwitchPolicy if the class has to switch."""
 
     name: str
     objective: Objective
     gain: float
     steady: int
     first: str
-    """The policy that it begins with."""
+    """Policy with which the class begins."""
     explanations: deque[TuningDecision] = field(default_factory=lambda: deque(maxlen=EXPLANATIONS_KEPT))
     memory: Memory = field(init=False)
 
     def __post_init__(self) -> None:
-        # A policy is on trial for no longer than nothing else is thought of.
+        # The pause is at least as long as a trial, so that no other switch is considered during a trial.
         self.memory = Memory(self.first, pause=max(PAUSE, self.steady))
 
     @property
     def policy(self) -> str:
-        """In force."""
+        """Current policy."""
         return self.memory.policy
 
     def handle(self, event: TuningEvent, now: float) -> tuple[TuningCommand, ...]:
@@ -221,7 +222,7 @@ class TuningCore:
         return (SwitchPolicy(after.policy),) if after.policy != before.policy else ()
 
     def _decide(self, memory: Memory, event: Compared, better: str) -> tuple[Branch, Memory]:
-        """`better` is the policy to switch to, if nothing speaks against it."""
+        """Return the kind of decision and the new state; `better` names the policy to switch to if the rules permit, or is empty."""
         if memory.trial is not None:
             if memory.policy in event.given_up and memory.trial.before not in event.given_up:
                 back = self._gone_back(memory, memory.trial.before, event.given_up)
@@ -243,13 +244,13 @@ class TuningCore:
         return "switch", replace(switched(memory, better), trial=trial)
 
     def _is_worse(self, trial: Trial) -> bool:
-        """Than the policy before would be, as things are now."""
+        """Return True if all measurements of the trial are worse than expected of the former policy."""
         if trial.ratio is None or len(trial.ratios) < self.steady:
             return False
         return min(trial.ratios[-self.steady :]) > (1 + self.gain) * trial.ratio
 
     def _gone_back(self, memory: Memory, before: str, why: tuple[str, ...]) -> Memory:
-        """To the policy before; those that are the reason are not tried for a while."""
+        """Return the state after a switch back to `before`; for a while, the class cannot switch to the policies in `why`."""
         times = max(memory.disappointed.get(choice, 0) for choice in why)
         bar = min(BARRED * 2**times, BARRED_MAX)
         return replace(
@@ -260,14 +261,14 @@ class TuningCore:
 
 
 def last_of(decisions: Iterable[TuningDecision], last: int) -> list[TuningDecision]:
-    """The last decisions, and before them those by which a class has come to go by another policy, however long ago."""
+    """Return the last decisions, preceded by all older decisions that switched the policy."""
     every = list(decisions)
     split = max(0, len(every) - last)
     return [*(decision for decision in every[:split] if decision.after != decision.policy), *every[split:]]
 
 
 def tuning_core(declared: PriorityClass) -> TuningCore | None:
-    """Of a class that tunes itself."""
+    """Return the tuning core of a class; None unless the class tunes itself."""
     auto = declared.policy
     if not isinstance(auto, Automatic):
         return None
@@ -276,26 +277,26 @@ def tuning_core(declared: PriorityClass) -> TuningCore | None:
 
 
 def switched(memory: Memory, policy: str) -> Memory:
-    """What is measured from here on is measured under that one."""
+    """Return the state after a switch to a policy."""
     pause = min(2 * memory.pause, PAUSE_MAX) if policy in memory.left else memory.pause
     left = tuple(dict.fromkeys((*memory.left, memory.policy)))
     return replace(memory, policy=policy, streaks={}, ratios=(), wait=pause, pause=pause, left=left)
 
 
 def best_of(forecasts: Mapping[str, float], policy: str) -> str:
-    """The one with the least; the one in force, or else the first by name, among equals. Empty if there is none."""
+    """Return the policy with the lowest forecast, or an empty string. Among equals, the current policy or the first name wins."""
     return min(forecasts, key=lambda one: (forecasts[one], one != policy, one), default="")
 
 
 def gain_of(forecasts: Mapping[str, float], policy: str, other: str) -> float:
-    """Which part of what the policy comes to the other saves; 0 where nothing is known of one of them."""
+    """Return the fraction by which the other policy's forecast is lower than the current policy's; 0 if a forecast is missing."""
     if forecasts.get(policy, 0.0) <= 0 or other not in forecasts:
         return 0.0
     return 1 - forecasts[other] / forecasts[policy]
 
 
 def with_past(past: Mapping[str, float], event: Compared, policy: str) -> Mapping[str, float]:
-    """With what is forecast now. Who was not known before is taken to have been as good as the policy in force."""
+    """Return the decayed sums plus the new forecasts; a policy without a sum begins with the sum of the current policy."""
     if policy not in event.forecasts:
         return past
     mean = past.get(policy, 0.0)
@@ -303,7 +304,7 @@ def with_past(past: Mapping[str, float], event: Compared, policy: str) -> Mappin
 
 
 def with_ratio(ratios: tuple[float, ...], event: Compared, policy: str) -> tuple[float, ...]:
-    """With that of what is measured to the policy's forecast, if there are both."""
+    """Return the ratios with the ratio of measurement to the policy's forecast appended, if both are known."""
     forecast = event.forecasts.get(policy, 0.0)
     if event.measured is None or forecast <= 0:
         return ratios

@@ -1,4 +1,4 @@
-"""Settings of query classes: what is promised, and how a class runs, sheds and tunes itself.
+"""Settings of query classes: what a class is promised, and how it runs, sheds load and tunes itself.
 
-Start with `priority_class.py`, which holds the one declaration behind every promise. Imports only `configs`.
+Start with `priority_class.py`, which declares what a class is promised. Imports only `configs`.
 """

@@ -1,6 +1,6 @@
-"""The table of policies in docs/scenarios.md, from their models.
+"""Generator of the table of policies in docs/scenarios.md, which is made from the policies' models.
 
-python -m configs.classes      writes it (`make policies`)
+python -m configs.classes      writes the table (`make policies`)
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ def policy_table() -> str:
 
 
 def settings_of(model: type[Settings]) -> str:
-    """Names of the model's settings, with their defaults."""
+    """Return the names of the model's settings, with their defaults."""
     fields = {name: field.default for name, field in model.model_fields.items() if name != "kind"}
     return ", ".join(f"`{name}` ({str(default).lower()})" for name, default in fields.items())
 
 
 def line_of(model: type[Settings]) -> str:
-    """The first paragraph of the model's docstring, as one line."""
+    """Return the first paragraph of the model's docstring as one line."""
     assert model.__doc__, model
     return " ".join(model.__doc__.partition("\n\n")[0].split())
 
 
 def written(page: str) -> str:
-    """The page with the table as the models are."""
+    """Return the page docs/scenarios.md with its table of policies replaced by a table made from the models."""
     before, _, rest = page.partition(BEGIN)
     return before + BEGIN + policy_table() + END + rest.partition(END)[2]
 

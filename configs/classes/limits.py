@@ -1,4 +1,4 @@
-"""What the queries of a class may hold, so that nothing one tenant asks for can harm another."""
+"""Limits on the memory and the number of queries of a class, so that no tenant can harm other tenants."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from pydantic import Field
 
 from configs.base import Settings
 
-# Above it JSON has not every whole number.
+# Largest whole number up to which JSON represents every whole number exactly.
 WHOLE_MAX = (1 << 53) - 1
 Count = Annotated[int, Field(ge=1, le=WHOLE_MAX)]
-# Fewer hold too little of one commit.
+# Smallest value that a memory limit may have, 1 MiB: less memory may be too small for a single commit.
 ResultBytes = Annotated[int, Field(ge=1 << 20, le=WHOLE_MAX)]
 RESULT_BYTES = 256 << 20
 
 
 class ClassLimits(Settings):
-    """What does not fit is refused and counted; the class goes on with what it has."""
+    """Limits of a class. Tuples that would exceed a limit are refused and counted; queries continue without them."""
 
     queries: Count = 1000
-    """Queries registered at one time."""
+    """Maximum number of queries that are registered at the same time."""
 
     groups: Count = 1_000_000
-    """Keys of groups and joins that all operators hold together."""
+    """Maximum number of keys of groups and joins that all operators hold together."""
 
     state_bytes: Count = 512 * 1024 * 1024
-    """Memory of panes, row windows and join sides together; a quarter of it is for the tuples queued between operators."""
+    """Memory in bytes of windows, joins and queues together. A quarter of this memory is for tuples queued between operators."""
 
     result_bytes: ResultBytes | None = None
-    """Memory of the answers kept for readers, a shard; None: as much as the system gives everybody."""
+    """Memory in bytes of the answers kept for readers, per shard. Default: the system's `results_bytes`."""
 
     def filled(self) -> ClassLimits:
-        """With what applies where nothing is said."""
+        """Return the limits; if `result_bytes` is left out, the default is filled in."""
         return self.model_copy(update={"result_bytes": self.result_bytes or RESULT_BYTES})

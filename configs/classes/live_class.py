@@ -1,4 +1,4 @@
-"""What runs live: the classes with their streams and queries, and how the system around them is set."""
+"""Settings of a running system: its classes with their streams and queries, and settings that hold for all classes."""
 
 from __future__ import annotations
 
@@ -20,57 +20,57 @@ from configs.errors import Contradiction
 
 Sql = Annotated[str, Field(min_length=1, max_length=100_000)]
 Shards = Annotated[int, Field(ge=1, le=256)]
-# Of a class, what is said query by query.
+# Names of the fields of a class that contain an entry for each query.
 SAID_OF_QUERIES = ("queries", "utilities", "weights")
 
 
 class LiveClass(PriorityClass):
-    """A class as it is hosted: its entitlement, its streams, its queries."""
+    """Class of a running system: its entitlement, its streams and its queries."""
 
     streams: tuple[Sql, ...] = Field(default=(), max_length=100)
-    """CREATE STREAM statements of what it may read; a stream of one name is one stream for all classes."""
+    """CREATE STREAM statements of the streams that the class may read. Streams of the same name are one stream for all classes."""
 
     fed: tuple[Name, ...] = Field(default=(), max_length=100)
-    """Streams that a feed brings: event time of these goes on with the clock only while the feed has nothing left to publish."""
+    """Streams that feeds supply. The clock advances the event time of a fed stream only while its feed has no rows left."""
 
     queries: Mapping[Name, Sql] = Field(default={}, max_length=10_000)
-    """Query by name; a query may read the output of an earlier one."""
+    """SQL of each query by name; a query may read the output of an earlier query."""
 
     utilities: Mapping[Name, Utility] = Field(default={}, max_length=10_000)
-    """By query, what its answers are worth by their latency, where that is not as the class says."""
+    """Utility of a query's answers by response time, by name of the query; other queries have the utility of the class."""
 
     weights: Mapping[Name, Weight] = Field(default={}, max_length=10_000)
-    """By query, how much the freshness of its output counts beside others', where that is not 1."""
+    """Weight of the freshness of a query's output, by name of the query; all other queries have weight 1."""
 
     lossless: bool = False
-    """Never shed: when its queue is full its producers are held back."""
+    """Never drop input: while the queue is full, producers have to wait."""
 
     key: Name | None = None
-    """Column by which the class is split into shards, and by which victim `fair` is fair."""
+    """Column by which the class is split into shards. `victim: fair` spreads drops evenly over its values."""
 
     shards: Shards = 1
-    """Parts by key, each with a host and turns of its own."""
+    """Number of shards into which the class is split by `key`; each shard has its own host and turns."""
 
     limits: ClassLimits = ClassLimits()
 
     windows: WindowSettings = WindowSettings()
-    """When windows with SLIDE AT MOST are answered."""
+    """Schedule of windows with SLIDE AT MOST."""
 
     plan: PlanSettings = PlanSettings()
-    """Which of several equivalent plans its queries run by; if the class tunes itself, until it knows better."""
+    """Choice among equivalent plans of the queries; a class that tunes itself may change it later."""
 
     @model_validator(mode="after")
     def what_is_said_of_queries_is_of_its_own(self) -> Self:
         for field, named in (("utilities", self.utilities), ("weights", self.weights)):
             for name in named:
                 if name not in self.queries:
-                    hint = "write it in small and capital letters as the query's, or leave it out"
+                    hint = "write the query's name exactly, with upper and lower case, or remove the entry"
                     raise Contradiction("the class has no query of this name", field, name, hint)
         return self
 
     @property
     def holds_back(self) -> bool:
-        """Return True if input that may not be dropped waits outside the class while its queue is full."""
+        """True if input must not be dropped: while the queue of the class is full, input waits outside the class."""
         return self.lossless or super().holds_back
 
     @property
@@ -78,71 +78,78 @@ class LiveClass(PriorityClass):
         return Choice(self.first_policy, self.plan)
 
     def graph_of(self, query: str) -> UtilityGraph:
-        """What its answers are worth."""
+        """Return the utility graph of a query's answers."""
         points = self.utilities.get(query)
         return self.graph if points is None else UtilityGraph(points=points)
 
     def weight_of(self, query: str) -> float:
-        """How much the freshness of its output counts."""
+        """Return the weight of a query: how much the staleness of its output counts."""
         return self.weights.get(query, 1.0)
 
     @model_validator(mode="after")
     def can_be_split(self) -> Self:
         if self.shards > 1 and self.key is None:
             raise Contradiction(
-                "a class is split by the values of a column", "shards", self.shards, "name the column as key"
+                "the class has several shards, but no key column to split its tuples by",
+                "shards",
+                self.shards,
+                "add `key:` with a column, or set shards to 1",
             )
         if self.victim == "fair" and self.key is None:
             raise Contradiction(
-                "fairness is between the values of a column", "victim", self.victim, "name the column as key"
+                "`victim: fair` needs a key column, but the class has none",
+                "victim",
+                self.victim,
+                "add `key:` with a column, or choose another victim",
             )
         return self
 
 
 class LiveSettings(Settings):
-    """How a running system is set; the same for all of its classes."""
+    """Settings of a running system that hold for all of its classes."""
 
     manager: Manager = "dilos"
     lanes: Annotated[int, Field(ge=1, le=256)] = 1
-    """Processors of a node that are given to queries."""
+    """Number of processors per node that run queries."""
 
     lane_part: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Of each lane's time, what queries have at most; the rest is for other processes of the machine. The lane is then like a
-    slower processor, in whose seconds quotas, loads and processor times are counted."""
+    """Maximum fraction of each lane's time that queries use; other processes of the machine use the rest. The lane counts
+    as a slower processor by this factor: quotas, loads and processor times are in seconds of the slower processor."""
 
     round_ms: Positive = 10.0
-    """Processor time of one round of the weighted round robin. What a slice costs beside its operators does not depend on
-    `lane_part`; so that slices do not either, rounds last longer where lanes have a part of their cores."""
+    """Length of one round of the weighted round robin, in ms of processor time. With `lane_part` below 1, rounds last
+    proportionally longer, so that the fixed cost of a slice remains the same fraction of the slice."""
 
     load: LoadSettings = LoadSettings(queue_fraction=0.55)
-    """Loads are measured, not known: work may queue for less of the target than in virtual time."""
+    """Settings of load management. Less work may queue than in the simulator, because loads are measured and not known exactly."""
 
     train_max: Annotated[int, Field(ge=1, le=1_000_000)] = 10_000
-    """Most tuples one operator call takes; keeps a step, and so an overrun, small."""
+    """Maximum number of tuples per call of an operator. The limit keeps calls short, and a slice can overrun by at most one call."""
 
     queue_max: Annotated[int, Field(ge=1, le=100_000_000)] = 5_000_000
-    """Most tuples of a stream that queue in a class. Further input is rejected, or held back if the class may not drop it."""
+    """Maximum number of tuples of a stream that queue in a class. Further input is rejected, or waits at the producers if
+    the class may not drop input."""
 
     retained_bytes: Annotated[int, Field(ge=1 << 20)] = 1 << 30
-    """Input kept for recovery, a stream."""
+    """Input that is kept for recovery, in bytes per stream."""
 
     results_bytes: ResultBytes = RESULT_BYTES
-    """Answers kept for readers, a shard of a class whose limits say nothing else."""
+    """Answers that are kept for readers, in bytes per shard, for classes without a `result_bytes` limit."""
 
     snapshot_s: Positive = 2.0
-    """Time between two snapshots of a class; longer if they would cost more than a hundredth of it."""
+    """Seconds between two snapshots of a class; the pause is longer if snapshots would take more than a hundredth of the time."""
 
     idle_after_s: Positive | None = 5.0
-    """Event time of a stream without input goes on with the clock after so long; None: it waits for input."""
+    """Seconds without input after which the clock advances the event time of a stream. null: event time waits for input."""
 
     lookup_wait_s: Positive = 1.0
-    """How long a tuple that looks up with LAST BY waits for the other stream to come as far in event time; then it is answered with
-    the rows there are."""
+    """Seconds that a tuple of a LAST BY lookup waits at most for the other stream to reach its event time. After this time
+    the tuple is answered with the rows that have arrived."""
 
     classes_per_host: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Classes that share a process; more save memory, fewer keep a crash from spreading."""
+    """Number of classes that share a process. A larger number saves memory; a smaller number limits the effect of a crash."""
 
     @property
     def round_s(self) -> float:
-        """How long a round is, in seconds of a lane."""
+        """Time that one round of the round robin takes on a lane, in seconds."""
         return self.round_ms / 1e3 / self.lane_part

@@ -1,4 +1,4 @@
-"""How a class's load manager behaves; the defaults are the DILoS authors' unless the reason says otherwise."""
+"""Settings of a class's load manager; defaults are those of the DILoS authors unless a field says otherwise."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from configs.base import Positive, Settings
 
 
 class LoadSettings(Settings):
-    """Load cycle, adaptive headroom (ALoMa), and the queue term."""
+    """Settings of the load manager: load cycle, adaptive headroom (ALoMa), and limit on queued work."""
 
     cycle_ms: Positive = 150.0
-    """Load cycle: monitors are compared and the drop rate moves this often."""
+    """Length of a load cycle in ms. At the end of a load cycle, the manager checks load and response times, and sets the drop rate."""
 
     redistribute_every: Annotated[int, Field(ge=1, le=10_000)] = 10
-    """Load cycles between two redistributions of capacity."""
+    """Number of load cycles between two redistributions of capacity."""
 
     step: Literal["size", "signed"] = "size"
-    """How the headroom moves: k from the size of the gap (the authors' implementation) or signed (as printed)."""
+    """Rule for the step by which headroom moves towards the load. `size` uses the size of the gap between headroom and
+    load, as in the authors' implementation; `signed` uses the signed gap, as in the paper."""
 
     gap: Annotated[float, Field(ge=0, le=0.1)] = 0.05
-    """Response is critical above (1 + gap) × target."""
+    """Tolerance for response times: a response time is critical above (1 + gap) × target."""
 
     queue_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.7
-    """m of the queue term: work may queue for m × target; below 1 so that a full queue still meets the target."""
+    """Maximum time of queued work, as a fraction of the delay target; below 1, so that a full queue still meets the target."""
 
     headroom_start: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """First headroom, as a part of the class's share of the lanes."""
+    """Initial headroom of a class, as a fraction of the class's share of the lanes."""
 
     max_drop: Annotated[float, Field(ge=0, le=0.95)] = 0.95
-    """No class is shed beyond this, whatever its own limit says."""
+    """Maximum fraction of input dropped from any class, even if the class's own `max_drop` is higher."""

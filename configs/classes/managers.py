@@ -1,4 +1,7 @@
-"""Which of the cores of the control ring take part: DILoS, what it is compared with, and its ablations."""
+"""Managers: which classes share a load manager, and whether they lend each other capacity.
+
+`dilos` is the full system; the other managers exist for comparison, and switch parts of the system off.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +21,22 @@ def known_manager(name: str) -> Manager:
 
 
 def lends(manager: str) -> bool:
-    """Whether classes lend each other capacity."""
+    """Return True if classes lend each other capacity."""
     return manager in ("dilos", "dilos-unscaled")
 
 
 def moves_shares(manager: str) -> bool:
-    """Whether there is a core that could move shares."""
+    """Return True if the component that moves shares between classes runs."""
     return manager.startswith("dilos")
 
 
 def scales_headroom(manager: str) -> bool:
-    """Whether load managers are told of a move at once."""
+    """Return True if load managers scale their headroom as soon as shares move."""
     return manager != "dilos-unscaled"
 
 
 def sheds(manager: str) -> Literal["nobody", "everybody", "each"]:
-    """Whom a load manager serves: nobody at all, everybody together, or each class its own."""
+    """Return how load is shed: not at all, by one load manager for all classes, or by one load manager per class."""
     match manager:
         case "none":
             return "nobody"

@@ -1,7 +1,8 @@
-"""What a class is for, and the policy that serves it best: the one table of both.
+"""Objectives of classes, each with the policy that serves it best.
 
-`PriorityClass.objective` names a row. A class that says no policy runs by the row's; one that says both runs by the policy
-it says, and its objective is what it is measured by and, with `policy: {kind: auto}`, tuned for.
+`PriorityClass.objective` names a row of the table `WAYS`. A class without a `policy` runs with the policy of this row. A
+class with a `policy` runs with that policy, and the objective is only measured; `policy: {kind: auto}` tunes the class for
+the objective.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ Objective = Literal[
     "tardiness",
 ]
 OBJECTIVE_NAMES: tuple[Objective, ...] = get_args(Objective)
-# The thesis's own number (Sharaf §3.8.3): 5% from the ideal, and a decision that does not grow with the operators.
+# Number of clusters of operators, from the thesis (Sharaf §3.8.3): results are within 5% of those without clusters,
+# and the time of a decision does not grow with the number of operators.
 CLUSTERS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A row."""
+    """Objective of a class: how it is measured, and the policy that serves it best."""
 
     words: str
-    """What is to be small; of utility, what is lacking."""
+    """Name of the quantity to minimise; for the objective utility, this is the utility that is lost."""
     unit: str
     kind: str
     clusters: int = 0
@@ -48,21 +50,24 @@ WAYS: Mapping[Objective, Way] = {
     "response-l2": Way("ℓ2 norm of response times", "ms", "brt"),
     "slowdown-l2": Way("ℓ2 norm of slowdowns", "", "bsd", CLUSTERS),
     "memory": Way("tuples queued", "tuples", "chain"),
-    "staleness": Way("time in which input that will be seen waits", "", "fas"),
+    "staleness": Way("part of the time in which outputs are stale", "", "fas"),
     "utility": Way("utility lost to latency", "", "bucket"),
     "tardiness": Way("time after deadlines", "ms", "edf-hr"),
 }
 
 
 def policy_for(objective: Objective) -> PolicySettings:
-    """The policy that serves it best."""
+    """Return the policy that serves the objective best."""
     way = WAYS[objective]
     return policy_of(way.kind, way.clusters)
 
 
 def candidates(objective: Objective) -> list[PolicySettings]:
-    """All that a class that tunes itself chooses from, its objective's own first. Decisions of those that look at every
-    ready operator are simulated as if they took no time, so they are there in clusters."""
+    """Return all policies that a class may choose when it tunes itself, beginning with its objective's own policy.
+
+    Policies that compare every ready operator are returned only in the variant with clusters, because the simulator does not count
+    the time of decisions.
+    """
     own = policy_for(objective)
     policies = [policy_of(kind, CLUSTERS if kind in CLUSTERED_KINDS else 0) for kind in POLICY_KINDS]
     return [own, *(policy for policy in policies if policy != own)]

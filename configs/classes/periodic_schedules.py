@@ -1,7 +1,8 @@
-"""When periodic window results are computed, and which of them together: one frozen model per schedule, in one union.
+"""Schedules of periodic window results: when each result is computed, and which results are computed together.
 
-`scheduler.windows.build_periodic` turns a member into the scheduler. A *sub-group* is all queries of one aggregate over one
-synopsis that have the same SLIDE (Golab §4.2).
+Each schedule has a model of its settings, and `scheduler.windows.build_periodic` builds the scheduler from it. A *synopsis*
+is a series of pre-aggregated intervals that windows are answered from. A *sub-group* is all queries of one aggregate over
+one synopsis that have the same SLIDE (Golab §4.2).
 """
 
 from __future__ import annotations
@@ -21,54 +22,58 @@ ORDERS: tuple[Order, ...] = get_args(Order)
 
 
 class PeriodicSchedule(Settings):
-    """What all schedules have in common."""
+    """Settings that all schedules have in common."""
 
     order: Order = "edf"
-    """Which task runs next: the earliest deadline, the most answers for its cost, or Sharaf's hybrid of both (§3.5.2)."""
+    """Order of tasks: earliest deadline first (`edf`), most answers for the cost first (`hr`), or Sharaf's hybrid of both
+    (`edf-hr`, §3.5.2)."""
     eager: bool = False
-    """Whether `SLIDE AT MOST` queries run before they are due when nothing else is to do, as in Golab's Algorithm 1.
+    """Run `SLIDE AT MOST` queries early when no other task is waiting, as in Golab's Algorithm 1.
 
-    Off: answers nobody has asked for yet take capacity that other classes could borrow.
+    If false, other classes can borrow the capacity that such early answers would take.
     """
 
 
 class SharingSchedule(PeriodicSchedule):
-    """Sub-groups of one aggregate may run together."""
+    """Settings of the schedules that may run several sub-groups of one aggregate together."""
 
     late: Late = "off"
-    """Overload: also those that are due at different times run together, all late ones or all late and due ones (§4.4)."""
+    """Sub-groups with different due times that also run together under overload: none (`off`), all late sub-groups (`late`),
+    or all late and due sub-groups (`late-pending`) (§4.4)."""
 
 
 class NoSharing(PeriodicSchedule):
-    """Nothing runs together."""
+    """Run every task on its own, without sharing work between tasks."""
 
     kind: Literal["none"] = "none"
     tasks: Literal["sub-group", "query"] = "sub-group"
-    """What runs by itself; in Golab's evaluation sub-groups."""
+    """Unit that runs on its own: a sub-group, as in Golab's evaluation, or a single query."""
 
 
 class Aggressive(SharingSchedule):
-    """All queries of an aggregate at the shortest of their periods."""
+    """Run all queries of an aggregate together, at the shortest period among these queries."""
 
     kind: Literal["aggressive"] = "aggressive"
 
 
 class Conservative(SharingSchedule):
-    """Each sub-group at its own period, together when they fall due together."""
+    """Run each sub-group at its own period; sub-groups that are due at the same time run together."""
 
     kind: Literal["conservative"] = "conservative"
 
 
 class Hybrid(SharingSchedule):
-    """Periods shortened to another's where that makes the whole cheaper. The default."""
+    """Shorten a sub-group's period to that of another sub-group if this lowers the total cost. The default schedule."""
 
     kind: Literal["hybrid"] = "hybrid"
     late: Late = "late-pending"
     meetings: bool = True
-    """Whether periods are chosen with those in view that meet now and then, as in the paper (2 and 3 at every sixth update).
+    """Choose periods as in the paper, which also counts the savings of sub-groups that run together only sometimes. For
+    example, periods of 2 and 3 updates run together at every sixth update.
 
-    In an overload they miss each other: without counting on it more sub-groups have one period, which costs some percent
-    when there is time and answers several times as much when there is not.
+    Under overload such sub-groups are late by different times and no longer run together. If false, more sub-groups get
+    equal periods: runs cost a few percent more without overload, but several times as many windows are answered under
+    overload.
     """
 
 
@@ -82,7 +87,7 @@ SCHEDULE: TypeAdapter[PeriodicSettings] = TypeAdapter(PeriodicSettings)
 
 
 def periodic_of(kind: str, **given: object) -> PeriodicSettings:
-    """The settings of a schedule by its name."""
+    """Return the settings of a schedule by its name."""
     if kind not in PERIODIC_KINDS:
         raise UnknownName("no such schedule", "periodic.kind", kind, nearest(kind, PERIODIC_KINDS))
     return SCHEDULE.validate_python({"kind": kind} | given)
@@ -90,7 +95,8 @@ def periodic_of(kind: str, **given: object) -> PeriodicSettings:
 
 # -- schedules as texts --------------------------------------------------------------------------------------
 
-# What is compared: Golab's schedules (No-S, AS, CS, C-LP, HS, H-LS, H-LP), one that does not count on meetings, and none at all.
+# Schedules that are compared by default: every query on its own, a hybrid schedule without `meetings`,
+# and Golab's schedules, which the paper calls No-S, AS, CS, C-LP, HS, H-LS and H-LP.
 SHARING = (
     "none:tasks=query",
     "none",
@@ -105,17 +111,17 @@ SHARING = (
 USUAL = PeriodicSchedule()
 
 
-def schedule_of(text: str, beside: PeriodicSchedule = USUAL) -> PeriodicSettings:
-    """What a text says: `conservative`, `hybrid:late=off`. Order and eagerness that it does not name are those of `beside`."""
-    usual = {"order": beside.order, "eager": beside.eager}
+def schedule_of(text: str, defaults: PeriodicSchedule = USUAL) -> PeriodicSettings:
+    """Return the schedule that a text such as `hybrid:late=off` names; `defaults` has the default values of `order` and `eager`."""
+    usual = {"order": defaults.order, "eager": defaults.eager}
     return settings_of_text(
         text, SCHEDULE, kinds=PERIODIC_KINDS, what="schedule", example="hybrid:late=off", usual=usual
     )
 
 
-def schedule_text(settings: PeriodicSettings, beside: PeriodicSchedule = USUAL) -> str:
-    """What `schedule_of` reads, of settings that are not the usual ones, or those of `beside`."""
-    shared = {"order": beside.order, "eager": beside.eager}
+def schedule_text(settings: PeriodicSettings, defaults: PeriodicSchedule = USUAL) -> str:
+    """Return the text that `schedule_of` reads, with all settings that differ from the defaults or from `defaults`."""
+    shared = {"order": defaults.order, "eager": defaults.eager}
     usual = type(settings)().model_dump() | shared
     settings_given = {
         name: value for name, value in settings.model_dump(exclude={"kind"}).items() if value != usual[name]
@@ -127,7 +133,10 @@ def schedule_text(settings: PeriodicSettings, beside: PeriodicSchedule = USUAL) 
 def compared_schedules(
     own: PeriodicSettings, named: Iterable[str] = (), sharing: Iterable[str] = SHARING
 ) -> dict[str, PeriodicSettings]:
-    """Every schedule, in the order and as eager as `own`; it in every order; and those that are named."""
+    """Return the schedules to compare, by their texts: all of `sharing`, `own` in every order, and the named schedules.
+
+    A schedule that does not state `order` or `eager` has the value of `own`.
+    """
     orders = [own.model_copy(update={"order": order}) for order in (own.order, *ORDERS)]
     schedules = [
         *(schedule_of(text, own) for text in sharing),
@@ -146,4 +155,4 @@ def checked_schedule_name(name: str) -> str:
 
 
 ScheduleName = Annotated[str, Field(max_length=200), AfterValidator(checked_schedule_name)]
-"""A schedule as a text, with settings that are not the usual ones: `hybrid:late=off`."""
+"""Schedule as a text: its kind, and the settings that differ from the defaults, as in `hybrid:late=off`."""

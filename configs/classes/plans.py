@@ -1,5 +1,7 @@
-"""Which of several equivalent plans a class's queries run by: all give the same answers, none is the cheapest always. A class
-that tunes itself chooses among them (`configs.classes.policy_and_plan`)."""
+"""Choice among equivalent plans of a class's queries. All plans give the same answers, and no plan is always the cheapest.
+
+A class that tunes itself chooses among them (`configs.classes.policy_and_plan`).
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,11 @@ from configs.base import Settings
 
 
 class PlanSettings(Settings):
-    """Windows with SLIDE AT MOST choose their ends by what they share; all else is answered the same whatever is said here."""
+    """Choice among equivalent plans. It does not change answers, except that windows with SLIDE AT MOST may end at other times."""
 
     select_first: bool = True
-    """Conditions on one side of a join are tested before it; if not, on the pairs it finds, which is less work where it finds few."""
+    """Test conditions on one side of a join before the join. If false, conditions are tested on the joined pairs, which is
+    less work if there are few pairs."""
 
     shared: bool = True
-    """What queries have in common runs once for all of them; if not, each runs by itself, and its priority is its own."""
+    """Run equal parts of several queries only once. If false, each query runs on its own and has its own priority."""

@@ -1,9 +1,14 @@
-"""Which operator of a class runs next: one frozen model per policy, closed in one union.
+"""Policies, which decide which operator of a class runs next: one settings model for each policy, and the union of all
+models. The union is the only list of all policies; options, checks, documents and tests are derived from it. A row in
+`scheduler.operators.policies.build` names the function that builds each policy. The first sentence of a model's docstring
+describes the policy in docs/scenarios.md.
 
-The union is the list of all policies: options, checks, documents and tests derive theirs from it. A row in
-`scheduler.operators.policies.build` says what builds the policy. The first sentence of a model is its line in docs/scenarios.md;
-formulas use S for global selectivity, C̄ for the expected cost of a tuple from the operator to the root, T for the ideal cost of
-a result, and W for the wait of the oldest tuple.
+Symbols in formulas:
+
+    S   global selectivity
+    C̄   expected cost of a tuple from the operator to the root
+    T   ideal cost of a result
+    W   time that the oldest tuple has waited
 """
 
 from __future__ import annotations
@@ -17,102 +22,103 @@ from configs.errors import Contradiction, InvalidInput
 from configs.setting_text import in_a_file, settings_of_text
 
 Sharing = Literal["pdt", "sum", "max"]
-"""What makes the priority of an operator that several queries share: its priority-defining tree (Sharaf §3.6.2), all
-segments behind it, or the best of them alone."""
+"""Basis of the priority of an operator that several queries share: its priority-defining tree (`pdt`, Sharaf §3.6.2), all
+segments behind the operator (`sum`), or only the best segment (`max`)."""
 
 Parts = Annotated[int, Field(ge=1, le=500)]
 PushThrough = bool
-"""Whether all that follows an operator runs as soon as it has, without further decisions."""
+"""Option of policies: run all operators behind the chosen operator immediately after it, without further decisions."""
 
 Clusters = Annotated[int, Field(ge=0, le=1000)]
 
 
 class RoundRobin(Settings):
-    """Cyclic order: every operator with input once per cycle."""
+    """Cyclic order: every operator with input runs once per cycle."""
 
     kind: Literal["rr"] = "rr"
 
 
 class FirstComeFirstServed(Settings):
-    """Oldest tuple first: least maximum response time."""
+    """Oldest tuple first: keeps the longest response time short."""
 
     kind: Literal["fcfs"] = "fcfs"
 
 
 class LongestQueueFirst(Settings):
-    """Most waiting tuples first: no queue grows long, and no estimate is needed."""
+    """Longest queue first: keeps all queues short, and needs no estimates."""
 
     kind: Literal["lqf"] = "lqf"
 
 
 class ShortestRemaining(Settings):
-    """1/T: shortest ideal processing time first."""
+    """Results with the shortest ideal processing time first (highest 1/T)."""
 
     kind: Literal["srpt"] = "srpt"
 
 
 class HighestRate(Settings):
-    """S/C̄: least mean response time. The default."""
+    """Most answers per processor time first (highest S/C̄): minimises the mean response time. The default."""
 
     kind: Literal["hr"] = "hr"
     sharing: Sharing = "pdt"
 
 
 class HighestNormalizedRate(Settings):
-    """S/(C̄·T): least mean slowdown."""
+    """Like the policy `hr`, divided by the ideal processing time of a result (highest S/(C̄·T)): minimises the mean slowdown."""
 
     kind: Literal["hnr"] = "hnr"
     sharing: Sharing = "pdt"
 
 
 class Chain(Settings):
-    """Steepest segment of the progress chart's lower envelope: least queue memory."""
+    """Operators that free queue memory fastest first (lower envelope of the progress chart): minimises the memory of queues."""
 
     kind: Literal["chain"] = "chain"
 
 
 class PathCapacity(Settings):
-    """The path that takes most tuples per second through to the root: least latency (MavStream)."""
+    """Path of operators with the most tuples per second from begin to end first: minimises latency (MavStream)."""
 
     kind: Literal["path"] = "path"
 
 
 class Segment(Settings):
-    """The part of a path that releases most memory per second (MavStream)."""
+    """Part of a path of operators that frees most memory per second first: keeps queues small (MavStream)."""
 
     kind: Literal["segment"] = "segment"
 
 
 class SimplifiedSegment(Settings):
-    """Like `segment`, with at most two parts per path: fewer hand-overs for a little more memory (MavStream)."""
+    """Like the policy `segment`, with at most two parts per path: fewer switches of operators, slightly more memory (MavStream)."""
 
     kind: Literal["simplified-segment"] = "simplified-segment"
     gamma: Annotated[float, Field(gt=0, lt=1)] = 0.75
-    """A path's first part goes on while the next operator releases more than this of what the current one does; the
-    thesis only asks for less than 1, which it would be for `segment`."""
+    """An operator belongs to the first part of a path if it frees more than this fraction of the memory that the operator
+    before it frees. The thesis requires a value below 1; the policy `segment` corresponds to 1."""
 
 
 class FixedPriority(Settings):
-    """Least static slack, deadline less downstream cost, first: utility under steady load (Carney)."""
+    """Least slack first, computed once as deadline minus downstream cost: high utility under steady load (Carney)."""
 
     kind: Literal["fixed"] = "fixed"
     push_through: PushThrough = False
 
 
 class SlopeSlack(Settings):
-    """Highest loss of utility per second at the expected latency, then least slack: utility under bursty load (Carney)."""
+    """Fastest loss of utility at the expected latency first, then least slack: high utility under bursty load (Carney)."""
 
     kind: Literal["slope-slack"] = "slope-slack"
     push_through: PushThrough = False
 
 
 class Bucketed(Settings):
-    """Like `slope-slack`, but by buckets of gradient and slack: nearly as good, at a cost that does not grow with the network (Carney)."""
+    """Like the policy `slope-slack`, with operators grouped by loss and slack: nearly as good, and cheap in large networks (Carney)."""
 
     kind: Literal["bucket"] = "bucket"
     gradients: Parts = 20
     slacks: Parts = 20
-    """Parts of each range; in the thesis 20 do best in a network of 1,000 operators, 50 in one of 10,000."""
+    """Number of buckets for slack. In the thesis, 20 buckets are best for a network of 1,000 operators, and 50 buckets for
+    10,000 operators."""
 
     push_through: PushThrough = False
 
@@ -122,54 +128,61 @@ class Superbox(Settings):
 
     kind: Literal["superbox"] = "superbox"
     order: Literal["rr", "fcfs", "hr", "fixed"] = "rr"
-    """Which query: that of the operator this policy picks."""
+    """Policy that picks an operator; the whole query of this operator then runs."""
 
     traversal: Literal["min-cost", "min-latency", "min-memory"] = "min-cost"
-    """In which order the query's operators run: each once, after all that feed it; those nearest to an answer first, each with all
-    that follow it; or those that release most memory first."""
+    """Order in which the operators of the query run. `min-cost`: each operator once, after all operators that feed it.
+    `min-latency`: operators nearest to the answer first, each followed by all operators behind it. `min-memory`: operators
+    that free most memory
+    first."""
 
 
 class PrioritySearch(Settings):
-    """How a policy whose priorities grow with time finds the highest (Sharaf §3.3.2)."""
+    """Settings for policies with priorities that grow with time: how the operator with the highest priority is found (Sharaf §3.3.2)."""
 
     clusters: Clusters = 0
-    """0: every operator is ranked by itself."""
+    """Number of clusters (groups) of operators with similar priority; 0 compares every operator on its own."""
 
     clustering: Literal["logarithmic", "uniform"] = "logarithmic"
-    """Whether clusters span equal ratios of the static part or equal differences, which is the baseline."""
+    """Division of the range of static priorities into clusters: by equal ratios (`logarithmic`) or by equal differences (`uniform`)."""
 
     search: Literal["all", "fagin"] = "all"
-    """Whether all are looked at, or only until nothing further can be higher; the answer is the same."""
+    """Search for the highest priority: compare all (`all`), or stop when no other can be higher (`fagin`). The result is the same."""
 
     processing: Literal["single", "clustered"] = "single"
-    """Whether all operators of the chosen cluster with the same head tuple run on one decision."""
+    """Operators that run after a decision: one (`single`), or all operators of the cluster with the same oldest tuple (`clustered`)."""
 
     @model_validator(mode="after")
     def clusters_are_there(self) -> Self:
         for key, usual in (("clustering", "logarithmic"), ("processing", "single")):
             if not self.clusters and getattr(self, key) != usual:
-                raise Contradiction("there are no clusters", key, getattr(self, key), "add clusters: 12")
+                raise Contradiction(
+                    f"the policy option {key} needs clusters, but `clusters` is 0",
+                    key,
+                    getattr(self, key),
+                    "add clusters: 12",
+                )
         return self
 
 
 class LongestStretchFirst(PrioritySearch):
-    """W/T: least maximum slowdown."""
+    """Longest wait relative to ideal processing time first (highest W/T): keeps the largest slowdown small."""
 
     kind: Literal["lsf"] = "lsf"
 
 
 class BalanceResponse(PrioritySearch):
-    """(S/C̄)·W: least ℓ2 norm of response times."""
+    """Highest product of the priority of `hr` and the waiting time first ((S/C̄)·W): minimises the ℓ2 norm of response times."""
 
     kind: Literal["brt"] = "brt"
     sharing: Sharing = "pdt"
 
 
 class BalanceSlowdown(PrioritySearch):
-    """S/(C̄·T)·W/T: least ℓ2 norm of slowdowns.
+    """Highest product of the priorities of `hnr` and `lsf` first (S/(C̄·T)·W/T): minimises the ℓ2 norm of slowdowns.
 
-    `clusters` 0 evaluates every ready operator at each decision; 12 logarithmic clusters cost about 5% of the
-    objective (Sharaf §3.8.3) and make a decision independent of the number of operators.
+    With `clusters` 0 every ready operator is compared at each decision. With 12 logarithmic clusters, the time of a
+    decision does not depend on the number of operators, but the norm is about 5% higher (Sharaf §3.8.3).
     """
 
     kind: Literal["bsd"] = "bsd"
@@ -177,9 +190,11 @@ class BalanceSlowdown(PrioritySearch):
 
 
 class FreshnessAware(Settings):
-    """(1 − (1−S)^(N^β))/(N^β·C̄), with N tuples waiting: least staleness of the outputs, by weight of the query.
+    """Operators that are most likely to refresh an output per cost first: minimises staleness of outputs, by the query's weight.
 
-    `beta` 1 is for freshness alone; 0 is for answers by processor time, as `hr`.
+    The priority is (1 − (1−S)^(N^β))/(N^β·C̄), with N tuples waiting, S the selectivity and C̄ the expected cost.
+
+    `beta` 1 favours freshness only; `beta` 0 favours answers per processor time, like the policy `hr`.
     """
 
     kind: Literal["fas"] = "fas"
@@ -187,13 +202,14 @@ class FreshnessAware(Settings):
 
 
 class EarliestDeadline(Settings):
-    """Earliest deadline first: no tardiness as long as all deadlines can be met (Golab §4.1)."""
+    """Earliest deadline first: no result is tardy as long as all deadlines can be met (Golab §4.1)."""
 
     kind: Literal["edf"] = "edf"
 
 
 class DeadlineOrRate(Settings):
-    """`edf` among results that can still meet their deadlines, `hr` among the others, whichever can wait less: least tardiness (Sharaf §3.5.2)."""
+    """The punctual result that is first by `edf`, or the late result that is first by `hr`, whichever can wait less:
+    minimises tardiness (Sharaf §3.5.2)."""
 
     kind: Literal["edf-hr"] = "edf-hr"
 
@@ -224,39 +240,39 @@ PolicySettings = Annotated[
 
 
 class Automatic(Settings):
-    """Whichever of the policies and equivalent plans the simulator finds best for the class's objective, as the class is now.
+    """Automatic choice: the policy and the plan that the simulator finds best for the class's objective and present load.
 
-    It begins with the objective's own (`configs.classes.objectives`) and the plan that is declared; `scheduler.tuning` says when they are
-    left for others.
+    The class begins with the objective's own policy (`configs.classes.objectives`) and the declared plan; `scheduler.tuning`
+    decides when to switch.
     """
 
     kind: Literal["auto"] = "auto"
     gain: Annotated[float, Field(ge=0.01, le=0.9)] = 0.1
-    """By which part another has to do better, to be worth a switch: forecasts of one run differ by some percent."""
+    """Fraction by which another choice must be better to be worth a switch; repeated forecasts of a choice differ by some percent."""
 
     steady: Annotated[int, Field(ge=1, le=50)] = 3
-    """How many times in a row it has to."""
+    """Number of comparisons in a row in which another choice must be better before a switch."""
 
     every_s: Annotated[float, Field(ge=1, le=3600)] = 10.0
-    """Time from one comparison to the next, at least: a comparison takes a second of another processor or so."""
+    """Minimum seconds from one comparison to the next; a comparison takes about a second of another processor."""
 
 
 ClassPolicy = Annotated[PolicySettings | Automatic, Field(discriminator="kind")]
-"""What a class may say."""
+"""Declared policy of a class: one of the policies, or `auto` (the class chooses its policy itself)."""
 
 POLICY_MODELS: tuple[type[Settings], ...] = get_args(get_args(PolicySettings)[0])
 POLICY_KINDS: tuple[str, ...] = tuple(model.model_fields["kind"].default for model in POLICY_MODELS)
 CLUSTERED_KINDS: tuple[str, ...] = tuple(
     model.model_fields["kind"].default for model in POLICY_MODELS if issubclass(model, PrioritySearch)
 )
-"""Policies that have `clusters`."""
+"""Kinds of the policies that have the setting `clusters`."""
 
 
 POLICY: TypeAdapter[PolicySettings] = TypeAdapter(PolicySettings)
 
 
 def policy_of(name: str, clusters: int = 0) -> PolicySettings:
-    """The settings of a policy by its name, as an option on a command line gives it: `hr`, `fas:beta=0.25`."""
+    """Return the policy that a text on the command line names, such as `hr` or `fas:beta=0.25`."""
     usual = {"clusters": clusters} if clusters else {}
     return settings_of_text(
         name, POLICY, kinds=POLICY_KINDS, what="policy", example="fas:beta=0.25", usual=usual
@@ -272,11 +288,11 @@ def checked_policy_name(name: str) -> str:
 
 
 PolicyName = Annotated[str, Field(max_length=200), AfterValidator(checked_policy_name)]
-"""A policy by its name, with settings that are not the usual ones: `fas:beta=0.25`."""
+"""Policy as a text: its kind, and the settings that differ from their defaults, as in `fas:beta=0.25`."""
 
 
 def policy_text(settings: PolicySettings) -> str:
-    """A policy by its name, with the settings that are not the usual ones: what `policy_of` reads."""
+    """Return the text of a policy that `policy_of` reads: its kind, and the settings that differ from the defaults."""
     settings_set = settings.model_dump(exclude={"kind"}, exclude_defaults=True)
     return (
         settings.kind

@@ -1,11 +1,11 @@
-"""What a class that tunes itself chooses: a level-2 policy together with one of the equivalent plans, as one text.
+"""Choice of a class that tunes itself: a policy for operators together with one of the equivalent plans, written as a text.
 
-    hr                              the usual plan
-    hr, joins first                 conditions on one side of a join are tested on its pairs
-    bsd:clusters=12, unshared       each query has operators of its own
-    hr, joins first, unshared
+    hr                              policy hr, default plan
+    hr, joins first                 conditions on one side of a join are tested on the joined pairs
+    bsd:clusters=12, unshared       each query has its own operators
+    hr, joins first, unshared joins first, and own operators per query
 
-1. A text is read back to what it was written from, and names one choice only (`tests/property/test_choices.py`).
+1. Reading a written text returns the same choice, and each choice has one text (`tests/property/test_choices.py`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from configs.classes.policies import PolicySettings, policy_of, policy_text
 from configs.errors import InvalidInput, UnknownName, nearest
 
 USUAL = PlanSettings()
-# No policy's text has this in it.
+# Text between the policy and the words for the plan; this text does not occur in the text of any policy.
 SEPARATOR = ", "
 JOINS_FIRST, UNSHARED = "joins first", "unshared"
-# The usual one first.
+# All equivalent plans, beginning with the default plan.
 PLANS = tuple(
     PlanSettings(select_first=first, shared=shared) for shared in (True, False) for first in (True, False)
 )
@@ -36,18 +36,23 @@ class Choice:
 
 
 def plan_words(plan: PlanSettings) -> list[str]:
-    """How it differs from the usual one."""
+    """Return the words for the plan's differences from the default plan."""
     differs = {JOINS_FIRST: not plan.select_first, UNSHARED: not plan.shared}
     return [word for word, said in differs.items() if said]
 
 
 def choice_of(text: str) -> Choice:
-    """What the text says; InvalidInput if it says nothing."""
+    """Return the choice that a text names; raise InvalidInput if the text names no choice."""
     policy, *words = text.split(SEPARATOR)
     for place, word in enumerate(words):
         if word not in (JOINS_FIRST, UNSHARED):
             raise UnknownName("no such plan", "choice", word, nearest(word, (JOINS_FIRST, UNSHARED)))
         if word in words[:place]:
-            raise InvalidInput("a plan is described once", "choice", word, "leave one of the two out")
+            raise InvalidInput(
+                "the policy is followed by two plan words, but it can have only one",
+                "choice",
+                word,
+                "remove one of the two words",
+            )
     plan = PlanSettings(select_first=JOINS_FIRST not in words, shared=UNSHARED not in words)
     return Choice(policy_of(policy), plan)

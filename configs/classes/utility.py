@@ -1,14 +1,14 @@
-"""What an answer is worth by how long it took: a query's QoS graph (Carney ch. 4), piecewise linear in the latency.
+"""Utility of an answer by its response time: a query's QoS graph (Carney ch. 4), piecewise linear.
 
     utility:
       - {latency_ms: 200, utility: 1.0}
       - {latency_ms: 400, utility: 0.2}
       - {latency_ms: 900, utility: 0.0}
 
-Before the first point the utility is the first point's, after the last one the last one's. It never rises with the
-latency: an answer that is worth more when it is late would be held back by whoever schedules for utility.
+Before the first point, utility is that of the first point; after the last point, it is that of the last point. Utility
+never rises with latency: if utility rose, a policy that maximises utility would hold answers back.
 
-The *deadline* of a graph is its first critical point, where utility begins to fall.
+The *deadline* of a graph is the latency at which utility begins to fall.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ POINTS_MAX = 32
 
 
 class UtilityPoint(Settings):
-    """A corner of the graph."""
+    """Corner of a utility graph: the utility of an answer after this latency in ms."""
 
     latency_ms: NonNegative
     utility: Fraction
 
 
 def points_in(text: str, field: str) -> list[dict[str, float]]:
-    """The points of `200:1,400:0.5,900:0`, as a document has them; whether they make a graph is not looked at."""
+    """Return the points of a utility graph from a text such as `200:1,400:0.5,900:0`, without checking that they form a valid graph."""
     points = []
     for point in text.split(","):
         latency, colon, utility = point.partition(":")
@@ -45,31 +45,31 @@ def points_in(text: str, field: str) -> list[dict[str, float]]:
             points.append({"latency_ms": float(latency), "utility": float(utility)})
         except ValueError:
             hint = "give points as LATENCY_MS:UTILITY, with commas between them: 200:1,400:0.5,900:0"
-            raise InvalidInput("not a point of a utility graph", field, point, hint) from None
+            raise InvalidInput("this is not a point of a utility graph", field, point, hint) from None
     return points
 
 
 def told(points: Utility | None) -> str:
-    """As people write it on a command line."""
+    """Return the points of a utility graph as a text for the command line, such as `200:1,400:0.5,900:0`."""
     return ",".join(f"{point.latency_ms:g}:{point.utility:g}" for point in points or ())
 
 
 def falling(points: tuple[UtilityPoint, ...]) -> tuple[UtilityPoint, ...]:
-    """The points, if utility falls or stays from each to the next."""
+    """Return the points of a utility graph; raise Contradiction unless latencies ascend and utility never rises."""
     for place, (before, after) in enumerate(pairwise(points), start=1):
         if after.latency_ms <= before.latency_ms:
             raise Contradiction(
-                f"latencies must ascend, and the point before has {before.latency_ms:g} ms",
+                f"latencies must ascend, but the point before has {before.latency_ms:g} ms",
                 f"[{place}].latency_ms",
                 after.latency_ms,
                 "sort the points by latency, each latency once",
             )
         if after.utility > before.utility:
             raise Contradiction(
-                f"utility must not rise with latency, and it is {before.utility:g} at {before.latency_ms:g} ms",
+                f"utility must not rise with latency, but it is {before.utility:g} at {before.latency_ms:g} ms",
                 f"[{place}].utility",
                 after.utility,
-                f"lower it to {before.utility:g} or less",
+                f"lower the utility to {before.utility:g} or less",
             )
     return points
 
@@ -77,17 +77,17 @@ def falling(points: tuple[UtilityPoint, ...]) -> tuple[UtilityPoint, ...]:
 Utility = Annotated[
     tuple[UtilityPoint, ...], Field(min_length=1, max_length=POINTS_MAX), AfterValidator(falling)
 ]
-"""A graph as it is declared: a list of its points."""
+"""Utility graph as users declare it: a list of points."""
 
 
 class UtilityGraph(Settings):
-    """Utility between 0 and 1 of an answer, by its latency."""
+    """Utility graph: the utility of an answer, from 0 to 1, by its latency."""
 
     points: Utility
 
     @classmethod
     def step(cls, deadline_ms: float) -> UtilityGraph:
-        """Worth everything up to the deadline, and nothing from twice of it on: what a class has without a graph."""
+        """Return the default graph: utility is 1 up to the deadline, and falls to 0 at twice the deadline."""
         return cls(
             points=(
                 UtilityPoint(latency_ms=deadline_ms, utility=1.0),
@@ -105,7 +105,7 @@ class UtilityGraph(Settings):
 
     @cached_property
     def gradients(self) -> tuple[float, ...]:
-        """Utility lost a second: before the first point, between points, after the last."""
+        """Utility lost per second: before the first point, between points, and after the last point."""
         between = [
             (before.utility - after.utility) * 1e3 / (after.latency_ms - before.latency_ms)
             for before, after in pairwise(self.points)
@@ -114,7 +114,7 @@ class UtilityGraph(Settings):
 
     @cached_property
     def deadline_s(self) -> float:
-        """Where utility begins to fall; the last point of a graph that never does."""
+        """Latency in seconds at which utility begins to fall; the last point's latency if utility never falls."""
         falling = (at for at, lost in zip(self.latencies_s, self.gradients[1:], strict=True) if lost > 0)
         return next(falling, self.latencies_s[-1])
 
@@ -125,10 +125,10 @@ class UtilityGraph(Settings):
         return self.utilities[place - 1] - self.gradients[place] * (latency_s - self.latencies_s[place - 1])
 
     def gradient_at(self, latency_s: float) -> float:
-        """Utility lost a second from this latency on."""
+        """Return the utility lost per second directly after this latency."""
         return self.gradients[bisect_right(self.latencies_s, latency_s)]
 
     def slack_at(self, latency_s: float) -> float:
-        """How long until the next critical point; `inf` after the last."""
+        """Return the seconds until the next point of the graph; `inf` after the last point."""
         place = bisect_right(self.latencies_s, latency_s)
         return self.latencies_s[place] - latency_s if place < len(self.latencies_s) else inf

@@ -1,4 +1,4 @@
-"""When a class answers windows that slide by at most so much, and which of them together (Golab; `engine.windows.window_schedule`)."""
+"""Schedule of a class's windows with SLIDE AT MOST (Golab; `engine.windows.window_schedule`)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from configs.classes.periodic_schedules import Late, PeriodicKind
 
 
 class WindowSettings(Settings):
-    """Of windows over the same panes. Windows with an exact SLIDE are answered at its multiples, whatever is said here."""
+    """Schedule of windows with SLIDE AT MOST. Windows with an exact SLIDE are always answered at multiples of the SLIDE."""
 
     schedule: PeriodicKind = "hybrid"
-    """What `SLIDE AT MOST` windows slide by: their own bounds without (`none`) or with (`conservative`) common scans, the
-    shortest bound of all (`aggressive`), or what is cheapest for all of them (`hybrid`). With `none`, windows with an exact SLIDE
-    have scans of their own as well."""
+    """Slides of the `SLIDE AT MOST` windows over the same panes: the declared bound of each window (`none`,
+    `conservative`), the shortest bound of all windows (`aggressive`), or the slides with the least total cost (`hybrid`).
+    With `none`, every window is computed
+    separately, even with an exact SLIDE; otherwise windows that end together share one scan of panes."""
 
     late: Late = "off"
-    """When event time has passed several ends at once: windows slide by their whole bounds, those that are late together
-    (`late`), or those that are late or due (`late-pending`)."""
+    """Windows that may share an end when event time has passed several window ends at once: late windows (`late`), or late and due windows
+    (`late-pending`). Late windows then slide by their full bounds. With `off`, late ends do not change."""

@@ -1,4 +1,4 @@
-"""Documents that people write: declarations of tenants, streams and queries, and the streams that Spark supplies.
+"""Documents that users write: declarations of tenants, streams and queries, and of the streams that Spark reads.
 
 Start with `declarations.py`. Imports `configs` and `configs.classes`.
 """

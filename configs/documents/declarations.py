@@ -1,14 +1,15 @@
-"""What people declare, one document a thing: `{kind: Tenant, name: acme, …}`, several of them in a YAML file.
+"""Declarations of users, each a YAML document such as `{kind: Tenant, name: acme, …}`; a file may hold several.
 
-    PriorityClass   what a tenant may have; gold, silver and bronze are there from the beginning
-    Tenant          who has it; asks for less than its class gives, never for more
-    Query           of a tenant
-    Stream, Feed    what there is to read, and sources that bring several streams
-    Session         of Spark, which reads all sources
+    PriorityClass   terms for tenants: share, delay target, limits; gold, silver and bronze are predefined
+    Tenant          a tenant of a priority class; it may ask for less than the class gives, never for more
+    Query           a continuous query of a tenant
+    Stream, Feed    a stream that queries read; a Spark source that supplies several streams
+    Session         settings of Spark, which reads all sources
     Mirror          remote objects that the service polls, and the stream of their changes
+    Notice          a message to all tenants
 
-`live_class` is the one place where declarations become what runs. docs/catalog.md describes every field. What the SQL in
-them means, and whether what they name is there, is not known here; `services.catalog.checks` looks at that.
+Only `live_class` turns declarations into a running class. docs/catalog.md describes every field. SQL and references to
+other declarations are checked by `services.catalog.checks`, not by this module.
 """
 
 from __future__ import annotations
@@ -41,30 +42,30 @@ from configs.errors import Contradiction, InvalidInput, Several, UnknownName, ne
 from configs.yaml_loading import A_NAME, line_of, parse_documents, parse_model, read_text
 
 DOCUMENTS_MAX = 20_000
-# What a tenant may only raise, and what it may set as it likes; the rest, limits too, it may only lower.
+# Fields of a priority class that a tenant may only raise, and fields that it may set freely; it may only lower all other fields.
 AT_LEAST = ("delay_target_ms", "lendable", "max_drop")
 AS_IT_LIKES = ("max_age_ms", "victim", "objective", "policy", "train_max", "utility", "windows", "plan")
 MIRROR_OPTIONS = ("password",)
 
 
 class PriorityClassDeclaration(PriorityClass):
-    """What each tenant of the class is entitled to, and at most may have."""
+    """Terms of a priority class: what each of its tenants is entitled to, and the limits for each tenant."""
 
     kind: Literal["PriorityClass"]
     lossless: bool = False
-    """Never shed: when its queue is full its producers are held back."""
+    """Never drop input: while the queue is full, producers have to wait."""
 
     limits: ClassLimits = ClassLimits()
 
     windows: WindowSettings = WindowSettings()
-    """When windows with SLIDE AT MOST are answered."""
+    """Schedule of windows with SLIDE AT MOST."""
 
     plan: PlanSettings = PlanSettings()
-    """Which of several equivalent plans queries run by."""
+    """Choice among equivalent plans of queries."""
 
 
 class Overrides(Settings):
-    """What a tenant asks for instead of what its class gives; what is left out is as the class has it."""
+    """Terms of a tenant that replace terms of its priority class. Fields that are left out keep the value of the priority class."""
 
     priority: Positive | None = None
     delay_target_ms: Positive | None = None
@@ -84,7 +85,7 @@ class Overrides(Settings):
 
 
 class LimitOverrides(Settings):
-    """The same for limits."""
+    """Limits of a tenant that replace limits of its priority class. Fields that are left out keep the value of the priority class."""
 
     queries: Count | None = None
     groups: Count | None = None
@@ -93,7 +94,7 @@ class LimitOverrides(Settings):
 
 
 class TenantDeclaration(Settings):
-    """Who registers queries; all of a tenant's queries are one class of the running system."""
+    """Tenant that registers queries. All queries of a tenant are one class of the running system."""
 
     kind: Literal["Tenant"]
     name: Name
@@ -101,63 +102,63 @@ class TenantDeclaration(Settings):
     overrides: Overrides = Overrides()
     limits: LimitOverrides = LimitOverrides()
     key: Name | None = None
-    """Column by which its queries are split into shards, and by which victim `fair` is fair."""
+    """Column by which the tenant's queries are split into shards. `victim: fair` spreads drops evenly over its values."""
 
     shards: Shards = 1
-    """Parts by key, each with a host and turns of its own."""
+    """Number of shards into which the tenant's class is split by `key`; each shard has its own host and turns."""
 
 
 class QueryDeclaration(Settings):
-    """A continuous query; it may read the output of the tenant's earlier ones."""
+    """Continuous query; it may read the output of earlier queries of the tenant."""
 
     kind: Literal["Query"]
     tenant: Name
     name: Name
     sql: Sql
     utility: Utility | None = None
-    """What its answers are worth by their latency; left out, as its class says."""
+    """Utility of the query's answers by response time. Default: the utility that the tenant's class declares."""
 
     weight: Weight = 1.0
-    """How much the freshness of its output counts beside that of the tenant's other queries."""
+    """Weight of the freshness of the query's output compared with the tenant's other queries."""
 
 
 class StreamDeclaration(StreamDefinition):
-    """What queries read: brought by its source, by a feed, or by whoever has a key for it."""
+    """Stream that queries read. The rows come from the stream's source, from a feed, or from producers with a key for the stream."""
 
     kind: Literal["Stream"]
     name: Name
 
 
 class FeedDeclaration(FeedDefinition):
-    """One source for several streams."""
+    """Spark source that supplies several streams."""
 
     kind: Literal["Feed"]
     name: Name
 
 
 class SessionDeclaration(SessionSettings):
-    """The Spark session; there is one."""
+    """Settings of the Spark session; there is only one session."""
 
     kind: Literal["Session"]
     name: Literal["spark"] = "spark"
 
 
 class MirrorDeclaration(Settings):
-    """Remote objects that the service polls as often as it is worth; what changes is a stream of the mirror's name."""
+    """Mirror: remote objects that the service polls. Changes of the objects are rows of a stream with the mirror's name."""
 
     kind: Literal["Mirror"]
     name: Name
     sql: Sql
-    """CREATE MIRROR …"""
+    """CREATE MIRROR statement."""
 
     options: Mapping[OptionName, OptionText] = {}
-    """`password`: of the user that an address in the SQL names."""
+    """Options of the mirror. `password` is the password of the user that an address in the SQL names."""
 
     @model_validator(mode="after")
     def options_are_known(self) -> Self:
         for name in self.options:
             if name not in MIRROR_OPTIONS:
-                # The name and not the value: it may be a secret.
+                # The error has the option's name but not its value, which may be a secret.
                 raise Contradiction(
                     "a mirror has no such option", "options", name, nearest(name, MIRROR_OPTIONS)
                 )
@@ -169,13 +170,13 @@ class MirrorDeclaration(Settings):
 
 
 class NoticeDeclaration(Settings):
-    """An announcement of the operator to all tenants, such as a pause for maintenance."""
+    """Message of the administrator to all tenants, such as a pause for maintenance."""
 
     kind: Literal["Notice"]
     name: Name
     text: Annotated[str, Field(min_length=1, max_length=500)]
     until: AwareDatetime | None = None
-    """When it is over, with a time zone."""
+    """Time, with time zone, after which the notice is no longer shown."""
 
 
 Declaration = (
@@ -195,14 +196,14 @@ KINDS: Mapping[str, type[Declaration]] = {
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """The path of a kind's declarations in the API, and which keys may read them."""
+    """API path of the declarations of a kind, and the keys that may read these declarations."""
 
     path: str
     for_admins: bool = False
-    """Only administrators may read them."""
+    """True if only administrators may read the declarations."""
 
     for_all: bool = False
-    """The key of any tenant may read them."""
+    """True if the key of any tenant may read the declarations."""
 
 
 RESOURCES: Mapping[str, Resource] = {
@@ -215,7 +216,7 @@ RESOURCES: Mapping[str, Resource] = {
     "Session": Resource("session", for_admins=True),
     "Notice": Resource("notices", for_all=True),
 }
-"""By kind, in the order in which declarations are deleted: what uses others comes before them."""
+"""Resource of each kind, in the order in which declarations are deleted: a declaration comes before the declarations that it uses."""
 PRESETS: Sequence[PriorityClassDeclaration] = (
     PriorityClassDeclaration(kind="PriorityClass", name="gold", priority=6, delay_target_ms=300),
     PriorityClassDeclaration(kind="PriorityClass", name="silver", priority=3, delay_target_ms=400),
@@ -225,12 +226,12 @@ PRESETS: Sequence[PriorityClassDeclaration] = (
 
 @dataclass(frozen=True, slots=True, order=True)
 class Ref:
-    """Which declaration is meant. Names differ in more than their letters' case."""
+    """Reference to a declaration by kind, tenant and name. Upper and lower case are the same."""
 
     kind: str
     name: str
     tenant: str = ""
-    """Of a query."""
+    """Tenant of a query; empty for other kinds."""
 
     def __str__(self) -> str:
         return f"{self.kind} {name_of(self)}"
@@ -245,22 +246,22 @@ def ref_of(one: Declaration) -> Ref:
 
 
 def name_of(ref: Ref) -> str:
-    """As people write it, after the kind."""
+    """Return the name as users write it after the kind: `NAME`, or `TENANT/QUERY` for a query."""
     return f"{ref.tenant}/{ref.name}" if ref.tenant else ref.name
 
 
 def ref_named(kind: str, name: str) -> Ref:
-    """As people write it: the kind without regard to case and in the plural too, a query as TENANT/QUERY."""
+    """Return the reference for a kind (in upper or lower case, singular or plural) and a name, TENANT/QUERY for a query."""
     kind = kind_named(kind)
     tenant, slash, query = name.partition("/")
     if (kind == "Query") != bool(slash):
         hint = "write TENANT/QUERY" if kind == "Query" else A_NAME
-        raise InvalidInput(f"not the name of a {kind}", "NAME", name, hint)
+        raise InvalidInput(f"this is not the name of a {kind}", "NAME", name, hint)
     return Ref(kind, query, tenant) if slash else Ref(kind, name)
 
 
 def kind_named(kind: str) -> str:
-    """The kind that is meant."""
+    """Return the kind for a text in upper or lower case, singular or plural; raise UnknownName if no kind matches."""
     names = {form: kind for kind in KINDS for form in (kind.lower(), *plurals(kind.lower()))}
     if kind.lower() not in names:
         raise UnknownName("no such kind", "KIND", kind, nearest(kind, KINDS))
@@ -272,7 +273,7 @@ def plurals(name: str) -> tuple[str, ...]:
 
 
 def as_document(one: Declaration) -> dict[str, Any]:
-    """As it was written."""
+    """Return the declaration as a document, with only the fields that were given."""
     fields = one.model_dump(mode="json", by_alias=True, exclude_unset=True)
     head = {"kind": one.kind, **({"tenant": one.tenant} if isinstance(one, QueryDeclaration) else {})}
     return {**head, "name": one.name, **fields}
@@ -283,11 +284,11 @@ def as_document(one: Declaration) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A declaration, and where it stands."""
+    """Declaration that was read from a file, with the name of the file and the position in it."""
 
     declaration: Declaration
     place: str = ""
-    """`tenants.yaml, document 2 (Tenant acme)`."""
+    """File and position, such as `tenants.yaml, document 2 (Tenant acme)`."""
 
     @property
     def ref(self) -> Ref:
@@ -295,7 +296,7 @@ class Document:
 
 
 def read_documents(paths: Iterable[Path]) -> list[Document]:
-    """The declarations of all files; InvalidInput names file and document of the first that is wrong."""
+    """Return the declarations of all files; raise InvalidInput with file and document if a document is invalid."""
     documents: list[Document] = []
     for path in paths:
         documents += documents_of(read_text(path), str(path))
@@ -304,7 +305,7 @@ def read_documents(paths: Iterable[Path]) -> list[Document]:
 
 
 def documents_of(text: str, file: str = "") -> list[Document]:
-    """Return the declarations of one file; empty documents do not count. The error has all documents that are wrong."""
+    """Return the declarations of one file without empty documents; raise an error with the problems of all documents."""
     parsed = [
         (number, data) for number, data in enumerate(parse_documents(text, file), start=1) if data is not None
     ]
@@ -313,7 +314,10 @@ def documents_of(text: str, file: str = "") -> list[Document]:
         raise InvalidInput("the file is empty", file=file, hint=hint)
     if len(parsed) > DOCUMENTS_MAX:
         raise InvalidInput(
-            f"a file has {DOCUMENTS_MAX:,} documents at most", value=len(parsed), file=file, hint="split it"
+            f"the file has more than {DOCUMENTS_MAX:,} documents",
+            value=len(parsed),
+            file=file,
+            hint="split the file into several files",
         )
     documents: list[Document] = []
     problems: list[InvalidInput] = []
@@ -331,13 +335,13 @@ def documents_of(text: str, file: str = "") -> list[Document]:
 
 
 def declared_in(data: object, place: str = "") -> Document:
-    """The declaration that a document holds."""
+    """Return the declaration in a document."""
     kinds = f"one of {', '.join(KINDS)}"
     if not isinstance(data, dict):
-        hint = "write `kind:` and `name:`, and what that kind needs"
+        hint = "write `kind:` and `name:`, and the fields of that kind"
         raise InvalidInput("a document must hold keys and values", value=data, file=place, hint=hint)
     if "kind" not in data:
-        raise InvalidInput("required, but missing", "kind", file=place, hint=f"add `kind:`, {kinds}")
+        raise InvalidInput("a required value is missing", "kind", file=place, hint=f"add `kind:`, {kinds}")
     kind = data["kind"]
     if not isinstance(kind, str) or kind not in KINDS:
         raise UnknownName("no such kind", "kind", kind, nearest(str(kind), KINDS), place)
@@ -353,15 +357,15 @@ def check_differ(documents: Iterable[Document]) -> None:
         first = documents_by_ref.setdefault(document.ref.folded, document)
         if first is not document:
             raise InvalidInput(
-                f"declared before, in {first.place}",
+                f"already declared in {first.place}",
                 "name",
                 document.ref.name,
-                "keep one of the two",
+                "remove one of the two documents",
                 document.place,
             )
 
 
-# -- what runs -------------------------------------------------------------------------------------------------
+# -- declarations as a running class ---------------------------------------------------------------------------
 
 
 def live_class(
@@ -371,9 +375,8 @@ def live_class(
     queries: Sequence[QueryDeclaration],
     fed: Container[str] = (),
 ) -> LiveClass:
-    """The class that runs for a tenant. The streams are those that its queries read; queries come after what they read.
-
-    `fed` has the names of the streams that feeds of several streams bring.
+    """Return the class that runs for a tenant. `streams` has the streams that its queries read. A query comes after the
+    queries that it reads. `fed` has the names of the streams that feeds supply.
     """
     streams = list(streams)
     overrides = tenant.overrides.model_dump(exclude_none=True)
@@ -386,7 +389,7 @@ def live_class(
         and "policy" not in overrides
         and not isinstance(priority_class.policy, Automatic)
     ):
-        # The policy of the class serves another objective.
+        # The tenant has another objective than its priority class, so the policy of the priority class is not used for the tenant.
         terms["policy"] = None
     return parse_model(
         LiveClass,
@@ -409,18 +412,18 @@ def live_class(
 
 
 def hold_warnings(documents: Iterable[Document]) -> list[str]:
-    """Return a warning for each priority class that makes producers wait because of a small `max_drop`."""
+    """Return a warning for each priority class with a `max_drop` that is small enough to make producers wait."""
     classes = [document.declaration for document in documents]
     return [
-        f"priority class {class_.name} may drop {class_.max_drop:.0%} of its input at most and has no max_age_ms: under more load"
-        " its input is held back at the producers; declare max_age_ms to bound the age of answers instead"
+        f"priority class {class_.name} may drop at most {class_.max_drop:.0%} of its input and has no max_age_ms: under more load"
+        " its producers have to wait; declare max_age_ms to drop old tuples instead"
         for class_ in classes
         if isinstance(class_, PriorityClassDeclaration) and class_.holds_back and not class_.lossless
     ]
 
 
 def check_within(asked: Mapping[str, Any], given: Settings, tenant: TenantDeclaration, field: str) -> None:
-    """Less than the class gives may be asked for, never more."""
+    """Raise InvalidInput if a tenant asks for more than its priority class permits."""
     for name, value in asked.items():
         if name in AS_IT_LIKES:
             continue
@@ -431,7 +434,7 @@ def check_within(asked: Mapping[str, Any], given: Settings, tenant: TenantDeclar
                 f"priority class {tenant.priority_class} gives {limit}",
                 f"{field}.{name}",
                 value,
-                "stay within it, or choose another priority class",
+                f"give {limit}, or choose another priority class",
                 str(ref_of(tenant)),
             )
 
@@ -441,7 +444,7 @@ def shown_bound(value: float) -> str:
 
 
 def streams_file(declarations: Iterable[Declaration]) -> StreamsFile | None:
-    """What Spark is to bring; None where nothing has a source."""
+    """Return the streams and feeds that Spark reads; None if no stream has a source."""
     session = SessionSettings()
     streams: dict[str, StreamDeclaration] = {}
     feeds: dict[str, FeedDeclaration] = {}

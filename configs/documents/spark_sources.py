@@ -1,49 +1,62 @@
-"""Where Spark reads a stream from: the options each source knows, and what it cannot do without.
+"""Sources from which Spark reads streams: the options that each format knows, and the options that each format requires.
 
-Spark ignores an option it does not know, so a misspelt one goes unnoticed until data is missing. Names are compared
-without regard to case, as Spark does. A source that is not here is passed on as it stands.
+Spark ignores unknown options, so a misspelt option would go unnoticed until data is missing. Names of options are compared
+without regard to case, as in Spark. The options of a format that is not listed here are passed on unchecked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
 from configs.errors import Contradiction, nearest
 
 KAFKA = "kafka"
 KAFKA_ARTIFACT = "spark-sql-kafka-0-10_2.13"
+# Connector that Spark fetches where the jars of an image (helm/spark-jars) are missing.
 KAFKA_CONNECTOR = f"org.apache.spark:{KAFKA_ARTIFACT}:4.3.0"
-# Handed on to Kafka's own client.
+# Prefix of options that Spark passes to Kafka's own client.
 KAFKA_PREFIX = "kafka."
-# Spark sets these itself and refuses them; what to say instead.
+# Options that Spark refuses because Spark sets these options itself, each with a hint.
 KAFKA_REFUSED: Mapping[str, str] = {
-    "kafka.auto.offset.reset": "say where to begin with startingOffsets",
-    "kafka.enable.auto.commit": "leave it out: how far a stream has been read is kept in its checkpoint",
-    "kafka.interceptor.classes": "leave it out",
-    "kafka.key.deserializer": "leave it out and decode the bytes of `key` in sql",
-    "kafka.value.deserializer": "leave it out and decode the bytes of `value` in sql",
-    "endingoffsets": "leave it out: a stream has no end",
-    "endingoffsetsbytimestamp": "leave it out: a stream has no end",
-    "endingtimestamp": "leave it out: a stream has no end",
+    "kafka.auto.offset.reset": "use startingOffsets to choose where reading begins",
+    "kafka.enable.auto.commit": "leave the option out: the checkpoint stores how far the stream has been read",
+    "kafka.interceptor.classes": "leave the option out",
+    "kafka.key.deserializer": "leave the option out, and decode the bytes of `key` in sql",
+    "kafka.value.deserializer": "leave the option out, and decode the bytes of `value` in sql",
+    "endingoffsets": "leave the option out: a stream has no end",
+    "endingoffsetsbytimestamp": "leave the option out: a stream has no end",
+    "endingtimestamp": "leave the option out: a stream has no end",
 }
 KAFKA_SQL = (
     "SELECT m.* FROM (SELECT from_json(CAST(value AS STRING), 'ts TIMESTAMP, x DOUBLE') AS m FROM source)"
 )
 
 
+@cache
+def has_kafka_jar() -> bool:
+    """Return True if Spark's own folder of jars has Kafka's connector, as in the ingest image."""
+    spark = find_spec("pyspark")
+    if spark is None or spark.origin is None:
+        return False
+    return any((Path(spark.origin).parent / "jars").glob(f"{KAFKA_ARTIFACT}-*.jar"))
+
+
 @dataclass(frozen=True, slots=True)
 class KnownFormat:
-    """A format of Spark's that is known here."""
+    """Spark format with options that are checked."""
 
     options: tuple[str, ...]
     needs: tuple[tuple[str, ...], ...] = ()
-    """Of each of these, exactly one must be given."""
+    """Groups of alternative options; exactly one option of each group must be given."""
     schema: bool = False
-    """Whether the columns must be said; otherwise the source brings its own."""
+    """True if `schema` must be given; otherwise the source defines its columns."""
 
 
-# Of a directory that is watched for new files, whatever is in them.
+# Options of every format that watches a directory for new files.
 _FILES = (
     "path",
     "maxFilesPerTrigger",
@@ -163,12 +176,12 @@ SOURCES: Mapping[str, KnownFormat] = {
         (("kafka.bootstrap.servers",), ("subscribe", "subscribePattern", "assign")),
     ),
 }
-# Their options are their own affair; the name only keeps a misspelling from going through.
+# Formats with options that are not checked; they are listed so that misspelt names of formats are found.
 OTHERS = ("weir_feeder",)
 
 
 def problems_of_source(name: str, options: Mapping[str, str]) -> Iterator[Contradiction]:
-    """What is wrong with a source's format and options, one after the other."""
+    """Yield the problems of a source's format and options."""
     source = SOURCES.get(name)
     if source is None:
         hint = nearest(name, [*SOURCES, *OTHERS])
@@ -183,7 +196,12 @@ def misnamed(name: str, source: KnownFormat, options: Mapping[str, str]) -> Iter
     declared = {option.lower() for option in source.options}
     for option, value in options.items():
         if name == KAFKA and option.lower() in KAFKA_REFUSED:
-            yield Contradiction("not for a stream", f"options.{option}", value, KAFKA_REFUSED[option.lower()])
+            yield Contradiction(
+                "this option cannot be used for a stream",
+                f"options.{option}",
+                value,
+                KAFKA_REFUSED[option.lower()],
+            )
         elif option.lower() not in declared and not (
             name == KAFKA and option.lower().startswith(KAFKA_PREFIX)
         ):
@@ -196,6 +214,8 @@ def missing(source: KnownFormat, given: Mapping[str, str]) -> Iterator[Contradic
         present = [given[choice.lower()] for choice in choices if choice.lower() in given]
         if not present:
             hint = "add " + " or ".join(f"`{choice}: …`" for choice in choices) + " to the options"
-            yield Contradiction("required, but missing", f"options.{choices[0]}", hint=hint)
+            yield Contradiction("a required value is missing", f"options.{choices[0]}", hint=hint)
         elif len(present) > 1:
-            yield Contradiction("only one of these can be given", "options", present, f"keep {present[0]}")
+            yield Contradiction(
+                "only one of these options can be given", "options", present, f"keep only {present[0]}"
+            )

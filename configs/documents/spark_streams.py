@@ -1,10 +1,10 @@
-"""Streams that Spark brings: what each is made of, where it is read from, and the session that reads it. One YAML file.
+"""Streams that Spark supplies: their columns, their sources, and the Spark session that reads them, in one YAML file.
 
-A feed is one source and the streams that it brings, each with the rows and columns that it takes. A stream with a source of its
-own is the only one of a feed of its name.
+A feed is a source and the streams that it supplies; each stream takes some rows and columns of the source. A stream with a
+source of its own is supplied by a feed of the same name, which has no other streams.
 
-`load_streams` refuses anything impossible before a JVM is started, naming file, field, value and remedy. docs/ingest.md
-describes every key. What the SQL in it means is not known here; `services.ingest.declared_streams` looks at that.
+`load_streams` refuses invalid settings before a JVM starts; the error has file, field, value and remedy. docs/ingest.md
+describes every key. SQL is checked by `services.ingest.declared_streams`, not by this module.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ from configs.documents.spark_sources import (
     KAFKA_CONNECTOR,
     KAFKA_SQL,
     SOURCES,
+    has_kafka_jar,
     problems_of_source,
 )
 from configs.errors import Contradiction, UnknownName, nearest
 from configs.yaml_loading import read_model
 
-# What nobody is to read in a plan, a log or an error.
+# Names of options with values that must not appear in a plan, a log or an error.
 SECRET = re.compile(
-    r"secret|password|passphrase|token|access[.]?key|api[.]?key|credential|jaas", re.IGNORECASE
+    r"secret|password|passphrase|token|access[.]?key|api[.]?key|credential|jaas|keystore[.]key", re.IGNORECASE
 )
-# Settings of Spark's that have a key of their own here, because Weir must know them.
+# Spark settings that have a key of their own in the file of streams, because Weir sets them.
 OWN_KEYS: Mapping[str, str] = {
     "spark.master": "session.master",
     "spark.jars.packages": "session.packages",
 }
-# Shorter than this is no secret but a word that stands everywhere in a text.
+# Minimum length of a secret that is hidden in texts: a shorter value may be a common word, and hiding it would garble the texts.
 SECRET_LENGTH_MIN = 4
 
 
 def as_text(value: object) -> object:
-    """Numbers and truth values as Spark takes them."""
+    """Return numbers and booleans as texts, in Spark's form."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, (int, float)) else value
@@ -54,31 +55,31 @@ OptionName = Annotated[str, Field(max_length=200)]
 
 
 class SourceSettings(Settings):
-    """What Spark reads, and how its rows go on to Weir."""
+    """Source that Spark reads, and the way in which its rows are sent to Weir."""
 
     format: Annotated[str, Field(max_length=200)]
     options: Mapping[OptionName, OptionText] = {}
     schema_: Annotated[str | None, Field(alias="schema", max_length=100_000)] = None
-    """Columns of what is read, as Spark writes them: `ts TIMESTAMP, sensor INT`."""
+    """Columns of the source in Spark's form, such as `ts TIMESTAMP, sensor INT`."""
 
     sql: Sql | None = None
-    """Spark SQL over the view `source`; the rows as they are without it."""
+    """Spark SQL query over the view `source`. Without a query, rows are taken unchanged."""
 
     trigger_ms: Annotated[int, Field(ge=1, le=86_400_000)] = 100
-    """Time from one micro-batch to the next."""
+    """Milliseconds from one micro-batch to the next."""
 
     path: Literal["driver", "executor"] = "driver"
-    """Who sends: the driver is quicker on one machine, executors do not bring all rows to one place."""
+    """Spark process that sends rows: the driver is faster on one machine; executors send in parallel from several machines."""
 
     output_mode: Literal["append", "update"] = "append"
     schema_policy: Literal["reject", "addNullable", "ignore"] = "reject"
-    """What becomes of a column that the stream does not have, or that is missing."""
+    """Action if a column of the rows is not in the stream, or a column of the stream is not in the rows."""
 
     timestamp_column: str | None = None
-    """Column of the rows that is the event time, if it is called otherwise in the stream."""
+    """Column of the rows that has the event time, if the column has another name in the stream."""
 
     checkpoint: str | None = None
-    """Folder that remembers how far the source has been read; one beside the log without it."""
+    """Folder in which Spark stores how far the source has been read. Default: a folder next to the stream's log."""
 
     @model_validator(mode="after")
     def can_be_read(self) -> Self:
@@ -87,59 +88,71 @@ class SourceSettings(Settings):
         source = SOURCES.get(self.format)
         if source is not None and source.schema and self.schema_ is None:
             raise Contradiction(
-                f"{self.format} files do not say their columns before they are there",
+                f"{self.format} files need a schema, because Spark does not know their columns in advance",
                 "schema",
                 hint="add `schema: ts TIMESTAMP, sensor INT, …`",
             )
         if self.format in ("rate", "rate-micro-batch", "socket", KAFKA) and self.schema_ is not None:
             raise Contradiction(
-                f"{self.format} brings columns of its own",
+                f"{self.format} has fixed columns",
                 "schema",
                 self.schema_,
-                "leave it out, and make the columns in sql",
+                "leave out `schema`, and compute the columns in sql",
             )
         if self.format == KAFKA and self.sql is None:
             raise Contradiction(
-                "a message is bytes", "sql", hint=f"decode them, for example `sql: {KAFKA_SQL}`"
+                "Kafka messages are bytes, so the stream needs a query in `sql` to decode them",
+                "sql",
+                hint=f"add a query, for example `sql: {KAFKA_SQL}`",
             )
         if self.path == "executor" and self.output_mode == "update":
             raise Contradiction(
-                "executors can only append", "output_mode", self.output_mode, "use `path: driver`"
+                "`path: executor` supports only the output mode append",
+                "output_mode",
+                self.output_mode,
+                "use `path: driver`",
             )
         return self
 
 
 class StreamDefinition(Settings):
-    """A stream: its columns and event time, as SQL or one by one, and its source unless a feed brings it."""
+    """Stream: its columns and event time, as SQL or in separate fields, and its source unless a feed supplies it."""
 
     sql: Sql | None = None
-    """CREATE STREAM …; or else:"""
+    """CREATE STREAM statement, which replaces `columns`, `time` and `watermark`."""
 
     columns: Mapping[Name, Annotated[str, Field(max_length=100)]] = {}
-    """Types by name."""
+    """Type of each column, by name of the column."""
 
     time: Name | None = None
-    """Column that is the event time."""
+    """Column with the event time."""
 
     watermark: Annotated[str | None, Field(max_length=100)] = None
-    """How far rows may be out of order: `5 seconds`."""
+    """Time by which rows may arrive out of order, such as `5 seconds`."""
 
     source: SourceSettings | None = None
 
     @model_validator(mode="after")
     def is_declared_once(self) -> Self:
-        beside = [key for key in ("columns", "time", "watermark") if getattr(self, key)]
-        if self.sql is not None and beside:
-            raise Contradiction("the SQL says that already", beside[0], hint=f"keep sql or {beside[0]}")
+        fields = [key for key in ("columns", "time", "watermark") if getattr(self, key)]
+        if self.sql is not None and fields:
+            raise Contradiction(
+                f"{fields[0]} cannot be given together with sql",
+                fields[0],
+                hint=f"keep either sql or {fields[0]}",
+            )
         if self.sql is None and not self.columns:
             raise Contradiction(
                 "the stream has no columns",
                 "columns",
-                hint="add `columns: {ts: timestamp, x: float64}`, or sql",
+                hint="add `columns: {ts: timestamp, x: float64}`, or `sql:`",
             )
         if self.watermark is not None and self.time is None:
             raise Contradiction(
-                "it is not said of which column", "watermark", self.watermark, "add `time:` with the column"
+                "`watermark` needs a time column, but the stream has no `time`",
+                "watermark",
+                self.watermark,
+                "add `time:` with the name of the column",
             )
         if self.time is not None and self.time.lower() not in map(str.lower, self.columns):
             raise Contradiction(
@@ -148,7 +161,7 @@ class StreamDefinition(Settings):
         return self
 
     def declaration(self, name: str) -> str:
-        """The CREATE STREAM of it."""
+        """Return the stream's CREATE STREAM statement."""
         if self.sql is not None:
             return self.sql
         parts = [f"{column} {kind}" for column, kind in self.columns.items()]
@@ -159,17 +172,17 @@ class StreamDefinition(Settings):
 
 
 class FedStream(Settings):
-    """What a stream takes of the rows of its feed."""
+    """Rows and columns that a stream takes from its feed."""
 
     where: Sql | None = None
-    """Condition in Spark SQL; all rows without it."""
+    """Condition in Spark SQL for the rows to take. Default: all rows."""
 
     columns: tuple[Annotated[str, Field(max_length=200)], ...] = Field(default=(), max_length=10_000)
-    """All columns without it."""
+    """Columns to take. Default: all columns."""
 
 
 class FeedDefinition(Settings):
-    """One source for some streams; a row may go to several of them or to none."""
+    """Source that supplies several streams; a row may go to several of these streams, or to no stream."""
 
     source: SourceSettings
     streams: Mapping[Name, FedStream] = Field(min_length=1, max_length=1000)
@@ -178,7 +191,10 @@ class FeedDefinition(Settings):
     def can_be_split(self) -> Self:
         if self.source.path == "executor" and self.is_split:
             raise Contradiction(
-                "executors send whole rows to one stream", "source.path", "executor", "use `path: driver`"
+                "with `path: executor`, a feed can supply only one stream, with complete rows",
+                "source.path",
+                "executor",
+                "use `path: driver`",
             )
         return self
 
@@ -190,42 +206,54 @@ class FeedDefinition(Settings):
 
     @property
     def conditions(self) -> dict[str, str]:
-        """Of the rows that each stream takes."""
+        """Condition for the rows that a stream takes, by name of the stream."""
         return {name: stream.where or "true" for name, stream in self.streams.items()}
 
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:
-        """Of the streams that do not take all."""
+        """Columns that a stream takes, by name of the stream; streams that take all columns are left out."""
         return {name: stream.columns for name, stream in self.streams.items() if stream.columns}
 
 
 class SessionSettings(Settings):
-    """The Spark session that reads all streams."""
+    """Spark session that reads all streams."""
 
     master: str = "local[1]"
-    """Of Spark; one thread of this machine by default."""
+    """Spark master URL, which determines where Spark runs; by default one thread of this machine."""
 
     conf: Mapping[Annotated[str, Field(max_length=200)], OptionText] = {}
     packages: tuple[str, ...] = Field(default=(), max_length=100)
-    """Maven coordinates of further connectors; Kafka's comes by itself."""
+    """Maven coordinates of further connectors. Kafka's connector is added automatically."""
 
     java_home: Path | None = None
-    """Of the Java to use; without it one is looked for."""
+    """Folder of the Java installation to use. If left out, Weir searches for a Java installation."""
 
     @model_validator(mode="after")
     def is_for_spark(self) -> Self:
-        # The key and not the value: it may be a secret.
+        # Errors have the key but not the value, which may be a secret.
         for key, value in self.conf.items():
             if key in OWN_KEYS:
-                raise Contradiction("has a key of its own", "conf", key, f"say it under {OWN_KEYS[key]}")
+                raise Contradiction(
+                    "this Spark setting has its own key in Weir", "conf", key, f"set {OWN_KEYS[key]} instead"
+                )
             if not re.fullmatch(r"spark\.\S+", key):
-                raise Contradiction("not a setting of Spark's", "conf", key, "they begin with spark.")
+                raise Contradiction(
+                    "this is not the name of a Spark setting",
+                    "conf",
+                    key,
+                    "use a name that begins with `spark.`",
+                )
             if "\n" in value:
-                raise Contradiction("has more than one line", "conf", key, "write it on one line")
+                raise Contradiction(
+                    "the value of a Spark setting has more than one line",
+                    "conf",
+                    key,
+                    "write the value on one line",
+                )
         for place, package in enumerate(self.packages):
             if not re.fullmatch(r"[^:,\s]+:[^:,\s]+:[^:,\s]+", package):
                 raise Contradiction(
-                    "not the coordinates of a package",
+                    "the package is not given by Maven coordinates",
                     f"packages[{place}]",
                     package,
                     f"write group:name:version, for example {KAFKA_CONNECTOR}",
@@ -234,7 +262,7 @@ class SessionSettings(Settings):
 
 
 class StreamsFile(Settings):
-    """The streams of a file, the feeds that bring several of them, and their session."""
+    """Content of a file of streams: streams, feeds that supply several streams each, and the Spark session."""
 
     session: SessionSettings = SessionSettings()
     streams: Mapping[Name, StreamDefinition] = Field(min_length=1, max_length=1000)
@@ -246,24 +274,28 @@ class StreamsFile(Settings):
         for name, feed in self.feeds.items():
             if name in self.streams and self.streams[name].source is not None:
                 hint = "give the feed another name"
-                raise Contradiction("a stream with a source of its own has that name", "feeds", name, hint)
+                raise Contradiction(
+                    "the feed has the name of a stream that has its own source", "feeds", name, hint
+                )
             for stream in feed.streams:
                 where = f"feeds.{name}.streams"
                 if stream not in self.streams:
                     raise UnknownName("no such stream", where, stream, nearest(stream, self.streams))
                 if self.streams[stream].source is not None:
-                    hint = "leave out its source, or take it from the feed"
-                    raise Contradiction("the stream has a source of its own", where, stream, hint)
+                    hint = "remove the stream's source, or remove the stream from the feed"
+                    raise Contradiction("the stream already has its own source", where, stream, hint)
                 if stream in brought:
-                    hint = "let one of the two have it"
-                    raise Contradiction(f"feed {brought[stream]} brings it already", where, stream, hint)
+                    hint = "remove the stream from one of the two feeds"
+                    raise Contradiction(
+                        f"feed {brought[stream]} already supplies this stream", where, stream, hint
+                    )
                 brought[stream] = name
         for stream, definition in self.streams.items():
             if definition.source is None and stream not in brought:
                 raise Contradiction(
-                    "nothing brings the stream",
+                    "the stream has no source, and no feed supplies it",
                     f"streams.{stream}.source",
-                    hint="add a source, or name the stream in a feed",
+                    hint="add `source:`, or name the stream in a feed",
                 )
         return self
 
@@ -276,16 +308,16 @@ class StreamsFile(Settings):
                 continue
             if folder in field_by_folder:
                 raise Contradiction(
-                    f"{field_by_folder[folder]} has the same checkpoint",
+                    f"{field_by_folder[folder]} uses the same checkpoint folder",
                     f"{self.source_field(name)}.checkpoint",
                     folder,
-                    "give each source a folder of its own, or leave it out",
+                    "give each source its own checkpoint folder, or leave the folder out",
                 )
             field_by_folder[folder] = self.source_field(name)
         return self
 
     def all_feeds(self) -> dict[str, FeedDefinition]:
-        """Also of the streams that have a source of their own."""
+        """Return all feeds, including one for each stream that has a source of its own."""
         own = {
             name: FeedDefinition(source=stream.source, streams={name: FedStream()})
             for name, stream in self.streams.items()
@@ -294,7 +326,7 @@ class StreamsFile(Settings):
         return own | dict(self.feeds)
 
     def part(self, feeds: Collection[str]) -> StreamsFile:
-        """Return a file with the same session, these feeds and their streams alone. There must be at least one."""
+        """Return a copy of the file with the same session, but only these feeds and their streams. At least one feed must be given."""
         fed = {name for feed in feeds for name in self.all_feeds()[feed].streams}
         return self.model_copy(
             update={
@@ -304,10 +336,10 @@ class StreamsFile(Settings):
         )
 
     def by_connector(self) -> dict[str, StreamsFile]:
-        """Return the parts that need a Spark process each, by the connector to fetch; "" is the part that needs none.
+        """Divide the file into parts with a Spark process each; the key is the connector that the part needs, or "" for none.
 
-        Spark fetches connectors when it starts. Apart from the others, feeds that need one neither restart them by being
-        declared, nor keep them from running while it cannot be fetched.
+        Spark fetches connectors when it starts. Feeds that need a connector run in a process of their own: declaring such a
+        feed does not restart other feeds, and other feeds run even if the connector cannot be fetched.
         """
         feeds: dict[str, list[str]] = {}
         fetched = KAFKA_CONNECTOR in self.packages() and KAFKA_CONNECTOR not in self.session.packages
@@ -316,20 +348,20 @@ class StreamsFile(Settings):
         return {connector: self.part(names) for connector, names in feeds.items()}
 
     def source_field(self, feed: str) -> str:
-        """Where in the file a feed's source stands."""
+        """Return the path of a feed's source in the file."""
         return f"{'feeds' if feed in self.feeds else 'streams'}.{feed}.source"
 
     def packages(self) -> tuple[str, ...]:
-        """To be fetched: of the session and of the formats that are read, unless their jars are here."""
+        """Return the packages that Spark has to fetch: those of the session, and Kafka's connector if it is needed and not present."""
         packages = self.session.packages
         here = (*packages, self.session.conf.get("spark.jars", ""))
         reads_kafka = any(feed.source.format == KAFKA for feed in self.all_feeds().values())
-        if reads_kafka and not any(KAFKA_ARTIFACT in artifact for artifact in here):
+        if reads_kafka and not has_kafka_jar() and not any(KAFKA_ARTIFACT in artifact for artifact in here):
             return (*packages, KAFKA_CONNECTOR)
         return packages
 
     def secrets(self) -> tuple[str, ...]:
-        """Values that are to be seen nowhere, the longest first: one may stand within another."""
+        """Return the secret values to hide in all output. The longest value comes first, because a value may be part of another."""
         option_sets = [self.session.conf, *(feed.source.options for feed in self.all_feeds().values())]
         versions = {
             value
@@ -341,5 +373,5 @@ class StreamsFile(Settings):
 
 
 def load_streams(path: Path) -> StreamsFile:
-    """The streams of a YAML file; InvalidInput if anything in it cannot be."""
+    """Return the streams of a YAML file; raise InvalidInput if the file has an invalid setting."""
     return read_model(StreamsFile, path)

@@ -1,4 +1,4 @@
-"""Scenarios of the simulator: classes, networks, input and faults, in YAML files and presets.
+"""Scenarios of the simulator: classes, operator networks, input and faults, in YAML files and presets.
 
 Start with `scenario.py`; the presets are in `presets/`. Imports `configs` and `configs.classes`.
 """

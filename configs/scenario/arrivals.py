@@ -1,4 +1,4 @@
-"""How the tuples of a stream arrive: constant, Poisson, ON/OFF bursts, steps, or a recorded trace."""
+"""Arrivals of a stream: constant, Poisson, ON/OFF bursts, changing rates, or a recorded trace. Rates are tuples per second."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from configs.errors import Contradiction
 
 
 class ConstantArrivals(Settings):
-    """Equally spaced."""
+    """Arrivals at equal distances, with `rate` tuples per second."""
 
     kind: Literal["constant"]
     rate: Positive
@@ -22,26 +22,26 @@ class ConstantArrivals(Settings):
 
 
 class PoissonArrivals(Settings):
-    """Exponential gaps."""
+    """Poisson arrivals, which have exponentially distributed gaps, with `rate` tuples per second on average."""
 
     kind: Literal["poisson"]
     rate: Positive
     together: Annotated[int, Field(ge=1, le=100_000)] = 1
-    """So many in a row come at once, when the first of them would (Sharaf §4.4.2)."""
+    """Number of tuples that arrive together, at the time of the first tuple (Sharaf §4.4.2)."""
 
     def mean_rate(self) -> float:
         return self.rate
 
 
 class BurstArrivals(Settings):
-    """ON/OFF with Pareto-distributed period lengths; Poisson while on, silent while off.
+    """Arrivals in ON and OFF periods with Pareto-distributed lengths: Poisson arrivals in ON periods, none in OFF periods.
 
-    With α ≤ 2 the lengths have no finite variance, which is what makes network traffic bursty on every scale.
+    With α ≤ 2 the lengths have no finite variance, which makes arrivals bursty on every time scale, like network traffic.
     """
 
     kind: Literal["bursts"]
     rate: Positive
-    """Mean over on and off periods."""
+    """Mean number of tuples per second over ON and OFF periods together."""
 
     on_s: Positive
     off_s: Positive
@@ -52,14 +52,14 @@ class BurstArrivals(Settings):
 
 
 class RateStep(Settings):
-    """From `at_s` on, this rate."""
+    """Rate in tuples per second from the time `at_s` on."""
 
     at_s: NonNegative
     rate: NonNegative
 
 
 class StepArrivals(Settings):
-    """Equally spaced at a rate that changes at given times."""
+    """Arrivals at equal distances, with a rate that changes at given times."""
 
     kind: Literal["steps"]
     steps: tuple[RateStep, ...] = Field(min_length=1, max_length=100_000)
@@ -69,7 +69,7 @@ class StepArrivals(Settings):
         times = [step.at_s for step in self.steps]
         if times[0] != 0:
             raise Contradiction(
-                "the first step must be at 0 s",
+                "the first rate step must have at_s 0",
                 "steps[0].at_s",
                 times[0],
                 "begin with `at_s: 0`, rate 0 if silent",
@@ -77,7 +77,7 @@ class StepArrivals(Settings):
         for place, (earlier, later) in enumerate(itertools.pairwise(times), start=1):
             if later <= earlier:
                 raise Contradiction(
-                    f"must come after the step before it, which is at {earlier:g} s",
+                    f"each rate step must come after the previous step, which is at {earlier:g} s",
                     f"steps[{place}].at_s",
                     later,
                     "list the steps in rising order of at_s",
@@ -85,12 +85,12 @@ class StepArrivals(Settings):
         return self
 
     def mean_rate(self) -> float:
-        """The highest rate: what a load is meant at."""
+        """Return the highest declared rate; `offered_load` is the load at this rate, not at the mean rate."""
         return max(step.rate for step in self.steps)
 
 
 class TraceArrivals(Settings):
-    """Recorded arrival times in seconds, ascending; repeated until the end of the run if `repeat`."""
+    """Recorded arrival times in seconds, in ascending order; with `repeat`, the recording is repeated until the end of the run."""
 
     kind: Literal["trace"]
     times_s: tuple[NonNegative, ...] = Field(min_length=1, max_length=1_000_000)
@@ -101,7 +101,7 @@ class TraceArrivals(Settings):
         for place, (earlier, later) in enumerate(itertools.pairwise(self.times_s), start=1):
             if later < earlier:
                 raise Contradiction(
-                    f"must not be earlier than the time before it, {earlier:g}",
+                    f"each time must not be earlier than the previous time, {earlier:g}",
                     f"times_s[{place}]",
                     later,
                     "sort the times",
@@ -111,7 +111,7 @@ class TraceArrivals(Settings):
                 "a trace that repeats must last longer than 0 s",
                 "times_s",
                 list(self.times_s),
-                "end it with the time at which it starts again, or leave out repeat",
+                "end the trace with the time at which it starts again, or leave out repeat",
             )
         return self
 

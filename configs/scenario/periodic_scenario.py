@@ -1,7 +1,8 @@
-"""A scenario of periodic queries over shared synopses: which schedule brings more answers, sooner? One YAML file.
+"""Scenario of periodic queries over shared synopses (pre-aggregated intervals), to compare schedules by number and delay of answers.
 
-Golab's model (§2): a synopsis is updated every `interval_s`; a group's queries are answered by one scan of it, each over its own
-range, after its SLIDE at the latest. docs/scenarios.md describes every key.
+In Golab's model (§2) a synopsis holds pre-aggregated intervals, and gets a new interval every `interval_s`. One scan of a
+synopsis answers all queries of a group. Each query covers its own range, and is answered at least once per SLIDE.
+docs/scenarios.md describes every key.
 """
 
 from __future__ import annotations
@@ -18,42 +19,43 @@ from configs.errors import Contradiction, InvalidInput, UnknownName, nearest
 from configs.scenario.scenario_files import ScenarioData
 from configs.yaml_loading import parse_model
 
-# Something happens in a run at least so far apart: a thousand events a second are simulated in a hundredth of that.
+# Shortest permitted time between two events of a kind, in seconds. Simulating a second with 1,000 events takes about 10 ms.
 Every = Annotated[float, Field(ge=0.001, le=86_400)]
-# Of all groups together; a run with them takes minutes.
+# Maximum number of queries of all groups together; a run with that many takes minutes.
 QUERIES_MAX = 100_000
-# Of a multiple of an interval: 0.3 is one of 0.1, though not to the last bit.
+# Maximum rounding error of a multiple of an interval: 0.3 counts as a multiple of 0.1.
 ROUNDING = 1e-9
 
 
 class SynopsisModel(Settings):
-    """Pre-aggregated intervals of what arrives."""
+    """Synopsis: pre-aggregated intervals of the tuples that arrive."""
 
     interval_s: Every = 1.0
     rate: NonNegative = 0.0
-    """Tuples a second."""
+    """Number of tuples that arrive per second."""
 
     tuple_us: NonNegative = 0.0
-    """To add a tuple to the newest interval."""
+    """Cost of adding a tuple to the newest interval, in µs."""
 
     update_us: NonNegative = 0.0
-    """To end an interval, however many tuples it has."""
+    """Fixed cost of ending an interval, in µs."""
 
     @property
     def update_s(self) -> float:
-        """Of an interval, in all."""
+        """Processor time in seconds for one interval with all its tuples."""
         return self.update_us / 1e6 + self.tuple_us / 1e6 * self.rate * self.interval_s
 
 
 class OneTime(Settings):
-    """Queries that are asked once; they go before the periodic ones."""
+    """One-time queries, of which one arrives every `every_s` seconds; one-time queries run before periodic queries."""
 
     every_s: Every
     cost_us: NonNegative
 
 
 class ScanModel(Settings):
-    """What a run costs, as it was measured: call + interval·(longest range − 1) + Σ (answer + answer_interval·range), in intervals."""
+    """Measured cost of a scan: call + interval·(longest range − 1) + Σ over queries (answer + answer_interval·range).
+    Ranges are in intervals."""
 
     kind: Literal["scan"]
     interval_us: NonNegative
@@ -63,36 +65,36 @@ class ScanModel(Settings):
 
 
 class CountsModel(Settings):
-    """A run merges frequency counts of an attribute, as many an interval as it has values among the tuples (Golab §5.1)."""
+    """Cost of a scan that merges frequency counts of an attribute; an interval has a count for each value (Golab §5.1)."""
 
     kind: Literal["counts"]
     distinct: Positive
-    """Values of the attribute."""
+    """Number of distinct values of the attribute in one interval."""
 
     count_us: Positive
-    """To read and merge one count."""
+    """Cost of reading and merging one count, in µs."""
 
     answering: NonNegative = 0.0
-    """Part of a range's counts that an answer takes after the scan, as to sort them."""
+    """Work of an answer after the scan (for example sorting counts), as a fraction of the work of merging the counts in its range."""
 
 
 CostModel = Annotated[ScanModel | CountsModel, Field(discriminator="kind")]
 
 
 class WindowModel(Settings):
-    """A window result that is wanted again and again."""
+    """Periodic query: a window result that is computed again and again."""
 
     name: Name
     range_s: Positive
     slide_s: Positive
     at_most: bool = True
-    """Whether the slide is an upper bound, as in SLIDE AT MOST; otherwise it runs at its multiples only."""
+    """Treat the slide as an upper bound, as in SLIDE AT MOST; if false, the query runs exactly at multiples of the slide."""
 
     @model_validator(mode="after")
     def slide_within_range(self) -> Self:
         if self.slide_s > self.range_s:
             raise Contradiction(
-                f"must not exceed range_s, which is {self.range_s:g}: tuples between two windows would be in none",
+                f"slide_s must not exceed range_s, which is {self.range_s:g}: tuples between two windows would be in no window",
                 "slide_s",
                 self.slide_s,
                 "lower slide_s or raise range_s",
@@ -101,7 +103,7 @@ class WindowModel(Settings):
 
 
 class WindowGroup(Settings):
-    """Queries that one scan of a synopsis answers."""
+    """Group of queries that one scan of a synopsis can answer."""
 
     synopsis: Name
     costs: CostModel
@@ -113,14 +115,21 @@ class WindowGroup(Settings):
         for place, query in enumerate(self.queries):
             if query.name in names:
                 raise Contradiction(
-                    "query names must differ", f"queries[{place}].name", query.name, "rename one of the two"
+                    "two queries have the same name",
+                    f"queries[{place}].name",
+                    query.name,
+                    "rename one of the two queries",
                 )
             names.add(query.name)
         return self
 
 
 class Drawn(Settings):
-    """Queries by chance, in every group (Golab §5.1): ranges are uniform, slides uniform from an interval to a part of the range."""
+    """Random queries for every group (Golab §5.1).
+
+    Ranges are uniform between `range_min_s` and `range_max_s`. Slides are uniform between one interval and `slide_part` of
+    the range.
+    """
 
     per_group: Annotated[int, Field(ge=1, le=10_000)]
     range_min_s: Positive
@@ -132,7 +141,7 @@ class Drawn(Settings):
     def ranges_in_order(self) -> Self:
         if self.range_min_s > self.range_max_s:
             raise Contradiction(
-                f"must not exceed range_max_s, which is {self.range_max_s:g}",
+                f"range_min_s must not exceed range_max_s, which is {self.range_max_s:g}",
                 "range_min_s",
                 self.range_min_s,
                 "lower range_min_s or raise range_max_s",
@@ -141,9 +150,10 @@ class Drawn(Settings):
 
 
 class Aggregates(Settings):
-    """Queries by chance, each alone over a synopsis of its own, whose interval is its slide (Sharaf §3.8.1.13).
+    """Random queries, each over a synopsis of its own with the query's slide as its interval (Sharaf §3.8.1.13).
 
-    Slides are uniform, costs K·2^i with i uniform among `cost_classes`; K follows from the `utilisation`.
+    Slides are uniform between `slide_min_s` and `slide_max_s`. Costs are K·2^i with i uniform among `cost_classes` values; K
+    follows from `utilisation`.
     """
 
     queries: Annotated[int, Field(ge=1, le=10_000)] = 20
@@ -151,13 +161,13 @@ class Aggregates(Settings):
     slide_max_s: Every = 10.0
     cost_classes: Annotated[int, Field(ge=1, le=20)] = 5
     utilisation: Annotated[float, Field(gt=0, le=100)]
-    """Processors that they ask for, each at its slide."""
+    """Load of all queries together in processors, if every query runs once per slide."""
 
     @model_validator(mode="after")
     def slides_in_order(self) -> Self:
         if self.slide_min_s > self.slide_max_s:
             raise Contradiction(
-                f"must not exceed slide_max_s, which is {self.slide_max_s:g}",
+                f"slide_min_s must not exceed slide_max_s, which is {self.slide_max_s:g}",
                 "slide_min_s",
                 self.slide_min_s,
                 "lower slide_min_s or raise slide_max_s",
@@ -166,11 +176,14 @@ class Aggregates(Settings):
 
 
 ScheduleMetric = Literal["throughput", "latency_updates", "tardiness.mean_ms", "tardiness.max_ms", "busy_s"]
-"""By which schedules are compared; of throughput more is better, of the others less."""
+"""Metric by which schedules are compared. For throughput, higher is better; for all other metrics, lower is better."""
 
 
 class ScheduleClaim(Settings):
-    """What a paper found: under `schedule` the metric is more, or less, than under the other, so many `times` where it says."""
+    """Claim of a paper: under `schedule`, the metric is higher or lower than under another schedule, optionally by a factor.
+
+    `more_than` or `less_than` names the other schedule, and `times` is the factor.
+    """
 
     metric: ScheduleMetric
     schedule: ScheduleName
@@ -187,16 +200,17 @@ class ScheduleClaim(Settings):
     def one_other(self) -> Self:
         if (self.more_than is None) == (self.less_than is None):
             raise Contradiction(
-                "a claim has one other schedule",
+                "a claim needs exactly one of more_than and less_than",
                 "more_than",
                 self.more_than,
-                "give either more_than or less_than",
+                "keep either more_than or less_than",
             )
         return self
 
 
 class PeriodicScenario(Settings):
-    """One simulated run of periodic queries. `extends: NAME` takes over another scenario and changes what it states."""
+    """Scenario of one simulated run of periodic queries. With `extends: NAME`, the scenario states only differences from
+    another scenario."""
 
     kind: Literal["periodic"]
     name: Name
@@ -204,7 +218,7 @@ class PeriodicScenario(Settings):
     seconds: Annotated[float, Field(gt=0, le=86_400)]
     seed: Annotated[int, Field(ge=0)] = 1
     schedule: PeriodicSettings = Hybrid()
-    """What runs without `--schedules`; its order and eagerness are those of the others, too."""
+    """Schedule that runs without `--schedules`. Schedules that are compared with this schedule have the same `order` and `eager`."""
 
     synopses: Mapping[Name, SynopsisModel] = Field(default={}, max_length=10_000)
     one_time: OneTime | None = None
@@ -212,17 +226,17 @@ class PeriodicScenario(Settings):
     drawn: Drawn | None = None
     aggregates: Aggregates | None = None
     claims: tuple[ScheduleClaim, ...] = ()
-    """Printed beside what came out, by `weir sim --schedules`."""
+    """Claims that `weir sim --schedules` prints next to its results."""
 
 
 def intervals(seconds: float, interval_s: float) -> int:
-    """How many a length is; 0 if it is none of their multiples."""
+    """Return the number of intervals in a length of time; 0 if the length is not a multiple of the interval."""
     count = round(seconds / interval_s)
     return count if abs(seconds / interval_s - count) <= ROUNDING * max(1, count) else 0
 
 
 def checked_periodic(found: ScenarioData) -> PeriodicScenario:
-    """The model of a file's data; InvalidInput if anything in it cannot be."""
+    """Return the model of a file's data; raise InvalidInput if a setting is invalid."""
     scenario = parse_model(PeriodicScenario, found.data, found.file)
     for problem in contradictions(scenario):
         problem.file = found.file
@@ -231,14 +245,14 @@ def checked_periodic(found: ScenarioData) -> PeriodicScenario:
 
 
 def contradictions(scenario: PeriodicScenario) -> Iterator[InvalidInput]:
-    """Relations between fields that single fields cannot see, each with the invariant in words."""
+    """Yield the scenario's problems that concern several fields together."""
     if not scenario.groups and scenario.aggregates is None:
-        hint = "add groups with queries over synopses, or `aggregates:`"
+        hint = "add `groups:` with queries over synopses, or `aggregates:`"
         yield InvalidInput("the scenario has no queries", "groups", {}, hint)
     yield from misplaced(scenario)
     if scenario.drawn is not None and not scenario.groups:
-        hint = "add groups, or leave it out: `aggregates` have queries of their own"
-        yield InvalidInput("queries are drawn in groups, and there are none", "drawn", hint=hint)
+        hint = "add `groups:`, or remove `drawn:`, which `aggregates` do not need"
+        yield InvalidInput("drawn adds queries to groups, but there are no groups", "drawn", hint=hint)
     drawn = scenario.drawn.per_group * len(scenario.groups) if scenario.drawn else 0
     if drawn + sum(len(group.queries) for group in scenario.groups.values()) > QUERIES_MAX:
         yield InvalidInput(
@@ -254,14 +268,14 @@ def contradictions(scenario: PeriodicScenario) -> Iterator[InvalidInput]:
             yield UnknownName("no such synopsis", f"{at}.synopsis", group.synopsis, hint)
             continue
         if not group.queries and scenario.drawn is None:
-            hint = "list some, each with name, range_s and slide_s, or add `drawn:` at the top"
+            hint = "list queries, each with name, range_s and slide_s, or add `drawn:` at the top level"
             yield InvalidInput("the group has no queries", f"{at}.queries", [], hint)
         if group.costs.kind == "counts" and not synopsis.rate:
             yield InvalidInput(
-                f"group {name} counts the values of tuples, of which none arrive",
+                f"group {name} counts values of tuples, but no tuples arrive",
                 f"synopses.{group.synopsis}.rate",
                 synopsis.rate,
-                "give the tuples a second, or the group costs of kind scan",
+                "give the tuples per second, or give the group costs of kind scan",
             )
         for place, query in enumerate(group.queries):
             for key, value in (("range_s", query.range_s), ("slide_s", query.slide_s)):
@@ -277,20 +291,20 @@ def contradictions(scenario: PeriodicScenario) -> Iterator[InvalidInput]:
     if sum(spent.values()) >= 1:
         most = max(spent, key=lambda name: spent[name])
         yield InvalidInput(
-            f"updates and one-time queries take {sum(spent.values()):.4g} of a processor: nothing is left for periodic ones",
+            f"updates and one-time queries need {sum(spent.values()):.4g} processors, so nothing is left for periodic queries",
             most,
             round(spent[most], 6),
-            "lower rates or costs until all of them take less than 1",
+            "lower rates or costs until updates and one-time queries need less than 1 processor",
         )
 
 
 def misplaced(scenario: PeriodicScenario) -> Iterator[InvalidInput]:
-    """Synopses that nobody reads."""
+    """Yield a problem for each synopsis that no group of queries reads."""
     read = {group.synopsis for group in scenario.groups.values()}
-    # Only where all that is read is there: otherwise a misspelt name is the cause.
+    # If a group reads an unknown synopsis, its name is probably misspelt, and that problem is reported instead.
     for name in scenario.synopses if read <= scenario.synopses.keys() else ():
         if name not in read:
-            hint = "leave it out, or let a group read it"
+            hint = "remove the synopsis, or let a group read it"
             yield UnknownName("no group reads this synopsis", f"synopses.{name}", hint=hint)
 
 
@@ -298,7 +312,7 @@ def uneven(seconds: float, field: str, interval_s: float) -> Iterator[InvalidInp
     if not intervals(seconds, interval_s):
         below, above = floor(seconds / interval_s) * interval_s, ceil(seconds / interval_s) * interval_s
         yield InvalidInput(
-            f"must be a multiple of the synopsis' interval, which is {interval_s:g} s",
+            f"the length must be a multiple of the synopsis' interval, which is {interval_s:g} s",
             field,
             seconds,
             f"give {f'{below:g} or ' if below else ''}{above:g}, or change interval_s",
@@ -310,7 +324,7 @@ def undrawable(drawn: Drawn, interval_s: float) -> Iterator[InvalidInput]:
     yield from uneven(drawn.range_max_s, "drawn.range_max_s", interval_s)
     if drawn.slide_part * intervals(drawn.range_min_s, interval_s) < 1:
         yield InvalidInput(
-            f"of the shortest range no slide is as long as the synopsis' interval, which is {interval_s:g} s",
+            f"slides of the shortest range would be shorter than the synopsis' interval, which is {interval_s:g} s",
             "drawn.slide_part",
             drawn.slide_part,
             f"give at least {min(1.0, interval_s / drawn.range_min_s):.4g}",

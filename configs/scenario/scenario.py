@@ -1,7 +1,7 @@
-"""A scenario of the simulator: classes, their networks, their input, what goes wrong. One YAML file.
+"""Scenario of the simulator in one YAML file: classes, their operator networks, their input, and faults.
 
-`load_scenario` reads a preset by name or a file by path and refuses anything impossible before a run starts,
-naming file, field, value and remedy. docs/scenarios.md describes every key.
+`load_scenario` reads a preset by name or a file by path. `load_scenario` refuses invalid settings before a run starts; the
+error has file, field, value and remedy. docs/scenarios.md describes every key.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from configs.yaml_loading import parse_model
 
 
 class Costs(Settings):
-    """The machine: what a call, a tuple, a turn and a decision cost in processor time."""
+    """Costs of the simulated machine: processor time in µs of calls, tuples, turns and decisions."""
 
     call_us: NonNegative = 0.0
-    """o of o + n·p: one call of an operator, whatever the train."""
+    """Fixed cost of one call of an operator, whatever the number of tuples: `o` in the cost o + n·p."""
 
     source_tuple_us: NonNegative = 0.0
-    """p of the implicit source operator that takes a stream's tuples into the network."""
+    """Cost per tuple of source operators, which take a stream's tuples into the network: `p` in the cost o + n·p."""
 
     turn_us: NonNegative = 0.0
-    """Handing a lane from one class to the next."""
+    """Cost of handing a lane from one class to the next."""
 
     decision_us: NonNegative = 0.0
-    """Choosing the next operator."""
+    """Cost of a scheduling decision, which chooses the next operator."""
 
     look_us: NonNegative = 0.0
-    """Computing and comparing one priority, by policies whose priorities grow with time."""
+    """Cost of computing and comparing one priority, for policies with priorities that grow with time."""
 
 
 class SelectBox(Settings):
-    """A filter: keeps a tuple or drops it."""
+    """Filter, which keeps or drops each tuple."""
 
     kind: Literal["select"]
     selectivity: Fraction
@@ -53,7 +53,7 @@ class SelectBox(Settings):
 
 
 class ProjectBox(Settings):
-    """One tuple in, one out."""
+    """Projection, which emits one tuple for each input tuple."""
 
     kind: Literal["project"]
     tuple_us: NonNegative
@@ -66,7 +66,7 @@ class ProjectBox(Settings):
 
 
 class LookupBox(Settings):
-    """A join with a stored relation: on average `selectivity` matches a tuple, possibly more than one."""
+    """Join with a stored relation; `selectivity` is the mean number of matches per tuple, and may exceed 1."""
 
     kind: Literal["lookup"]
     selectivity: NonNegative
@@ -76,7 +76,7 @@ class LookupBox(Settings):
 
 
 class AggregateBox(Settings):
-    """A sliding window aggregate by panes: `groups` results each slide."""
+    """Sliding-window aggregate over panes, with `groups` results at each slide."""
 
     kind: Literal["aggregate"]
     range_s: Positive
@@ -91,7 +91,7 @@ class AggregateBox(Settings):
     def slide_within_range(self) -> Self:
         if self.slide_s > self.range_s:
             raise Contradiction(
-                f"must not exceed range_s, which is {self.range_s:g}: tuples between two windows would be in none",
+                f"slide_s must not exceed range_s, which is {self.range_s:g}: tuples between two windows would be in no window",
                 "slide_s",
                 self.slide_s,
                 "lower slide_s or raise range_s",
@@ -100,7 +100,7 @@ class AggregateBox(Settings):
 
 
 class JoinBox(Settings):
-    """A symmetric window join of two inputs; a pair within the window matches with `selectivity`."""
+    """Symmetric window join of two inputs; `selectivity` is the probability that a pair within the window matches."""
 
     kind: Literal["join"]
     window_s: Positive
@@ -117,24 +117,24 @@ OperatorModel = Annotated[
 
 
 class QueryModel(Settings):
-    """A query as a chain of operators over one stream, or over two that meet in its first operator, a join."""
+    """Query: a chain of operators over one stream, or over two streams if its first operator is a join."""
 
     name: Name
     reads: tuple[Name, ...] = Field(min_length=1, max_length=2)
     operators: tuple[OperatorModel, ...] = Field(min_length=1, max_length=50)
     utility: Utility | None = None
-    """What its answers are worth by their latency; the class's without it."""
+    """Utility of the query's answers by response time. Default: the class's utility."""
     weight: Weight = 1.0
-    """How much the freshness of its output counts beside others'."""
+    """Weight of the freshness of the query's output compared with other queries."""
 
     @model_validator(mode="after")
     def join_has_two_inputs(self) -> Self:
         for place, operator in enumerate(self.operators):
             if operator.kind == "join" and place > 0:
                 raise Contradiction(
-                    f"in query {self.name} a join comes after another operator",
+                    f"query {self.name} has a join after another operator",
                     f"operators[{place}]",
-                    hint="put the join first: it is where two streams meet",
+                    hint="make the join the first operator",
                 )
         if len(self.reads) == 1 and self.operators[0].kind == "join":
             raise Contradiction(
@@ -145,16 +145,16 @@ class QueryModel(Settings):
             )
         if len(self.reads) == 2 and self.operators[0].kind != "join":
             raise Contradiction(
-                f"query {self.name} reads two streams, but its first operator is no join",
+                f"query {self.name} reads two streams, but its first operator is not a join",
                 "operators[0].kind",
                 self.operators[0].kind,
-                "begin with a join, or make it two queries",
+                "begin with a join, or write two queries",
             )
         return self
 
 
 class QueryNetwork(Settings):
-    """Queries written out one by one."""
+    """Network of queries that are listed one by one."""
 
     kind: Literal["queries"] = "queries"
     queries: tuple[QueryModel, ...] = Field(min_length=1, max_length=10_000)
@@ -165,7 +165,10 @@ class QueryNetwork(Settings):
         for place, query in enumerate(self.queries):
             if query.name in names:
                 raise Contradiction(
-                    "query names must differ", f"queries[{place}].name", query.name, "rename one of the two"
+                    "two queries have the same name",
+                    f"queries[{place}].name",
+                    query.name,
+                    "rename one of the two queries",
                 )
             names.add(query.name)
         return self
@@ -175,10 +178,10 @@ class QueryNetwork(Settings):
 
 
 class SharafNetwork(Settings):
-    """Sharaf's testbed (§3.7): select, lookup and project with the same selectivity and cost within a query.
+    """Network of Sharaf's testbed (§3.7): each query is a select, a lookup and a project with equal selectivity and cost.
 
-    The cost of an operator is K·2^i with i uniform among `cost_classes`; K follows from the class's
-    `offered_load`. Selectivities are uniform in [selectivity_min, selectivity_max].
+    The cost of an operator is K·2^i with i drawn uniformly from `cost_classes` values; K follows from the class's
+    `offered_load`. Selectivities are drawn uniformly from [selectivity_min, selectivity_max].
     """
 
     kind: Literal["sharaf"]
@@ -187,16 +190,16 @@ class SharafNetwork(Settings):
     selectivity_min: Annotated[float, Field(gt=0, le=1)] = 0.1
     selectivity_max: Annotated[float, Field(gt=0, le=1)] = 1.0
     tuple_us: Positive = 10.0
-    """K before it is scaled to the offered load."""
+    """Cost K in µs before it is scaled to the offered load."""
 
     inputs: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Streams that the queries are uniformly assigned to: `tuples`, or `tuples1`, `tuples2`, … if there are several."""
+    """Number of streams, to which queries are assigned uniformly: `tuples`, or `tuples1`, `tuples2`, … if there are several."""
 
     @model_validator(mode="after")
     def selectivities_in_order(self) -> Self:
         if self.selectivity_min > self.selectivity_max:
             raise Contradiction(
-                f"must not exceed selectivity_max, which is {self.selectivity_max:g}",
+                f"selectivity_min must not exceed selectivity_max, which is {self.selectivity_max:g}",
                 "selectivity_min",
                 self.selectivity_min,
                 "lower selectivity_min or raise selectivity_max",
@@ -204,26 +207,26 @@ class SharafNetwork(Settings):
         return self
 
     shared: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """So many queries, in random groups, share their select (§3.8.4)."""
+    """Number of queries that share one select; the queries of a group are chosen at random (§3.8.4)."""
 
     joins: bool = False
-    """Whether queries are window joins of the streams `left` and `right`, each behind a select, instead of lookups (§3.8.1.12)."""
+    """Use window joins of the streams `left` and `right`, each behind a select, instead of lookups (§3.8.1.12)."""
 
     drift_std: Positive | None = None
-    """Standard deviation, in percent points, of data whose mean wanders from 50 to 150 in a run (§3.8.5).
+    """Standard deviation, in percentage points, of data with a mean that drifts from 50 to 150 during a run (§3.8.5).
 
-    A query then keeps the values of a range of [0, 100] that lies anywhere. Without it data are uniform, as the selectivities are
-    meant."""
+    A query then keeps values within a random part of the range [0, 100]. If `drift_std` is left out, data are uniform, so that
+    selectivities are as declared."""
 
     window_min_s: Positive = 1.0
     window_max_s: Positive = 10.0
-    """Of joins; uniform between the two."""
+    """Longest window of a join; lengths are uniform between `window_min_s` and `window_max_s`."""
 
     @model_validator(mode="after")
     def joins_stand_alone(self) -> Self:
         if self.window_min_s > self.window_max_s:
             raise Contradiction(
-                f"must not exceed window_max_s, which is {self.window_max_s:g}",
+                f"window_min_s must not exceed window_max_s, which is {self.window_max_s:g}",
                 "window_min_s",
                 self.window_min_s,
                 "lower window_min_s or raise window_max_s",
@@ -231,7 +234,7 @@ class SharafNetwork(Settings):
         for key in ("inputs", "shared"):
             if self.joins and getattr(self, key) > 1:
                 raise Contradiction(
-                    "joins have two streams, and operators of their own",
+                    f"{key} cannot be combined with joins",
                     key,
                     getattr(self, key),
                     f"leave out {key} or joins",
@@ -247,39 +250,39 @@ class SharafNetwork(Settings):
 
 
 class OperatorBox(Settings):
-    """One operator as it was measured, with those that it feeds by their places in the list."""
+    """Operator with measured costs; `feeds` has the list positions of the operators that get its output."""
 
     name: Annotated[str, Field(min_length=1, max_length=1000)]
     feeds: tuple[int, ...] = ()
     stream: Name | None = None
-    """Whose tuples it takes in; it has a queue of its own of them."""
+    """Stream that the operator reads, through a queue of its own; left out if other operators feed the operator."""
 
     query: str = ""
-    """Of one that feeds nobody: left out, it is a query of its own, called as the operator is."""
+    """Query that an operator without `feeds` answers. Default: a query with the name of the operator."""
     selectivity: NonNegative = 1.0
     tuple_us: NonNegative
     call_us: NonNegative | None = None
     partner: int | None = None
-    """The other side of a join."""
+    """List position of the operator that is the other side of the same join."""
 
     utility: Utility | None = None
-    """Of one that feeds nobody: what its answers are worth by their latency; left out, what those of its class are."""
+    """Utility by response time, for the answers of an operator without `feeds`. Default: the class's utility."""
 
     weight: Positive = 1.0
-    """Of one that feeds nobody: how much the freshness of its output counts beside others'; of several queries with one output,
-    all of it together."""
+    """Weight of the freshness of an operator's answers, compared with other operators without `feeds`; if several queries
+    have this output, the sum of the weights of the queries."""
 
     slack_ms: Positive | None = None
-    """Of one that feeds nobody: how long its answers may take before they are tardy; left out, they have no deadline."""
+    """Time in ms after which answers of an operator without `feeds` are tardy. If left out, answers have no deadline."""
 
     believed_us: NonNegative | None = None
     believed_selectivity: NonNegative | None = None
-    """What policies believe of a tuple's cost and of the selectivity, where that is not as it is; together, and as long as the
-    scenario is not adaptive."""
+    """Estimates of cost and selectivity that policies use instead of the true values. Give `believed_us` together with
+    `believed_selectivity`; the estimates apply only if the scenario is not adaptive."""
 
 
 class OperatorNetwork(Settings):
-    """Operators one by one, shared ones once: a network as it runs, each with its measured cost and selectivity."""
+    """Network of a running class: each operator is listed once, with its measured cost and selectivity."""
 
     kind: Literal["operators"]
     operators: tuple[OperatorBox, ...] = Field(min_length=1, max_length=100_000)
@@ -290,19 +293,19 @@ class OperatorNetwork(Settings):
         for place, box in enumerate(self.operators):
             if any(not place < below < size for below in box.feeds):
                 raise Contradiction(
-                    "an operator feeds such as come after it",
+                    "an operator can feed only operators that come after it in the list",
                     f"operators[{place}].feeds",
                     list(box.feeds),
-                    "list operators so that each comes after those that feed it",
+                    "list each operator after the operators that feed it",
                 )
             if box.partner is not None and (
                 not 0 <= box.partner < size or self.operators[box.partner].partner != place
             ):
                 raise Contradiction(
-                    "the two sides of a join name each other",
+                    "partner must be an operator that names this operator as its partner",
                     f"operators[{place}].partner",
                     box.partner,
-                    "give each the place of the other",
+                    "give each side of the join the place of the other side",
                 )
         first: dict[str, OperatorBox] = {}
         for place, box in enumerate(self.operators):
@@ -310,19 +313,19 @@ class OperatorNetwork(Settings):
             for key in ("utility", "weight", "slack_ms"):
                 if getattr(first_box, key) != getattr(box, key):
                     raise Contradiction(
-                        f"the answers of query {box.query} come of several operators, with another {key} of each",
+                        f"several operators answer query {box.query}, but their {key} differs",
                         f"operators[{place}].{key}",
                         getattr(box, key),
-                        f"give all of them the same {key}, or names of different queries",
+                        f"give all of these operators the same {key}, or different query names",
                     )
         fed = {below for operator in self.operators for below in operator.feeds}
         for place, box in enumerate(self.operators):
             if (box.stream is None) != (place in fed):
                 raise Contradiction(
-                    "an operator takes tuples either of a stream or from others",
+                    "an operator must either read a stream or be fed by other operators, and not both",
                     f"operators[{place}].stream",
                     box.stream,
-                    "name a stream, or let another operator feed it",
+                    "give `stream:`, or list the operator in `feeds:` of another operator",
                 )
         return self
 
@@ -336,45 +339,47 @@ NetworkModel = Annotated[QueryNetwork | SharafNetwork | OperatorNetwork, Field(d
 
 
 class StreamInput(Settings):
-    """What arrives on one stream of one class."""
+    """Input of a class on one stream: arrivals, late tuples and keys."""
 
     arrivals: Arrivals
     late_fraction: Fraction = 0.0
-    """Part of the tuples whose window has gone by when they come."""
+    """Fraction of the tuples that arrive after their window has closed."""
 
     keys: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    """Number of keys, for the victim `fair`; skewed by 1/rank."""
+    """Number of keys, for `victim: fair`; the key of rank n occurs with a frequency proportional to 1/n."""
 
 
 class SimulatedClass(PriorityClass):
-    """A class with its network and its input."""
+    """Simulated class with its operator network and its input."""
 
     network: Name
     streams: Mapping[Name, StreamInput]
     offered_load: Positive | None = None
-    """Processors the input asks for at trains of `load_at_train`; scales the arrival rates (Sharaf: the costs)."""
+    """Load of the input in processors, for trains of `load_at_train` tuples. Arrival rates are scaled to this load; in a
+    network of kind sharaf, costs are scaled instead."""
 
     sources: Literal["last", "ranked"] = "last"
-    """Whether source operators run only when nothing else has input, as they do live, or by the policy among the others, as in
-    Aurora and MavStream."""
+    """Order of source operators, which take tuples from streams. `last` runs source operators only when no other operator
+    has input, as in a running system. `ranked` lets the policy rank source operators among all operators, as in Aurora and
+    MavStream."""
 
 
 class HostDies(Settings):
-    """The host of a class ends at `at_s` and is back `down_s` later."""
+    """Fault: the host of a class dies at `at_s`, and runs again `down_s` seconds later."""
 
     kind: Literal["host_dies"]
     name: Name
     at_s: NonNegative
     down_s: Positive
     rebuild_ms: NonNegative = 0.0
-    """Processor time to rebuild windows from retained input before the class runs again."""
+    """Processor time in ms to rebuild windows from retained input before the class runs again."""
 
     retained: bool = True
-    """Whether input that was inside is delivered again; if not it has failed."""
+    """Deliver the input that was in the class again after the restart; if false, this input counts as failed."""
 
 
 class ReportsLost(Settings):
-    """Load reports of a class do not reach the coordinator."""
+    """Fault: load reports of a class do not reach the coordinator for `for_s` seconds."""
 
     kind: Literal["reports_lost"]
     name: Name
@@ -383,7 +388,7 @@ class ReportsLost(Settings):
 
 
 class ReportsLate(Settings):
-    """Load reports of a class reach the coordinator `delay_s` late."""
+    """Fault: load reports of a class reach the coordinator `delay_s` seconds late, for `for_s` seconds."""
 
     kind: Literal["reports_late"]
     name: Name
@@ -393,7 +398,7 @@ class ReportsLate(Settings):
 
 
 class ClockJumps(Settings):
-    """The clock that stamps and controls jumps, back or forward."""
+    """Fault: the clock for arrivals and all decisions jumps by `by_s` seconds; a negative number is a jump back."""
 
     kind: Literal["clock_jumps"]
     at_s: NonNegative
@@ -417,11 +422,11 @@ PolicyMetric = Literal[
     "staleness.mean",
     "tardiness.mean_ms",
 ]
-"""By which level-2 policies are compared; of all of them less is better."""
+"""Metric by which level-2 policies are compared; lower values are better."""
 
 
 class Claim(Settings):
-    """What a paper found: under `policy` the metric is `by_pct` percent below what it is under the other."""
+    """Claim of a paper: with `policy`, the metric is `by_pct` percent lower than with the policy `below`."""
 
     metric: PolicyMetric
     policy: PolicyName
@@ -431,38 +436,39 @@ class Claim(Settings):
 
 
 class Scenario(Settings):
-    """One simulated run. `extends: NAME` in its file takes over another scenario and changes what it states."""
+    """Scenario of one simulated run. With `extends: NAME` its file states only differences from another scenario."""
 
     kind: Literal["classes"] = "classes"
     name: Name
     description: str = ""
     seconds: Annotated[float, Field(gt=0, le=86_400)]
     drain: bool = False
-    """Whether the run goes on after `seconds`, without new arrivals, until nothing is queued."""
+    """Continue the run after `seconds`, without new arrivals, until all queues are empty."""
 
     seed: Annotated[int, Field(ge=0)] = 1
     lanes: Annotated[int, Field(ge=1, le=256)] = 1
     round_ms: Positive = 10.0
-    """k: processor time of one round of the weighted round robin."""
+    """Processor time in ms of one round of the weighted round robin: the round length `k`."""
 
     train_max: Annotated[int, Field(ge=1, le=1_000_000)] = 100
-    """Most tuples one operator call takes; keeps a step, and so an overrun, small."""
+    """Maximum number of tuples per call of an operator. The limit keeps calls short, and a slice can overrun by at most one call."""
 
     queue_max: Annotated[int, Field(ge=1, le=100_000_000)] = 1_000_000
-    """Tuples a stream's queue holds; what comes on top is rejected."""
+    """Maximum number of tuples in a stream's queue; further tuples are rejected."""
 
     load_at_train: Annotated[int, Field(ge=1)] = 100
-    """Train length at which `offered_load` is meant: a call is shared by this many tuples."""
+    """Number of tuples per call for which `offered_load` is computed; the cost per tuple depends on this number, because of
+    the fixed cost per call."""
 
     adaptive: bool = True
-    """Whether costs and selectivities are measured, or taken from the model as they stand."""
+    """Let policies use measured costs and selectivities; if false, policies use the declared values."""
 
     selection: Literal["random", "even"] = "random"
-    """How operators choose: by a coin for every tuple, or evenly spread (every k-th)."""
+    """Choice of the tuples that an operator keeps: at random (`random`), or evenly spread, such as every third tuple (`even`)."""
 
     settles: bool = False
-    """Whether answers are handed out when nothing is queued behind the sources, or for their query where a slice ends, as live;
-    otherwise as they come."""
+    """Deliver answers when a running system does: for all queries when no tuples are queued behind the sources, and for a
+    query without queued tuples at the end of a slice. If false, answers are delivered immediately."""
 
     costs: Costs = Costs()
     load: LoadSettings = LoadSettings()
@@ -470,7 +476,7 @@ class Scenario(Settings):
     classes: tuple[SimulatedClass, ...] = Field(min_length=1, max_length=10_000)
     faults: tuple[Fault, ...] = ()
     claims: tuple[Claim, ...] = ()
-    """Printed beside what came out, by `weir sim --policies`."""
+    """Claims that `weir sim --policies` prints next to its results."""
 
     def original_shares(self) -> dict[str, float]:
         total = sum(class_.priority for class_ in self.classes)
@@ -478,16 +484,18 @@ class Scenario(Settings):
 
 
 def load_scenario(source: str) -> Scenario:
-    """A preset by name, or a YAML file by path; InvalidInput if anything in it cannot be."""
+    """Return the scenario of a preset name or a YAML file; raise InvalidInput if a setting is invalid."""
     data = scenario_data(source)
     if data.kind != "classes":
-        hint = "name a scenario of classes; `weir sim` runs either"
-        raise InvalidInput("describes periodic queries, not classes", "kind", data.kind, hint, data.file)
+        hint = "give a scenario of classes; only `weir sim` runs both kinds"
+        raise InvalidInput(
+            "the scenario describes periodic queries, not classes", "kind", data.kind, hint, data.file
+        )
     return checked_scenario(data)
 
 
 def checked_scenario(found: ScenarioData) -> Scenario:
-    """The model of a file's data; InvalidInput if anything in it cannot be."""
+    """Return the model of a file's data; raise InvalidInput if a setting is invalid."""
     scenario = parse_model(Scenario, found.data, found.file)
     for problem in contradictions(scenario):
         problem.file = found.file
@@ -496,7 +504,7 @@ def checked_scenario(found: ScenarioData) -> Scenario:
 
 
 def contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
-    """Relations between fields that single fields cannot see, each with the invariant in words."""
+    """Yield the scenario's problems that concern several fields together."""
     yield from class_contradictions(scenario)
     yield from fault_contradictions(scenario)
 
@@ -507,11 +515,13 @@ def class_contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
     for place, class_ in enumerate(scenario.classes):
         at = f"classes[{place}]"
         if names.index(class_.name) != place:
-            yield InvalidInput("class names must differ", f"{at}.name", class_.name, "rename one of the two")
+            yield InvalidInput(
+                "two classes have the same name", f"{at}.name", class_.name, "rename one of the two classes"
+            )
             continue
         if class_.min_share > originals[class_.name] + 1e-12:
             yield InvalidInput(
-                "a minimum share cannot exceed the original share",
+                "min_share exceeds the class's original share",
                 f"{at}.min_share",
                 class_.min_share,
                 f"priority {class_.priority:g} gives {originals[class_.name]:.3f}: raise the priority or lower min_share",
@@ -528,10 +538,10 @@ def stream_contradictions(class_: SimulatedClass, needed: Collection[str], at: s
     for stream in needed:
         if stream not in class_.streams:
             yield InvalidInput(
-                f"the network reads stream {stream!r}, for which nothing arrives",
+                f"the network reads stream {stream!r}, but the class has no input for it",
                 f"{at}.streams",
                 sorted(class_.streams),
-                f"add {stream} with its arrivals",
+                f"add `{stream}:` with `arrivals:`",
             )
     for stream in class_.streams:
         if stream not in needed:
@@ -544,7 +554,7 @@ def stream_contradictions(class_: SimulatedClass, needed: Collection[str], at: s
                 "the mean arrival rate must be finite and above 0",
                 f"{at}.streams.{stream}.arrivals",
                 stream_input.arrivals.mean_rate(),
-                "remove the stream or give it a rate",
+                "remove the stream, or give a rate above 0",
             )
 
 
@@ -557,14 +567,14 @@ def fault_contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
         ranked = name in names and scenario.classes[names.index(name)].sources == "ranked"
         if ranked and isinstance(fault, HostDies) and not fault.retained:
             yield InvalidInput(
-                "with ranked sources nobody knows how much is inside when a host is lost with its input",
+                "with `sources: ranked`, the input lost with a host cannot be counted",
                 f"faults[{place}].retained",
                 fault.retained,
-                "leave the class's sources last, or let the input be retained",
+                "set the class's `sources: last`, or `retained: true`",
             )
         if fault.at_s >= scenario.seconds:
             yield InvalidInput(
-                "the fault would come after the end of the run",
+                "the fault comes after the end of the run",
                 f"faults[{place}].at_s",
                 fault.at_s,
                 f"choose a time below seconds = {scenario.seconds:g}",

@@ -1,6 +1,7 @@
-"""Where scenarios stand, and of which kind they are: presets by name, files by path, each perhaps laid over another.
+"""Files of scenarios: presets are found by name, other files by path, and a file may extend another scenario.
 
-A scenario is of classes (`configs.scenario.scenario`) or of periodic queries (`configs.scenario.periodic_scenario`); `configs.scenario.scenarios` reads either.
+A scenario describes classes (`configs.scenario.scenario`) or periodic queries (`configs.scenario.periodic_scenario`).
+`configs.scenario.scenarios` reads both kinds.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ EXTENDS_MAX = 5
 
 ScenarioKind = Literal["classes", "periodic"]
 SCENARIO_KINDS: tuple[ScenarioKind, ...] = get_args(ScenarioKind)
-# Keys by which a file without `kind` shows that it is not of classes.
+# Keys that occur only in scenarios of periodic queries; if a file with such a key has another kind, `kind: periodic` is missing.
 ONLY_PERIODIC = ("synopses", "groups", "drawn", "aggregates", "schedule")
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioData:
-    """A scenario's file, and what it extends, not yet looked at but for its kind."""
+    """Data of a scenario's file, merged with the scenario that it extends; only its kind has been checked."""
 
     kind: ScenarioKind
     data: object
@@ -32,26 +33,26 @@ class ScenarioData:
 
 
 def preset_names() -> list[str]:
-    """Of scenarios of every kind."""
+    """Return the names of all presets, whether of classes or of periodic queries."""
     return sorted(path.stem for path in PRESETS.glob("*.yaml"))
 
 
 def scenario_data(source: str) -> ScenarioData:
-    """Of a preset by name, or a YAML file by path."""
+    """Return the data of a preset, given by name, or of a YAML file, given by path."""
     path = scenario_path(source, "SCENARIO", Path())
     data = extended(path)
     return ScenarioData(kind_of(data, str(path)), data, str(path))
 
 
 def kind_of(data: object, file: str) -> ScenarioKind:
-    """Classes, unless it says something else."""
+    """Return the kind of a scenario: the value of its key `kind`, or `classes` if the key is missing."""
     if not isinstance(data, dict):
         return "classes"
     if "kind" not in data and "classes" not in data:
         for key in ONLY_PERIODIC:
             if key in data:
-                hint = f"add `kind: periodic`, which `{key}` belongs to"
-                raise InvalidInput("required, but missing", "kind", hint=hint, file=file)
+                hint = f"add `kind: periodic`, since only such scenarios have `{key}`"
+                raise InvalidInput("a required value is missing", "kind", hint=hint, file=file)
     stated = data.get("kind", "classes")
     for kind in SCENARIO_KINDS:
         if stated == kind:
@@ -59,12 +60,12 @@ def kind_of(data: object, file: str) -> ScenarioKind:
     raise UnknownName("no such kind", "kind", stated, nearest(str(stated), SCENARIO_KINDS), file)
 
 
-def scenario_path(source: str, field: str, beside: Path) -> Path:
-    """Where a scenario stands: among the presets by name, else at the path, relative to `beside`."""
+def scenario_path(source: str, field: str, folder: Path) -> Path:
+    """Return the path of a scenario: of the preset with this name, or else the given path, relative to `folder`."""
     presets = preset_names()
     if source in presets:
         return PRESETS / f"{source}.yaml"
-    path = beside / source
+    path = folder / source
     if os.path.isfile(path) or "/" in source or source.endswith((".yaml", ".yml")):
         return path
     hint = f"give a preset's name or the path of a .yaml file; {nearest(source, presets)}"
@@ -72,18 +73,24 @@ def scenario_path(source: str, field: str, beside: Path) -> Path:
 
 
 def extended(path: Path, depth: int = 0) -> object:
-    """The file's data laid over what it extends: mappings are merged, everything else is replaced."""
+    """Return a file's data merged into the scenario that the file extends: mappings are merged, all other values are replaced."""
     data = read_data(path)
     if not isinstance(data, dict) or "extends" not in data:
         return data
     base = data.pop("extends")
     if not isinstance(base, str):
         hint = "give a preset's name or the path of a .yaml file"
-        raise InvalidInput("must be one name", "extends", base, hint, str(path))
+        raise InvalidInput("`extends` must be the name of one scenario", "extends", base, hint, str(path))
     if depth >= EXTENDS_MAX:
-        hint = "let one scenario extend another that stands alone; perhaps two extend each other"
+        hint = (
+            "check whether two scenarios extend each other; end the chain with a scenario without `extends`"
+        )
         raise InvalidInput(
-            f"more than {EXTENDS_MAX} scenarios extend one another", "extends", base, hint, str(path)
+            f"the scenario extends a chain of more than {EXTENDS_MAX} scenarios",
+            "extends",
+            base,
+            hint,
+            str(path),
         )
     try:
         below = scenario_path(base, "extends", path.parent)

@@ -1,4 +1,4 @@
-"""A scenario of any kind, by its name or path: what `weir sim` runs."""
+"""Loading of scenarios by name or path, for `weir sim`: of classes, or of periodic queries."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ AnyScenario = Scenario | PeriodicScenario
 
 
 def load_any_scenario(source: str) -> AnyScenario:
-    """A preset by name, or a YAML file by path; InvalidInput if anything in it cannot be."""
+    """Return the scenario of a preset name or a YAML file; raise InvalidInput if a setting is invalid."""
     data = scenario_data(source)
     return checked_periodic(data) if data.kind == "periodic" else checked_scenario(data)
 
 
 def load_periodic(source: str) -> PeriodicScenario:
-    """The same, of periodic queries."""
+    """Return a scenario of periodic queries; raise InvalidInput if it is invalid, or describes classes."""
     scenario = load_any_scenario(source)
     if not isinstance(scenario, PeriodicScenario):
-        hint = "name a scenario of periodic queries; `weir sim` runs either"
-        raise InvalidInput("describes classes, not periodic queries", "kind", scenario.kind, hint, source)
+        hint = "give a scenario of periodic queries; only `weir sim` runs both kinds"
+        raise InvalidInput(
+            "the scenario describes classes, not periodic queries", "kind", scenario.kind, hint, source
+        )
     return scenario

@@ -1,7 +1,7 @@
 """W11, the workload of the demonstration and of the benchmarks: two streams and eleven queries over them.
 
-Four selects, five sliding-window aggregates, two window joins. Each class has streams of its own: a stream of one name is
-one stream for all of a system's classes, so names begin with a prefix.
+The queries are four selects, five sliding-window aggregates and two window joins. Classes with a stream of the same name
+share this stream, so stream names get a prefix for each class that needs streams of its own.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ COMPUTES = {
     "J1": "alerts with the readings of the same sensor within half a second",
     "J2": "severe alerts with the warm readings of the same sensor within a second",
 }
-"""What each query computes, in words."""
+"""Description of what each query computes."""
 
 
 def names(prefix: str = "") -> dict[str, str]:
-    """The name of each stream."""
+    """Return the prefixed name of each stream, by the stream's name without the prefix."""
     return {name: f"{prefix}{name}" for name in ("readings", "alerts")}
 
 
@@ -54,5 +54,5 @@ def streams(prefix: str = "") -> tuple[str, ...]:
 
 
 def queries(prefix: str = "") -> dict[str, str]:
-    """SQL by query."""
+    """Return the SQL of each query by name."""
     return {name: sql.format(**names(prefix)) for name, sql in _QUERIES.items()}

@@ -1,4 +1,4 @@
-"""Capacity between classes: shares that are lent, borrowed and reclaimed, and the placement of shards on nodes.
+"""Capacity of classes: shares that are lent, borrowed and reclaimed, and the placement of shards on nodes.
 
-Start with `core.py`, the coordinator's core; `redistribution.py` has DILoS' rule. Imports `scheduler.ratios`.
+Start with `core.py`, the coordinator's core; `redistribution.py` has DILoS's rule. This package imports `scheduler.ratios`.
 """

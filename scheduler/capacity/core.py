@@ -1,23 +1,23 @@
-"""The coordinator's core: hears what classes use, moves their shares, keeps account of who lent to whom.
+"""The coordinator's core: receives the usage of classes, moves their shares, and records the lent capacity.
 
     event                  what follows
     UsageReported          the class's mean usage since the last redistribution is updated
-    ClassAsleep            it counts as without load until it reports again
-    RedistributionDue      redistribute(): SharesChanged and, for each class that moved, HeadroomScaled
+    ClassAsleep            the class counts as without load until it reports again
+    RedistributionDue      redistribute(): SharesChanged, and HeadroomScaled for each class with a new share
     ReclaimRequested       reclaim() for an owner below its original share, at once
-    ClassesSet             classes come, go or change: SharesChanged, HeadroomScaled for those that stay and moved
+    ClassesSet             classes are added, removed or changed: SharesChanged, and HeadroomScaled for each remaining class with a
+                           new share
 
-Messages of a class that is not here (it was on its way when the class went) are counted and ignored.
+A message of an unknown class is counted and ignored; it may have been sent before the class was removed.
 
-`H ← H·p_new/p_old` tells a class's load manager of a loan before its monitors could notice (DILoS eq. 2): the
-synergy between scheduler and shedder. The lending ledger is in processor-seconds: share lent × lanes × time; it
-keeps classes that are gone.
+With `H ← H·p_new/p_old`, a class's headroom follows a loan at once, before the class could measure the change (DILoS eq. 2). This is how
+scheduler and shedder cooperate. The lending ledger counts processor-seconds (lent share × lanes × time) and keeps removed classes.
 
-An owner's load is a mean over a redistribution cycle; a share that fits the mean is too small half of the time. The
-core learns from that: whoever reclaims keeps more than it had for a while.
+The load of an owner is a mean over a redistribution cycle, and a share that fits the mean is too small half of the time. So an owner that
+had to reclaim keeps more than its share before the reclaim, for a while.
 
-`state()` is all that a coordinator that starts again needs (`restored`): from there it decides as this one would.
-The record of moves is not part of it.
+`state()` returns all that a restarted coordinator needs (`restored`) to decide as this one would. The state does not contain the record of
+past changes of shares.
 """
 
 from __future__ import annotations
@@ -40,21 +40,23 @@ from scheduler.capacity.redistribution import (
 )
 
 EXPLANATIONS_KEPT = 1000
-# An owner that had to ask for its capacity back had lent too much: it keeps so many times what it had, or what it needed,
-# and forgets it by this factor a redistribution. Without, it would lend as much again at the next one, to those who then
-# fill their queues in the belief that it is theirs. Each time it has to ask before it has forgotten down to this part,
-# it will forget half as fast, up to so many times slower.
+# An owner that had to reclaim its capacity had lent too much. Afterwards it keeps a share that it does not lend: MARGIN times its
+# share before the reclaim, or its last load if that is more. At each redistribution the kept share is multiplied by FORGETTING.
+# The kept share ends when it has fallen to FORGOTTEN times its initial value. Without a kept share, the owner would lend as much again
+# at the next redistribution, and the borrowers would fill their queues accordingly. Each time the owner reclaims before the kept
+# share has ended, the decay becomes twice as slow, up to PATIENCE_MAX times.
 MARGIN, FORGETTING, FORGOTTEN, PATIENCE_MAX = 1.15, 0.85, 0.3, 64
-# A longer time between two events is a clock that jumped, or a node that slept, and nobody had the time.
+# Maximum time between two events for which lent capacity is counted, in redistribution cycles.
+# After a longer time, a clock has jumped or a node has slept, so no class has used the capacity.
 CYCLES_ACCRUED_MAX = 10
-# With more pairs of lender and borrower than this, classes that are gone are accounted for together, under this name.
+# Number of pairs of lender and borrower above which the lending ledger combines all removed classes under the name GONE.
 LEDGER_PAIRS_MAX = 10_000
 GONE = "(gone)"
 
 
 @dataclass(frozen=True, slots=True)
 class UsageReported:
-    """A class's offered load in one load cycle, in processors, and as a part of what it can do."""
+    """Offered load of a class in one load cycle, in processors, and the class's usage: that load divided by its capacity."""
 
     name: str
     usage: float
@@ -63,40 +65,40 @@ class UsageReported:
 
 @dataclass(frozen=True, slots=True)
 class ClassAsleep:
-    """A class without input, which will neither run nor report until it has some."""
+    """Message that a class has no input: the class neither runs nor reports until input arrives."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class RedistributionDue:
-    """A redistribution cycle has ended."""
+    """Event: a redistribution cycle has ended, so the shares are computed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReclaimRequested:
-    """An owner below its original share has become overloaded."""
+    """Request of an owner that is overloaded below its original share."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ClassesSet:
-    """The classes from now on and their terms; their original shares follow from their weights."""
+    """Message with all classes and their terms; original shares are computed from the weights of the classes."""
 
     accounts: Sequence[ClassAccount]
 
 
 @dataclass(frozen=True, slots=True)
 class SharesChanged:
-    """The shares from now on, for the lanes."""
+    """Command to the lanes to use new shares."""
 
     shares: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class HeadroomScaled:
-    """To a class's load manager: multiply the headroom; the share and the original share from now on."""
+    """Command to a class's load manager to multiply its headroom by `factor`, with the new share and original share."""
 
     name: str
     factor: float
@@ -106,7 +108,7 @@ class HeadroomScaled:
 
 @dataclass(frozen=True, slots=True)
 class ShareMove:
-    """One redistribution, reclaim or change of classes, for the record."""
+    """Record of one redistribution, reclaim or change of classes."""
 
     at: float
     reason: str
@@ -114,20 +116,20 @@ class ShareMove:
     after: Mapping[str, float]
     usage: Mapping[str, float | None]
     loans: Sequence[tuple[str, str, float]] = ()
-    """Who lends whom how much from then on: lender, borrower, share."""
+    """Loans after the move: lender, borrower, share."""
 
     @property
     def is_any(self) -> bool:
-        """Whether it has moved anything."""
+        """True if this redistribution, reclaim or change of classes has changed the share of a class."""
         return self.before != self.after and any(map(self.concerns, {**self.before, **self.after}))
 
     @property
     def is_visible(self) -> bool:
-        """Return True if a share has changed by more than is left out of sentences."""
+        """True if a share has changed in its first three decimals, so that `sentence` lists the change."""
         return bool(self._changes())
 
     def concerns(self, name: str) -> bool:
-        """Whether it has moved that share."""
+        """Return True if the share of a class has changed."""
         before, after = self.before.get(name), self.after.get(name)
         if before is None or after is None:
             return before is not after
@@ -137,9 +139,9 @@ class ShareMove:
         return f"{self.reason}: {', '.join(self._changes()) or 'nothing moved'}"
 
     def _changes(self) -> list[str]:
-        """Return what has changed, in words; shares that are the same to three digits are left out."""
+        """Return the changed shares in words, but leave out a share if its first three decimals are the same as before."""
         came = [
-            f"{name} comes with {after:.3f}" for name, after in self.after.items() if name not in self.before
+            f"{name} joins with {after:.3f}" for name, after in self.after.items() if name not in self.before
         ]
         shares = [
             (name, f"{self.before[name]:.3f}", f"{after:.3f}")
@@ -147,15 +149,15 @@ class ShareMove:
             if name in self.before
         ]
         moved = [f"{name} {before} → {after}" for name, before, after in shares if before != after]
-        return [*came, *moved, *(f"{name} goes" for name in self.before if name not in self.after)]
+        return [*came, *moved, *(f"{name} leaves" for name in self.before if name not in self.after)]
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What an owner keeps, since less has proved to be too little."""
+    """Share that an owner does not lend, because it had to reclaim its capacity before."""
 
     share: float
-    proved: float  # the same when it was proved
+    proved: float  # value of `share` at the time of the reclaim, before any decay
     patience: int
 
 
@@ -165,20 +167,20 @@ CapacityCommand = SharesChanged | HeadroomScaled
 
 @dataclass
 class CapacityCore:
-    """Shares of all classes of a node. `handle(event, now)` returns what to tell lanes and load managers."""
+    """Shares of all classes of a node. `handle(event, now)` returns commands to lanes and load managers."""
 
-    accounts: Sequence[ClassAccount]  # as they are now, highest priority first
+    accounts: Sequence[ClassAccount]  # current accounts, highest priority first
     lanes: int = 1
     scale_headroom: bool = True
     redistribution_s: float = 1.5
     moves: deque[ShareMove] = field(default_factory=lambda: deque(maxlen=EXPLANATIONS_KEPT))
-    ignored: int = field(init=False, default=0)  # messages of classes that are not here
+    ignored: int = field(init=False, default=0)  # number of messages from unknown classes
     _accounts: dict[str, ClassAccount] = field(init=False)
     _usage: dict[str, tuple[float, float, int]] = field(init=False, default_factory=dict)
     _asleep: set[str] = field(init=False, default_factory=set)
     _loads: dict[str, float] = field(
         init=False, default_factory=dict
-    )  # last reported, as a share of the lanes
+    )  # last reported loads, as shares of the lanes
     _needs: dict[str, Need] = field(init=False, default_factory=dict)
     _lent_s: dict[tuple[str, str], float] = field(init=False, default_factory=dict)
     _loans: list[tuple[str, str, float]] = field(init=False)
@@ -217,7 +219,7 @@ class CapacityCore:
                 return self._move(f"reclaim by {name}", self.accounts, reclaim(self.accounts, name), now)
 
     def state(self) -> dict[str, Any]:
-        """All but the record of moves, in terms of JSON."""
+        """Return the state as JSON values, without the record of past changes of shares."""
         return {
             "lanes": self.lanes,
             "scale_headroom": self.scale_headroom,
@@ -250,7 +252,7 @@ class CapacityCore:
         return {name: account.share for name, account in self._accounts.items()}
 
     def lending(self, now: float) -> dict[str, dict[str, float]]:
-        """lender → borrower → processor-seconds, up to now."""
+        """Return the processor-seconds that were lent until now, by lender and borrower."""
         self._accrue(now)
         table: dict[str, dict[str, float]] = {}
         for (lender, borrower), seconds in sorted(self._lent_s.items()):
@@ -258,7 +260,7 @@ class CapacityCore:
         return table
 
     def _measured(self, account: ClassAccount) -> ClassAccount:
-        """The account with the means of what was reported since the last move, and what it had better keep."""
+        """Return the account with its mean usage and load since shares last changed, and the share that it keeps because of a reclaim."""
         need = self._needs.get(account.name)
         if need is not None and need.share > account.min_share:
             account = replace(account, min_share=min(need.share, account.original))
@@ -270,7 +272,7 @@ class CapacityCore:
         return replace(account, usage=usage / count, load=load / count / self.lanes)
 
     def _remember(self, account: ClassAccount) -> None:
-        """What an owner had left was too little: a mean over cycles hides that it needs more now and then."""
+        """Record the share that an owner keeps after a reclaim, since its mean load hides that it sometimes needs more."""
         if account.share >= account.original - LEAST_MOVE:
             return
         share = max(MARGIN * account.share, self._loads.get(account.name, 0.0))
@@ -299,7 +301,7 @@ class CapacityCore:
         changed = {name: share for name, share in after.items() if abs(share - before[name]) > LEAST_MOVE}
         if not changed:
             return ()
-        # Usage is relative to what a class can do, which a move changes: what was measured before does not count after.
+        # A new share changes the capacity to which usage relates, so measurements from before the change are dropped.
         self._usage.clear()
         self._hold(
             [replace(account, share=changed.get(account.name, account.share)) for account in self.accounts]
@@ -350,7 +352,7 @@ class CapacityCore:
         self._lent_s = folded
 
     def _accrue(self, now: float) -> None:
-        # A clock that jumped back has not taken processor time away from anybody.
+        # If the clock jumped back, no lent time is subtracted.
         elapsed = 0.0 if self._accrued_to is None else max(0.0, now - self._accrued_to)
         elapsed = min(elapsed, CYCLES_ACCRUED_MAX * self.redistribution_s)
         self._accrued_to = now

@@ -1,19 +1,19 @@
-"""Where shards run: on which node, and in which host process.
+"""Placement of shards on nodes and in host processes.
 
-A class is cut into one shard or more; a node's lanes are divided by the weights of the shards on it. `place` finds a
-seat for those that are new or whose node is gone, the heaviest first; nobody who has a seat is moved. A node is chosen
-that has the fewest shards of the same class, then the one whose weights per lane are least with the shard.
+A class consists of one or more shards. The lanes of a node are divided between its shards by their weights. `place` assigns a
+seat to each new shard and to each shard of a dead node, the heaviest first; all other shards keep their seats. It prefers the
+nodes with the fewest shards of the same class, and among these the node with the smallest weight per lane.
 
-A host runs in one lane at a time, so only shards that together are entitled to a small part of a lane share one, and
-never two of a class. `relief` names one move at a time when a node's offered load is more than its lanes can take.
+A host runs in one lane at a time. So shards share a host only if they are together entitled to a small part of a lane, and
+shards of the same class never share one. `relief` proposes one move at a time when a node's offered load exceeds its lanes.
 
 Properties (`tests/property/test_placement.py`):
-1. Every shard has a seat on a node that is alive, if there is one; a shard whose node is alive keeps its seat.
-2. Shards of a new class are on as many nodes as there are, or as there are shards.
-3. Between nodes, weights placed anew differ by no more per lane than one shard's weight.
-4. A host is on one node and has no more than `classes_per_host` shards, no two of a class.
-5. A move takes load from a node above `OVERLOADED` to one that stays below `ROOM` with it. So under constant load no
-   shard moves twice, and at last nobody moves.
+1. Every shard has a seat on a live node, if there is one; a shard on a live node keeps its seat.
+2. Shards of a new class are spread over all nodes, or each is on its own node if there are more nodes than shards.
+3. The weights per lane of newly placed shards differ between nodes by at most one shard's weight.
+4. A host is on one node and has at most `classes_per_host` shards, all of different classes.
+5. A move takes load from a node above `OVERLOADED` to a node that stays below `ROOM` with it. So under constant load no
+   shard moves twice, and the moves come to an end.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from dataclasses import dataclass, replace
 
 ShardName = tuple[str, int]
 
-# Offered load, as a part of the node's lanes: above the first the node is relieved; below the second, with the shard
-# counted in, another one takes it over. What lies between keeps a measurement's noise from moving anybody.
+# Limits of a node's offered load, as a fraction of its lanes. A node above OVERLOADED gives a shard away.
+# A node takes over a shard only if its load then stays below ROOM. The gap between the limits avoids moves because of noise.
 OVERLOADED = 0.95
 ROOM = 0.8
-# Shards share a host up to this part of a lane, so that they seldom have to wait for each other.
+# Maximum part of a lane to which the shards of one host are entitled together, so that they rarely wait for each other.
 HOST_LANES_MAX = 0.5
 
 
@@ -41,7 +41,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Where a shard runs."""
+    """Node and host in which a shard runs."""
 
     node: str
     host: str
@@ -49,12 +49,12 @@ class Seat:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A part of a class that runs on its own."""
+    """Shard: a part of a class, split by key, that runs on its own."""
 
     class_name: str
     number: int
-    weight: float  # what the class is entitled to, divided by its shards
-    load: float = 0.0  # offered, in processors, as measured
+    weight: float  # entitlement of the class divided by its number of shards
+    load: float = 0.0  # measured offered load in processors
     seat: Seat | None = None
 
     @property
@@ -64,7 +64,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Let the shard run on another node."""
+    """Proposal to move a shard to another node."""
 
     shard: ShardName
     origin: str
@@ -72,7 +72,7 @@ class Move:
 
 
 def place(nodes: Sequence[Node], shards: Sequence[Shard], classes_per_host: int = 1) -> dict[ShardName, Seat]:
-    """A seat for each shard; without a node that is alive nobody has one."""
+    """Return a seat for each shard; the result is empty if no node is alive."""
     alive = {node.name: node for node in nodes if node.alive}
     on: dict[str, list[Shard]] = {name: [] for name in alive}
     weight, siblings = dict.fromkeys(alive, 0.0), Counter[tuple[str, str]]()
@@ -102,7 +102,7 @@ def place(nodes: Sequence[Node], shards: Sequence[Shard], classes_per_host: int 
 
 
 def seats(node: Node, shards: Sequence[Shard], classes_per_host: int) -> dict[ShardName, Seat]:
-    """The seats on a node; those without one get into hosts with room, the lightest first, or into new ones."""
+    """Return the seats on a node. Shards without a seat are put into hosts with room or new hosts, the lightest first."""
     total = sum(shard.weight for shard in shards)
     hosts: dict[str, list[Shard]] = {}
     for shard in shards:
@@ -125,13 +125,13 @@ def fits(shard: Shard, held: Sequence[Shard], classes_per_host: int, weight_max:
 
 
 def new_host(node: Node, taken: Iterable[str]) -> str:
-    """The first name of the node's that no host has."""
+    """Return the first unused name for a host of the node."""
     taken = set(taken)
     return next(name for n in range(len(taken) + 1) if (name := f"{node.name}-{n}") not in taken)
 
 
 def relief(nodes: Sequence[Node], shards: Sequence[Shard]) -> Move | None:
-    """The move that helps the most loaded of the overloaded nodes, or the next one for which there is any."""
+    """Return a move that relieves the most loaded of the overloaded nodes for which a move is possible; otherwise None."""
     alive = {node.name: node for node in nodes if node.alive}
     on: dict[str, list[Shard]] = {name: [] for name in alive}
     for shard in shards:
@@ -154,7 +154,11 @@ def best_move(
     on: Mapping[str, Sequence[Shard]],
     load: Mapping[str, float],
 ) -> Move | None:
-    """The least shard that is enough, or else the largest one, to where it has the fewest siblings and most room."""
+    """Return the best move away from a node, or None.
+
+    It moves the smallest shard with at least `excess` load, or else the largest shard. Nodes without shards of the same class
+    are preferred, and then nodes with the most room.
+    """
     choices = []
     for target in nodes:
         siblings = {shard.class_name for shard in on[target.name]}

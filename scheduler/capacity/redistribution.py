@@ -1,25 +1,25 @@
-"""Moving capacity between classes by need (DILoS §IV-C; ALGORITHMS §4.2).
+"""Redistribution of capacity between classes by need (DILoS §IV-C; ALGORITHMS §4.2).
 
-With u the usage of a class (offered, unshed load over what it can do), p its current and p0 its original share:
+With u the usage of a class (offered, unshed load over its capacity), p its current share and p0 its original share:
 
     demand = (u − 1)·p                 if u > 1            (the paper prints "u < 1": a misprint)
     supply = (1 − u)·p − 0.05·p0       if that is > 0
 
 Properties (`tests/property/test_redistribution.py`):
-1. Afterwards a class's demand is satisfied (up to its borrow limit) or it has at least its original share.
-2. From the supplies, a class of higher original priority is satisfied before one of lower.
-3. What is left of them goes to classes below their original share, highest priority first.
+1. Afterwards the demand of each class is satisfied (up to its borrow limit), or the class has at least its original share.
+2. The supplies satisfy classes in the order of their original priority.
+3. The rest of the supplies goes to classes below their original share, highest priority first.
 4. The sum of shares does not change.
-5. No class falls below its floor: its minimum share, what it does not lend, and 5% of its original share.
-6. Nobody is taken below its original share by another's demand; what was borrowed may be taken back by the
-   owners in need, and by classes of higher priority than the borrower.
+5. No class falls below its floor, the largest of its minimum share, the part it does not lend, and 5% of its original share.
+6. The demand of a class never takes another class below its original share. Borrowed capacity can be taken by owners in need,
+   and by classes of higher priority than the borrower.
 7. Under constant load the second redistribution changes nothing.
-8. When classes come, go or change, new ones have their original share, loans between those that stay go on as far
-   as the new terms allow, and the shares sum to 1.
+8. When classes are added, removed or changed, new classes have their original shares. Loans between remaining classes continue
+   as far as the new terms allow. The shares sum to 1.
 
-Where the paper is silent: owners below their original share are repaid before anything is lent, first from the
-supplies, then from borrowers, lowest priority first; `reclaim` does the same for one owner at once, outside the
-cycle. A class without a report neither supplies nor demands.
+The paper does not say how owners below their original share are repaid. Here they are repaid before any capacity is lent: first
+from the supplies, then by borrowers, lowest priority first. `reclaim` does this for one owner at once, outside the cycle. A class
+without a report neither supplies nor demands.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-# Kept by a supplier beyond its need, as a part of its original share, for stability (DILoS §IV-C).
+# Part of its original share that a class keeps beyond its need instead of lending it, for stability (DILoS §IV-C).
 RESERVE = 0.05
-# Moves below this are rounding, not decisions.
+# Smallest change of a share that counts as a change and not as rounding.
 LEAST_MOVE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class ClassAccount:
-    """One class's entitlement and need at a redistribution."""
+    """Entitlement and need of a class at a redistribution."""
 
     name: str
     priority: float
     original: float
     share: float
-    usage: float | None  # offered load over what it can do; None: no report since the last one
+    usage: float | None  # offered load over capacity; None without a report since the last redistribution
     lendable: float = 1.0  # part of the original share that may be lent
-    borrow_limit: float = 1.0  # how far the share may exceed the original
+    borrow_limit: float = 1.0  # maximum excess of the share over the original share
     min_share: float = 0.0
     load: float | None = None  # offered load as a share of the lanes
-    entitlement: float | None = None  # by which originals are divided; None: the priority. Shards share one.
+    entitlement: float | None = None  # weight that gives the original share; None: the priority
 
     @property
     def weight(self) -> float:
@@ -68,15 +68,15 @@ class ClassAccount:
     def supply(self) -> float:
         if self.usage is None:
             return 0.0
-        # A class whose load exceeds its share lives on what others leave over, which its headroom has learned to
-        # count on. It has nothing to lend: without this it would lend, starve, reclaim, and lend again.
+        # A class with a load above its share uses capacity that other classes leave unused, and its headroom includes that.
+        # Such a class has nothing to lend: without this check it would lend, starve, reclaim, and lend again.
         busy = self.usage if self.load is None else max(self.usage, self.load / self.share)
         spare = (1 - busy) * self.share - RESERVE * self.original
         return max(0.0, min(spare, self.share - self.floor))
 
 
 def redistribute(accounts: Sequence[ClassAccount]) -> dict[str, float]:
-    """The new shares, by class."""
+    """Return the new shares, by class."""
     if not accounts:
         return {}
     ranked = by_priority(accounts)
@@ -101,23 +101,23 @@ def redistribute(accounts: Sequence[ClassAccount]) -> dict[str, float]:
         need[account.name] -= lent
 
     borrowed = Borrowed(ranked, share)
-    for account in ranked:  # a higher class takes over what lower ones have borrowed
+    for account in ranked:  # classes take over shares that classes of lower priority have borrowed
         if need[account.name] > 0:
             share[account.name] += borrowed.take(need[account.name], below=account.priority)
 
-    for account in ranked:  # give back what nobody asked for
+    for account in ranked:  # unborrowed supplies go back to classes below their original shares
         if pool > 0 and share[account.name] < account.original:
             returned = min(pool, account.original - share[account.name])
             pool -= returned
             share[account.name] += returned
-    # Supplies come from somewhere below Σ original, so the classes below their original take all that is left;
-    # only rounding can remain, and it goes to the first class.
+    # The shares sum to Σ original, so classes below their original shares take the whole rest, except for rounding. The
+    # rounding goes to the first class.
     share[ranked[0].name] += pool
     return {account.name: share[account.name] for account in accounts}
 
 
 def reclaim(accounts: Sequence[ClassAccount], owner: str) -> dict[str, float]:
-    """The owner's original share back at once, from those who borrowed, lowest priority first."""
+    """Return the shares after the owner gets its original share back from borrowers, lowest priority first."""
     ranked = by_priority(accounts)
     share = {account.name: account.share for account in accounts}
     mine = next(account for account in accounts if account.name == owner)
@@ -128,7 +128,7 @@ def reclaim(accounts: Sequence[ClassAccount], owner: str) -> dict[str, float]:
 
 
 def entitled(accounts: Sequence[ClassAccount]) -> list[ClassAccount]:
-    """The accounts, in order, with and at the original shares that their weights entitle them to; without reports."""
+    """Return the accounts by priority, with shares and original shares set from their weights, and without usage."""
     total = sum(account.weight for account in accounts)
     return [
         replace(account, original=account.weight / total, share=account.weight / total, usage=None, load=None)
@@ -137,10 +137,10 @@ def entitled(accounts: Sequence[ClassAccount]) -> list[ClassAccount]:
 
 
 def resettle(before: Sequence[ClassAccount], accounts: Sequence[ClassAccount]) -> dict[str, float]:
-    """Shares when classes come, go or change: original shares, and the loans between classes that stay.
+    """Return the shares after classes were added, removed or changed: original shares plus loans between remaining classes.
 
-    A loan shrinks with the lender's original share, and to what the lender may still lend and the borrower borrow;
-    it does not grow. Loans to and from classes that are gone are over.
+    A loan shrinks in proportion to the lender's original share, and to the limits of lender and borrower, but does not grow.
+    Loans to and from removed classes end.
     """
     held, after = (
         {account.name: account for account in before},
@@ -163,15 +163,15 @@ def by_priority(accounts: Sequence[ClassAccount]) -> list[ClassAccount]:
 
 
 class Borrowed:
-    """What classes have above their original shares, to be taken from the lowest priority upwards."""
+    """Shares that classes hold above their original shares, which are taken from the lowest priority upwards."""
 
     def __init__(self, ranked: Sequence[ClassAccount], share: dict[str, float]) -> None:
         self._share = share
-        # The next holder is the last one; who has nothing left is not looked at again.
+        # The last holder in the list is taken from first, and removed when it has no borrowed share left.
         self._holders = [account for account in ranked if share[account.name] > account.original]
 
     def take(self, amount: float, below: float = inf) -> float:
-        """Take up to `amount` from classes of a priority under `below`; what was taken."""
+        """Take up to `amount` of share from classes with a lower priority than `below`; return the share taken."""
         taken = 0.0
         while self._holders and amount - taken > LEAST_MOVE and self._holders[-1].priority < below:
             holder = self._holders[-1]
@@ -194,7 +194,7 @@ def loans_of(ranked: Sequence[ClassAccount]) -> list[tuple[str, str, float]]:
 def lent_shares(
     ranked_originals: Mapping[str, float], shares: Mapping[str, float]
 ) -> list[tuple[str, str, float]]:
-    """Who holds whose capacity: (lender, borrower, share), matching both sides in the order given."""
+    """Return the loans as (lender, borrower, share), by matching lenders and borrowers in the given order."""
     lenders = [
         (name, p0 - shares[name]) for name, p0 in ranked_originals.items() if p0 - shares[name] > LEAST_MOVE
     ]

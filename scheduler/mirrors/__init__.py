@@ -1,4 +1,4 @@
-"""Mirrors: which remote object is polled next, from change rates and uses.
+"""Mirrors: choice of the remote object to poll next, from how often each object changes and how often queries use it.
 
-Start with `poller.py`; `freshening.py` has the optimal frequencies. Imports `scheduler.ratios`.
+Start with `poller.py`; `freshening.py` has the optimal frequencies. This package imports `scheduler.ratios`.
 """

@@ -1,18 +1,19 @@
-"""How often each of many objects changes, and how much each is wanted: learned from polls and from uses.
+"""Estimates of the change rates of many objects from polls, and of the interest in each object from its uses.
 
-A poll tells whether an object has changed since the poll before, never how often. With polls at irregular intervals the
-likelihood of a rate λ is Π e^(−λu) over intervals u without a change, times Π (1 − e^(−λτ)) over those with one; it is
-greatest where Σ τ/(e^(λτ) − 1) = Σ u. Kept are the last changes of an object, each with its interval and how long all had been
-quiet before it, and how long it is quiet now: what a quiet object has to tell is one number, however long it lasts.
+A poll shows only if an object has changed since the poll before, not how often. With polls at irregular intervals, the
+likelihood of a rate λ is Π e^(−λu) over intervals u without a change, times Π (1 − e^(−λτ)) over intervals τ with a change. It is
+greatest where Σ τ/(e^(λτ) − 1) = Σ u. So for each object the last changes are stored, each with its interval τ and the quiet time
+before it. In addition the quiet time since the last change is stored, which is one number even if it is long.
 
-Half a quiet interval is added, which for regular polls is Cho and Garcia-Molina's estimate −ln((n − X + ½)/(n + ½)) and keeps
-an object that has changed at every poll from changing infinitely often (Carney names estimating as future work, §6.2.3).
+Half an interval is added to the quiet time. For regular polls this gives Cho and Garcia-Molina's estimate
+−ln((n − X + ½)/(n + ½)), and the estimate stays finite for an object that has changed at every poll. (Carney leaves estimation
+to future work, §6.2.3.)
 
-1. State is bounded by the number of objects.
-2. For regular polls the estimate is Cho and Garcia-Molina's; for any it makes what was seen most likely, but for the half.
-   It is computed anew only of objects that have been polled since.
-3. An object that has never changed is taken to do so at half a change in all that time; one never polled twice as often as
-   the others do on average.
+1. Memory is bounded by the number of objects.
+2. For regular polls the estimate is Cho and Garcia-Molina's; for irregular polls it is the maximum-likelihood estimate, except
+   for the added half. It is recomputed only for objects that were polled since the last computation.
+3. For an object that was never seen to change, half a change is assumed. An object that was polled less than twice is assumed
+   to change at the mean rate of all other objects.
 4. Interests sum to 1; a use counts half as much after each half-life.
 """
 
@@ -23,34 +24,34 @@ import numpy.typing as npt
 
 from scheduler.mirrors.freshening import Floats
 
-REMEMBERED = 32  # changes: a standard error of 18%
+REMEMBERED = 32  # number of stored changes per object, for a standard error of 18%
 NEWTON_STEPS = 12
-CONVERGED = 1e-6  # the error of what follows is its square
-FIRST_RATE = 1 / 60  # a second, of objects of which nothing is known at all
-PACE_ALPHA = 0.175  # as for costs and selectivities
-# What is known beforehand of interests weighs like so many uses.
+CONVERGED = 1e-6  # relative correction at which Newton's method stops; the remaining error is about the square of this number
+FIRST_RATE = 1 / 60  # assumed changes per second while no object has been polled twice
+PACE_ALPHA = 0.175  # smoothing factor of poll intervals, as for costs and selectivities
+# Number of uses that the declared interests together count as, compared with the counted uses of objects by queries.
 PROFILE_USES = 20.0
 HALF_LIVES_MAX = 64.0
 
 
 class ChangeRates:
-    """Of so many objects, by number."""
+    """Change rates of `count` objects, which are identified by number."""
 
     def __init__(self, count: int) -> None:
         self._quiet = np.zeros((count, REMEMBERED), np.float32)
         self._changed = np.zeros((count, REMEMBERED), np.float32)
         self._changes = np.zeros(count, np.int64)
         self._since = np.zeros(count)
-        """Quiet intervals since the last change, in all."""
+        """Sum of the intervals without a change since the last change."""
         self._pace = np.zeros(count)
-        """The mean interval between polls."""
+        """Mean interval between polls."""
         self._polled = np.zeros(count, bool)
         self._rates = np.zeros(count)
         self._is_old = np.zeros(count, bool)
-        """An estimate from before the last poll."""
+        """True for an object that was polled after its rate was estimated."""
 
     def observe(self, one: int, interval_s: float, changed: bool) -> None:
-        """A poll so long after the last one."""
+        """Add the result of a poll that was made `interval_s` seconds after the object's previous poll."""
         self._polled[one] = self._is_old[one] = True
         pace = self._pace[one]
         self._pace[one] = pace + PACE_ALPHA * (interval_s - pace) if pace else interval_s
@@ -63,14 +64,14 @@ class ChangeRates:
             self._since[one] += interval_s
 
     def rates(self) -> Floats:
-        """Changes a second of each object."""
+        """Return the changes per second of each object."""
         self._estimate(np.flatnonzero(self._is_old))
         rates = self._rates.copy()
         rates[~self._polled] = rates[self._polled].mean() if self._polled.any() else FIRST_RATE
         return rates
 
     def rate(self, one: int) -> float:
-        """Of one that has been polled twice."""
+        """Return the changes per second of an object that has been polled at least twice."""
         if self._is_old[one]:
             self._estimate(np.array([one]))
         return float(self._rates[one])
@@ -87,14 +88,14 @@ class ChangeRates:
 
 
 def likeliest(changed: Floats, known: npt.NDArray[np.int64], quiet: Floats) -> Floats:
-    """λ with Σ τ/(e^(λτ) − 1) = quiet; the first so many τ of each row count, or all of them."""
+    """Return the most likely change rate λ of each row's object: Σ τ/(e^(λτ) − 1) = quiet, over the first `known` intervals τ of the row."""
     counts = np.arange(changed.shape[1]) < known[:, None]
-    # Below the root, since τ/(e^(λτ) − 1) > 1/λ − τ/2; from there Newton's method on a convex function stays below it.
+    # The start is below the root, since τ/(e^(λτ) − 1) > 1/λ − τ/2. The function is convex, so Newton's method stays below it.
     rates: Floats = known / (quiet + 0.5 * np.sum(changed * counts, axis=1))
     for _ in range(NEWTON_STEPS):
         x = np.clip(rates[:, None] * changed, 1e-12, 500.0)
         grown = np.expm1(x)
-        # In units of 1/λ, in which an interval of no length counts 1.
+        # Each term τ/(e^(λτ) − 1) is computed as x/(e^x − 1) divided by λ, because x/(e^x − 1) stays finite for small x.
         excess = np.sum(counts * x / grown, axis=1) / rates - quiet
         slope = -np.sum(counts * (x / grown) ** 2 * (grown + 1), axis=1) / rates**2
         step = excess / slope
@@ -105,35 +106,35 @@ def likeliest(changed: Floats, known: npt.NDArray[np.int64], quiet: Floats) -> F
 
 
 def fresh_part(x: float) -> float:
-    """Of an interval in which the object has changed, at λ·τ = x: the part before the first change."""
+    """Return the expected fraction of an interval that has passed at the object's first change in it, for x = λ·τ."""
     if x < 1e-3:
         return 0.5 - x / 12
     return 1 / x - 1 / float(np.expm1(min(x, 500.0)))
 
 
 class Interests:
-    """How much each object is wanted: what is declared of it, and how often it has been used of late."""
+    """Interest in each object, from the declared profile and recent uses."""
 
     def __init__(self, profile: npt.ArrayLike, half_life_s: float) -> None:
         weights = np.asarray(profile, np.float64)
         self._profile = weights / weights.sum()
         self._half_life_s = half_life_s
-        # In units that grow with time, so that aging all of them costs nothing.
+        # A later use counts more, instead of all earlier counts being reduced, which would take time.
         self._uses = np.zeros(len(weights))
         self._since = 0.0
-        """When the unit was a use."""
+        """Time at which a use counted 1."""
 
     def used(self, one: int, times: float, now: float) -> None:
         self._uses[one] += times * self._grown(now)
 
     def weights(self, now: float) -> Floats:
-        """Of all objects."""
+        """Return the interests of all objects, which sum to 1."""
         uses = PROFILE_USES * self._profile + self._uses / self._grown(now)
         weights: Floats = uses / uses.sum()
         return weights
 
     def _grown(self, now: float) -> float:
-        """What a use of now counts in the unit."""
+        """Return how much a use of an object now adds to the object's count of uses; the amount doubles with each half-life."""
         lives = (now - self._since) / self._half_life_s
         if lives > HALF_LIVES_MAX:
             self._uses *= 0.5 ** min(lives, 1000.0)

@@ -1,23 +1,23 @@
-"""How often to look at each of many remote objects, so that those who use their copies find them fresh most often.
+"""Optimal refresh frequencies for copies of many remote objects, so that users find the copies fresh as often as possible.
 
-Object i changes at random with rate λ_i, is used with interest p_i, and costs s_i of the bandwidth each time it is
-refreshed. Refreshed f_i times a second, at even intervals, its copy is fresh for the part F of the time, and those who
-use the copies perceive Σ p·F / Σ p (Carney, ch. 2):
+Object i changes at random with rate λ_i, is used with interest p_i, and takes s_i of the bandwidth for each refresh. If its copy
+is refreshed f_i times per second at even intervals, the copy is fresh for the part F of the time. The perceived freshness is
+Σ p·F / Σ p (Carney, ch. 2):
 
     F(f, λ) = (1 − e^(−x)) / x,  x = λ/f       maximise Σ p·F  subject to  Σ s·f = bandwidth,  f ≥ 0
 
-What a little more bandwidth is worth is equal for all that are refreshed: p/(s·λ)·g(x) = μ with g(x) = 1 − e^(−x)·(1 + x);
-where μ·s·λ/p ≥ 1 no refresh is worth its price. The thesis gives this to a package for non-linear programs, which does
-not end for hundreds of thousands of objects, and therefore partitions them (`scheduler.mirrors.partitions`). But with y = μ·s·λ/p
-the equation is x − ln(1 + x) = −ln(1 − y), which Newton's method solves for all objects at once, and the bandwidth used
-falls as μ rises: one root of one variable is all that is to be found.
+At the optimum, the marginal value of bandwidth μ is equal for all refreshed objects: p/(s·λ)·g(x) = μ with
+g(x) = 1 − e^(−x)·(1 + x). An object with μ·s·λ/p ≥ 1 is not refreshed. The thesis uses a package for non-linear programs, which
+does not finish for hundreds of thousands of objects, and therefore partitions the objects (`scheduler.mirrors.partitions`). But
+with y = μ·s·λ/p the equation becomes x − ln(1 + x) = −ln(1 − y), which Newton's method solves for all objects at once. The used
+bandwidth falls as μ rises, so only one root in the variable μ has to be found.
 
 Properties (`tests/property/test_freshening.py`):
-1. The bandwidth is used up, unless nothing that changes is of interest; nothing is refreshed a negative number of times.
-2. What bandwidth is worth is the same to 1e-9 for all objects that are refreshed, and no more for any of the others.
-3. No other allocation of the same bandwidth is perceived fresher.
-4. More bandwidth refreshes no object less often.
-5. An object that never changes or interests nobody is never refreshed; what never changes is always fresh.
+1. The bandwidth is used up, unless no object both changes and is of interest; no frequency is negative.
+2. The marginal value of bandwidth is equal to 1e-9 for all refreshed objects, and not higher for any other object.
+3. No other allocation of the same bandwidth has a higher perceived freshness.
+4. More bandwidth reduces the frequency of no object.
+5. An object without changes or interest is never refreshed; an object that never changes is always fresh.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from scheduler.ratios import ratio
 
 Floats = npt.NDArray[np.float64]
 
-# Marginals may differ by this; a hundredth of what rates are ever known to would do.
+# Maximum relative difference of marginal values. Rates are never known this precisely.
 TOLERANCE = 1e-9
-# Below this √(2u) a series is exact to the last digits, and x − ln(1 + x) is not.
+# Value of √(2u) below which a series is used, because x − ln(1 + x) loses digits there.
 SERIES_BELOW = 1e-2
 NEWTON_STEPS = 3
-TINY = -80.0  # ln y below which u = y
-# Beyond these, arguments are taken for the bounds: nothing that is computed leaves the range of numbers.
+TINY = -80.0  # value of ln y below which u = −ln(1 − y) equals y within rounding
+# Smallest and largest argument; arguments outside this range are set to its limits, so that no intermediate result overflows.
 LEAST, MOST = 1e-100, 1e100
 
 
 @dataclass(frozen=True, slots=True)
 class Refreshes:
-    """What the bandwidth is best used for."""
+    """Optimal refresh frequencies of all objects."""
 
     frequencies: Floats
     marginal: float
-    """μ: perceived freshness (times Σ p) that one more unit of bandwidth would bring."""
+    """Marginal value μ: increase of perceived freshness (times Σ p) for one more unit of bandwidth."""
 
 
 def refreshes(
     interests: npt.ArrayLike, changes: npt.ArrayLike, bandwidth: float, sizes: npt.ArrayLike = 1.0
 ) -> Refreshes:
-    """The best frequencies; changes, frequencies and the bandwidth are of the same unit of time."""
+    """Return the optimal frequencies; change rates, frequencies and bandwidth are all per the same unit of time."""
     p, rate, size = (
         np.asarray(array, np.float64) for array in np.broadcast_arrays(interests, changes, sizes)
     )
@@ -69,22 +69,22 @@ def refreshes(
 
 
 def _divided(p: Floats, rate: Floats, size: Floats, bandwidth: float) -> tuple[Floats, float]:
-    """Of objects all of which would be worth a refresh if it were cheap enough."""
+    """Return the optimal frequencies and the marginal value, for objects that all have interest and changes."""
     price = (
         np.log(size) + np.log(rate) - np.log(p)
-    )  # ln(s·λ/p): as a quotient it may leave the range of numbers
+    )  # ln(s·λ/p), computed as a sum because the quotient may overflow
     needs = size * rate
 
     def frequencies(log_worth: float) -> Floats:
-        """At this ln μ."""
+        """Return the frequencies at a marginal value, given as ln μ."""
         return rate / odds(price + log_worth)
 
     def excess(log_worth: float) -> float:
-        """By how much it is more than there is, as a logarithm."""
+        """Return the logarithm of the used bandwidth over the available bandwidth."""
         used = float(np.sum(needs[chosen] / odds(price[chosen] + log_worth)))
         return float(np.log(max(used, LEAST**3)) - np.log(bandwidth))
 
-    # 1/x ≤ 1/√(2y) bounds what is used from above, and with it the μ at which it is all the bandwidth.
+    # Since 1/x ≤ 1/√(2y), the used bandwidth has an upper limit, and so has the μ at which all available bandwidth is used.
     roots = float(np.sum(np.exp(np.log(needs) - 0.5 * price)))
     chosen: npt.NDArray[np.int64] | slice = slice(None)
     high = min(2 * np.log(roots / bandwidth) - np.log(2.0), float(-price.min()))
@@ -92,10 +92,11 @@ def _divided(p: Floats, rate: Floats, size: Floats, bandwidth: float) -> tuple[F
     while excess(low) < 0:
         high, step = low, 2 * step
         low -= step
-    chosen = np.flatnonzero(price + low < 0)  # the others are not worth a refresh at any μ between
+    # Objects that are left out are not refreshed at any μ in the interval.
+    chosen = np.flatnonzero(price + low < 0)
     low, high = bracketed(excess, low, high, TOLERANCE / 2)
-    # Between two μ as close as that all marginals are between them, and the bandwidth can be met exactly. It must be so:
-    # the most worthy object's x is some 40 at the last number below its limit, but may have to be a million.
+    # Frequencies are interpolated between two close values of μ, so that exactly the available bandwidth is used.
+    # A single μ is too coarse: the largest μ below the limit gives the most valuable object x ≈ 40, but x may have to be 10⁶.
     much, little = frequencies(low), frequencies(high)
     most, least = float(np.sum(size * much)), float(np.sum(size * little))
     part = (bandwidth - least) / (most - least) if most > least else 1.0
@@ -104,16 +105,16 @@ def _divided(p: Floats, rate: Floats, size: Floats, bandwidth: float) -> tuple[F
 
 
 def odds(log_y: Floats) -> Floats:
-    """x with 1 − e^(−x)·(1 + x) = y; ∞ where y ≥ 1."""
+    """Return the x with 1 − e^(−x)·(1 + x) = y; ∞ if y ≥ 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
         u = -np.log1p(-np.exp(np.minimum(log_y, 0.0)))
         z = np.sqrt(2 * u)
-        x = z + u * (2 / 3 + z / 24) / (1 + z / 24)  # within a tenth
+        x = z + u * (2 / 3 + z / 24) / (1 + z / 24)  # start value, within 10% of the root
         for _ in range(NEWTON_STEPS):
             x -= (x - np.log1p(x) - u) * (1 + x) / x
     x[log_y >= 0] = np.inf
     small = np.flatnonzero(z < SERIES_BELOW)
-    # y may be too small for a number where its root is not.
+    # y may underflow although its square root does not.
     z = np.where(log_y[small] > TINY, z[small], np.exp(0.5 * (np.log(2.0) + log_y[small])))
     x[small] = z * (1 + z * (1 / 3 + z * (1 / 36 - z * (1 / 270 - z / 4320))))
     result: Floats = x
@@ -123,10 +124,10 @@ def odds(log_y: Floats) -> Floats:
 def bracketed(
     falling: Callable[[float], float], low: float, high: float, tolerance: float
 ) -> tuple[float, float]:
-    """Two places no further apart than that, or neighbouring numbers, between which the function's root is.
+    """Return an interval around the root of a falling function, at most `tolerance` wide or between neighbouring numbers.
 
-    Oliveira and Takahashi's method (ITP, 2020): regula falsi, kept near enough to the middle that it never takes
-    more steps than bisection and one.
+    The method is ITP (Oliveira and Takahashi, 2020): regula falsi, kept so close to the middle that it needs at most one step
+    more than bisection.
     """
     at_low, at_high = falling(low), falling(high)
     width = high - low
@@ -153,7 +154,7 @@ def bracketed(
 
 
 def freshness(frequencies: npt.ArrayLike, changes: npt.ArrayLike) -> Floats:
-    """F: the part of the time for which each copy is as its object is."""
+    """Return F for each object: the part of the time for which its copy is fresh."""
     f, rate = np.broadcast_arrays(np.asarray(frequencies, np.float64), np.asarray(changes, np.float64))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         x = np.where(rate > 0, rate / f, 0.0)
@@ -163,7 +164,7 @@ def freshness(frequencies: npt.ArrayLike, changes: npt.ArrayLike) -> Floats:
 def perceived_freshness(
     interests: npt.ArrayLike, changes: npt.ArrayLike, frequencies: npt.ArrayLike
 ) -> float:
-    """The part of all uses that find a fresh copy; 1 if there are none."""
+    """Return the part of all uses that find a fresh copy; 1 if there are no uses."""
     p = np.asarray(interests, np.float64)
     fresh = np.broadcast_arrays(freshness(frequencies, changes), p)
     total = float(p.sum() if p.shape == fresh[0].shape else fresh[1].sum())
@@ -173,13 +174,13 @@ def perceived_freshness(
 def marginals(
     interests: npt.ArrayLike, changes: npt.ArrayLike, frequencies: npt.ArrayLike, sizes: npt.ArrayLike = 1.0
 ) -> Floats:
-    """What a little more bandwidth is worth to each object: p/(s·λ)·g(λ/f); 0 for what never changes."""
+    """Return the marginal value of bandwidth for each object, p/(s·λ)·g(λ/f); 0 for an object that never changes."""
     p, rate, f, size = (
         np.asarray(array, np.float64) for array in np.broadcast_arrays(interests, changes, frequencies, sizes)
     )
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         x = rate / f
-        # 1 − e^(−x)·(1 + x) would lose all digits of a small x.
+        # For small x a series is used, because 1 − e^(−x)·(1 + x) would lose all digits.
         gained = np.where(x < 1e-3, x * x * (0.5 - x * (1 / 3 - x / 8)), -np.expm1(np.log1p(x) - x))
         gained = np.where(np.isinf(x), 1.0, gained)
         return np.where((rate > 0) & (p > 0), p / (size * rate) * gained, 0.0)

@@ -1,11 +1,11 @@
-"""The thesis's short cuts to refresh frequencies for many objects (Carney §2.3–2.5): baselines beside the exact ones.
+"""Approximate refresh frequencies for many objects by partitioning (Carney §2.3–2.5), as baselines for the exact method.
 
-Objects are sorted by one figure and cut into partitions of equal number; one representative of each, the mean of its
-members, stands for all of them in a problem that is as small as there are partitions. Its frequency, or its bandwidth, is
-each member's. Some rounds of k-means move members to the partition whose mean is nearest, which is much better and costs
-little more: objects × partitions comparisons a round.
+Objects are sorted by a figure and divided into partitions of equal size. A representative with the mean values of its members
+stands for each partition, so the optimisation has only as many variables as partitions. Each member gets the frequency, or the
+bandwidth, of its representative. Some rounds of k-means then move members to the partition with the nearest mean. This improves
+the result much, at a cost of objects × partitions comparisons per round.
 
-`scheduler.mirrors.freshening` needs none of it: it is exact, and on a million objects quicker than sorting them into clusters.
+`scheduler.mirrors.freshening` is exact, and for a million objects it is faster than clustering.
 
 1. Members of a partition are refreshed equally often (`by_size` false) or with equal bandwidth; the bandwidth is used up.
 2. With as many partitions as objects the result is exact.
@@ -22,13 +22,13 @@ import numpy.typing as npt
 from scheduler.mirrors.freshening import Floats, freshness, refreshes
 
 Labels = npt.NDArray[np.int64]
-# Objects whose distances to all means are held at a time.
+# Number of objects for which the distances to all means are computed at a time, to limit memory.
 CHUNK = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
 class Mirrored:
-    """The objects: interest, rate of change and size of each."""
+    """Interest, change rate and size of each object."""
 
     interests: Floats
     changes: Floats
@@ -44,13 +44,13 @@ SORTED_BY: Mapping[str, Callable[[Mirrored], Floats]] = {
     "p/λ": lambda one: one.interests / one.changes,
     "PF": lambda one: one.interests * freshness(1.0, one.changes),
     "size": lambda one: one.sizes,
-    # A constant bandwidth instead of a constant frequency: large objects are refreshed less often.
+    # Perceived freshness if all objects get equal bandwidth, and not equal frequency, so that large objects are refreshed less often.
     "PFS": lambda one: one.interests * freshness(1.0 / one.sizes, one.changes),
 }
 
 
 def partitioned(objects: Mirrored, by: str, count: int) -> Labels:
-    """The partition of each object; none is larger than another by more than one object."""
+    """Return the partition of each object. The sizes of partitions differ by at most one object."""
     order = np.argsort(SORTED_BY[by](objects), kind="stable")
     labels = np.empty(len(objects), np.int64)
     labels[order] = np.arange(len(objects)) * count // len(objects)
@@ -58,7 +58,7 @@ def partitioned(objects: Mirrored, by: str, count: int) -> Labels:
 
 
 def clustered(objects: Mirrored, labels: Labels, rounds: int, by_size: bool = False) -> Labels:
-    """After so many rounds of k-means; the columns are normed to a sum of 1, as in the thesis (2.3)."""
+    """Return the partitions after some rounds of k-means, with columns scaled to a sum of 1 as in the thesis (2.3)."""
     columns = [objects.interests, objects.changes, *([objects.sizes] if by_size else [])]
     points = np.stack([column / column.sum() for column in columns])
     for _ in range(rounds):
@@ -68,14 +68,14 @@ def clustered(objects: Mirrored, labels: Labels, rounds: int, by_size: bool = Fa
 
 
 def members_mean(columns: Floats, labels: Labels) -> Floats:
-    """Of each column, by partition; NaN of one that has lost all members."""
+    """Return the mean of each column over the members of each partition; NaN for a partition without members."""
     counts = np.bincount(labels)
     with np.errstate(invalid="ignore"):
         return np.stack([np.bincount(labels, column) / counts for column in columns])
 
 
 def nearest(points: Floats, means: Floats) -> Labels:
-    """The number of the mean that each point is nearest to: least |m|² − 2·m·x, as |x|² is the same for all."""
+    """Return for each point x the index of the nearest mean m, which has the smallest |m|² − 2·m·x."""
     nearest, norms = np.empty(points.shape[1], np.int64), np.sum(means * means, axis=0)
     for start in range(0, len(nearest), CHUNK):
         some = points[:, start : start + CHUNK]
@@ -86,7 +86,7 @@ def nearest(points: Floats, means: Floats) -> Labels:
 def frequencies_by_partition(
     objects: Mirrored, labels: Labels, bandwidth: float, by_size: bool = False
 ) -> Floats:
-    """Solved for representatives and handed on to members: equal frequencies, or equal bandwidth of each."""
+    """Return the frequency of each object; each partition's optimal frequency or bandwidth is the same for all its members."""
     labels = np.unique(labels, return_inverse=True)[1]
     counts = np.bincount(labels).astype(np.float64)
     p, rate, size = members_mean(np.stack([objects.interests, objects.changes, objects.sizes]), labels)

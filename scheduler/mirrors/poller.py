@@ -1,23 +1,24 @@
-"""Which of a mirror's objects is to be looked at next: the core of a poller.
+"""The core of a mirror's poller: chooses the remote object to poll next.
 
-    decide  `due` names objects while bandwidth lasts: each is polled at even intervals of 1/f_i
-    observe `polled` tells what came of it, `used` that somebody has looked an object up
-    solve   every `SOLVE_S` rates and interests are estimated and the frequencies solved for anew (`scheduler.mirrors.freshening`)
+    decide  `due` returns an object while bandwidth is left; each object is polled at even intervals of 1/f_i
+    observe `polled` reports the result of a poll, `used` reports uses of an object
+    solve   every `SOLVE_S` seconds, rates and interests are estimated and the frequencies are optimised again
+            (`scheduler.mirrors.freshening`)
 
-A part of the bandwidth explores: it goes round all objects alike. Without it an object that once seemed not worth a refresh
-would never be seen to be worth one. An object that cannot be fetched is tried again later and later; frequencies are solved for
-without it, so that the others have what would be its. However many fail, trying them again takes `RETRYING` of the bandwidth at
-most while others do not: a thousand objects that are gone must not starve one that is there.
+A part of the bandwidth is used for exploration: it is divided equally between all objects. Otherwise an object that once seemed
+not worth a refresh would never be polled again. An object that cannot be fetched is retried at growing intervals, and the other
+objects get its bandwidth. Retries take at most the part `RETRYING` of the bandwidth while other objects do not fail, so that a
+thousand missing objects do not starve an existing one.
 
-What users perceive is measured from the same polls. An interval that ends unchanged was fresh throughout; of one that ends with
-a change, the part before the first change was, which is 1/x − 1/(e^x − 1) of it on average, with x = λ·τ. An interval counts as
-often as the object was used in it; as long as nothing is known of uses, as its interest and its length.
+The perceived freshness is measured from the same polls. In an interval that ends without a change, the copy was fresh throughout.
+In an interval τ that ends with a change, it was fresh until the first change, on average for the part 1/x − 1/(e^x − 1) with
+x = λ·τ. Each interval is weighted by the object's uses in it, or by interest times length while no uses are known.
 
-1. Over any time t from the first poll no more than bandwidth·(t + `BURST_S`) is asked for, and one object more; and all of it
-   is used while an object is left that does not fail.
-2. Every object that does not fail is polled, first all of them once, and then again and again.
-3. While it is looked at an object is not named again; after n failures in a row not for `RETRY_S`·2^(n−1), `RETRY_MAX_S` at most,
-   or for longer where more fail than that part of the bandwidth is enough for.
+1. In any time t from the first poll, at most bandwidth·(t + `BURST_S`) and one object more is requested. All bandwidth is used
+   while there is an object that does not fail.
+2. Every object that does not fail is polled: first each object once, then repeatedly.
+3. An object is not returned again while it is being polled. After n failures in a row it is not returned for `RETRY_S`·2^(n−1),
+   at most `RETRY_MAX_S`; the pause is longer if retries of all failing objects would need more than their bandwidth.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ BURST_S = 0.25
 RETRY_S, RETRY_MAX_S = 1.0, 300.0
 RETRYING = 0.25
 SIZE_ALPHA = 0.175
-# Measured freshness forgets: what an interval told counts half after so many seconds.
+# Half-life of measured freshness, in seconds: an interval counts half after this time.
 MEASURED_HALF_LIFE_S = 300.0
 
 
 class PollOutcome(Enum):
-    """What came of a poll."""
+    """Result of a poll."""
 
     CHANGED = "changed"
     UNCHANGED = "unchanged"
@@ -54,30 +55,30 @@ class PollOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MirrorStatistics:
-    """How a mirror fares."""
+    """Statistics of a mirror."""
 
     objects: int
     held: int
-    """Objects that have been fetched."""
+    """Number of objects that have been fetched."""
     polls: int
     changes: int
     failures: int
     failing: int
-    """Objects whose last poll failed."""
+    """Number of objects for which the last poll failed."""
     spent: float
-    """Of the bandwidth's unit, in all."""
+    """Total bandwidth used, in polls or bytes."""
     solved: int
-    """How often frequencies have been solved for."""
+    """Number of times that the frequencies were optimised."""
     uses: float
-    """Of objects, in all."""
+    """Total number of uses of all objects."""
     perceived_expected: float
-    """Perceived freshness that the frequencies would give, if rates and interests are as estimated."""
+    """Perceived freshness expected from the frequencies and the estimated rates and interests."""
     perceived_measured: float | None
-    """As measured of late; None before the first object has been polled twice."""
+    """Perceived freshness measured in the last minutes; None before an object has been polled twice."""
 
 
 class Bandwidth:
-    """Bandwidth of a mirror, which is saved up for BURST_S at most."""
+    """Bandwidth of a mirror. Unused bandwidth can be saved for at most BURST_S seconds."""
 
     def __init__(self, per_s: float) -> None:
         self.per_s = per_s
@@ -102,24 +103,24 @@ class Bandwidth:
 
     @property
     def is_full(self) -> bool:
-        """Return True if more would be lost."""
+        """True if the saved bandwidth has reached its limit, so that bandwidth unused from now on is lost."""
         return self._room >= self.per_s * BURST_S
 
     def wait_s(self) -> tuple[float, float]:
-        """Return the seconds until there is room, and until it is full."""
+        """Return the seconds until there is bandwidth for a poll, and the seconds until unused bandwidth is lost."""
         for_room = 0.0 if self.has_room else max(0.0, -self._room / self.per_s + 1e-6)
         return for_room, BURST_S - self._room / self.per_s
 
 
 class FailedPolls:
-    """Keeps which objects failed at their last poll, and when each is tried again."""
+    """Objects that failed at their last poll, with the time at which each is retried."""
 
     def __init__(self, count: int) -> None:
         self.failing = 0
         self.again = np.full(count, math.inf)
-        """When an object that failed is tried again."""
+        """Time at which a failed object is retried; ∞ for other objects."""
         self.pause_s = np.full(count, math.inf)
-        """How long an object that failed is left alone."""
+        """Seconds from the failure of an object to its retry; ∞ for other objects."""
         self._times = np.zeros(count, np.int64)
 
     @property
@@ -143,7 +144,7 @@ class FailedPolls:
 
 
 class FreshnessMeter:
-    """Perceived freshness as measured; what was measured counts half after MEASURED_HALF_LIFE_S."""
+    """Measured perceived freshness, in which a measurement counts half after MEASURED_HALF_LIFE_S."""
 
     def __init__(self) -> None:
         self._fresh = self._seen = 0.0
@@ -157,12 +158,12 @@ class FreshnessMeter:
         self._fresh, self._seen = self._fresh + weight * fresh, self._seen + weight
 
     def perceived(self) -> float | None:
-        """None before the first object has been polled twice."""
+        """Return the measured freshness; None before an object has been polled twice."""
         return ratio(self._fresh, self._seen) if self._seen > 0 else None
 
 
 class MirrorCore:
-    """Objects by number; `now` never runs back."""
+    """Polling decisions for the objects of a mirror, which are identified by number. `now` must never decrease."""
 
     def __init__(self, interests: Interests, count: int, bandwidth: float, by_bytes: bool = False) -> None:
         assert bandwidth > 0
@@ -176,11 +177,11 @@ class MirrorCore:
         self._frequencies = np.zeros(count)
         self._last = np.full(count, -math.inf)
         self._due = np.full(count, -math.inf)
-        """∞ of those that are looked at, or have failed."""
+        """Time at which an object is polled next; ∞ while it is being polled, or after a failure."""
         self._in_flight = np.zeros(count, bool)
         self._uses = np.zeros(count)
-        """Since the last poll."""
-        # The most wanted first, while nothing else is known.
+        """Number of uses of an object since its last poll."""
+        # Before the first polls, only the interests are known, so objects are polled in the order of interest.
         self._weights = interests.weights(0.0)
         self._due[np.argsort(-self._weights, kind="stable")] = np.arange(count) - 1e15
         self._solved_at = -math.inf
@@ -188,10 +189,10 @@ class MirrorCore:
         self.polls = self.changes = self.failures = self.solved = 0
         self.uses = 0.0
 
-    # -- decide ------------------------------------------------------------------------------------------
+    # -- choice of the next object to poll ---------------------------------------------------------------
 
     def due(self, now: float) -> int | None:
-        """The object to be looked at now, which is charged for; None if there is none, or no bandwidth."""
+        """Return the object to poll now and charge its bandwidth; None if no object is due or there is no bandwidth."""
         self._bandwidth.refill(now)
         if now - self._solved_at >= SOLVE_S:
             self._solve(now)
@@ -201,7 +202,7 @@ class MirrorCore:
         number = int(np.argmin(failed.again if failed.failing else self._due))
         if not failed.failing or failed.again[number] > now:
             number = int(np.argmin(self._due))
-            # Bandwidth that would be lost is spent on the next object early.
+            # If bandwidth would be lost otherwise, the next object is polled before it is due.
             is_due = self._due[number] <= now or self._bandwidth.is_full
             if self._due[number] == math.inf or not is_due:
                 return None
@@ -210,7 +211,7 @@ class MirrorCore:
         return number
 
     def wait_s(self, now: float) -> float:
-        """Until `due` may name one."""
+        """Return the seconds until `due` may return an object."""
         self._bandwidth.refill(now)
         for_room, for_full = self._bandwidth.wait_s()
         due = float(self._due.min())
@@ -218,10 +219,10 @@ class MirrorCore:
         for_due = min(due - now, for_full) if due < math.inf else math.inf
         return min(max(for_room, min(for_due, again - now), 0.0), SOLVE_S)
 
-    # -- observe -----------------------------------------------------------------------------------------
+    # -- reports of polls and uses -----------------------------------------------------------------------
 
     def polled(self, one: int, asked_at: float, outcome: PollOutcome, size: float, now: float) -> None:
-        """What came of it: as the object was at `asked_at`, for so much of the bandwidth."""
+        """Report the result of a poll: the object's state at `asked_at`, and the bandwidth `size` that the poll took."""
         assert self._in_flight[one]
         self._in_flight[one] = False
         self.polls += 1
@@ -243,12 +244,12 @@ class MirrorCore:
         self._due[one] = self._next(one)
 
     def used(self, one: int, times: float, now: float) -> None:
-        """Somebody has looked the object up."""
+        """Report uses of an object."""
         self._uses[one] += times
         self.uses += times
         self._interests.used(one, times, now)
 
-    # -- what is known -----------------------------------------------------------------------------------
+    # -- statistics --------------------------------------------------------------------------------------
 
     def statistics(self, now: float) -> MirrorStatistics:
         held = self._last > -math.inf
@@ -260,7 +261,7 @@ class MirrorCore:
             changes=self.changes,
             failures=self.failures,
             failing=int(self._failed.are_failing.sum()),
-            spent=max(0.0, self._bandwidth.spent),  # corrections of charges may round below nothing
+            spent=max(0.0, self._bandwidth.spent),  # rounding may make the corrected charge slightly negative
             solved=self.solved,
             uses=self.uses,
             perceived_expected=expected,
@@ -269,15 +270,15 @@ class MirrorCore:
 
     @property
     def frequencies(self) -> npt.NDArray[np.float64]:
-        """Polls a second of each object, as last solved for."""
+        """Polls per second of each object, from the last optimisation."""
         return self._frequencies
 
-    # -- inside ------------------------------------------------------------------------------------------
+    # -- estimates and retries ---------------------------------------------------------------------------
 
     def _learn_size(self, one: int, size: float) -> None:
-        """Nothing is free: a size of 0 would be worth any frequency."""
+        """Update the estimated size of an object; the size is at least 1, since a size of 0 would permit any frequency."""
         size = max(size, 1.0)
-        if not self._size_known:  # the first tells what the others may be like
+        if not self._size_known:  # the first object's size is the first estimate for all objects
             self._sizes[:] = size
             self._size_known = True
         elif self._last[one] == -math.inf:
@@ -299,7 +300,7 @@ class MirrorCore:
         self._solved_at, self.solved = now, self.solved + 1
 
     def _all_retried_s(self) -> float:
-        """How long it takes to try all again that fail."""
+        """Return the seconds that one retry of all failing objects takes."""
         part = 1.0 if self._failed.are_all else RETRYING
         size = float(self._sizes.mean()) if self._by_bytes else 1.0
         return self._failed.failing * size / (part * self._bandwidth.per_s)

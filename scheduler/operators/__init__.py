@@ -1,4 +1,4 @@
-"""Level 2: which operator of a class runs next, from measured costs and selectivities.
+"""Level 2: choice of the operator of a class that runs next, from measured costs and selectivities.
 
-Start with `scheduler.py`; the policies are in `policies/`. Imports `configs` alone.
+Start with `scheduler.py`; the policies are in `policies/`. This package imports only `configs`.
 """

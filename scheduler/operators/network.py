@@ -1,18 +1,18 @@
-"""The operator network of a class as the scheduler sees it, and the quantities every policy is made of.
+"""The operator network of a class for the scheduler, and the quantities from which policies compute priorities.
 
-Operators are numbered in topological order; an operator without downstream is a root, its outputs are answers.
-From the measured cost c and selectivity s of every operator follow, for the segment x … root (Sharaf §3.1):
+Operators are numbered in topological order. An operator without downstream operators is a root; its outputs are answers.
+The measured cost c and selectivity s of every operator determine these quantities of the segment x … root (Sharaf §3.1):
 
     S_x   answers per tuple that enters x          (summed over the roots below x)
     C̄_x   expected processor time per tuple that enters x
-    T_r   ideal processor time of one answer of root r: every operator that had to run for it
+    T_r   ideal processor time of one answer of root r, summed over all operators that have to run for it
 
-A window join is two operators, one an input, that share their windows: each side has its own cost and
-selectivity (what a tuple meets on the other side), hence its own priority (Sharaf §3.4.2, segments E_LL and E_RR).
-They name each other as partners, so that T of an answer is Sharaf's C_L + C_R + 2·c_J + C_C.
+A window join consists of two operators, one for each input, which share their windows. Each has its own cost and
+selectivity, which depends on the other side's tuples, and hence its own priority (Sharaf §3.4.2, segments E_LL and E_RR).
+They refer to each other as partners, so that T of an answer is Sharaf's C_L + C_R + 2·c_J + C_C.
 
-An operator shared by several queries has one S and C̄ but a T per root; policies that divide by T therefore use
-the sums Σ S/T and Σ S/T² over the roots, which for a plain chain are the thesis's own S/T and S/T².
+An operator shared by several queries has one S and C̄ but a T for each root. Policies that divide by T therefore use
+the sums Σ S/T and Σ S/T² over the roots; for a simple chain these are the thesis's S/T and S/T².
 """
 
 from __future__ import annotations
@@ -28,22 +28,26 @@ from scheduler.operators.segment_trees import NO_TREE, Tree, tree_above
 
 @dataclass(frozen=True, slots=True)
 class ScheduledOperator:
-    """One box of the network. `source` marks the operators that take tuples from a stream's queue."""
+    """Operator of the network. `source` marks operators that take tuples from a stream's queue."""
 
     name: str
     downstream: tuple[int, ...] = ()
     source: bool = False
-    size_out: float = 1.0  # mean size of an output tuple, any unit; for policies that go by memory
-    partner: int | None = None  # the other side of a join
-    utility: UtilityGraph | None = None  # of a root: what its answers are worth by their latency
-    slack_s: float | None = None  # of a root that answers windows: how long after falling due it is tardy
-    weight: float = 1.0  # of an output: how much its freshness counts, for all queries that have it
-    answers: bool = False  # whether it has an output though others read it, too; a root always has one
+    size_out: float = 1.0  # mean size of an output tuple, in a unit common to all operators, for policies that minimise memory
+    partner: int | None = None  # operator of the other side, if this operator is one side of a join
+    utility: UtilityGraph | None = None  # for a root: utility of its answers by their latency
+    slack_s: float | None = (
+        None  # for a root with windows: seconds from the due time of a result to its deadline
+    )
+    weight: float = 1.0  # sum of the freshness weights of all queries that use the operator's output
+    answers: bool = (
+        False  # True if it emits answers although other operators read it; a root always emits answers
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is believed of an operator: processor-seconds per input tuple, output tuples per input tuple."""
+    """Estimates for an operator: processor-seconds per input tuple, and output tuples per input tuple."""
 
     cost_s: float
     selectivity: float
@@ -51,17 +55,17 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class PathSegment:
-    """Operator x down to its roots, summed up."""
+    """Quantities of the segment from an operator down to its roots."""
 
-    selectivity: float  # S
-    cost_s: float  # C̄
-    ideal_s: float  # T; the smallest among the roots below
-    answers_per_ideal: float  # Σ S/T
-    answers_per_ideal_sq: float  # Σ S/T²
+    selectivity: float  # S: answers per tuple that enters the segment
+    cost_s: float  # C̄: expected processor time per tuple that enters the segment
+    ideal_s: float  # T: ideal processor time of an answer, the smallest among the roots below
+    answers_per_ideal: float  # Σ S/T over the roots below
+    answers_per_ideal_sq: float  # Σ S/T² over the roots below
 
 
 Found = TypeVar("Found")
-# What an answer is counted as, by the name of its sum over a segment.
+# Name of the PathSegment field that is the numerator of a policy's priority: S, Σ S/T or Σ S/T².
 Gain = Literal["selectivity", "answers_per_ideal", "answers_per_ideal_sq"]
 
 NOTHING = PathSegment(0.0, 0.0, 0.0, 0.0, 0.0)
@@ -80,7 +84,10 @@ class Network:
         self._look_at(0, (), (), [[] for _ in self.operators])
 
     def extended(self, more: Sequence[ScheduledOperator], edges: Iterable[tuple[int, int]]) -> Network:
-        """With more operators at the end, and edges to them from those that were there; these are not looked at."""
+        """Return the network with more operators at the end, and edges to them from existing operators.
+
+        The topological order of existing operators is not checked again.
+        """
         operators, start = [*self.operators, *more], len(self.operators)
         upstream = [*self.upstream, *([] for _ in more)]
         for above, below in edges:
@@ -97,7 +104,7 @@ class Network:
     def _look_at(
         self, start: int, roots: Sequence[int], sources: Sequence[int], upstream: list[list[int]]
     ) -> None:
-        """Check the operators from `start` on, and add them to what is known of those before."""
+        """Check the operators with numbers from `start` on, and add these operators to the roots, sources and upstream lists."""
         fresh = range(start, len(self.operators))
         for number in fresh:
             for below in self.operators[number].downstream:
@@ -110,16 +117,16 @@ class Network:
         object.__setattr__(self, "upstream", upstream)
 
     def segments(self, estimates: Sequence[Estimate]) -> tuple[PathSegment, ...]:
-        """Every operator's segment under the estimates, in one walk from the roots up."""
+        """Return the segment of every operator, computed in one pass from the roots upwards."""
         size = len(self.operators)
         return self.segments_with((NOTHING,) * size, range(size), estimates)
 
     def segments_with(
         self, known: Sequence[PathSegment], others: Iterable[int], estimates: Sequence[Estimate]
     ) -> tuple[PathSegment, ...]:
-        """The segments, of which all but those of the others are known.
+        """Return all segments: segments of the operators in `others` are computed again, all other segments are taken from `known`.
 
-        All sums over the roots below are linear in what the downstream operators have, so none is listed twice.
+        All sums over roots are linear in the sums of the downstream operators, so each operator is computed once.
         """
         segments = list(known)
         for number in sorted(others, reverse=True):
@@ -140,7 +147,7 @@ class Network:
         return tuple(segments)
 
     def ideal_costs(self, estimates: Sequence[Estimate]) -> dict[int, float]:
-        """T of every root: the processor time of one answer if it were alone in the system."""
+        """Return T of every root: the processor time of one answer without any waiting."""
         return {root: self.ideal_cost(root, estimates) for root in self.roots}
 
     def ideal_cost(self, root: int, estimates: Sequence[Estimate]) -> float:
@@ -148,7 +155,7 @@ class Network:
         return sum([estimates[number].cost_s for number in sorted(needed)])
 
     def feeding(self, numbers: Iterable[int], with_partners: bool = False) -> set[int]:
-        """The operators and all that stand above them; with partners, also the other sides of joins."""
+        """Return the operators and all upstream operators; with `with_partners`, also the operators of the other sides of joins."""
         reached = set(numbers)
         stack = list(reached)
         while stack:
@@ -161,7 +168,7 @@ class Network:
         return reached
 
     def fed_by(self, number: int) -> set[int]:
-        """The operator and all that stand below it."""
+        """Return the operator and all operators downstream of it."""
         reached, stack = {number}, [number]
         while stack:
             below = set(self.operators[stack.pop()].downstream) - reached
@@ -170,7 +177,7 @@ class Network:
         return reached
 
     def depth_first_paths(self) -> list[tuple[int, ...]]:
-        """Every source-to-root path, for policies that are defined on paths."""
+        """Return all paths from a source to a root, for policies that are defined on paths."""
         paths: list[tuple[int, ...]] = []
         stack: list[tuple[int, ...]] = [(source,) for source in reversed(self.sources)]
         while stack:
@@ -184,7 +191,7 @@ class Network:
 
 @dataclass(frozen=True)
 class NetworkEstimates:
-    """A network with what is believed of it at one moment: all that a policy may look at."""
+    """Network with its estimates at one moment, from which policies compute priorities."""
 
     network: Network
     estimates: tuple[Estimate, ...]
@@ -197,21 +204,21 @@ class NetworkEstimates:
         return self.network.segments(self.estimates) if self.known is None else self.known
 
     def once(self, what: Hashable, work_out: Callable[[NetworkEstimates], Found]) -> Found:
-        """What follows from it by this name, for all who ask: the policies inside and of sources, and plans."""
+        """Return the result of `work_out`, which is computed once and kept under the name `what` for all policies and decision plans."""
         if what not in self._worked_out:
             self._worked_out[what] = work_out(self)
         result: Found = self._worked_out[what]
         return result
 
     def trees(self, gain: Gain) -> list[Tree]:
-        """The priority-defining tree of every operator, by what an answer is counted."""
+        """Return the priority-defining tree of every operator, for a kind of gain."""
         if gain not in self._trees:
             size = len(self.estimates)
             self._trees[gain] = self._trees_with([NO_TREE] * size, range(size), gain)
         return self._trees[gain]
 
     def _trees_with(self, known: Sequence[Tree], others: Iterable[int], gain: Gain) -> list[Tree]:
-        """The trees, of which all but those of the others are known."""
+        """Return all trees: trees of the operators in `others` are computed again, all other trees are taken from `known`."""
         trees, segments = list(known), self.segments
         for number in sorted(others, reverse=True):
             own, below = self.estimates[number], self.network.operators[number].downstream
@@ -222,10 +229,10 @@ class NetworkEstimates:
         return trees
 
     def extended(self, network: Network, more: Sequence[Estimate]) -> tuple[NetworkEstimates, set[int]]:
-        """What is believed of an extended network, and which operators have other segments than before."""
+        """Return the estimates of an extended network, and the operators with changed segments."""
         estimates = (*self.estimates, *more)
         changed = network.feeding(range(len(self.estimates), len(estimates)))
-        if "segments" not in vars(self):  # nobody has asked
+        if "segments" not in vars(self):  # segments have not been computed yet
             return NetworkEstimates(network, estimates), changed
         segments = (*self.segments, *(NOTHING for _ in more))
         after = NetworkEstimates(network, estimates, network.segments_with(segments, changed, estimates))

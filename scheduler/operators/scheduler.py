@@ -1,29 +1,29 @@
-"""Level 2 of one class: its policy, with source operators last (DILoS §III-A).
+"""Level 2 of one class: chooses the next operator by a policy, with source operators last (DILoS §III-A).
 
-Operators inside the network go first; source operators, which let new tuples in, run only when no other
-operator has input. The two groups are ranked independently, by the same policy; but all that follows from a source runs
-before the next one is looked at, so a source that several queries share has the priority of all of them together (Sharaf
-eq. 3.9), and priority-defining trees are for the operators inside. Only the simulator may rank sources among the others
-(`sources_last=False`), as Aurora, MavStream and Sharaf's testbed do: tuples then wait inside as well.
+Operators inside the network go first. Source operators, which let new tuples in, run only when no other operator has input. The
+same policy ranks the two groups independently. All work that follows from a source is done before the next source is chosen. So a
+source that several queries share has the priority of all of them together (Sharaf eq. 3.9), and priority-defining trees are used
+only for the operators inside. Only the simulator may rank sources together with the other operators (`sources_last=False`), as
+Aurora, MavStream and Sharaf's testbed do; tuples then wait inside the network, too.
 
 The runner's loop (the simulator's and the live one alike) is
 
     operator = scheduler.pick(now)
     …run it on a train, measured from outside…
-    scheduler.pending(operator, tuples)  whenever the number of tuples that wait there has changed, if `counts`
+    scheduler.pending(operator, tuples)  whenever the number of waiting tuples has changed, if `counts`
     scheduler.ready(fed, head)           for each operator that now has input
     scheduler.ready(operator, head)      if input is left, else scheduler.idle(operator)
     scheduler.operators.statistics.observe(operator, tuples_in, tuples_out, cost_s)
 
-and scheduler.refresh() once a load cycle, which is when changed statistics change priorities. Operators that are added
-(`extend`) are ranked at once, beside those that are there. A decision may have a plan (`policies/decision_plans.py`), which is then carried out
-pick by pick without asking the policy again; nor is the policy told of what comes and goes inside meanwhile.
+and scheduler.refresh() once per load cycle, when changed statistics change priorities. New operators (`extend`) are ranked at
+once, together with the existing ones. A decision may have a plan (`policies/decision_plans.py`). The plan is then carried out pick
+by pick without consulting the policy, which is not informed of changes inside meanwhile.
 
-The policy may be another from one pick to the next (`switch`):
-1. What is ready for the one before it is ready for it, and nothing else: no operator that has input is forgotten.
-2. Network, statistics and what is believed of them stay; it is ranked by what is believed now.
-3. What it decides is what it would have decided, had it been there from the beginning and been told of the same.
-   Round robin alone remembers what ran before: it begins a new cycle.
+The policy can be replaced between two picks (`switch`):
+1. Exactly the operators that were ready for the former policy are ready for the new one.
+2. Network, statistics and estimates stay; the new policy ranks by the current estimates.
+3. The new policy decides as if it had been in use from the beginning. Only round robin depends on what ran before; it begins a
+   new cycle.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from scheduler.operators.statistics import OperatorStatistics
 
 
 class OperatorScheduler:
-    """Which operator of the class runs next."""
+    """Scheduler of one class, which chooses the next operator."""
 
     def __init__(
         self,
@@ -63,15 +63,16 @@ class OperatorScheduler:
         self._begin(settings)
 
     def _begin(self, settings: PolicySettings) -> None:
-        """By this policy, which has been told of nobody's input."""
+        """Use this policy from now on; the policy has not been informed of any ready operator yet."""
         network, believed = self.network, self._believed
         self._inner = build_policy(settings, believed)
         self._sources = build_policy(by_sums(settings), believed) if self._sources_last else self._inner
         self._group = [self._sources if operator.source else self._inner for operator in network.operators]
         self._plans = build_plans(settings, believed, self._sources_last)
-        self.decisions = 0  # so far; a step of a plan is none
-        # With plans: whether one is under way, its operator that runs until it has no input, and those that follow; who has
-        # input that the policies know of; and who has got some since, which they are told of at the plan's end if it is left.
+        self.decisions = 0  # number of decisions; operators that run by a decision plan are not counted
+        # State of a plan of one decision: `_is_planned` is True while a plan is in progress. `_current` is the operator of the plan
+        # that runs until it has no input, and `_rest` has the operators after it. `_told` marks operators with input that the
+        # policies know of. `_waiting` has operators that got input since the plan began; the policies learn of these at its end.
         self._is_planned = False
         self._current = NONE
         self._rest: Iterator[int] = iter(())
@@ -79,15 +80,15 @@ class OperatorScheduler:
         self._is_source = [operator.source for operator in network.operators]
         self._waiting: dict[int, float] = {}
         self.counts = isinstance(self._inner, CountingPolicy)
-        """Whether the policy is to be told how many tuples wait."""
+        """True if the policy needs the number of waiting tuples."""
         self.counted = self._counted(network.operators)
-        """Of which operators; of those that only plans run, nobody asks."""
+        """True for operators with a number of waiting tuples that the policy needs; False for operators that only plans run."""
         self._counting = self._who_counts(network.operators)
 
     def extend(
         self, more: Sequence[ScheduledOperator], edges: Iterable[tuple[int, int]], initial: Sequence[Estimate]
     ) -> None:
-        """More operators at the end, without input; edges lead to them from those that are there."""
+        """Add operators without input at the end, with edges to them from existing operators."""
         self.network = self.network.extended(more, edges)
         self.statistics.extend(initial)
         self._believed, changed = self._believed.extended(self.network, initial)
@@ -104,7 +105,10 @@ class OperatorScheduler:
             self._plans.extend(self._believed, changed)
 
     def _who_counts(self, operators: Sequence[ScheduledOperator]) -> list[CountingPolicy]:
-        """The policy of each, if it counts. Whether it does is asked once: for 1,000 operators that would take milliseconds."""
+        """Return the counting policy of each operator, or an empty list if the policy does not count.
+
+        The type is checked only once, since checking it for 1,000 operators would take milliseconds.
+        """
         inner, sources = self._inner, self._sources
         if not isinstance(inner, CountingPolicy) or not isinstance(sources, CountingPolicy):
             return []
@@ -114,12 +118,14 @@ class OperatorScheduler:
         return [self.counts and (self._plans is None or operator.source) for operator in operators]
 
     def pending(self, operator: int, tuples: int) -> None:
-        """So many tuples wait at the operator; told before ready() of the same change."""
+        """Report the number of tuples waiting at an operator; called before ready() for the same change."""
         self._counting[operator].pending(operator, tuples)
 
     def switch(self, settings: PolicySettings, heads: Iterable[tuple[int, float, int]]) -> None:
-        """Go on by another policy, with no plan under way; `heads` are the operators that have input, with the arrivals of
-        their oldest tuples and how many wait."""
+        """Replace the policy and stop the decision plan that is in progress.
+
+        `heads` lists the operators with input, each with the arrival of its oldest tuple and the number of waiting tuples.
+        """
         self._believe()
         self._begin(settings)
         for operator, head, tuples in heads:
@@ -136,13 +142,13 @@ class OperatorScheduler:
         self._group[operator].ready(operator, head)
 
     def idle(self, operator: int) -> None:
-        # Who is waiting to be told of is not told of, and nobody else waits.
+        # An operator in `_waiting` is unknown to the policy, so the policy is informed only of other operators.
         if self._waiting.pop(operator, None) is None:
             self._told[operator] = False
             self._group[operator].idle(operator)
 
     def pick(self, now: float) -> int:
-        """The operator to run now, NONE if nothing has input."""
+        """Return the operator to run now; NONE if no operator has input."""
         if self._is_planned:
             waiting, announced, operator = self._waiting, self._told, self._current
             if operator != NONE and (operator in waiting or announced[operator]):
@@ -163,7 +169,7 @@ class OperatorScheduler:
         return operator
 
     def _begin_plan(self, plan: Plan, picked: int) -> int:
-        """The first of the plan that has input; there is one, for the operator that was picked is in it."""
+        """Start a decision plan and return its first operator with input; the picked operator is in the plan and has input."""
         self._is_planned = len(plan) > 1
         if not self._is_planned:
             return picked
@@ -183,12 +189,12 @@ class OperatorScheduler:
 
     @property
     def looked(self) -> int:
-        """How many priorities the last decision compared, of policies that compare several."""
+        """Number of priorities that the last decision compared; 0 for policies that do not count it."""
         groups = [self._inner] if self._sources is self._inner else [self._inner, self._sources]
         return sum(getattr(group, "looked", 0) for group in groups)
 
     def refresh(self) -> NetworkEstimates:
-        """Rank anew if statistics have changed; what is believed now, for the load monitor."""
+        """Update priorities if statistics have changed; return the current estimates for the load monitor."""
         if self._believe():
             self._inner.rank(self._believed)
             if self._sources is not self._inner:
@@ -198,7 +204,7 @@ class OperatorScheduler:
         return self._believed
 
     def _believe(self) -> bool:
-        """What has been measured; whether it is other than before."""
+        """Use the latest measured estimates from now on; return True if estimates have changed."""
         has_changed = self.statistics.changed
         if has_changed:
             self.statistics.changed = False
@@ -207,11 +213,11 @@ class OperatorScheduler:
 
 
 class QueryScheduler(OperatorScheduler):
-    """Decides for whole queries, as Sharaf's testbed does: what is picked runs with all that follows from it.
+    """Scheduler that decides for whole queries, as Sharaf's testbed does: a picked operator runs with all operators below it.
 
-    Not all if priority-defining trees are at work: a segment outside the tree of a shared operator waits there for its own
-    turn, beside the operators that let tuples in. One policy ranks them all; nothing comes between an operator and those that
-    run with it. A policy with plans of its own decides by these.
+    With priority-defining trees, it runs only with its tree. A segment outside the tree of a shared operator waits for its own
+    turn, and is ranked by the same policy together with the source operators. No other operator runs between an operator and its
+    followers. A policy with its own plans follows these plans instead.
     """
 
     def __init__(
@@ -223,7 +229,7 @@ class QueryScheduler(OperatorScheduler):
         super()._begin(settings)
         self._gain = tree_gain(settings)
         self._is_ready = [False] * len(self.network.operators)
-        # What runs with the operator that was picked last; the next one at the end.
+        # Operators that still run with the last picked operator, in reverse order.
         self._followers: list[int] = []
         self._units: dict[int, list[int]] = {}
         self._looked = 0
@@ -262,7 +268,7 @@ class QueryScheduler(OperatorScheduler):
         return self._looked
 
     def _unit(self, operator: int) -> list[int]:
-        """What runs with the operator, the last one first."""
+        """Return the operators that run with an operator, in reverse order."""
         unit = self._units.get(operator)
         if unit is None:
             if self._gain is None:

@@ -1,22 +1,21 @@
-"""Operators that several queries share: which of the segments behind one make its priority (Sharaf §3.6).
+"""Priority-defining trees: the segments behind a shared operator that determine its priority (Sharaf §3.6).
 
-A tuple that operator x has worked on goes on into several segments, and its cost c_x is spent once for all of them:
-SC̄_x = Σ C̄^i − (N−1)·c_x. Segments with little to gain must not pull down those with much. So the priority of x is that
-of its priority-defining tree: those segments for which Σ gain / cost, with c_x counted once, is highest. x runs together
-with its tree; a segment outside is scheduled on its own, from the operator after x.
+A tuple that operator x has processed enters several segments, and the cost c_x is spent once for all of them:
+SC̄_x = Σ C̄^i − (N−1)·c_x. Segments with little gain should not lower the priority of segments with much gain. So the priority of
+x is the priority of its priority-defining tree: the set of segments with the highest Σ gain / cost, counting c_x once. x runs
+together with its tree; a segment outside the tree is scheduled separately, from the operator after x.
 
-The thesis visits segments by their own priority *from x on* and stops at the first that does not raise the joint one.
-That is not always the highest: a dear segment with a fair gain may end the visit before a cheap one is seen (c_x = 1,
-segments behind it with gain and cost 10 and 10, 3 and 4, 0.3 and 0.1: the thesis's order ends with the first at 10/11,
-the best is the first with the third). Visiting by what they have *behind* x is: a segment raises a ratio exactly if its own
-ratio is above it. The same holds for trees that share further down, bottom-up (Horn 1972, for jobs under a tree
-of precedence): a segment that an operator below did not take in may still be one that pays at the operator above, whose
-ratio is lower.
+The thesis adds segments in the order of their priority *including x* and stops at the first segment that does not raise the joint
+priority. This does not always find the maximum, because an expensive segment with a medium gain may come before a cheap segment
+and end the search. Example: c_x = 1, and three segments behind x with gain/cost 10/10, 3/4 and 0.3/0.1. The thesis's order ends
+with the first segment alone at 10/11; the best set is the first and third segments. Adding segments in the order of their
+priority *without x* does find the maximum, because a segment raises a ratio exactly if its own ratio is higher. The same holds
+bottom-up for trees that share operators further down (Horn 1972, for jobs under a tree of precedence). A segment that an operator
+below left out may still be worth adding at the operator above, which has a lower ratio.
 
-1. A tree's ratio is the highest of all parts of the network that begin with its operator and have, with each operator, a way
-   to it from there.
-2. Whatever is in the tree has from itself on at least the ratio of the tree, whatever is not at most that. So when x, the
-   highest of all, has run, a policy that goes by these ratios alone runs its tree before all others.
+1. The ratio of a tree is the highest of all connected parts of the network that begin with its operator.
+2. Each operator in the tree has, from itself on, at least the ratio of the tree, and each operator outside at most that ratio. So
+   when x has run as the highest of all, a policy that uses only these ratios runs its tree before all other operators.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from heapq import heapify, heappop, heappush
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The priority-defining tree of an operator; per tuple that enters there."""
+    """Priority-defining tree of an operator, with gain and cost per tuple that enters the operator."""
 
     gain: float
     cost_s: float
     taken: tuple[int, ...] = ()
-    """Operators whose own trees belong to it."""
+    """Operators with trees that are parts of this tree."""
     left: tuple[tuple[int, float], ...] = ()
-    """Where segments outside begin, and how many tuples come there."""
+    """First operator of each segment outside the tree, with the number of tuples that reach it."""
 
     @property
     def ratio(self) -> float:
@@ -46,19 +45,20 @@ NO_TREE = Tree(0.0, 0.0)
 
 
 def tree_above(cost_s: float, selectivity: float, below: Sequence[int], trees: Sequence[Tree]) -> Tree:
-    """The tree of an operator that feeds others; theirs are known."""
-    if len(below) == 1 and not trees[below[0]].left:  # a chain: its end is worth more than its beginning
+    """Return the tree of an operator from the trees of the operators that it feeds."""
+    # An operator with a single segment behind it takes this segment.
+    if len(below) == 1 and not trees[below[0]].left:
         only = trees[below[0]]
         return Tree(selectivity * only.gain, cost_s + selectivity * only.cost_s, tuple(below))
     gain, spent = 0.0, cost_s
-    # By falling ratio, then by number, then the first to be found.
+    # Heap by falling ratio, then by number, then in the order of entry.
     waiting = [(-trees[operator].ratio, operator, place, selectivity) for place, operator in enumerate(below)]
     heapify(waiting)
     entered = len(waiting)
     taken: list[int] = []
     while waiting:
         minus_ratio, operator, _, tuples = waiting[0]
-        # Without any segment there is no priority.
+        # The first segment is always taken, since there is no priority without a segment.
         if taken and -minus_ratio * spent <= gain:
             break
         heappop(waiting)
@@ -73,7 +73,7 @@ def tree_above(cost_s: float, selectivity: float, below: Sequence[int], trees: S
 
 
 def whole_tree(root: int, trees: Sequence[Tree]) -> list[int]:
-    """All operators of a tree, those that feed others first."""
+    """Return all operators of a tree in topological order."""
     return sorted(set(walk(root, trees)))
 
 

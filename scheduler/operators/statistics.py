@@ -1,20 +1,21 @@
-"""Measured cost and selectivity of operators, kept current (Sharaf §3.3.3; ALGORITHMS §1 and §4.1).
+"""Running estimates of the cost and selectivity of operators (Sharaf §3.3.3; ALGORITHMS §1 and §4.1).
 
-The runner measures around a step and reports (tuples in, tuples out, processor-seconds). Observations are
-gathered until a window of input tuples is full, then averaged in with weight α:
+The runner measures each operator call and reports (tuples in, tuples out, processor-seconds). Observations are
+collected until a window of input tuples is full, and then averaged in with weight α:
 
     s ← (1−α)·s + α·N_out/N_in        c ← (1−α)·c + α·cost/N_in
 
-Of who gives something less than once in a window, the windows of s are so long that one output is expected. With short ones, what is
-believed of it would vanish from one output to the next, and be far too much after it: of a filter for what is rare, and of panes,
-which give something when a window ends. Where something came three times and next to nothing was expected, that is believed at once.
+Selectivity windows are longer for operators that rarely emit: each is long enough that one output is expected. Examples are
+filters for rare conditions, and panes, which emit when a window ends. With short windows the estimate would fall towards 0 between
+outputs and be far too high after each. If an operator emitted three times although almost no output was expected, the measured
+selectivity is used at once.
 
-Of an operator that takes no tuples, but is told of event time, each call counts as one, and as a window: a hundred of them
-would take a window's result a hundred slides.
+An operator without input tuples is called when event time advances. Each call counts as one tuple and as a full window, since a
+window of a hundred calls would last a hundred slides.
 
-A cost sample far above the average (a page fault, a neighbour's cache) is set aside, unless it persists: the
-third in a row is believed. The thesis's own text prefers α = 0.125; 0.175 and windows of 100 tuples are the
-values its evaluation uses, and 0.1–0.25 with 50–150 work alike.
+A cost sample far above the average (a page fault, another process in the cache) is ignored unless it persists: the
+third in a row is used. The thesis's text prefers α = 0.125, but its evaluation uses 0.175 and windows of 100 tuples. Values of
+0.1–0.25 and 50–150 tuples work equally well.
 """
 
 from __future__ import annotations
@@ -26,37 +27,38 @@ from scheduler.operators.network import Estimate
 
 ALPHA = 0.175
 WINDOW_TUPLES = 100
-# Outputs that are to be expected of a window by what is believed; at selectivities of 0.01 and more any window has as many.
+# Minimum number of expected outputs in a selectivity window; with selectivities of 0.01 or more, every window reaches it.
 EXPECTED_LEAST = 1.0
-# So often something has to come where less than that was expected: by chance once in some 200,000 times.
+# A measured selectivity is used at once after SURPRISES calls with output, if fewer than SURPRISED_BELOW outputs were expected.
+# By chance alone, a correct estimate is replaced in this way about once in 200,000 cases.
 SURPRISES, SURPRISED_BELOW = 3, 0.03
 OUTLIER_SIGMAS = 1.5
 OUTLIERS_BELIEVED_AFTER = 3
-# Below this relative spread a sample is never an outlier: with a nearly constant cost, σ is so small that
-# ordinary jitter would be set aside for ever.
+# Relative deviation below which a sample is never an outlier. With a nearly constant cost, σ is so small that ordinary jitter
+# would be ignored for ever.
 OUTLIER_MIN_SPREAD = 0.1
 
 
 class OperatorStatistics:
-    """Running estimates of all operators of one class; index = operator number."""
+    """Running estimates of all operators of one class, by operator number."""
 
     def __init__(self, initial: Sequence[Estimate], adaptive: bool = True) -> None:
         self.adaptive = adaptive
         self._estimates: list[Estimate] = []
         self._tuples: list[int] = []
         self._cost_s: list[float] = []
-        # The same and what was given, in how many calls, since what is given was averaged in.
+        # Input tuples, outputs, and calls with outputs since the selectivity was last averaged in.
         self._taken: list[int] = []
         self._given: list[float] = []
         self._giving: list[int] = []
         self._variance: list[float] = []
         self._outliers: list[int] = []
-        self._is_called: list[bool] = []  # told of event time at least once
+        self._is_called: list[bool] = []  # True if the operator was called for event time at least once
         self.changed = False
         self.extend(initial)
 
     def extend(self, initial: Sequence[Estimate]) -> None:
-        """More operators, numbered on."""
+        """Add operators with initial estimates of cost and selectivity; each gets the next operator number."""
         size = len(initial)
         self._estimates += initial
         self._tuples += [0] * size
@@ -73,7 +75,7 @@ class OperatorStatistics:
         return self._estimates
 
     def observe(self, operator: int, tuples_in: int, tuples_out: float, cost_s: float) -> None:
-        """One step of one operator, as measured around it."""
+        """Add the measurements of one operator call on a train of tuples."""
         if not self.adaptive:
             return
         self._tuples[operator] += tuples_in
@@ -85,11 +87,11 @@ class OperatorStatistics:
             self._fold(operator)
 
     def observe_call(self, operator: int, answers: float, cost_s: float) -> None:
-        """One step of an operator that is told of event time and takes no tuples."""
+        """Add the measurements of one call of an operator for event time, without input tuples."""
         if not self.adaptive:
             return
         if not self._is_called[operator]:
-            # The cost believed before was not measured. That the first call gives nothing says little of the others.
+            # The initial cost was not measured and is replaced. The selectivity is averaged, as one call without answers says little.
             self._is_called[operator] = self.changed = True
             before = self._estimates[operator].selectivity
             self._estimates[operator] = Estimate(cost_s, before + ALPHA * (answers - before))
@@ -99,7 +101,7 @@ class OperatorStatistics:
         self._believe(operator, Estimate(cost, old.selectivity + ALPHA * (answers - old.selectivity)))
 
     def _fold(self, operator: int) -> None:
-        """A window of costs is full."""
+        """Average the costs of a full window of input tuples into the estimate."""
         count, old = self._tuples[operator], self._estimates[operator]
         cost = self._cost_s[operator] / count
         self._tuples[operator], self._cost_s[operator] = 0, 0.0
@@ -107,7 +109,7 @@ class OperatorStatistics:
         self._believe(operator, Estimate(new_cost, self._selectivity(operator, old.selectivity)))
 
     def _selectivity(self, operator: int, old: float) -> float:
-        """With what was given, if that is a window."""
+        """Return the selectivity with the collected outputs averaged in, if their window is full."""
         count = self._taken[operator]
         expected = old * count
         if expected >= EXPECTED_LEAST:
@@ -126,7 +128,7 @@ class OperatorStatistics:
             self.changed = True
 
     def _believed(self, operator: int, deviation: float, average: float) -> float:
-        """The deviation to average in; 0 for an outlier that has not persisted."""
+        """Return how much a cost sample deviates from the estimate; 0 for an outlier that has not persisted, so that it is ignored."""
         limit = max(OUTLIER_SIGMAS * math.sqrt(self._variance[operator]), OUTLIER_MIN_SPREAD * average)
         if deviation > limit:
             self._outliers[operator] += 1

@@ -1,9 +1,9 @@
 """Level 1: weighted round robin over classes (CQC, DILoS §III-A; ALGORITHMS §2).
 
-In each round of length k a class with share p has the quota k·p·lanes. It is granted as a slice on one lane at a
-time; a class with nothing queued is passed over, and a class whose queues run empty hands over at once
-(work-conserving). A slice is not cut short inside a train, so it may overrun: the excess is a negative credit,
-deducted from later quotas, and a class whose credit is still ≤ 0 sits the round out. Unused quota is not saved.
+In each round of length k a class with share p has the quota k·p·lanes. The quota is granted as a slice on one lane at a
+time. A class with nothing queued is skipped, and a class that has emptied its queues returns the lane at once
+(work-conserving). A slice is not cut short inside a train, so it may overrun. The excess is a negative credit,
+deducted from later quotas; a class with a credit ≤ 0 is skipped in the round. Unused quota is not saved.
 
     state of a class     event                      becomes
     idle                 ClassReady                 waiting
@@ -12,19 +12,19 @@ deducted from later quotas, and a class whose credit is still ≤ 0 sits the rou
     running              SliceEnded(no backlog)     idle
     any                  ClassLeft                  idle; a slice under way ends, its quota counts as used
 
-Several lanes take turns from the same round. A class runs in one lane at a time, so one that is entitled to more
-than a whole lane leaves the rest to the others; one still running when a round begins has its turn in it afterwards.
-So it is with the classes of one host, a process that runs in one lane at a time: a class whose turn comes while
-another of its host runs has it as soon as the host is free, before classes whose turns came later. The quotas of
-rounds that have begun meanwhile (two at most) it gets with it: it was not for want of input that it did not use them.
+Several lanes take turns from the same round. A class runs in one lane at a time, so a class that is entitled to more
+than a whole lane leaves the rest to other classes. A class that is still running when a round begins has its turn in that
+round afterwards. The classes of one host share a process that runs in one lane at a time. If the turn of a class comes while
+another class of its host runs, the class runs as soon as the host is free, before classes with later turns. Its slice then
+includes the quotas of rounds that have begun meanwhile (two at most), since only the busy host kept it from using them.
 
 Properties (`tests/property/test_wrr.py`):
-1. A lane is free only when no class is waiting whose host is free.
-2. With every class backlogged on one lane, after any number of rounds n a class has had n·k·p plus less than one
+1. A lane is free only when no class with a free host is waiting.
+2. If every class is backlogged on one lane, after any number of rounds n a class has used n·k·p plus less than one
    train.
-3. What a class used above its quota it gives back before it runs again.
-4. A turn costs O(log classes), however many classes are idle, in debt, or kept waiting by their hosts.
-5. No two classes of a host run at a time, nor one class on two lanes.
+3. A class that used more than its quota loses the excess before it runs again.
+4. A turn costs O(log classes), independently of the number of classes that are idle, in debt, or waiting for their hosts.
+5. No two classes of a host run at a time, nor does one class run on two lanes.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-# A share never counts as less than this, so that a class that was given almost nothing still gets a turn.
+# Minimum share, so that a class with almost no share still gets turns.
 LEAST_SHARE = 1e-6
-# Of the rounds that pass while its host keeps a class waiting so many are made up for. Without any, classes that
-# share a host lose half of their turns; more than two are not needed unless the host owns more than a lane.
+# Maximum number of rounds missed because of a busy host for which a class is compensated. With 0, classes that share a host would
+# lose half of their turns; more than two are not needed unless the host's classes are entitled to more than a lane.
 HELD_ROUNDS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class ClassReady:
-    """The class has input."""
+    """Message that the class has input."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class SliceEnded:
-    """The class gives the lane back after `used_s` of processor time."""
+    """Message that the class returns the lane after `used_s` seconds of processor time."""
 
     name: str
     lane: int
@@ -60,28 +60,28 @@ class SliceEnded:
 
 @dataclass(frozen=True, slots=True)
 class SharesSet:
-    """Shares of the lanes, by class; classes that are not named leave."""
+    """Message with new shares of the lanes, by class; classes that are not named leave the round robin."""
 
     shares: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class HostsSet:
-    """Which host each class runs in, from its next turn on; a class that is not named has one of its own name."""
+    """Message with the host of each class from its next turn on; a class that is not named has a host of its own."""
 
     hosts: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class ClassLeft:
-    """The class's host has died: its slice is over, and it waits no more. Its share stays."""
+    """Message that the class's host has ended: the class's slice or waiting ends, but the class keeps its share."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The class may run on the lane for `quota_s` of processor time."""
+    """Permission for the class to run on the lane for `quota_s` of processor time."""
 
     name: str
     lane: int
@@ -90,34 +90,34 @@ class Grant:
 
 TurnEvent = ClassReady | SliceEnded | SharesSet | HostsSet | ClassLeft
 
-# When a turn is due, and the class's place in the round: what is least comes first.
+# Round in which a class's turn is due, and the class's position in the order of a round; turns are taken in this order.
 _Due = tuple[int, int]
 
 
 @dataclass(slots=True)
 class _Turn:
-    """What the round robin knows of one class."""
+    """State of one class in the round robin."""
 
-    place: int  # order in the round
+    place: int  # position of the class in the order of a round
     quota_s: float
     host: str
     credit_s: float = 0.0
-    settled_round: int = 0  # the round up to which credit has been made good
+    settled_round: int = 0  # last round for which the quota has been added to the credit
     waiting: bool = False
-    due_round: int = 0  # waiting: the round in which its turn comes, debts aside
-    lane: int | None = None  # running: where, and in which host
+    due_round: int = 0  # if waiting: round in which its turn comes, if it has no debt
+    lane: int | None = None  # if running: its lane, and its host in `runs_in`
     runs_in: str = ""
 
     @property
     def due(self) -> _Due:
-        """The first round from its turn on in which its credit is above 0."""
+        """First round from `due_round` on at which the class's credit is above 0, and the class's position in the order of a round."""
         if self.credit_s > 0:
             return self.due_round, self.place
         recovered = self.settled_round + math.floor(-self.credit_s / self.quota_s) + 1
         return max(self.due_round, recovered), self.place
 
     def settle(self, round_number: int) -> None:
-        """Credit for the rounds since the last visit: debts are paid off, unused quota is not saved."""
+        """Add the quotas of the rounds since the last call: debts are reduced, unused quota is not saved."""
         missed = round_number - self.settled_round
         if missed > 0:
             earlier = min(self.credit_s + (missed - 1) * self.quota_s, 0.0) if missed > 1 else self.credit_s
@@ -127,21 +127,22 @@ class _Turn:
 
 @dataclass
 class TurnRoundRobin:
-    """The turns of one node's lanes. `handle(event, now)` returns the grants that follow."""
+    """Turns of the lanes of one node. `handle(event, now)` returns the grants that follow."""
 
     shares: Mapping[str, float]
     round_s: float
     lanes: int = 1
     _hosts: Mapping[str, str] = field(init=False, default_factory=dict)
     _turns: dict[str, _Turn] = field(init=False, default_factory=dict)
-    _left: dict[str, _Turn] = field(init=False, default_factory=dict)  # left, but still on a lane
+    # Classes that left but still run on a lane.
+    _left: dict[str, _Turn] = field(init=False, default_factory=dict)
     _names: list[str] = field(init=False, default_factory=list)
     _round: int = field(init=False, default=0)
     _place: int = field(init=False, default=-1)
-    # Every waiting class is in one of these heaps once; of a host that is free, the first one is in the first.
+    # Every waiting class is in exactly one of these heaps. If its host is free, the host's first class is in `_queue`.
     _queue: list[_Due] = field(init=False, default_factory=list)
-    _held: dict[str, list[_Due]] = field(init=False, default_factory=dict)  # by their hosts
-    _busy: set[str] = field(init=False, default_factory=set)  # hosts
+    _held: dict[str, list[_Due]] = field(init=False, default_factory=dict)  # classes with busy hosts, by host
+    _busy: set[str] = field(init=False, default_factory=set)  # hosts that run a class
     _free: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -165,26 +166,26 @@ class TurnRoundRobin:
 
     @property
     def rounds(self) -> int:
-        """Rounds begun so far."""
+        """Number of rounds that have begun."""
         return self._round
 
     def _ready(self, name: str) -> None:
         turn = self._turns.get(name)
         if turn is not None and not turn.waiting and turn.lane is None:
-            # A class whose place the round has passed was passed over.
+            # If classes after this class have already had their turns in this round, its turn comes in the next round.
             passed = turn.settled_round == self._round or turn.place <= self._place
             self._wait(turn, self._round + passed)
 
     def _ended(self, name: str, lane: int, used_s: float, backlog: bool) -> None:
         turn = self._turns.get(name) or self._left.get(name)
-        if turn is None or turn.lane != lane:  # its slice is over already
+        if turn is None or turn.lane != lane:  # the slice has already ended
             return
         self._give_back(turn)
         turn.credit_s -= used_s
         if self._left.pop(name, None) is not None:
             return
         if backlog:
-            # A round that began during the slice still owes the class its turn.
+            # If a round has begun during the slice, the class still has its turn in that round.
             self._wait(turn, self._round + (turn.settled_round == self._round))
         else:
             turn.credit_s = min(turn.credit_s, 0.0)
@@ -199,7 +200,7 @@ class TurnRoundRobin:
             self._wait_no_more(turn)
 
     def _give_back(self, turn: _Turn) -> None:
-        """The class's lane and host are free again."""
+        """Free the lane and host of the class."""
         assert turn.lane is not None
         heappush(self._free, turn.lane)
         turn.lane = None
@@ -220,7 +221,7 @@ class TurnRoundRobin:
             self._let_go(turn.host)
 
     def _let_go(self, host: str) -> None:
-        """The first of the classes that the host has kept waiting may have its turn."""
+        """Queue the first of the classes that wait for the host."""
         if held := self._held.get(host):
             heappush(self._queue, heappop(held))
         if not held:
@@ -238,7 +239,7 @@ class TurnRoundRobin:
         return tuple(grants)
 
     def _next_turn(self) -> _Turn | None:
-        """The next waiting class with credit and a free host, beginning rounds as needed; None if there is none."""
+        """Return the next waiting class with credit and a free host, or None if no class can run; begin new rounds as needed."""
         while self._queue:
             due = heappop(self._queue)
             due_round, place = due
@@ -248,20 +249,20 @@ class TurnRoundRobin:
                 continue
             if due_round > self._round:
                 self._round, self._place = due_round, -1
-            # A turn made up for lies behind the round's place; the classes between have had theirs.
+            # A class that had to wait for its host must not move the round's position back: later classes have had their turns.
             self._place = max(self._place, place)
             turn.settle(due_round)
             if turn.credit_s > 0:
                 turn.credit_s += turn.quota_s * min(self._round - due_round, HELD_ROUNDS)
                 turn.settled_round = self._round
                 return turn
-            # Rounding had it recover a round too early.
+            # The credit is still not positive because of rounding: the class recovers one round later.
             self._wait(turn, self._round + 1)
             self._let_go(turn.host)
         return None
 
     def _arrange(self, shares: Mapping[str, float]) -> None:
-        """New shares or hosts, from the next turn on: debts stay, places follow the given order, nobody loses a turn."""
+        """Set new shares or hosts from the next turn on. Debts stay, turns follow the order of `shares`, and no class loses a turn."""
         old, current = self._turns | self._left, None
         if 0 <= self._place < len(self._names):
             current = self._names[self._place]
@@ -273,10 +274,11 @@ class TurnRoundRobin:
             quota_s = max(share, LEAST_SHARE) * self.round_s * self.lanes
             host = self._hosts.get(name, name)
             turn = old.get(name) or _Turn(place, quota_s, host, settled_round=self._round)
-            if turn.waiting and turn.due[0] < self._round:  # its host keeps it waiting
+            # The class could not run in its round because its host is busy.
+            if turn.waiting and turn.due[0] < self._round:
                 turn.due_round = turn.due[0]
                 turn.settle(turn.due_round)
-            # What a slice under way uses, and so what earlier rounds still have to pay, is not known yet.
+            # A running class gets its quotas later: how much of its slice it uses, and so its debt, is not known yet.
             elif turn.lane is None:
                 turn.settle(self._round - 1)
             turn.place, turn.quota_s, turn.host = place, quota_s, host

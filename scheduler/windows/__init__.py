@@ -1,4 +1,4 @@
-"""Periodic window results over shared synopses: when each is computed, and which of them together."""
+"""Schedules for periodic window results over shared synopses: when each result is computed, and which results are computed together."""
 
 from scheduler.windows.build import build_periodic
 from scheduler.windows.scan_model import PeriodicQuery, ScanCosts

@@ -1,4 +1,4 @@
-"""The one place where a schedule's settings become the scheduler."""
+"""Construction of a PeriodicScheduler from the settings of a schedule."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scheduler.windows.tasks import PeriodicScheduler
 
 
 def build_periodic(settings: PeriodicSettings) -> PeriodicScheduler:
-    """A scheduler without any queries yet."""
+    """Return a scheduler of periodic window results that has no queries yet."""
     if settings.kind not in PERIODIC_KINDS:
         raise UnknownName(
             "no such schedule", "periodic.kind", settings.kind, nearest(settings.kind, PERIODIC_KINDS)

@@ -1,13 +1,13 @@
-"""Which of the due tasks runs next: window results in the simulator, and operators under the policies `edf` and `edf-hr`
+"""Orders of due tasks: window results in the simulator, and operators under the policies `edf` and `edf-hr`
 (`policies/deadlines.py`).
 
-    EDF     the earliest deadline (Golab §4.1)
-    HR      the most answers for its cost: least tardiness once everybody is late (Sharaf §3.5.1)
-    EDF/HR  two lists: who can still make its deadline (t + C ≤ D) by deadline, the others by rate. HR's head runs if EDF's
-            can wait for it (t + C_HR < D_EDF), else EDF's head (Sharaf §3.5.2)
+    EDF     the task with the earliest deadline (Golab §4.1)
+    HR      the task with the most answers for its cost: least tardiness once all tasks are late (Sharaf §3.5.1)
+    EDF/HR  two lists: tasks that can still meet their deadlines (t + C ≤ D) by deadline, all other tasks by rate. The first task
+            by rate runs if the first by deadline can wait for it (t + C_HR < D_EDF); otherwise the latter runs (Sharaf §3.5.2)
 
-Tasks are kept in heaps. One that is gone, or has changed, leaves its old places in them when they surface, or when they have come
-to be as many as the others: an entry counts only while the task's `place` is that of the entry.
+Tasks are kept in heaps. An entry is valid only while it has the same number `place` as its task. Entries of removed or changed tasks are
+dropped when they reach the top, or when they are as many as the valid entries.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Generic, Protocol, TypeVar
 
 from configs.classes.periodic_schedules import Order
 
-# Of a task that is not waiting.
+# Value of `place` for a task that is not waiting.
 NOWHERE = 0
-# A heap of fewer entries is not looked through for old ones.
+# Number of entries below which a heap is not searched for invalid entries.
 FEW = 64
 
 
 class WaitingTask(Protocol):
-    """What an order has to know of a task."""
+    """Properties of a task that determine when it runs."""
 
     deadline_s: float
     cost: float
@@ -33,18 +33,18 @@ class WaitingTask(Protocol):
 
     @property
     def rate(self) -> float:
-        """Answers for its cost."""
+        """Number of answers divided by the cost."""
 
     @property
     def tie(self) -> int:
-        """Of equal ones the lowest goes first, then who came first."""
+        """Number that orders tasks with equal keys, the lowest first; after that, the task that was put first."""
 
 
 AnyTask = TypeVar("AnyTask", bound=WaitingTask)
 
 
 class TaskHeap(Generic[AnyTask]):
-    """Tasks by a key, then by their ties, then as they came."""
+    """Heap of tasks by a key, then by `tie`, then in the order in which they were put."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, int, AnyTask]] = []
@@ -58,7 +58,7 @@ class TaskHeap(Generic[AnyTask]):
             self._most = max(FEW, 2 * len(self._heap))
 
     def fill(self, tasks: Sequence[AnyTask], key: Callable[[AnyTask], float]) -> None:
-        """With many at once, which takes less than one after another."""
+        """Add many tasks at once, which is faster than adding them one after another."""
         self._heap += [(key(task), task.tie, task.place, task) for task in tasks]
         heapify(self._heap)
         self._most = max(FEW, 2 * len(self._heap))
@@ -73,20 +73,20 @@ class TaskHeap(Generic[AnyTask]):
 
 
 class TaskOrder(Protocol[AnyTask]):
-    """Due tasks."""
+    """Order of due tasks."""
 
     def put(self, task: AnyTask) -> None:
-        """It is due, or has changed since."""
+        """Add a due task, or move a changed task to its new position in the order."""
 
     def fill(self, tasks: Sequence[AnyTask]) -> None:
-        """They are all due."""
+        """Add many due tasks at once."""
 
     def head(self, now: float) -> AnyTask | None:
-        """Which one runs next; it leaves when its `place` is NOWHERE."""
+        """Return the task to run next. The caller removes it by setting its `place` to NOWHERE."""
 
 
 class KeyOrder(Generic[AnyTask]):
-    """The least key first: EDF, HR."""
+    """Order by the smallest key, for EDF and HR."""
 
     def __init__(self, key: Callable[[WaitingTask], float]) -> None:
         self._key = key
@@ -109,11 +109,12 @@ class KeyOrder(Generic[AnyTask]):
 
 
 class DeadlineOrRateOrder(Generic[AnyTask]):
-    """EDF/HR."""
+    """Order EDF/HR: by deadline while deadlines can be met, by rate otherwise."""
 
     def __init__(self) -> None:
         self._by_deadline = TaskHeap[AnyTask]()
-        self._by_latest_start = TaskHeap[AnyTask]()  # the same tasks
+        # Heap of the tasks that can still meet their deadlines, by the latest time at which they have to start.
+        self._by_latest_start = TaskHeap[AnyTask]()
         self._by_rate = TaskHeap[AnyTask]()
         self._places = NOWHERE
 
@@ -131,7 +132,7 @@ class DeadlineOrRateOrder(Generic[AnyTask]):
         self._by_latest_start.fill(tasks, latest_start)
 
     def head(self, now: float) -> AnyTask | None:
-        # With the heap's own key, so that rounding cannot hold one up that is no longer first.
+        # The comparison uses the heap's own key, so that rounding cannot keep a late task among the tasks in time.
         while (task := self._by_latest_start.head()) is not None and now > latest_start(task):
             self._places += 1
             task.place = self._places

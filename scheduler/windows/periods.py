@@ -1,24 +1,25 @@
-"""At which period each sub-group of a group runs: own, the shortest, or what is cheapest for all (Golab §4.2–4.3).
+"""Choice of the period of each sub-group of a group: its own, the shortest, or the cheapest for all (Golab §4.2–4.3).
 
-A sub-group that runs every p updates, and together with whatever else of its group is due, costs nothing more when a
-longer window is scanned anyway. With sub-groups by falling cost of a scan, c₁ ≥ c₂ ≥ …, a group costs per update
+A sub-group runs every p updates, together with all sub-groups of its group that are due at the same update. Its scan costs
+nothing if a longer window is scanned anyway. With sub-groups by falling cost of a scan, c₁ ≥ c₂ ≥ …, a group costs per update
 
     Σ_j (c_j − c_{j+1})·U(p_1 … p_j) + Σ_j a_j/p_j,    U: share of all updates that are a multiple of some p_i, a: cost of answering
 
-`cheapest_periods` finds the periods of least cost among all assignments of a sub-group's own period or a shorter one of its
-group: dynamic programming over j and the set of periods in use. Sets that cover the same periods are one state; states are
-visited best first (A*), by their cost and a bound of what is still to come: U never shrinks, and is at least the reciprocal of the
-shortest slide. The paper calls its own dynamic programming polynomial but, since U depends on which periods coincide, says not how.
+`cheapest_periods` finds the cheapest periods among all assignments in which each sub-group has its own period or a shorter one of
+its group. It uses dynamic programming over j and the set of periods in use. Sets that cover the same periods are one state. States
+are visited best first (A*), by their cost plus a lower bound of the remaining cost: U never shrinks, and is at least the
+reciprocal of the shortest slide. The paper says that its own dynamic programming is polynomial, but not how it handles that U
+depends on the periods that coincide.
 
-In an overload runs are late by different times, and sub-groups that counted on meeting do not meet. Meetings may therefore be left
-out of the choice (`meetings=False`): periods that differ then share nothing, U is the sum of 1/p over those in use, and more
-sub-groups are given one period.
+Two periods *meet* at an update at which sub-groups of both are due. Under overload, runs are delayed by different times, so
+sub-groups with different periods do not meet as planned. With `meetings=False` the choice assumes that different periods never
+share a scan: U is the sum of 1/p over the periods in use, and more sub-groups get the same period.
 
-1. The cost is that of running the schedule over its hyperperiod.
-2. Counted with meetings, it is at most the cost of the conservative and of the aggressive schedule.
-3. No period is longer than the slide; exact sub-groups keep theirs.
-4. It is the least of all assignments, unless `exact` is False: after `states_max` states the search ends with the best one known,
-   which was found by following the most promising states alone.
+1. The cost is the cost of running the schedule over its hyperperiod.
+2. With meetings, the cost is at most the cost of the conservative and of the aggressive schedule.
+3. No period is longer than the slide; sub-groups that may not run early keep their slides.
+4. The cost is the minimum over all assignments unless `exact` is False. In that case the search ended after `states_max` states
+   and returns the best assignment known, found by following only the most promising states.
 """
 
 from __future__ import annotations
@@ -33,36 +34,36 @@ from typing import Protocol
 
 from scheduler.windows.scan_model import ScanCosts, SubGroup
 
-# Visited before the search ends with the best one it knows; some 50 µs each.
+# Maximum number of states that the exact search visits; each takes about 50 µs.
 STATES_MAX = 1000
 NARROW = 16
-# States of as many sub-groups with which another one is compared.
+# Maximum number of states with the same number of sub-groups with which a new state is compared.
 COMPARED_MAX = 128
-# Meetings rarer than one in so many updates are not counted.
+# Maximum common multiple of two periods, in updates, that is counted: rarer coincidences hardly save a scan.
 RAREST = 10**7
-# Costs closer than this part of them are the same.
+# Relative difference up to which costs count as equal.
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Periods:
-    """Of the sub-groups, in their order."""
+    """Periods of the sub-groups, in their order."""
 
     periods: tuple[int, ...]
     cost: float
-    """Per update of the synopsis."""
+    """Cost per update of the synopsis."""
     exact: bool = True
-    """Whether nothing is cheaper."""
+    """True if no assignment is cheaper."""
 
 
 def own_periods(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
-    """Conservative: all of them at their own periods."""
+    """Return the conservative schedule: each sub-group runs at its own slide."""
     periods = tuple(group.slide for group in sub_groups)
     return Periods(periods, cost_rate(sub_groups, periods, costs))
 
 
 def shortest_periods(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
-    """Aggressive: all of them at the shortest one, except who may not run early."""
+    """Return the aggressive schedule: all sub-groups run at the shortest slide, except those that may not run early."""
     shortest = min((group.slide for group in sub_groups), default=1)
     periods = tuple(shortest if group.at_most else group.slide for group in sub_groups)
     return Periods(periods, cost_rate(sub_groups, periods, costs))
@@ -71,9 +72,9 @@ def shortest_periods(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Period
 def cost_rate(
     sub_groups: Sequence[SubGroup], periods: Sequence[int], costs: ScanCosts, meetings: bool = True
 ) -> float:
-    """What these periods cost per update, sub-groups that are due together sharing a scan.
+    """Return the cost of these periods per update, where sub-groups that are due together share a scan.
 
-    Without meetings only those that have the same period.
+    Without `meetings`, only sub-groups with the same period share a scan.
     """
     coverage = Multiples() if meetings else Periodic()
     order = by_falling_scan(sub_groups)
@@ -89,14 +90,14 @@ def cost_rate(
 
 
 def unshared_rate(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> float:
-    """What the sub-groups cost per update when nothing is shared between them."""
+    """Return the cost of the sub-groups per update if no scan is shared."""
     return sum((costs.scan(group.longest) + answering(group, costs)) / group.slide for group in sub_groups)
 
 
 def cheapest_periods(
     sub_groups: Sequence[SubGroup], costs: ScanCosts, meetings: bool = True, states_max: int = STATES_MAX
 ) -> Periods:
-    """Hybrid: the assignment of least cost."""
+    """Return the hybrid schedule: the cheapest assignment of periods."""
     simple = (own_periods(sub_groups, costs), shortest_periods(sub_groups, costs))
     cheapest = min(
         (counted(sub_groups, periods.periods, costs, meetings) for periods in simple),
@@ -107,9 +108,9 @@ def cheapest_periods(
 
 
 def neighbours(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
-    """The best parts of the sub-groups by slide, each at its shortest one: a good beginning for the search.
+    """Return the cheapest division of the sub-groups, ordered by slide, into consecutive runs with one period each.
 
-    Without meetings it is the end, too, as long as answering costs nothing: it never pays to leave out a neighbour.
+    If different periods never share a scan (`meetings=False`) and answers cost nothing, this assignment is optimal.
     """
     order = sorted(
         (number for number in range(len(sub_groups)) if sub_groups[number].at_most),
@@ -150,16 +151,16 @@ def by_falling_scan(sub_groups: Sequence[SubGroup]) -> list[int]:
 
 
 class Coverage(Protocol):
-    """How often some of a set of periods is due, as terms: how often (with sign) each number of updates counts."""
+    """Fraction of updates at which at least one of several periods is due, as a sum of terms count / number of updates."""
 
     def covers(self, period: int, slide: int) -> bool:
-        """Whether who runs at `slide` never runs alone beside `period`."""
+        """Return True if at every update at which the period `slide` is due, `period` is due too."""
 
     def with_period(self, terms: dict[int, int], period: int) -> dict[int, int]: ...
 
 
 class Multiples:
-    """With meetings: the multiples of the periods, by inclusion and exclusion over least common multiples."""
+    """Fraction of updates at which a period is due, counting an update once if several periods are due (inclusion and exclusion)."""
 
     def covers(self, period: int, slide: int) -> bool:
         return slide % period == 0
@@ -182,7 +183,7 @@ class Multiples:
 
 
 class Periodic:
-    """Without: each period for itself."""
+    """Sum of the fractions of updates at which each period is due, as if no two periods were due at the same update."""
 
     def covers(self, period: int, slide: int) -> bool:
         return slide == period
@@ -192,17 +193,17 @@ class Periodic:
 
 
 def share(terms: dict[int, int]) -> float:
-    """Runs per update."""
+    """Return the number of runs per update of the synopsis."""
     return sum(count / multiple for multiple, count in terms.items())
 
 
 @dataclass(slots=True)
 class PeriodState:
-    """The first `place` sub-groups (by falling scan) have their periods."""
+    """State of the search: of the sub-groups by falling scan cost, the first `place` have periods, the others do not yet."""
 
     place: int
     covered: int
-    """Bits of the group's slides that the periods in use cover."""
+    """One bit for each slide of the group, set if the periods in use cover the slide (`Coverage.covers`)."""
     terms: dict[int, int]
     runs: float
     cost: float
@@ -212,7 +213,7 @@ class PeriodState:
 
 @dataclass
 class Search:
-    """The cheapest assignment."""
+    """Search for the cheapest assignment of periods."""
 
     sub_groups: Sequence[SubGroup]
     costs: ScanCosts
@@ -236,7 +237,7 @@ class Search:
             for slide in slides
         }
         self._bit = {slide: 1 << place for place, slide in enumerate(slides)}
-        # Longest first: the first one that is covered already is the only covered one worth a look.
+        # Slides are listed longest first: `_next` stops at the first slide that is already covered, since shorter ones cost more.
         self._options = [
             [slide for slide in reversed(slides) if slide <= sub_group.slide]
             if sub_group.at_most
@@ -246,7 +247,7 @@ class Search:
         self._bound_terms(ordered)
 
     def _bound_terms(self, ordered: Sequence[SubGroup]) -> None:
-        """Sums from a place to the end: layers, layers by the least share they can have, answers at own periods."""
+        """Compute for each sub-group sums of costs of itself and all later sub-groups, from which `_bound` makes lower bounds."""
         size, shortest = len(ordered), inf
         self._least: list[float] = []
         for sub_group in ordered:
@@ -260,7 +261,7 @@ class Search:
             self._answers_from[place] = self._answers_from[place + 1] + own
 
     def _bound(self, place: int, runs: float) -> float:
-        """The least that the sub-groups from `place` on can cost."""
+        """Return a cost per update that the sub-groups from number `place` on cannot fall below."""
         turn = max(place, bisect_right(self._least, runs))
         layers = runs * (self._layers_from[place] - self._layers_from[turn])
         return layers + self._least_from[turn] + self._answers_from[place]
@@ -287,7 +288,7 @@ class Search:
         return best
 
     def _narrow(self, known: Periods) -> Periods:
-        """Of all states of as many sub-groups, the most promising ones alone: what the search ends with if it must."""
+        """Return the best assignment found by a beam search, which follows only the most promising states of each length."""
         states = [PeriodState(0, 0, {}, 0.0, 0.0)]
         for _ in self._order:
             first: dict[int, PeriodState] = {}
@@ -322,7 +323,7 @@ class Search:
                 return
 
     def _joined(self, state: PeriodState, period: int, covered: int) -> tuple[dict[int, int], float]:
-        """Terms depend on what is covered alone, whichever way it came to that."""
+        """Return the terms and the runs per update after a period is added to the state; results are kept by the set of covered slides."""
         entry = self._terms.get(covered)
         if entry is None:
             terms = self._coverage.with_period(state.terms, period)
@@ -330,11 +331,14 @@ class Search:
         return entry
 
     def _dominated(self, state: PeriodState) -> bool:
-        """Another one with as many sub-groups costs no more and covers nothing that this one does not."""
+        """Return True if a known state with as many sub-groups costs no more, and covers no slide that this state does not cover.
+
+        Otherwise remember the state for later comparisons.
+        """
         others = self._best.setdefault(state.place, [])
         if any(cost <= state.cost and not covered & ~state.covered for covered, cost in others):
             return True
-        # The first ones are the most promising; all of them would be compared with all.
+        # Only the first states, the most promising, are remembered; otherwise the number of comparisons would be quadratic.
         if len(others) < COMPARED_MAX:
             others.append((state.covered, state.cost))
         return False

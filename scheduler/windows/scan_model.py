@@ -1,15 +1,15 @@
-"""Periodic queries over shared synopses, and what a run of some of them costs (Golab §2, §4.3).
+"""Periodic queries over shared synopses, and the cost of running several of them together (Golab §2, §4.3).
 
-A *synopsis* holds pre-aggregated intervals of length s and is updated every s. A query reads its `window` youngest
-intervals and is to be run after at most `slide` updates. Queries that can be answered by one scan are a *group*; those of
-a group with the same slide (and the same right to run early) a *sub-group*.
+A *synopsis* consists of pre-aggregated intervals of s seconds and gets a new interval every s seconds. A query reads the `window` youngest
+intervals and must run after at most `slide` updates. Queries that can be answered by one scan form a *group*. Queries of a group
+with the same slide, and the same permission to run early, form a *sub-group*.
 
-A scan reads from the youngest interval on and answers every shorter window on its way, so a run of several queries costs
+A scan starts at the youngest interval and answers every shorter window on its way, so a run of several queries costs
 
     call + interval·(longest window − 1) + Σ_queries (answer + answer_interval·window)
 
-where the last term is for what an answer needs after the scan, such as sorting counts of values, of which a longer window has
-more. w intervals are combined in w − 1 steps. With interval = 1 and the others 0 this is the paper's count of comparisons.
+The last term is the work for an answer after the scan, such as sorting value counts, which a longer window has more of. A scan
+combines w intervals in w − 1 steps. With interval = 1 and the other costs 0, this is the paper's count of comparisons.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from configs.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class PeriodicQuery:
-    """A window result that is wanted again and again."""
+    """Query for a window result that is computed periodically."""
 
     name: str
     synopsis: str
     group: str
-    """Queries with the same group can be answered by one scan; a group has one synopsis."""
+    """Name of the group. The queries of a group read the same synopsis and can be answered by one scan."""
     window: int
-    """Intervals it reads."""
+    """Number of intervals that the query reads."""
     slide: int
-    """Updates of the synopsis from one run to the next."""
+    """Number of updates of the synopsis from one run to the next."""
     at_most: bool = True
-    """SLIDE AT MOST: it may run earlier. Otherwise it runs when the synopsis' number is a multiple of `slide`, and then only."""
+    """True if the query may run earlier (SLIDE AT MOST). If False, it runs only when the synopsis' number is a multiple of `slide`."""
 
     def __post_init__(self) -> None:
         for name, value in (("window", self.window), ("slide", self.slide)):
             if value < 1:
                 raise InvalidInput(
-                    f"{name} must cover at least one interval of the synopsis",
+                    f"{name} is shorter than one interval of the synopsis",
                     f"{self.name}.{name}",
                     value,
                     "choose a multiple of the synopsis' interval",
@@ -48,7 +48,7 @@ class PeriodicQuery:
 
 @dataclass(frozen=True, slots=True)
 class ScanCosts:
-    """What a run costs, in any unit: comparisons as in the paper, or measured seconds."""
+    """Parameters of the cost of a run, in any unit: comparisons as in the paper, or measured seconds."""
 
     interval: float = 1.0
     call: float = 0.0
@@ -59,7 +59,7 @@ class ScanCosts:
         return self.call + self.interval * (longest - 1)
 
     def answering(self, answers: int, windows: int) -> float:
-        """Of so many answers whose windows are so long together."""
+        """Return the cost of a number of answers; `windows` is the sum of the lengths of their windows."""
         return self.answer * answers + self.answer_interval * windows
 
 
@@ -68,18 +68,18 @@ COMPARISONS = ScanCosts()
 
 @dataclass(frozen=True, slots=True)
 class SubGroup:
-    """What choosing periods has to know of a sub-group."""
+    """Properties of a sub-group that determine the choice of its period."""
 
     slide: int
     longest: int
     answers: int = 1
     at_most: bool = True
     windows: int = 0
-    """The sum of its queries' windows."""
+    """Sum of the windows of its queries."""
 
 
 def sub_groups_of(queries: Iterable[PeriodicQuery]) -> tuple[SubGroup, ...]:
-    """The sub-groups of one group, by slide; exact ones first where both have it."""
+    """Return the sub-groups of one group by slide; of two sub-groups with the same slide, the sub-group that may not run early is first."""
     windows_by_slide: dict[tuple[int, bool], list[int]] = {}
     for query in queries:
         windows_by_slide.setdefault((query.slide, query.at_most), []).append(query.window)

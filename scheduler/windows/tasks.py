@@ -1,18 +1,20 @@
-"""Window results as tasks: which of them are due, which one runs next, and which run along with it (Golab §4).
+"""Scheduler of periodic window results: decides which sub-groups are due, which run next, and which run together (Golab §4).
 
-Time to deadline d is counted in updates of the synopsis: n when a sub-group has run, one less with each update. It is *due* at
-d = 0 and *late* below. Here the number of the update at which d reaches 0 is kept, so that an update costs nothing but what falls
-due by it. The engine calls `updated` when a synopsis has got a new interval, takes a task by `pick`, runs it and says `done`.
+Golab counts the time to the deadline, d, in updates of the synopsis: d is n after a run and falls by one with each update. A
+sub-group is *due* at d = 0 and *late* below. This module stores the number of the update at which d reaches 0 instead, so that an
+update costs time only for sub-groups that become due. The engine calls `updated` when a synopsis has a new interval, gets a task
+from `pick`, runs it and calls `done`.
 
-1. Sub-groups of a group that fell due by the same update run together, unless nothing is shared; late sharing and late-pending
-   sharing add those of the group that are late, or late and due (Algorithms 2 and 3).
-2. A run answers the state of its synopsis when it was picked, and d is n from that update on, however late the run was: what an
-   overload delayed is not caught up with. A run that was in time is followed by one at the next multiple of the period, so that
-   after an overload those meet again whose periods were chosen for meeting; the paper leaves them apart.
-3. An exact query runs at multiples of its slide only. A late run answers for all of its windows that have closed since: they
-   are the engine's to know. It neither runs early nor changes its period, but shares the runs it falls due with.
-4. Nothing runs twice at a time, nor twice on the same state of its synopsis.
-5. A sub-group's deadline is one interval after it fell due: when the next update would find it late.
+1. Sub-groups of a group that became due at the same update run together, unless sharing is off. Late sharing adds the late
+   sub-groups of the group, and late-pending sharing adds the late and the due sub-groups (Algorithms 2 and 3).
+2. A run answers the state of the synopsis at the time of `pick`, and d is n from that update on, even if the run was late: runs
+   missed in an overload are not made up for. A run in time is followed by a run at the next multiple of the period. So after an
+   overload, sub-groups with periods chosen for meeting meet again; in the paper they do not.
+3. An exact query (one that may not run early) runs only at multiples of its slide. A late run answers all of its windows that
+   have closed since, which the engine keeps track of. The query never runs early or changes its period, but shares a run with
+   sub-groups that are due at the same time.
+4. No sub-group runs twice at a time, or twice on the same state of its synopsis.
+5. A sub-group's deadline is one interval after it became due, when the next update would make it late.
 """
 
 from __future__ import annotations
@@ -36,19 +38,19 @@ PERIODS: Mapping[PeriodicKind, Callable[[Sequence[SubGroup], ScanCosts], Periods
     "conservative": own_periods,
     "hybrid": cheapest_periods,
 }
-# Costs that have changed by less than this part do not change the periods.
+# Relative change of cost parameters from which on periods are chosen again.
 REPLAN_AT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One sub-group's part in a run."""
+    """Queries of one sub-group that a run answers, and the times at which these queries are due."""
 
     queries: tuple[str, ...]
     due: int
-    """The update at which it was due, by its period; later than the task's if it runs early."""
+    """Number of the update at which the sub-group is due by its period; later than the task's `number` if it runs early."""
     promised: int
-    """The update at which it is due by its slide, which its period may be shorter than."""
+    """Number of the update at which the sub-group is due by its slide, which may be longer than its period."""
     due_s: float
     deadline_s: float
     key: SubKey = field(repr=False)
@@ -56,16 +58,16 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Sub-groups that are answered by one scan."""
+    """Run of one scan that answers one or more sub-groups."""
 
     synopsis: str
     group: str
     number: int
-    """The state of the synopsis that it answers."""
+    """Number of the synopsis's newest interval that the run answers."""
     longest: int
-    """Intervals to scan."""
+    """Number of intervals to scan."""
     cost: float
-    """By the group's costs."""
+    """Expected cost, by the group's costs."""
     parts: tuple[Part, ...]
 
     @property
@@ -75,18 +77,18 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How late the queries of a part were answered, by what was promised: a shortened period is nobody's deadline."""
+    """Lateness of queries that one task has answered, measured by their slide and not by a shorter period."""
 
     queries: tuple[str, ...]
     updates: int
-    """Golab's latency: updates beyond the slide."""
+    """Number of synopsis updates by which the answer exceeded its slide (Golab's latency)."""
     tardiness_s: float
-    """From the deadline to the answer, at least 0."""
+    """Seconds from the deadline to the answer, at least 0."""
     response_s: float
-    """From falling due to the answer, at least 0."""
+    """Seconds from becoming due to the answer, at least 0."""
 
 
-# Slide, whether it may run earlier, and its number where queries run by themselves.
+# Key of a sub-group: its slide, True if it may run early, and a number: 0, or a unique number if each query runs alone.
 SubKey = tuple[int, bool, int]
 
 
@@ -98,13 +100,13 @@ class Stage(Enum):
 
 @dataclass(slots=True, eq=False)
 class Sub:
-    """A sub-group."""
+    """Sub-group with its schedule."""
 
     key: SubKey
     period: int
     due: int
     ran: int
-    """The state it answered last."""
+    """Number of the newest synopsis interval at the sub-group's last run."""
     windows: dict[str, int] = field(default_factory=dict)
     longest: int = 0
     stage: Stage = Stage.WAITING
@@ -124,7 +126,7 @@ class Sub:
 
 @dataclass(slots=True, eq=False)
 class DueBatch:
-    """Sub-groups of a group that fell due together."""
+    """Sub-groups of a group that became due together."""
 
     group: ScanGroup
     due: int
@@ -146,7 +148,7 @@ class DueBatch:
 
 @dataclass(slots=True, eq=False)
 class ScanGroup:
-    """Queries that one scan answers."""
+    """Group of queries that one scan can answer."""
 
     name: str
     synopsis: Synopsis
@@ -159,19 +161,19 @@ class ScanGroup:
 
 @dataclass(slots=True, eq=False)
 class Synopsis:
-    """What is updated at a time."""
+    """Synopsis with its current number and its groups."""
 
     name: str
     interval_s: float
     number: int
     updated_s: float
     groups: dict[str, ScanGroup] = field(default_factory=dict)
-    # Waiting sub-groups by the update at which they fall due; an entry that names another update than theirs is old.
+    # Waiting sub-groups by the update at which they become due. An entry with another update than its sub-group's is invalid.
     calendar: list[tuple[int, int, ScanGroup, Sub]] = field(default_factory=list)
 
 
 class PeriodicScheduler:
-    """The periodic queries of one engine."""
+    """Scheduler of the periodic queries of one engine."""
 
     def __init__(self, settings: PeriodicSettings) -> None:
         self.settings = settings
@@ -183,14 +185,14 @@ class PeriodicScheduler:
         self._alone = count(1)
         self._waiting = 0
 
-    # -- what there is ---------------------------------------------------------------------------------
+    # -- synopses and queries --------------------------------------------------------------------------
 
     def open(self, synopsis: str, interval_s: float, number: int = 0, now: float = 0.0) -> None:
-        """A synopsis whose newest interval is `number`; exact queries are due at multiples of their slides."""
+        """Add a synopsis with `number` as its newest interval. Exact queries are due at multiples of their slides."""
         self._synopses[synopsis] = Synopsis(synopsis, interval_s, number, now)
 
     def close(self, synopsis: str) -> None:
-        """It is gone with all of its queries."""
+        """Remove a synopsis with all of its queries."""
         for group in list(self._synopsis(synopsis).groups.values()):
             for sub in list(group.subs.values()):
                 for query in list(sub.windows):
@@ -198,9 +200,11 @@ class PeriodicScheduler:
         del self._synopses[synopsis]
 
     def add(self, query: PeriodicQuery, costs: ScanCosts = COMPARISONS) -> None:
-        """`costs` are those of a group that is new."""
+        """Add a query; `costs` apply if its group is new."""
         if query.name in self._queries:
-            raise InvalidInput("there is a query of this name", "name", query.name, "choose another one")
+            raise InvalidInput(
+                "a query of this name already exists", "name", query.name, "choose another name"
+            )
         synopsis = self._synopsis(query.synopsis)
         group = synopsis.groups.get(query.group)
         if group is None:
@@ -218,7 +222,7 @@ class PeriodicScheduler:
         self._replan_later(group)
 
     def remove(self, query: str) -> None:
-        """It is wanted no longer; a run under way may still answer it."""
+        """Remove a query; a run in progress may still answer it."""
         if query not in self._queries:
             raise UnknownName("no such periodic query", "name", query, nearest(query, self._queries))
         _, group, key = self._queries.pop(query)
@@ -231,27 +235,27 @@ class PeriodicScheduler:
             self._replan_later(group)
 
     def price(self, synopsis: str, group: str, costs: ScanCosts) -> None:
-        """What runs of the group were measured to cost, in seconds. Periods follow what has clearly changed."""
+        """Set the measured costs of a group, in seconds. Periods are chosen again if the costs have changed clearly."""
         priced = self._synopsis(synopsis).groups[group]
         priced.costs = costs
         if differs(costs, priced.planned_with):
             self._replan_later(priced)
 
     def periods(self, synopsis: str, group: str) -> Mapping[str, int]:
-        """After how many updates each query of a group runs."""
+        """Return the number of updates between the runs of each query of a group."""
         self._replan()
         subs = self._synopsis(synopsis).groups[group].subs.values()
         return {query: sub.period for sub in subs for query in sub.windows}
 
     @property
     def waiting(self) -> int:
-        """Sub-groups that are due and do not run yet."""
+        """Number of sub-groups that are due and do not run yet."""
         return self._waiting
 
-    # -- the protocol ----------------------------------------------------------------------------------
+    # -- updates, and runs of tasks --------------------------------------------------------------------
 
     def updated(self, synopsis: str, now: float, number: int | None = None) -> None:
-        """The synopsis has got an interval, or all of them up to `number`."""
+        """Note that a synopsis has one new interval, or all intervals up to `number`."""
         self._replan()
         state = self._synopsis(synopsis)
         state.number = state.number + 1 if number is None else max(number, state.number)
@@ -259,7 +263,7 @@ class PeriodicScheduler:
         self._fall_due(state)
 
     def pick(self, now: float) -> Task | None:
-        """What is to run next; None if nothing is to do."""
+        """Return the task to run next; None if there is nothing to run."""
         self._replan()
         batch = self._order.head(now)
         if batch is not None:
@@ -267,7 +271,7 @@ class PeriodicScheduler:
         return self._early() if self.settings.eager else None
 
     def done(self, task: Task, now: float) -> tuple[Lateness, ...]:
-        """The task has run."""
+        """Note that a task has run, and return the lateness of its parts."""
         synopsis = self._synopses.get(task.synopsis)
         group = synopsis.groups.get(task.group) if synopsis is not None else None
         if synopsis is not None and group is not None:
@@ -284,7 +288,7 @@ class PeriodicScheduler:
             self._fall_due(synopsis)
         return tuple(lateness(task, part, synopsis, now) for part in task.parts)
 
-    # -- falling due -----------------------------------------------------------------------------------
+    # -- sub-groups that become due --------------------------------------------------------------------
 
     def _wait(self, group: ScanGroup, sub: Sub) -> None:
         sub.stage = Stage.WAITING
@@ -304,7 +308,7 @@ class PeriodicScheduler:
             self._put(batch)
 
     def _batch(self, group: ScanGroup, due: int) -> DueBatch:
-        """Those of the group that fell due by the same update; nobody else's, if nothing is shared."""
+        """Return the batch of the group's sub-groups that became due at an update; always a new batch if sharing is off."""
         if self.settings.kind != "none":
             for batch in group.batches:
                 if batch.due == due:
@@ -320,7 +324,7 @@ class PeriodicScheduler:
         self._order.put(batch)
 
     def _forget(self, group: ScanGroup, sub: Sub) -> None:
-        """A sub-group without queries."""
+        """Remove a sub-group that has no queries any more."""
         del group.subs[sub.key]
         if sub.stage is Stage.DUE:
             self._waiting -= 1
@@ -339,10 +343,10 @@ class PeriodicScheduler:
             del group.synopsis.groups[group.name]
             self._changed.pop((group.synopsis.name, group.name), None)
 
-    # -- running ---------------------------------------------------------------------------------------
+    # -- batches and tasks that run --------------------------------------------------------------------
 
     def _along_with(self, batch: DueBatch) -> list[DueBatch]:
-        """The batch and what runs with it."""
+        """Return the given batch of due sub-groups, and all other batches that run together with it."""
         settings, group = self.settings, batch.group
         number = group.synopsis.number
         if settings.kind == "none" or settings.late == "off" or len(group.batches) == 1:
@@ -353,7 +357,7 @@ class PeriodicScheduler:
                 for candidate in group.batches
                 if candidate is batch or candidate.due < number > batch.due
             ]
-        # Those of the group that are due and not late are one batch: where there are several, there is an overload.
+        # All sub-groups that are due and not late are in one batch, so several batches mean that there is an overload.
         return list(group.batches)
 
     def _task(self, group: ScanGroup, batches: list[DueBatch]) -> Task:
@@ -389,7 +393,7 @@ class PeriodicScheduler:
         )
 
     def _early(self) -> Task | None:
-        """What would be due next and may run now: the lowest d in seconds, and what of its group has the same d."""
+        """Return a task that runs early: the sub-group that is due next, with sub-groups of its group that are due at the same update."""
         best: tuple[float, ScanGroup, int] | None = None
         for synopsis in self._synopses.values():
             for group in synopsis.groups.values():
@@ -407,13 +411,13 @@ class PeriodicScheduler:
         batch = DueBatch(group, due, since, deadline_s, subs if self.settings.kind != "none" else subs[:1])
         return self._task(group, [batch])
 
-    # -- periods ---------------------------------------------------------------------------------------
+    # -- choice of periods -----------------------------------------------------------------------------
 
     def _replan_later(self, group: ScanGroup) -> None:
         self._changed[group.synopsis.name, group.name] = group
 
     def _replan(self) -> None:
-        """New periods for groups whose queries or costs have changed, but not amid a run."""
+        """Choose new periods for groups with changed queries or costs, except groups that are running."""
         for name, group in list(self._changed.items()):
             if not group.running:
                 del self._changed[name]
@@ -430,7 +434,7 @@ class PeriodicScheduler:
             self._synchronise(group)
 
     def _synchronise(self, group: ScanGroup) -> None:
-        """Sub-groups with one period are due together, at the next multiple of it unless one has to run before."""
+        """Make sub-groups with the same period due together: at the period's next multiple, or earlier if a sub-group must run earlier."""
         synopsis = group.synopsis
         by_period: dict[int, list[Sub]] = {}
         for sub in group.subs.values():
@@ -457,7 +461,7 @@ def periods_of(settings: PeriodicSettings, sub_groups: Sequence[SubGroup], costs
 
 
 def cost_of(subs: Sequence[Sub], costs: ScanCosts) -> float:
-    """Of one run."""
+    """Return the cost of one run."""
     described = [sub.described for sub in subs]
     answers, windows = (
         sum(sub_group.answers for sub_group in described),
@@ -471,7 +475,7 @@ def next_multiple(number: int, period: int) -> int:
 
 
 def next_due(sub: Sub, number: int, part: Part, in_time: bool) -> int:
-    """After a run that answered the state `number`."""
+    """Return the update at which a sub-group is due after a run that answered the interval `number`."""
     if not sub.at_most or (in_time and part.due == number):
         return next_multiple(number, sub.period)
     return number + sub.period
@@ -484,7 +488,7 @@ def latest_due(sub: Sub) -> int:
 def lateness(task: Task, part: Part, synopsis: Synopsis | None, now: float) -> Lateness:
     due_s, interval_s = part.due_s, part.deadline_s - part.due_s
     if part.promised > min(part.due, task.number):
-        # Updates come at regular times, or all at once.
+        # Updates come at regular intervals, so the time of the update `part.promised` is computed back from the last update.
         reached = synopsis is not None and synopsis.number >= part.promised
         since = (
             synopsis.updated_s - (synopsis.number - part.promised) * interval_s
@@ -505,7 +509,7 @@ def may_run_early(sub: Sub, synopsis: Synopsis) -> bool:
 
 
 def differs(one: ScanCosts, other: ScanCosts) -> bool:
-    """Clearly: only the proportions of costs matter for periods."""
+    """Return True if the ratios between costs differ clearly; only these ratios determine the periods."""
 
     def proportions(costs: ScanCosts) -> list[float]:
         parts = (costs.interval, costs.call, costs.answer, costs.answer_interval)

@@ -1,4 +1,4 @@
-"""The policies that look at no statistics: round robin and first come, first served."""
+"""Policies that use no statistics: round robin, and first come first served."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from scheduler.operators.policies.protocol import NONE
 
 
 class RoundRobinPolicy:
-    """Cyclic order of operator numbers; each ready operator once a cycle.
+    """Policy that runs ready operators in the cyclic order of their numbers, each once per cycle.
 
-    Two heaps, the numbers still to come in this cycle and those of the next, make a step O(log n).
+    Two heaps, for the rest of this cycle and for the next cycle, make a decision O(log n).
     """
 
     def __init__(self, operators: int) -> None:
@@ -23,7 +23,7 @@ class RoundRobinPolicy:
         self._last = NONE
 
     def rank(self, believed: NetworkEstimates) -> None:
-        """Statistics do not matter here."""
+        """Do nothing: the policy uses no statistics."""
 
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
         more = [False] * (len(believed.estimates) - len(self._is_ready))
@@ -48,7 +48,7 @@ class RoundRobinPolicy:
             self._in_heap[operator] = False
             if self._is_ready[operator]:
                 self._last = operator
-                # It stays ready until the runner says otherwise: its next place is in the cycle to come.
+                # The operator stays ready until `idle` is called, so it is put into the next cycle.
                 self._in_heap[operator] = True
                 heappush(self._next, operator)
                 return operator
@@ -56,14 +56,14 @@ class RoundRobinPolicy:
 
 
 class FirstComeFirstServedPolicy:
-    """The operator with the oldest head tuple; ties to the lower operator number."""
+    """Policy that runs the operator with the oldest waiting tuple; among equals, the lower operator number."""
 
     def __init__(self, operators: int) -> None:
         self._head: list[float | None] = [None] * operators
         self._heap: list[tuple[float, int]] = []
 
     def rank(self, believed: NetworkEstimates) -> None:
-        """Statistics do not matter here."""
+        """Do nothing: the policy uses no statistics."""
 
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
         self._head += [None] * (len(believed.estimates) - len(self._head))

@@ -1,16 +1,16 @@
-"""Slope-slack by buckets (Carney §4.4.2): operators whose gradient and slack are nearly the same count as the same.
+"""Slope-slack by buckets (Carney §4.4.2): operators with nearly the same gradient and slack are treated as equal.
 
-The range of gradients is cut into g parts and that of slacks into s. A bucket is a part of each; buckets are gone through
-by falling gradient, and of one gradient by rising slack. For every graph it is computed beforehand at which latency it
-moves from which bucket to which. A latency grows with the clock, so an operator's next move is a time in a calendar
-(`calendar.py`): what a decision costs does not depend on how many operators are ready, only on how many have moved.
+The range of gradients is divided into g parts and the range of slacks into s parts; a bucket is a combination of both. Buckets
+are searched by falling gradient, and then by rising slack. For every QoS graph, the latencies at which it moves to another bucket
+are computed in advance. A latency grows with the clock, so an operator's next move is a time in a calendar (`calendar.py`). The
+cost of a decision therefore depends only on the number of operators that have moved, not on the number of ready operators.
 
-1. An operator is in the bucket that its gradient and slack at its eol fall into: what is picked has a gradient and a slack
-   that are at most a part away from those of slope-slack's pick.
-2. Within a bucket the oldest tuple goes first, of several that came at the same time the lower number.
-3. After the last critical point there is nothing more to lose: a bucket of its own, behind all others.
+1. An operator is in the bucket of its gradient and slack at its eol (`outlook.py`). So the gradient and slack of the picked
+   operator differ by at most one part from those that slope-slack would pick.
+2. Within a bucket the operator with the oldest tuple goes first; among equals, the lower number.
+3. After its last critical point, an operator has no utility to lose. It is then in a separate bucket behind all others.
 
-All graphs of a class share its ranges: one that falls within a moment makes the parts of the gradients wide.
+All graphs of a class share the same ranges, so a graph that falls very steeply makes the parts of the gradients wide.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from scheduler.operators.policies.calendar import Calendar
 from scheduler.operators.policies.outlook import outlooks
 from scheduler.operators.policies.protocol import NONE
 
-# A page of the calendar is this part of the time in which an operator passes through a part of the slacks. The next move
-# is within that time, so a year of more than these looks at no page for an entry of another year.
+# Calendar days in which an operator's slack passes through one part of the range of slacks, and days in a calendar year.
+# An operator changes its bucket within one part; since the year is longer, no page has entries of two years.
 DAYS_A_PART, DAYS_A_YEAR = 32, 64
 NEVER = math.inf
-# A bucket's heap is made anew when most of it has left.
+# A bucket's heap is rebuilt when it has at least this many invalid entries, and more invalid than valid entries.
 GONE_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Parts of the gradients and slacks that graphs have."""
+    """Division of the gradients and slacks of QoS graphs into parts."""
 
     gradients: int
     slacks: int
@@ -50,7 +50,7 @@ class Grid:
         every = list(graphs)
         steepest = max(lost for graph in every for lost in graph.gradients)
         longest_s = max(end - start for graph in every for start, end in pairwise((0.0, *graph.latencies_s)))
-        # If no graph falls, or none lasts, there is one part, of any width.
+        # If no graph falls, or all graphs have zero length, the whole range is one part, and the width of this part does not matter.
         return cls(gradients, slacks, steepest / gradients or 1.0, longest_s / slacks or 1.0)
 
     def gradient_bucket(self, gradient: float) -> int:
@@ -60,7 +60,7 @@ class Grid:
         return min(max(math.ceil(slack_s / self.slack_part_s) - 1, 0), self.slacks - 1)
 
     def order(self, gradient: float, slack_bucket: int) -> int:
-        """A bucket's place among all, in the order in which they are gone through."""
+        """Return the position of a bucket in the order of search."""
         return (self.gradients - 1 - self.gradient_bucket(gradient)) * self.slacks + slack_bucket
 
     @property
@@ -68,7 +68,7 @@ class Grid:
         return self.gradients * self.slacks
 
     def moves(self, graph: UtilityGraph) -> tuple[list[float], list[int]]:
-        """Latencies from which on a graph is in another bucket; and its buckets, from before the first of them."""
+        """Return the latencies at which a graph moves to another bucket, and its buckets before, between and after them."""
         places: list[tuple[float, int]] = []
         start = -NEVER
         for end, gradient in zip(graph.latencies_s, graph.gradients, strict=False):
@@ -83,7 +83,7 @@ class Grid:
 
 
 class BucketPolicy:
-    """The oldest of the first bucket that is not empty."""
+    """Policy that runs the operator with the oldest tuple in the first non-empty bucket."""
 
     def __init__(self, gradients: int, slacks: int, believed: NetworkEstimates) -> None:
         self._gradients, self._slacks = gradients, slacks
@@ -103,24 +103,25 @@ class BucketPolicy:
     def rank(self, believed: NetworkEstimates) -> None:
         every = outlooks(believed)
         self._output_cost = [outlook.output_cost_s for outlook in every]
-        # By identity: a graph is compared corner by corner.
+        # Graphs are identified by id(), since comparing two graphs compares all their points.
         graphs = {id(outlook.graph): outlook.graph for outlook in every}
         if graphs.keys() != self._graphs.keys():
             self._graphs = graphs
             self.grid = Grid.over(graphs.values(), self._gradients, self._slacks)
             self._moves_of = {number: self.grid.moves(graph) for number, graph in graphs.items()}
         self._moves = [self._moves_of[id(outlook.graph)] for outlook in every]
-        # Of each bucket a heap of (head, operator), of which those count that are in it, and how many do.
+        # Heap of (head, operator) for each bucket, and the number of its valid entries; entries of moved operators are invalid.
         self._heaps: list[list[tuple[float, int]]] = [[] for _ in range(self.grid.last + 1)]
         self._inside = [0] * len(self._heaps)
         self._bits = [1 << bucket for bucket in range(len(self._heaps))]
-        self._filled = 0  # the bits of buckets that are not empty
+        self._filled = 0  # one bit for each bucket, set if the bucket is not empty
         self._bucket = [NONE] * len(every)
-        self._put_with = [0.0] * len(every)  # the head it was put into its bucket with
+        # Arrival time of the operator's oldest tuple, as it was when the operator was put into its bucket.
+        self._put_with = [0.0] * len(every)
         part_s = self.grid.slack_part_s
         self._calendar = Calendar(part_s / DAYS_A_PART, DAYS_A_YEAR)
-        self._due = [NEVER] * len(every)  # its earliest time in the calendar
-        # To be put where they belong as soon as it is known what time it is.
+        self._due = [NEVER] * len(every)  # earliest calendar entry of each operator
+        # Operators that are put into their buckets at the next `pick`, which has the time.
         self._told = [operator for operator, is_ready in enumerate(self._is_ready) if is_ready]
 
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
@@ -156,7 +157,7 @@ class BucketPolicy:
         if announced:
             is_ready = self._is_ready
             if self._ready_count == 1 and is_ready[announced[-1]]:
-                # There is nothing to decide: who is alone needs no bucket yet.
+                # Only one operator is ready, so it needs no bucket yet.
                 del announced[:-1]
                 return announced[0]
             for operator in announced:
@@ -178,9 +179,10 @@ class BucketPolicy:
             heappop(heap)
 
     def _put(self, operator: int, now: float) -> None:
-        """Where it belongs at this moment, and when that will change."""
+        """Put an operator into its current bucket, and the time of its next move into the calendar."""
         head = self._head[operator]
-        born = head - self._train[operator] * self._output_cost[operator]  # when its eol was nothing
+        # Time at which the operator's expected output latency (eol) was 0.
+        born = head - self._train[operator] * self._output_cost[operator]
         latencies, buckets = self._moves[operator]
         place = bisect_right(latencies, now - born)
         bucket = buckets[place]
@@ -190,7 +192,7 @@ class BucketPolicy:
             self._enter(operator, bucket, head)
         if place < len(latencies):
             at = born + latencies[place]
-            # What is due earlier will see to it.
+            # If the calendar has an earlier entry of this operator, the next entry is added when the earlier one is due.
             if at < self._due[operator]:
                 self._due[operator] = at
                 self._calendar.put(at, operator)

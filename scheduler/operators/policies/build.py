@@ -1,4 +1,4 @@
-"""The table of policies: what builds each one, the plans that its decisions have, and the trees behind its priorities."""
+"""Table of all policies: for each policy the function that builds it, the plans of its decisions, and its priority-defining trees."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ BuildPlans = Callable[[Model, NetworkEstimates, bool], Plans | None]
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """Makes a policy from its settings and the estimates of the network."""
+    """Row of the table: how to build a policy from its settings and the estimates of the network."""
 
     build: Build[Any]
     plans: BuildPlans[Any] | None
-    """Plans of its decisions, also by whether sources run last; None if it decides on every operator."""
+    """Function that builds the policy's decision plans; None if the policy makes a decision before every operator."""
     gain: Gain | None
-    """What its priority-defining trees count an answer as; None if it has no such trees."""
+    """Gain of an answer in the policy's priority-defining trees; None if the policy has no such trees."""
 
 
 def row(
@@ -67,7 +67,7 @@ def static(priorities: Priorities) -> Build[Settings]:
 
 
 def by_gain(model: type[Model], gain: Gain) -> tuple[type[Settings], PolicyRow]:
-    """Return the row of a policy by gain per cost, which is multiplied by the waiting time if its model says so."""
+    """Return the table row of a policy with priority gain / cost; for PrioritySearch settings, gain / cost times the waiting time."""
 
     def build(settings: Any, believed: NetworkEstimates) -> Policy:
         priorities = gain_by_cost(gain, settings.sharing)
@@ -151,21 +151,21 @@ ROWS: Mapping[type[Settings], PolicyRow] = dict(
 
 
 def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy:
-    """The policy over all operators of the network, ranked by what is believed of it."""
+    """Return a policy over all operators of the network, ranked by their estimates."""
     return ROWS[type(settings)].build(settings, believed)
 
 
 def build_plans(settings: PolicySettings, believed: NetworkEstimates, sources_last: bool) -> Plans | None:
-    """The plans of the policy's decisions; None if it decides on every operator."""
+    """Return the policy's decision plans; None if the policy makes a decision before every operator."""
     plans = ROWS[type(settings)].plans
     return None if plans is None else plans(settings, believed, sources_last)
 
 
 def tree_gain(settings: PolicySettings) -> Gain | None:
-    """What the policy's priority-defining trees count an answer as; None if it has none."""
+    """Return what an answer counts as gain in the policy's priority-defining trees; None if the policy has no such trees."""
     return ROWS[type(settings)].gain if getattr(settings, "sharing", "") == "pdt" else None
 
 
 def by_sums(settings: PolicySettings) -> PolicySettings:
-    """The same policy, with all segments behind a shared operator where it has trees."""
+    """Return the same policy, but without trees: the priority of a shared operator then sums all segments behind it."""
     return settings if tree_gain(settings) is None else settings.model_copy(update={"sharing": "sum"})

@@ -1,9 +1,9 @@
-"""A calendar queue (Brown 1988): what is to happen, by when; putting in and taking out take constant time, amortised.
+"""A calendar queue (Brown 1988): a priority queue of events by time, with amortised constant time to add and remove.
 
-Times fall on the days of a year; a day's page lists what falls on it, in this year or a later one, in no order.
+Times are mapped to the days of a year. Each day has a page with the entries of that day, in this year or later ones, in no order.
 
-1. `due(now)` takes out everything whose time has come, each once, and nothing else.
-2. When time goes back nothing is due that was not due before; what is put in for a time that has gone by is due at once.
+1. `due(now)` removes and returns exactly the entries with times up to `now`, each once.
+2. If the clock goes back, no additional entry becomes due. An entry that is added for a past time is due at once.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ Entry = tuple[float, int]
 
 
 class Calendar:
-    """Entries of a time and a number."""
+    """Calendar queue of entries with a time and a number."""
 
     def __init__(self, day_s: float, days: int) -> None:
         self._per_s = 1.0 / day_s
         self._days = days
         self._pages: list[list[Entry]] = [[] for _ in range(days)]
         self._today: int | None = (
-            None  # nothing on a day before it is looked at again; None: nobody has looked yet
+            None  # day at which the next search begins; None before the first call of `due`
         )
         self._count = 0
 

@@ -1,9 +1,8 @@
-"""Chain (Babcock et al.; Sharaf §3.8.2): run what releases memory fastest.
+"""Chain (Babcock et al.; Sharaf §3.8.2): run the operators that release memory fastest.
 
-The progress chart of a path plots the expected size of a tuple against the processor time spent on it. Its
-lower envelope cuts the path into segments of falling steepness; every operator of an envelope segment has that
-segment's slope as its priority, because starting a segment only pays when it is carried to its end. An operator
-on several paths takes the best slope it has on any of them.
+The progress chart of a path plots the expected size of a tuple against the processor time spent on it. The chart's lower envelope consists
+of stretches ("envelope segments") of falling steepness; every operator of an envelope segment has that segment's slope as its priority,
+because starting a segment only pays off if all of its operators run. An operator on several paths takes the best slope it has on any of them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from scheduler.operators.network import Estimate, Network, NetworkEstimates
 
 
 def chain_slopes(believed: NetworkEstimates) -> list[float]:
-    """Slope (size released per second of processor time) of each operator's envelope segment."""
+    """Return the slope (size released per second of processor time) of each operator's envelope segment."""
     network, estimates = believed.network, believed.estimates
     best = [float("-inf")] * len(network.operators)
     for path in network.depth_first_paths():
@@ -33,20 +32,20 @@ def steepest_release(believed: NetworkEstimates, operators: Collection[int]) -> 
 def progress_chart(
     network: Network, estimates: Sequence[Estimate], path: Sequence[int]
 ) -> list[tuple[float, float]]:
-    """Points (cumulative expected cost, expected size) from before the first operator to after the last."""
+    """Return the points (cumulative expected cost, expected size) from before the first operator to after the last."""
     spent, kept = 0.0, 1.0
     chart = [(0.0, 1.0)]
     for operator in path:
         spent += kept * estimates[operator].cost_s
         kept *= estimates[operator].selectivity
-        # What leaves a root leaves the system's memory.
+        # The output of a root takes no memory, because answers leave the system.
         size = network.operators[operator].size_out if network.operators[operator].downstream else 0.0
         chart.append((spent, kept * size))
     return chart
 
 
 def envelope_slopes(chart: Sequence[tuple[float, float]]) -> list[float]:
-    """Per step of the chart, the steepness of the lower envelope over it (positive: size falls)."""
+    """Return the steepness of the lower envelope between each two neighbouring points of the chart (positive if the size falls)."""
     slopes: list[float] = []
     at = 0
     while at < len(chart) - 1:

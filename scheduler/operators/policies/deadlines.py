@@ -1,16 +1,16 @@
-"""EDF, and EDF/HR: deadlines while they can be met, rates when they cannot (Sharaf §3.5.2), over the operators of a class.
+"""Policies EDF and EDF/HR for the operators of a class: by deadline while deadlines can be met, otherwise by rate (Sharaf §3.5.2).
 
     D = head + deadline      C = Σ c_k, k from the operator down to the root      (`outlook.py`)
 
-Results of windows have deadlines of their own, a pane after they fell due (`ScheduledOperator.slack_s`); other answers that of their QoS
-graph. An operator with input is a task of `scheduler.windows.order`. EDF runs the one of the earliest deadline (Golab §4.1), late
-or not. EDF/HR has two lists: ListEDF has those that can still make it, t + C ≤ D, ListHR
-those that cannot. ListHR's head, the one of the highest rate S/C̄, runs if ListEDF's, the one of the earliest deadline, can wait
-for it: t + C_HR < D_EDF. Else that one runs. Earliest deadlines first is best as long as all can be met; once they cannot, it works on what
-is late already, and highest rates get the most out before more are.
+The deadline of a window's result is one pane after it became due (`ScheduledOperator.slack_s`); other answers have the deadline of
+their QoS graph. An operator with input is a task of `scheduler.windows.order`. EDF runs the task with the earliest deadline, even
+if it is late (Golab §4.1). EDF/HR has two lists: ListEDF has the tasks that can still meet their deadlines, t + C ≤ D, and ListHR
+all other tasks. The first of ListHR, with the highest rate S/C̄, runs if the first of ListEDF, with the earliest deadline, can wait
+for it: t + C_HR < D_EDF. Otherwise the first of ListEDF runs. EDF is optimal while all deadlines can be met. Under overload EDF
+works on tasks that are late already, whereas the highest rates finish most answers before others become late.
 
-1. Who is in ListHR stays there until its head has changed, or what is believed of it.
-2. A decision costs O(log n) of the operators that have input.
+1. A task stays in ListHR until its oldest tuple or its estimates change.
+2. A decision costs O(log n) for n operators with input.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from scheduler.windows.order import NOWHERE, TaskOrder, build_order
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """What waits at an operator."""
+    """Task of an operator with its rate, cost and deadline."""
 
     tie: int
-    """Its number."""
+    """Number of the operator."""
     rate: float = 0.0
     cost: float = 0.0
     within_s: float = 0.0
@@ -43,7 +43,7 @@ class Work:
 
 
 class DeadlinePolicy:
-    """By one of the orders of tasks that go by deadlines."""
+    """Policy that picks operators in the order EDF or EDF/HR, both of which use deadlines."""
 
     def __init__(self, order: Literal["edf", "edf-hr"], believed: NetworkEstimates) -> None:
         self._by = order

@@ -1,21 +1,21 @@
-"""What runs after a decision without another one: push-through, superboxes (Carney §3.3, §4.5), paths and segments (MavStream).
+"""Decision plans: operators that run after a picked operator without another decision. Push-through and superboxes are from Carney
+(§3.3, §4.5), paths and segments from MavStream.
 
-    path, segment  the path or segment that the policy has gone by, from its beginning
-    push-through   the operator that was picked, then all that follows it, down to the roots
-    superbox       all of the query of the operator that was picked, in the order of a traversal:
-      min-cost       each operator once, after all that feed it: fewest calls
-      min-latency    operators by rising output cost, each followed by all below it: answers soonest
-      min-memory     operators by falling memory release, size·(1 − s)/c, each followed by those below it that release more
-                     than the one before: memory soonest (by the thesis's pseudo-code; its printed sequence differs)
+    path, segment  the path or segment that determined the priority, from its beginning
+    push-through   the picked operator, then all operators below it, down to the roots
+    superbox       all operators of the picked operator's query, in the order of a traversal:
+      min-cost       each operator once, after all operators that feed it: fewest calls
+      min-latency    operators by rising output cost, each followed by all operators below it: earliest answers
+      min-memory     operators by falling memory release, size·(1 − s)/c, each followed by operators below it that release more
+                     than the one before: least memory (by the thesis's pseudo-code; its printed sequence differs)
 
-A plan is a sequence of operators; those without input are left out when their turn comes. An operator of the plan runs until
-it has no input, so that a capped train does not leave half of it behind; a source, to which tuples may come as fast as it
-takes them, is called once.
+A plan is a sequence of operators; an operator without input is skipped. An operator of the plan runs until it has no input, because
+one train may not take all waiting tuples. A source is called only once, since tuples may arrive as fast as it takes them.
 
-A query's superbox is made of the operators that feed it and no other query. One that several queries share runs alone: what
-it gives to each of them is the query's own superbox. Where sources run last, they are in no plan but as the one that was
-picked, with which the plan begins: nothing is queued inside whenever a source runs, and a plan that drains what it lets in
-keeps it so. Push-through is then what sources last comes to anyway, without the decisions in between.
+The superbox of a query contains the operators that feed this query and no other. An operator shared by several queries runs alone;
+its outputs are then processed by the superbox of each query. If sources run last, a source is in a plan only as the picked
+operator, at the beginning. Nothing is queued inside when a source runs, and the plan processes everything the source lets in.
+Push-through then has the same effect as running sources last, but without the decisions in between.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Plan = tuple[int, ...]
 
 
 class Plans(ABC):
-    """The plan of every operator that may be picked, made when it is first asked for."""
+    """Decision plans by picked operator; a plan is built when it is first needed."""
 
     def __init__(self, believed: NetworkEstimates) -> None:
         self._plans: dict[int, Plan] = {}
@@ -57,7 +57,7 @@ class Plans(ABC):
 
 class PushThroughPlans(Plans):
     def rank(self, believed: NetworkEstimates) -> None:
-        self._believed = believed  # plans depend on the network alone
+        self._believed = believed  # the plans depend only on the network, so they stay
 
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
         self._believed = believed
@@ -69,7 +69,7 @@ class PushThroughPlans(Plans):
 
 
 class StretchPlans(Plans):
-    """`best` says of every operator which path it is on, or which segment it is in."""
+    """Decision plans that run a whole path or segment; `best` returns the best path or segment of each operator."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class SuperboxPlans(Plans):
 
     def rank(self, believed: NetworkEstimates) -> None:
         if self._traversal == "min-cost":
-            self._believed = believed  # depends on the network alone
+            self._believed = believed  # the plans depend only on the network, so they stay
         else:
             super().rank(believed)
 
@@ -128,7 +128,7 @@ class SuperboxPlans(Plans):
 
 
 def owners(believed: NetworkEstimates) -> list[int]:
-    """Of every operator the only root below it, NONE if there are several."""
+    """Return for each operator the root below it; NONE for an operator with several roots below it."""
     owner = [NONE] * len(believed.estimates)
     for number in range(len(owner) - 1, -1, -1):
         roots = {owner[below] for below in believed.network.operators[number].downstream}
@@ -137,7 +137,7 @@ def owners(believed: NetworkEstimates) -> list[int]:
 
 
 def below(believed: NetworkEstimates, operator: int) -> list[int]:
-    """All that follows an operator, in topological order."""
+    """Return all operators below an operator, in topological order."""
     operators = believed.network.operators
     followers, stack = set[int](), list(operators[operator].downstream)
     while stack:
@@ -149,7 +149,7 @@ def below(believed: NetworkEstimates, operator: int) -> list[int]:
 
 
 def traversal(kind: str, believed: NetworkEstimates, boxes: list[int]) -> Plan:
-    """The order in which these operators, which all lead to one root, are run."""
+    """Return the order in which to run operators that all lead to the same root."""
     match kind:
         case "min-cost":
             return tuple(post_order(believed, boxes))
@@ -162,9 +162,9 @@ def traversal(kind: str, believed: NetworkEstimates, boxes: list[int]) -> Plan:
 
 
 def post_order(believed: NetworkEstimates, boxes: list[int]) -> Iterator[int]:
-    """Each operator after all those of the boxes that feed it; of a tree, subtree by subtree."""
+    """Yield each operator after all operators of `boxes` that feed it; a tree is traversed subtree by subtree."""
     inside, done = set(boxes), set[int]()
-    # Those that nothing of the boxes follows: the root, last.
+    # The traversal starts from operators with no other operator of `boxes` below them, such as the root, which is yielded last.
     stack = [(box, False) for box in reversed(boxes) if not inside & set(below(believed, box))]
     while stack:
         number, is_last = stack.pop()
@@ -178,7 +178,7 @@ def post_order(believed: NetworkEstimates, boxes: list[int]) -> Iterator[int]:
 
 
 def releasing(believed: NetworkEstimates, box: int) -> Iterator[int]:
-    """The box, and on the way down each that releases more than the last of them."""
+    """Yield the operator, and each operator below it that releases more memory per second than the last operator yielded."""
     yield box
     rate = release_rate(believed, box)
     for number in below(believed, box):
@@ -188,7 +188,7 @@ def releasing(believed: NetworkEstimates, box: int) -> Iterator[int]:
 
 
 def release_rate(believed: NetworkEstimates, operator: int) -> float:
-    """Expected size that a second of the operator takes out of memory."""
+    """Return the expected size that the operator removes from memory per second of its processor time."""
     feeders = believed.network.upstream[operator]
     size_in = believed.network.operators[feeders[0]].size_out if feeders else 1.0
     own = believed.estimates[operator]

@@ -1,19 +1,19 @@
-"""FAS(β): freshness-aware scheduling, least staleness of the outputs (Sharaf §4.2–4.3, eqs. 4.11, 4.12 and 4.15).
+"""FAS(β): freshness-aware scheduling, which minimises the staleness of outputs (Sharaf §4.2–4.3, eqs. 4.11, 4.12 and 4.15).
 
-An output is stale while an input waits that will lead to an answer. Of N tuples that wait at operator x at least one
-does so with probability P = 1 − (1−S)^N; making the output fresh takes N·C̄, for which all others wait. Hence
+An output is stale while an input that will lead to an answer is waiting. Of N tuples waiting at operator x, at least one leads to
+an answer with probability P = 1 − (1−S)^N. Making the output fresh takes the time N·C̄, in which all other outputs wait. Hence
 
     priority = Σ_r α_r · (1 − (1−S_r)^(N^β)) / (N^β · C̄)
 
-β = 1 is for freshness alone, β = 0 for answers by processor time as HR has it. α_r is the weight of output r; an
-operator that several outputs share works for all of them; an output may be read on, and then counts beside those below it.
-Where an operator makes more than one tuple of one, S_r is the probability of at least one answer and not their number: s·S
-below it if s ≤ 1, else 1 − (1 − S)^s.
+β = 1 considers only freshness; β = 0 ranks by answers per processor time, like HR. α_r is the weight of output r. The sum
+includes all outputs that the operator contributes to; an output that other operators read, too, counts in addition to the outputs
+below it. S_r is the probability of at least one answer. For an operator with selectivity s it is s·S if s ≤ 1, otherwise
+1 − (1 − S)^s, where S is the value below the operator.
 
-1. It picks the highest priority of all ready operators; N is what it has been told last, 1 if nothing.
-2. More tuples at an operator never raise its priority. So a place in the heap that was taken when fewer waited bounds
-   it from above: it is looked at again when it comes to the top, and news of tuples that arrive cost nothing.
-3. A decision is O(log n) amortised, and the heap has less than twice as many places as there are operators.
+1. The policy picks the ready operator with the highest priority. N is the number reported last, or 1.
+2. More waiting tuples never raise the priority of an operator. So a heap entry made for fewer tuples is an upper bound, and is
+   updated only when it reaches the top; reports of arriving tuples cost nothing.
+3. A decision is O(log n) amortised, and the heap has fewer than twice as many entries as there are operators.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from scheduler.operators.network import NetworkEstimates
 from scheduler.operators.policies.protocol import NONE
 from scheduler.operators.policies.static import ratio
 
-# Of each output from an operator on: the probability that a tuple which enters there leads to an answer.
+# Probability that a tuple which enters an operator leads to an answer, by output.
 Chances = Mapping[int, float]
 
 
 class FreshnessPolicy:
-    """Highest priority of FAS(β) first."""
+    """Policy that runs the operator with the highest priority by FAS(β)."""
 
     def __init__(self, beta: float, believed: NetworkEstimates) -> None:
         self._beta = beta
@@ -42,9 +42,10 @@ class FreshnessPolicy:
     def rank(self, believed: NetworkEstimates) -> None:
         size = len(believed.estimates)
         self._chances: list[Chances] = [{}] * size
-        self._outputs: list[list[tuple[float, float]]] = [[]] * size  # (weight, chance) of each
+        # (weight, chance) of each output to which an operator contributes.
+        self._outputs: list[list[tuple[float, float]]] = [[]] * size
         self._cost_s = [0.0] * size
-        # An operator's place in the heap; one with another tuple than this no longer counts. With how many waited.
+        # Valid heap entry of each operator, and the number of waiting tuples it was made for. Other entries are invalid.
         self._place: list[tuple[float, int]] = [(0.0, NONE)] * size
         self._placed_at = [0] * size
         self._heap: list[tuple[float, int]] = []
@@ -62,7 +63,7 @@ class FreshnessPolicy:
         self._believe(believed, changed)
 
     def _believe(self, believed: NetworkEstimates, operators: Collection[int]) -> None:
-        """Take in what is believed of these; of all others nothing has changed."""
+        """Update the priorities of these operators; the estimates of all other operators are unchanged."""
         boxes = believed.network.operators
         for operator in sorted(operators, reverse=True):
             self._chances[operator] = chances_of(believed, operator, self._chances)
@@ -75,7 +76,7 @@ class FreshnessPolicy:
         self._tidy()
 
     def pending(self, operator: int, tuples: int) -> None:
-        """So many tuples wait there."""
+        """Record the number of tuples that wait at an operator."""
         self._pending[operator] = tuples
         if tuples < self._placed_at[operator] and self._is_ready[operator]:
             self._put(operator)
@@ -128,7 +129,7 @@ class FreshnessPolicy:
 
 
 def chances_of(believed: NetworkEstimates, operator: int, known: list[Chances]) -> Chances:
-    """Of a tuple that enters the operator; those of the operators below are known."""
+    """Return the probabilities for a tuple that enters the operator, from those of the operators below."""
     kept = believed.estimates[operator].selectivity
     own = believed.network.operators[operator]
     if not own.downstream:
@@ -136,7 +137,7 @@ def chances_of(believed: NetworkEstimates, operator: int, known: list[Chances]) 
     reached: dict[int, float] = {operator: 1.0} if own.answers else {}
     for number in own.downstream:
         for output, chance in known[number].items():
-            # By another way than one that was looked at already.
+            # An output may be reachable in several ways; their probabilities are combined.
             others = reached.get(output, 0.0)
             reached[output] = 1.0 - (1.0 - others) * (1.0 - chance) if others else chance
     if kept <= 1.0:

@@ -1,13 +1,14 @@
-"""What lies ahead of a tuple on its way to an answer, in terms of its query's QoS graph (Carney §4.2).
+"""Slack, output cost and expected output latency of operators, by the QoS graphs of their queries (Carney §4.2).
 
-    slack(b)         deadline − Σ c_k, k from b down to the root: how long a tuple that has just come may wait
+    slack(b)         deadline − Σ c_k, k from b down to the root: time for which a new tuple may wait
     output cost(b)   Σ c_k/o_sel(k), o_sel(k) = s_k·…·s_root: processor time of one answer from b's queue
-    eol(b)           latency(b) + train(b)·output cost(b): when the last of b's tuples is expected to be out
+    eol(b)           latency(b) + train(b)·output cost(b): expected output latency of the last of b's tuples
 
-The thesis writes train(k) of every operator on the way; all of b's tuples have to go through each of them, so train(b) is
-what stands for it, and downstream queues, which push-through keeps empty, are left out. Latency is that of the oldest tuple.
+The thesis uses train(k) of every operator on the way. Here train(b) is used, because all of b's tuples pass through each of these
+operators; downstream queues are ignored, since push-through keeps them empty. latency(b) is the age of the oldest tuple.
 
-Of an operator whose output several queries read, the one with the least slack counts. A root without a graph has one second.
+If several queries read the output of an operator, the query with the least slack counts. A root without a graph has a deadline of
+one second.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NO_GRAPH = UtilityGraph.step(1000.0)
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """From one operator to the most urgent of its roots."""
+    """QoS graph, deadline, slack and output cost of an operator, for the root below it that has the least slack."""
 
     graph: UtilityGraph
     deadline_s: float
@@ -40,7 +41,7 @@ def by_graph(root: ScheduledOperator) -> float:
 def outlooks(
     believed: NetworkEstimates, deadline_s: Callable[[ScheduledOperator], float] = by_graph
 ) -> list[Outlook]:
-    """Of every operator; the deadlines are those of roots."""
+    """Return slack and output cost of every operator; the function `deadline_s` returns the deadline of a root."""
     by_operator = outlooks_of(believed, range(len(believed.estimates)), deadline_s)
     return [by_operator[number] for number in range(len(believed.estimates))]
 
@@ -50,7 +51,7 @@ def outlooks_of(
     numbers: Iterable[int],
     deadline_s: Callable[[ScheduledOperator], float] = by_graph,
 ) -> dict[int, Outlook]:
-    """Of operators with all that follow them, in one walk from the roots up."""
+    """Return the outlooks of operators, computed from the roots upwards. `numbers` must include all operators below them."""
     by_operator: dict[int, Outlook] = {}
     for number in sorted(numbers, reverse=True):
         own, operator = believed.estimates[number], believed.network.operators[number]
@@ -71,6 +72,6 @@ def outlooks_of(
 
 
 def least_slack(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
-    """Fixed priority: the less slack the higher (Carney §4.2.1)."""
+    """Return fixed priorities: an operator with less slack has a higher priority (Carney §4.2.1)."""
     every = outlooks(believed)
     return [-every[operator].slack_s for operator in operators]

@@ -1,16 +1,17 @@
 """Policies that are defined on paths from a source to a root (MavStream ch. 4): path capacity, segment, simplified segment.
 
-    path                1 / Σ s_1…s_{i−1}·c_i over the path: tuples a second that it can take through   least latency
-    segment             (in − out·Πs) / Σ s_1…s_{i−1}·c_i over the segment: size released a second      least memory
-    simplified-segment  the same, with at most two segments a path                                       little memory
+    path                1 / Σ s_1…s_{i−1}·c_i over the path: tuples per second that it can process       least latency
+    segment             (in − out·Πs) / Σ s_1…s_{i−1}·c_i over the segment: size released per second     least memory
+    simplified-segment  like segment, with at most two segments per path                                 little memory
 
-A path is cut where the next operator on its own releases no more a second than the current one: what comes after is
-a segment of its own. Simplified, the first segment goes on while the next operator releases more than γ of what the
-current one does, and the second is the rest. A segment that is part of another path's segment is dropped.
+A path is divided into segments: a new segment begins where the next operator alone releases no more memory per second than the
+current operator. In the simplified version, the first segment continues while the next operator releases more than γ times as
+much as the current operator. The second segment is the rest. A segment that is part of another segment is dropped.
 
-All operators of a path (or segment) have its value; an operator of several has the best of theirs. Once one of them is picked,
-the whole path (or segment) runs, from the source down (`scheduler.operators.policies.decision_plans`). As in Chain, what leaves a root leaves the system's memory; the thesis counts
-it as output, and a root that keeps everything would then run last, behind a growing queue.
+All operators of a path (or segment) have its value as priority; an operator on several has the highest value. When one of
+them is picked, the whole path (or segment) runs from its beginning (`scheduler.operators.policies.decision_plans`). As in Chain,
+the output of a root leaves the system's memory. The thesis counts it as output that stays. A root that drops nothing would then
+have the lowest priority and a growing queue.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from scheduler.operators.network import NetworkEstimates
 from scheduler.operators.policies.static import Priorities, ratio
 
 Path = tuple[int, ...]
-Stretch = tuple[float, Path]  # of a path, with the size of the tuples that enter it
+Stretch = tuple[float, Path]  # size of the tuples that enter a part of a path, and the operators of this part
 
 
 def highest_path_capacity(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
-    """Of the paths through an operator, the highest processing capacity."""
+    """Return for each operator the highest processing capacity of the paths through it."""
     best = best_paths(believed)
     return [best[operator][0] for operator in operators]
 
 
 def fastest_release(gamma: float | None = None) -> Priorities:
-    """Of the segments that an operator is in, the highest memory release capacity; given a γ, of simplified ones."""
+    """Return priorities by the highest memory release capacity of an operator's segments; with γ, of simplified segments."""
 
     def priorities(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
         best = best_segments(believed, gamma)
@@ -44,12 +45,12 @@ def fastest_release(gamma: float | None = None) -> Priorities:
 
 
 def best_paths(believed: NetworkEstimates) -> Mapping[int, tuple[float, Path]]:
-    """Of every operator the path of the highest processing capacity that it is on."""
+    """Return for every operator its path with the highest processing capacity."""
     return believed.once("paths", found_paths)
 
 
 def best_segments(believed: NetworkEstimates, gamma: float | None) -> Mapping[int, tuple[float, Path]]:
-    """Of every operator the segment of the highest memory release capacity that it is in."""
+    """Return for every operator its segment with the highest memory release capacity."""
     return believed.once(("segments", gamma), partial(found_segments, gamma=gamma))
 
 
@@ -77,7 +78,7 @@ def best_of(values: Iterable[tuple[float, Path]]) -> Mapping[int, tuple[float, P
 
 
 def service_s(believed: NetworkEstimates, path: Path) -> float:
-    """Expected processor time of one tuple that enters the path, in the operators of the path."""
+    """Return the expected processor time of one tuple that enters the path, in all operators of the path."""
     spent, kept = 0.0, 1.0
     for operator in path:
         spent += kept * believed.estimates[operator].cost_s
@@ -86,7 +87,7 @@ def service_s(believed: NetworkEstimates, path: Path) -> float:
 
 
 def release_capacity(believed: NetworkEstimates, stretch: Stretch) -> float:
-    """Size that leaves memory in a second of processor time spent on the stretch."""
+    """Return the size that leaves memory per second of processor time spent on the segment."""
     size_in, path = stretch
     kept = 1.0
     for operator in path:
@@ -95,7 +96,7 @@ def release_capacity(believed: NetworkEstimates, stretch: Stretch) -> float:
 
 
 def a_second(released: float, spent_s: float) -> float:
-    # In no time: nothing is nothing, and less than nothing comes last.
+    # If the cost is 0, the result is 0 or infinite, with the sign of `released`, so that growth has the lowest priority.
     return math.copysign(ratio(abs(released), spent_s), released) if released else 0.0
 
 
@@ -105,12 +106,12 @@ def size_after(believed: NetworkEstimates, operator: int) -> float:
 
 
 def sizes_before(believed: NetworkEstimates, path: Path) -> list[float]:
-    """The size of a tuple that each operator of the path takes."""
+    """Return the size of the input tuples of each operator of the path."""
     return [1.0, *(size_after(believed, operator) for operator in path[:-1])]
 
 
 def releases(believed: NetworkEstimates, path: Path, sizes: Sequence[float]) -> list[float]:
-    """Of each operator of the path on its own."""
+    """Return the size released per second by each operator of the path alone."""
     releases = []
     for size, operator in zip(sizes, path, strict=True):
         own = believed.estimates[operator]
@@ -129,14 +130,14 @@ def cut_once(believed: NetworkEstimates, path: Path, gamma: float) -> list[Stret
     sizes = sizes_before(believed, path)
     capacities = releases(believed, path, sizes)
     end = 1
-    # Written without a quotient: one that grows what it takes releases less than nothing.
+    # A difference is compared instead of a ratio, since an operator that enlarges its input releases a negative size.
     while end < len(path) and capacities[end] > capacities[end - 1] - (1 - gamma) * abs(capacities[end - 1]):
         end += 1
     return [(sizes[start], path[start:stop]) for start, stop in ((0, end), (end, len(path))) if start < stop]
 
 
 def whole_segments(segments: Iterable[Stretch]) -> list[Stretch]:
-    """Without those that are part of another."""
+    """Return the segments that are not part of another segment."""
     every = sorted(segments)
     parts = {
         path[start:end]

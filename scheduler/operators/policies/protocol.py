@@ -1,26 +1,26 @@
-"""What a level-2 policy is.
+"""Protocol of level-2 policies.
 
-A policy keeps the set of operators that have input and answers one question: which of them runs next. It hears
-of a change when it happens, so that a decision does not have to look at every operator:
+A policy keeps the set of operators that have input and chooses the one that runs next. It is informed of
+each change, so that a decision does not have to check every operator:
 
-    rank(believed)         statistics have changed: priorities anew (rare, once a load cycle at most)
+    rank(believed)         statistics have changed, so priorities are computed again (at most once per load cycle)
     extend(believed, changed)
-                           there are more operators, without input; only these and the others among `changed`
-                           have other segments than before
-    ready(operator, head)  the operator has input and its oldest tuple arrived at `head`; also when only the
-                           head has changed
-    idle(operator)         it has none left
+                           operators without input were added; only the operators in `changed`, which include the new
+                           ones, have changed segments
+    ready(operator, head)  the operator has input and its oldest tuple arrived at `head`; also called when only
+                           `head` has changed
+    idle(operator)         the operator has no input left
     pending(operator, tuples)
-                           so many tuples wait at the operator, told before ready() whenever the number has changed;
-                           only to policies that count (`CountingPolicy`), so that the others do not pay for it
-    pick(now)              the operator to run, NONE if none is ready; the caller runs it and reports with
+                           the number of tuples waiting at the operator has changed; called before ready(), and only for
+                           policies that need the number (`CountingPolicy`), to save time for others
+    pick(now)              returns the operator to run, or NONE if no operator is ready; the caller runs it and then calls
                            ready() or idle()
 
-Properties every policy has (`tests/property/test_policies.py`):
-1. pick returns a ready operator whenever there is one, and NONE otherwise.
-2. The same calls give the same picks; ties go to the lower operator number unless the policy says otherwise.
-3. No static policy looks at `now`.
-4. An extended policy picks what one over the whole network from the beginning would pick.
+Properties of every policy (`tests/property/test_policies.py`):
+1. pick returns a ready operator if there is one, and NONE otherwise.
+2. The same calls lead to the same picks; among equals the lower operator number wins unless the policy says otherwise.
+3. Static policies do not depend on `now`.
+4. An extended policy makes the same picks as a policy that had the whole network from the beginning.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NONE = -1
 
 
 class Policy(Protocol):
-    """One level-2 policy over the operators of one class."""
+    """Level-2 policy over the operators of one class."""
 
     def rank(self, believed: NetworkEstimates) -> None: ...
 
@@ -49,6 +49,6 @@ class Policy(Protocol):
 
 @runtime_checkable
 class CountingPolicy(Policy, Protocol):
-    """A policy that goes by how many tuples wait."""
+    """Policy that needs the number of waiting tuples."""
 
     def pending(self, operator: int, tuples: int) -> None: ...

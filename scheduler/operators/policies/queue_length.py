@@ -1,8 +1,8 @@
-"""LQF: the longest queue first. It asks for no estimates, so it works before anything has been measured.
+"""LQF: longest queue first. The policy needs no estimates, so it works before any measurement.
 
-1. It picks the ready operator with the most waiting tuples, and of several the one with the lowest number. An operator counts
-   with the tuples it was last announced with, and with one if none were announced.
-2. A decision is O(log n) amortised, and the heap has at most twice as many places as there are operators.
+1. The policy picks the ready operator with the most waiting tuples; among equals, the lowest number. The number of tuples is the
+   one reported last, or 1 if none was reported.
+2. A decision is O(log n) amortised, and the heap has at most twice as many entries as there are operators.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from scheduler.operators.policies.protocol import NONE
 
 
 class LongestQueuePolicy:
-    """The operator with the most waiting tuples first."""
+    """Policy that runs the operator with the most waiting tuples."""
 
     def __init__(self, operators: int) -> None:
         self._pending = [1] * operators
         self._is_ready = [False] * operators
-        # Places of operators by falling queue length. An entry with an outdated length is skipped.
+        # Operators by falling queue length. An entry with an outdated length is skipped.
         self._heap: list[tuple[int, int]] = []
 
     def rank(self, believed: NetworkEstimates) -> None:
-        """Statistics do not matter here."""
+        """Do nothing: the policy uses no statistics."""
 
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
         more = len(believed.estimates) - len(self._pending)

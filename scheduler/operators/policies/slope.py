@@ -1,12 +1,12 @@
-"""Slope-slack (Carney §4.2.2): where most utility is lost a second, and of that, where least time is left.
+"""Slope-slack (Carney §4.2.2): run the operator that loses most utility per second; among equals, the one with least time left.
 
     priority(b) = (gradient at eol(b), −slack at eol(b))
 
-eol(b) is the expected output latency (`outlook.py`); gradient and slack are those of the QoS graph there: utility lost a
-second, and the time to the next critical point. An answer that will come after the last point is worth nothing more to
-hurry for: it waits for all others.
+eol(b) is the expected output latency (`outlook.py`). Gradient and slack are taken from the QoS graph at that latency: the utility
+lost per second, and the time to the next critical point. An answer expected after the last critical point has no utility to lose,
+so it comes after all others.
 
-Every ready operator is evaluated at every decision; `bucket.py` is the approximation that does not.
+Every ready operator is evaluated at every decision. `bucket.py` is an approximation that avoids this.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ LATEST_S = 1e300
 
 
 class SlopeSlackPolicy:
-    """Highest gradient, then least slack, then the lower number."""
+    """Policy that runs the operator with the highest gradient, then the least slack, then the lowest number."""
 
     def __init__(self, believed: NetworkEstimates) -> None:
         size = len(believed.estimates)
-        # The ready operators in any order, then the rest; and where each stands.
+        # All operators, ready operators before idle operators; `_place` has the index at which each operator stands in this array.
         self._ready = np.arange(size)
         self._place = list(range(size))
         self._count = 0
@@ -37,14 +37,14 @@ class SlopeSlackPolicy:
     def rank(self, believed: NetworkEstimates) -> None:
         every = outlooks(believed)
         self._output_cost = np.array([outlook.output_cost_s for outlook in every])
-        # By identity: a graph is compared corner by corner.
+        # Graphs are identified by id(), since comparing two graphs compares all their points.
         rows: dict[int, int] = {}
         self._graph = np.array(
             [rows.setdefault(id(outlook.graph), len(rows)) for outlook in every], dtype=np.intp
         )
         graphs = list({id(outlook.graph): outlook.graph for outlook in every}.values())
         points = max(len(graph.latencies_s) for graph in graphs)
-        # By graph: latencies with infinity after the last, and what is lost a second before each of them.
+        # For each graph: its latencies followed by infinity, and the utility lost per second before each of them.
         self._latencies = np.full((len(graphs), points + 1), np.inf)
         self._gradients = np.zeros((len(graphs), points + 1))
         for row, graph in enumerate(graphs):
@@ -80,8 +80,7 @@ class SlopeSlackPolicy:
             return int(self._ready[0])
         ready = self._ready[: self._count]
         eol = now - self._head[ready] + self._train[ready] * self._output_cost[ready]
-        # Finite, also of what is not expected to come out at all (no tuples of which would be no number): infinity has no
-        # distance to infinity.
+        # If no output is expected, eol is infinite, or NaN with 0 tuples. A finite value replaces it, so that slacks can be computed.
         np.fmin(eol, LATEST_S, out=eol)
         graph = self._graph[ready]
         place = (self._latencies[graph] <= eol[:, np.newaxis]).sum(axis=1)

@@ -1,12 +1,12 @@
-"""Policies whose priorities change only with the statistics: HR, HNR, SRPT, Chain.
+"""Policies with priorities that change only when the statistics change: HR, HNR, SRPT, Chain.
 
     HR     S/C̄          least mean response
     HNR    S/(C̄·T)      least mean slowdown (Sharaf eq. 3.4)
     SRPT   1/T
     Chain  slope of the lower envelope of the progress chart (`chain.py`): least memory
 
-Ready operators sit in a heap by priority, so that a decision costs O(log n) whatever the policy. An operator that went
-idle, or whose priority has changed, leaves its place in the heap when it surfaces.
+Ready operators are in a heap by priority, so a decision costs O(log n). An entry of an operator that went idle or changed its
+priority is removed when it reaches the top of the heap.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from configs.classes.policies import Sharing
 from scheduler.operators.network import Gain, NetworkEstimates
 from scheduler.operators.policies.protocol import NONE
 
-# Of some operators.
+# Function that returns the priorities of some operators, in their order.
 Priorities = Callable[[NetworkEstimates, Collection[int]], Sequence[float]]
 
 
 class StaticPolicy:
-    """Highest priority first."""
+    """Policy that runs the operator with the highest priority."""
 
     def __init__(self, priorities: Priorities, believed: NetworkEstimates) -> None:
         self._priorities = priorities
@@ -32,7 +32,7 @@ class StaticPolicy:
 
     def rank(self, believed: NetworkEstimates) -> None:
         values = self._priorities(believed, range(len(believed.estimates)))
-        # An operator's place in the heap; one with another tuple than this no longer counts.
+        # Valid heap entry of each operator; other entries in the heap are invalid.
         self._place = [(-value, operator) for operator, value in enumerate(values)]
         self._in_heap = list(self._is_ready)
         self._heap = [place for place, is_ready in zip(self._place, self._is_ready, strict=True) if is_ready]
@@ -72,9 +72,10 @@ class StaticPolicy:
 
 
 def gain_by_cost(gain: Gain, sharing: Sharing) -> Priorities:
-    """S/C̄ with answers counted as HR, HNR or BSD do; an operator that costs nothing comes before all others.
+    """Return priorities by gain over cost, with the gain of HR, HNR or BSD. An operator without cost has infinite priority.
 
-    Where an operator is shared: of its priority-defining tree, of all segments behind it, or of the best of them alone.
+    For a shared operator, gain and cost are taken from its priority-defining tree ("pdt"), from the sum of all segments behind
+    it ("sum"), or from the best of these segments ("max").
     """
 
     def of_trees(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:
@@ -94,7 +95,7 @@ def gain_by_cost(gain: Gain, sharing: Sharing) -> Priorities:
 
 
 def paths_behind(believed: NetworkEstimates, gain: Gain) -> list[list[tuple[float, float]]]:
-    """Of every operator the segments from there, one a way to a root: gain and cost per tuple that enters."""
+    """Return gain and cost per input tuple of the segments behind every operator, one segment for each way to a root."""
     boxes = believed.network.operators
     behind: list[list[tuple[float, float]]] = [[] for _ in boxes]
     for number in range(len(boxes) - 1, -1, -1):

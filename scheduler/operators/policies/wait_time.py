@@ -1,19 +1,19 @@
-"""Policies whose priority grows with the wait of the head tuple: LSF, BRT, BSD.
+"""Policies with priorities that grow with the waiting time of the oldest tuple: LSF, BRT, BSD.
 
-Priority = φ·W, φ from the statistics, W = now − arrival of the head tuple:
+The priority is φ·W, with φ computed from the statistics and W = now − arrival of the oldest tuple:
 
     LSF  φ = 1/T           least maximum slowdown
     BRT  φ = S/C̄           least ℓ2 of response (Sharaf eq. 3.8)
     BSD  φ = S/(C̄·T²)      least ℓ2 of slowdown (Sharaf eq. 3.7)
 
-`WaitingPolicy` evaluates every ready operator, exactly. `PrunedPolicy` does so by Fagin's method, walking down two lists
-until what is further down in both cannot be higher. `ClusteredPolicy` puts operators whose φ lies in [ε^i, ε^(i+1)) into one
-cluster ordered by age and compares one candidate a cluster (Sharaf §3.3.2): a decision no longer depends on the number of
-operators, for about 5% of the objective at 12 clusters. It may let all operators of the chosen cluster that have the same
-head tuple run on one decision (clustered processing), and clusters may span equal differences instead of ratios (uniform:
-the baseline, which lumps together all small φ).
+`WaitingPolicy` evaluates every ready operator. `PrunedPolicy` finds the same operator by Fagin's method, which goes down two sorted
+lists until no operator further down can have a higher priority. `ClusteredPolicy` is approximate: it puts operators with φ in
+[ε^i, ε^(i+1)) into one cluster ordered by age, and compares one candidate per cluster (Sharaf §3.3.2). A decision then does not
+depend on the number of operators; with 12 clusters this costs about 5% of the objective. Two options change it: with clustered
+processing, all operators of the chosen cluster with the same oldest tuple run after one decision. With uniform clustering, the
+baseline, clusters span equal differences of φ instead of equal ratios, so all small φ are in one cluster.
 
-`looked` is how many priorities the last pick compared, which a simulated machine may charge for.
+`looked` is the number of priorities that the last pick compared, which the simulator may charge as processor time.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from scheduler.operators.policies.arrival import FirstComeFirstServedPolicy
 from scheduler.operators.policies.protocol import NONE
 from scheduler.operators.policies.static import Priorities
 
-# Added to every wait: among heads that have just arrived (W = 0) the static part still decides. To the wait, not
-# to the time: beside seconds since 1970 it would be rounded away.
+# Seconds added to every waiting time, so that φ decides between tuples that have just arrived (W = 0). They are added to the
+# difference: in a sum with seconds since 1970 they would be lost to rounding.
 LEAST_WAIT_S = 1e-9
-# φ stays within these, so that neither ∞·0 nor 0·∞ arises for operators without cost or without output.
+# Smallest and largest φ, so that ∞·0 cannot occur for operators without cost or without output.
 SMALLEST_PHI, LARGEST_PHI = 1e-200, 1e200
 NEVER = math.inf
 
 
 class WaitingPolicy:
-    """Highest φ·W over all ready operators."""
+    """Policy that runs the operator with the highest φ·W, by evaluating all ready operators."""
 
     def __init__(self, phi: Priorities, believed: NetworkEstimates) -> None:
         self._phi_of = phi
         size = len(believed.estimates)
         self._is_ready = [False] * size
         self._ready_count = 0
-        # An operator that is not ready has its head in the infinite future: φ·W = −∞ never wins.
+        # The oldest tuple of an operator that is not ready counts as infinitely late, so that φ·W = −∞ is never the highest.
         self._head = np.full(size, NEVER)
         self._value = np.empty(size)
         self._phi = np.empty(size)
@@ -93,10 +93,10 @@ class WaitingPolicy:
 
 
 class PrunedPolicy:
-    """Highest φ·W over all ready operators, by Fagin's method (Sharaf §3.3.2.2): no more are looked at than must be.
+    """Policy that runs the operator with the highest φ·W, found by Fagin's method without evaluating all (Sharaf §3.3.2.2).
 
-    Of two lists of the ready operators, by φ and by age, the next of each is evaluated until the best so far is not below
-    φ·W of the places that the lists have come to. Of equal ones the first that is found wins.
+    The ready operators are in two lists, by φ and by age. The next operator of each list is evaluated until the best priority so
+    far is at least φ·W of the current positions in the lists. Among equals, the first operator found wins.
     """
 
     def __init__(self, phi: Priorities, believed: NetworkEstimates) -> None:
@@ -145,40 +145,40 @@ class PrunedPolicy:
     def pick(self, now: float) -> int:
         heads, phis = self._head, self._phi
         best, chosen, self.looked = -math.inf, NONE, 0
-        waited = now + LEAST_WAIT_S  # a wait is what is left of it after the head's time
+        waited = now + LEAST_WAIT_S  # `waited - arrival` is the waiting time of a tuple
         for (minus_phi, first), (head, other) in zip(self._by_phi, self._by_age, strict=True):
             self.looked += 2
             for operator in (first, other):
                 value = phis[operator] * (now - heads[operator] + LEAST_WAIT_S)
                 if value > best:
                     best, chosen = value, operator
-            # Before the clock jumped back below all heads waits are negative, and the lists bound nothing.
+            # If the clock has jumped back, waiting times may be negative, and the lists cannot limit the priorities of later operators.
             if best >= 0 and best >= -minus_phi * (waited - head):
                 break
         return chosen
 
 
 class ClusteredPolicy:
-    """Highest ε^i·W over the oldest ready operator of each cluster i."""
+    """Policy that runs the operator with the highest ε^i·W among the oldest ready operators of all clusters i."""
 
     def __init__(self, phi: Priorities, settings: PrioritySearch, believed: NetworkEstimates) -> None:
         self._phi_of = phi
         self._clusters = settings.clusters
         self._uniform = settings.clustering == "uniform"
         self._together = settings.processing == "clustered"
-        # What still runs on the last decision, and the head that they had in common.
+        # Operators that still run on the last decision, and the arrival time of their common oldest tuple.
         self._batch: list[int] = []
         self._batch_head = NEVER
         self._oldest = (
             FirstComeFirstServedPolicy(len(believed.estimates)) if settings.search == "fagin" else None
         )
         self.looked = 0
-        # NEVER marks an operator without input; a queue entry counts only while it names the current head.
+        # An operator without input has the value NEVER; a heap entry is valid only while it has the arrival of the oldest tuple.
         self._head = [NEVER] * len(believed.estimates)
         self.rank(believed)
 
     def rank(self, believed: NetworkEstimates) -> None:
-        # In logarithms throughout: between the smallest and the largest φ the ratio itself overflows.
+        # Computed with logarithms, because the ratio of the largest to the smallest φ overflows.
         phi = self._phi_of(believed, range(len(believed.estimates)))
         values = [min(max(value, SMALLEST_PHI), LARGEST_PHI) for value in phi]
         if not self._uniform:
@@ -202,7 +202,7 @@ class ClusteredPolicy:
             heapify(queue)
 
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
-        # Clusters are parts of the range of all φ: with another one, all may be elsewhere.
+        # Clusters divide the range of all φ, so a new operator may change the clusters of all operators.
         self._head += [NEVER] * (len(believed.estimates) - len(self._head))
         if self._oldest is not None:
             self._oldest.extend(believed, changed)
@@ -230,7 +230,7 @@ class ClusteredPolicy:
         if self._oldest is not None and (first := self._oldest.pick(now)) != NONE:
             bound = now - heads[first] + LEAST_WAIT_S
         for pseudo, queue in self._by_pseudo:
-            # None further down has a higher pseudo priority, nor has anything waited longer than the oldest of all.
+            # All clusters after this cluster have lower pseudo priorities, and no tuple has waited longer than the oldest of all.
             if best >= 0 and best >= pseudo * bound:
                 break
             self.looked += 1
@@ -247,7 +247,7 @@ class ClusteredPolicy:
         return chosen
 
     def _gather(self, chosen: int) -> None:
-        """The others of its cluster with the same head: they are all at the top of the cluster's heap."""
+        """Collect the other operators of the cluster with the same oldest tuple; all are at the top of the cluster's heap."""
         queue, head = self._queue_of[chosen], self._head[chosen]
         batch, stack = set(), [0]
         while stack:
