@@ -1,14 +1,15 @@
-"""A whole system: started on this machine, started on a Ray cluster, or found there.
+"""A whole system: started on this machine, started on a Ray cluster, or found on a cluster.
 
     with start(settings, classes) as system:        # a local Ray of its own
         system.coordinator.add_query(…)
 
 Guarantees:
-1. When `start` returns, every class is placed and every actor that it needs answers. When it raises, nothing is left.
-2. After `stop` of a system that was started on this machine there is no process, socket or folder of it any more. It is
-   called by `with`, by Ctrl-C and SIGTERM, and at the end of Python. If this process is killed, Ray's processes end with
-   it, and what is left in shared memory is removed by the next start. A system on a cluster goes on until `stop` or `end`.
-3. Systems on one machine share nothing but the cores: of two, pin one only.
+1. When `start` returns, every class is placed and every actor that it needs answers. When it raises, no process or file of the
+   system is left.
+2. After `stop` of a system that was started on this machine, no process, socket or folder of it is left. `stop` is called by
+   `with`, by Ctrl-C and SIGTERM, and when Python exits. If this process is killed, Ray's processes end with it, and the next
+   start removes what is left in shared memory. A system on a cluster continues until `stop` or `end`.
+3. Systems on one machine share nothing but processors; pin the threads of only one system.
 """
 
 from __future__ import annotations
@@ -63,36 +64,37 @@ from configs.classes.live_class import LiveClass, LiveSettings
 from configs.errors import Away, InvalidInput, UnknownName
 from scheduler.capacity.core import ShareMove
 
-# A start takes some seconds, and a minute where the machine does much else.
+# Seconds to wait for all actors. A start takes some seconds, or up to a minute on a busy machine.
 READY_S = 120.0
-WHY_TOLD = 600
-# An actor that was killed is back after some seconds.
+# Maximum number of characters of the last failure in an error message.
+WHY_SHOWN = 600
+# Seconds in which calls of a missing actor are repeated; Ray restarts a killed actor within some seconds.
 BACK_S = 20.0
-# Ray sets it for all that follows when it starts a cluster of its own that checks tokens.
+# Environment variable that Ray sets when it starts a cluster that checks tokens.
 AUTH_MODE = "RAY_AUTH_MODE"
 
 
 @dataclass
 class System:
-    """A running system, as the process sees it that started or found it."""
+    """A running system, as seen by the process that started or found it."""
 
     name: str
     undo: Undo = field(default_factory=list)
-    """What is to be done at the end, last first; of a system that was found, only to let go of it."""
+    """Functions that `stop` calls, last first; for a system that was found, only to disconnect from Ray."""
 
     @property
     def address(self) -> str:
-        """Where others attach."""
+        """Return the address at which other processes attach."""
         return str(ray.get_runtime_context().gcs_address)
 
     @property
     def auth_mode(self) -> str | None:
-        """Value of Ray's environment variable for processes that attach."""
+        """Return the value of RAY_AUTH_MODE that other processes need to attach; None if it is not set."""
         return os.environ.get(AUTH_MODE)
 
     @property
     def coordinator(self) -> Any:
-        """The handle of the coordinator; it stays good when Ray starts the coordinator anew."""
+        """Return the handle of the coordinator; it stays valid when Ray restarts the coordinator."""
         return find(COORDINATOR)
 
     def gateway(self, node: str) -> Any:
@@ -121,12 +123,12 @@ class System:
         repeated(self.coordinator.drop_stream, name)
 
     def lending(self) -> dict[str, dict[str, float]]:
-        """lender → borrower → processor-seconds."""
+        """Return the processor-seconds that classes have lent: lender → borrower → seconds."""
         seconds: dict[str, dict[str, float]] = repeated(self.coordinator.lending)
         return seconds
 
     def share_moves(self) -> list[ShareMove]:
-        """The last moves of shares on all nodes, oldest first."""
+        """Return the last moves of shares on all nodes, oldest first."""
         moves: list[ShareMove] = repeated(self.coordinator.share_moves)
         return moves
 
@@ -135,7 +137,7 @@ class System:
         return turns
 
     def readers(self, node: str) -> dict[str, set[str]]:
-        """By stream of the node, the units that read it there; what has come before is not for them."""
+        """Return, by stream of the node, the readers that are connected; new readers do not get rows that came in before."""
         streams = repeated(self.gateway(node).status)["streams"]
         connected = {
             stream["stream"]: {name for name, reader in stream["readers"].items() if reader["connected"]}
@@ -144,36 +146,39 @@ class System:
         return {stream: names for stream, names in connected.items() if names}
 
     def accepted_rows(self, node: str) -> dict[str, int]:
-        """What has come in at a node, by stream."""
+        """Return the number of rows that have come in at a node, by stream."""
         streams = repeated(self.gateway(node).status)["streams"]
         return {stream["stream"]: stream["accepted_rows"] for stream in streams}
 
     def door(self, node: str) -> Path:
-        """Where producers on the node bring their input."""
+        """Return the path of the socket at which producers on the node publish input."""
         return RunDirs(shared_memory(), self.name, node).door_socket
 
     def endpoint(self, node: str) -> str | None:
-        """Where producers and readers elsewhere reach the node; None if it was not to be reached."""
+        """Return the network address of the node for producers and readers elsewhere; None if it was started without an endpoint."""
         endpoint: str | None = repeated(self.gateway(node).status)["endpoint"]
         return endpoint
 
     @property
     def ingest_key(self) -> str:
-        """Whoever shows it at an endpoint may write and read everything. It is on the machine of the start alone."""
+        """Return the key that permits reading and writing all data at an endpoint; it is kept only on the machine of the start."""
         for node in self.status().system.nodes:
             path = RunDirs(shared_memory(), self.name, node).ingest_key
             if path.is_file():
                 return path.read_text(encoding="utf-8")
         raise InvalidInput(
-            "there is no key here", "system", self.name, "start it with an endpoint, on this machine"
+            "this machine does not have the key that the gateways of this system require",
+            "system",
+            self.name,
+            "start the system on this machine, and give it an endpoint",
         )
 
     def has_ended(self) -> bool:
-        """Return True if Ray has ended, or the cluster no longer knows the system or runs another one in its place."""
+        """Return True if Ray has ended, or the cluster no longer knows the system, or runs another system in its place."""
         return not ray_runs() or bool(kv_store.get(system_key()) != self.name)
 
     def wait_ready(self) -> None:
-        """Until all actors have answered; Away names those that have not, and what was the last of their problems."""
+        """Wait until all actors have answered; after READY_S seconds, raise Away with the missing actors and the last failure."""
         until = time.monotonic() + READY_S
         while True:
             status = self.status()
@@ -181,21 +186,24 @@ class System:
                 return
             if time.monotonic() > until:
                 why = (
-                    status.failures[-1][-WHY_TOLD:]
+                    status.failures[-1][-WHY_SHOWN:]
                     if status.failures
-                    else "nothing has failed; the machine is busy"
+                    else "no call has failed; the machine may be busy, so try again"
                 )
-                raise Away(f"not ready after {READY_S:g} s: {', '.join(status.waited_for)}", hint=why)
+                raise Away(
+                    f"the system did not start: no answer within {READY_S:g} s from {', '.join(status.waited_for)}",
+                    hint=why,
+                )
             time.sleep(POLL_S)
 
     def stop(self) -> None:
-        """End the system that this process has started, within some ten seconds; let go of one it has found. Idempotent."""
+        """End a system that this process started (in about ten seconds), or disconnect from a system that it found. May be repeated."""
         atexit.unregister(self.stop)
         while self.undo:
             self.undo.pop()()
 
     def end(self) -> None:
-        """End the system on a cluster, whoever has started it."""
+        """End the system on a cluster, even if another process has started it."""
         end_actors()
         forget_name()
         self.stop()
@@ -205,6 +213,9 @@ class System:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+NOT_PINNED = Cores(why_not="pinning is not requested")
 
 
 def start(
@@ -219,29 +230,28 @@ def start(
     home: Path | None = None,
     loopback: bool = True,
 ) -> System:
-    """On a cluster if an address is given, else on a local Ray that ends with the system.
+    """Start a system on the cluster at `address`; without an address, on a local Ray that ends with the system.
 
-    The local Ray listens on 127.0.0.1 alone, unless `loopback` is False: then other nodes can join it. With an endpoint its nodes
-    are reached over the network, with the key of the system. `home` is the folder of the catalog that the system follows.
+    The local Ray listens on 127.0.0.1 only, unless `loopback` is False: then other nodes can join it. With an endpoint, nodes
+    can be reached over the network with the key of the system. `home` is the folder of the catalog that the system follows.
     """
     if ray.is_initialized():
         raise InvalidInput(
-            "this process uses Ray already", "address", address, "start the system before, or attach to it"
+            "this process is already connected to Ray",
+            "address",
+            address,
+            "start the system first, or call `attach`",
         )
     system = System(secrets.token_hex(4))
     if address is None:
         atexit.register(system.stop)
     base = shared_memory()
     try:
-        cores = Cores(why_not="not asked for")
+        cores = NOT_PINNED
         if address is not None:
             join_ray(address, system.undo)
         else:
-            remove_dead(base)
-            remove_dead_temporary(Path(tempfile.gettempdir()))
-            system.undo.append(lambda: remove_dead(base))
-            cores = reserved(system, settings.lanes) if pinned else cores
-            start_ray(system.name, settings.lanes, loopback, system.undo)
+            cores = start_local(system, settings.lanes, base, pinned=pinned, loopback=loopback)
         claim(system)
         opened, key = (None, None) if endpoint is None else endpoint.with_new_key()
         coordinator = CoordinatorSettings(
@@ -249,7 +259,7 @@ def start(
             start_host=start_host,
             base=base,
             system=system.name,
-            # Processors of a machine that others use, too, are not ours to choose.
+            # On a cluster, this process reserves no processors: the dispatcher of each node chooses the processors of its lanes.
             cores=None if pinned and address is not None else cores,
             data_folder=data_folder,
             endpoint=opened,
@@ -268,6 +278,19 @@ def start(
     return system
 
 
+def start_local(system: System, lanes: int, base: Path, *, pinned: bool, loopback: bool) -> Cores:
+    """Start a Ray on this machine that ends with the system, and return the processors of its lanes.
+
+    Files of dead systems are removed. Processors are reserved before Ray starts, because its processes inherit the others.
+    """
+    remove_dead(base)
+    remove_dead_temporary(Path(tempfile.gettempdir()))
+    system.undo.append(lambda: remove_dead(base))
+    cores = reserved(system, lanes) if pinned else NOT_PINNED
+    start_ray(system.name, lanes, loopback, system.undo)
+    return cores
+
+
 def found_or_started(
     settings: LiveSettings,
     address: str,
@@ -277,9 +300,10 @@ def found_or_started(
     endpoint: EndpointSettings | None = None,
     home: Path | None = None,
 ) -> System:
-    """The system of a cluster, which goes on when this process ends: the one that is there, if it is set so; else a new one.
+    """Return the running system of a cluster if it has these settings; otherwise start a new one.
 
-    One with other settings is ended first, and so is one whose start was broken off.
+    A system with other settings is ended first, and so is a system with an interrupted start. The system continues when this process
+    ends.
     """
     record = {"live": settings.model_dump(mode="json"), "pinned": pinned, "endpoint": repr(endpoint)}
     wait_answers(address, wait_s)
@@ -297,7 +321,7 @@ def found_or_started(
     ray.shutdown()
     system = start(settings, [], address=address, pinned=pinned, endpoint=endpoint, home=home)
     try:
-        # Last: a start that was broken off has none.
+        # Written last, so that an interrupted start leaves no settings.
         kv_store.put(settings_key(), record)
     except BaseException:
         system.stop()
@@ -307,7 +331,7 @@ def found_or_started(
 
 
 def attach(address: str) -> System:
-    """Attach to the system of a cluster; it continues when this process ends."""
+    """Attach to the system of a cluster; the system continues when this process ends."""
     connects = not ray.is_initialized()
     if connects:
         check_answers(address)
@@ -316,15 +340,15 @@ def attach(address: str) -> System:
     if name is None:
         if connects:
             ray.shutdown()
-        raise UnknownName("no system runs there", "--address", address, START_ONE)
+        raise UnknownName("no system runs on this cluster", "--address", address, START_ONE)
     return System(name, [ray.shutdown] if connects else [])
 
 
-# -- the beginning ---------------------------------------------------------------------------------------------
+# -- functions that start a system -----------------------------------------------------------------------------
 
 
 def reserved(system: System, lanes: int) -> Cores:
-    """This process, and so all it starts, off the cores that are lanes."""
+    """Keep this process, and all processes that it starts, off the processors of the lanes; return these processors."""
     before = cores_of_process()
     cores = keep_process_off(lane_cores(lanes, before))
     if cores.lanes:
@@ -343,7 +367,7 @@ def note_cluster(base: Path, system: System, home: Path | None) -> None:
 
 
 def note_key(base: Path, system: System, key: str) -> None:
-    """For those on this machine who bring input, beside where it is brought."""
+    """Write the key to the run folders of nodes on this machine, for local producers."""
     for node in system.status().system.nodes:
         path = RunDirs(base, system.name, node).ingest_key
         if path.parent.is_dir():
@@ -353,10 +377,12 @@ def note_key(base: Path, system: System, key: str) -> None:
 
 
 def claim(system: System) -> None:
-    """One system a cluster."""
+    """Register the system as the only one of its cluster."""
     other = kv_store.get(system_key())
     if other is not None:
-        raise InvalidInput("a system runs there already", "address", other, "attach to it, or stop it first")
+        raise InvalidInput(
+            "another system runs on this cluster", "address", other, "attach to that system, or stop it first"
+        )
     kv_store.put(system_key(), system.name)
     system.undo.append(forget_name)
 
@@ -366,16 +392,16 @@ def forget_name() -> None:
 
 
 def delete_name() -> None:
-    with suppress(Exception):  # Ray has gone, and the name with it
+    with suppress(Exception):  # if Ray has ended, its store has ended too
         kv_store.delete(settings_key())
         kv_store.delete(system_key())
 
 
-# -- the end ---------------------------------------------------------------------------------------------------
+# -- functions that end a system, and calls of its actors ------------------------------------------------------
 
 
 def end_actors() -> None:
-    """What does not end in time ends with Ray, or is killed where Ray goes on."""
+    """End all actors. An actor that does not end in time is killed, or ends together with Ray."""
     while_ray_runs(ask_to_end)
 
 
@@ -387,7 +413,7 @@ def ask_to_end() -> None:
 
 
 def repeated(method: Any, *arguments: Any) -> Any:
-    """The same of a call that may be repeated, also of an actor that is about to come back."""
+    """Call an actor and return its answer; repeat the call for up to BACK_S seconds while the actor is being restarted."""
     until = time.monotonic() + BACK_S
     while True:
         try:
@@ -399,7 +425,7 @@ def repeated(method: Any, *arguments: Any) -> Any:
 
 
 def call(method: Any, *arguments: Any) -> Any:
-    """The answer of an actor, or the mistake it has found in what it was given."""
+    """Call an actor and return its answer; raise the error that the actor raised."""
     try:
         return ray.get(method.remote(*arguments), timeout=READY_S)
     except ray.exceptions.RayTaskError as problem:

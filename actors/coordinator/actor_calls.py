@@ -1,7 +1,7 @@
-"""Calls of other actors without waiting for their results, and a watch over which of these actors answer.
+"""Calls to other actors that do not wait for results, and a check of which actors still answer.
 
-An actor that does not answer is quarantined: it is not called until its ping answers. Everything is sent to it again then, and to an
-actor whose process is another one than it was.
+An actor that does not answer is quarantined: it is not called until its ping answers. Then its whole state is sent to it again.
+The whole state is also sent to an actor that Ray has restarted, which has a new process.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ FAILURES_KEPT = 100
 
 @dataclass(slots=True)
 class CalledActor:
-    """Another actor, as far as the coordinator knows it."""
+    """State of another actor, as known to the coordinator."""
 
     handle: Any = None
     pid: int | None = None
     quarantined: bool = False
     pinged: bool = False
-    """A ping is under way."""
+    """True while a ping has no answer yet."""
 
 
 @dataclass
 class ActorCalls:
-    """Only the control thread uses it, but any thread may add to `failures`."""
+    """Calls to other actors, for use by the control thread only; any thread may add to `failures`."""
 
     post: Callable[[Callable[[], None]], None]
-    """Brings answers back to the control thread."""
+    """Function that runs another function on the control thread."""
     ended: Callable[[str], None]
-    """Called with the name of an actor that is gone for good, as after a `ray kill`."""
+    """Function called with the name of an actor that Ray will not restart, as after `ray kill`."""
     restarted: Callable[[str], None]
-    """Called with the name of an actor that is to be sent everything again."""
+    """Function called with the name of an actor that needs its whole state again."""
     failures: deque[str] = field(init=False, default_factory=lambda: deque(maxlen=FAILURES_KEPT))
     _actors: dict[str, CalledActor] = field(init=False, default_factory=dict)
     _being_set: Counter[str] = field(init=False, default_factory=Counter)
-    """By actor, calls under way that say what it is to have."""
+    """Number of calls of `set` for each actor that have not been answered yet."""
 
     @property
     def waited_for(self) -> tuple[str, ...]:
@@ -52,9 +52,9 @@ class ActorCalls:
 
     @property
     def being_set(self) -> tuple[str, ...]:
-        """Actors that have not yet answered which units or streams they are to have, and gateways that are still to be asked.
+        """Return actors that have not yet confirmed their units or streams, and quarantined gateways.
 
-        Of hosts nothing is lost meanwhile: gateways keep for their units what they are to read.
+        Quarantined hosts are left out: gateways keep the input of their units meanwhile, so nothing is lost.
         """
         kept = (name for name in self.quarantined if name.partition("-")[0] == "gateway")
         return tuple({*self._being_set, *kept})
@@ -64,7 +64,7 @@ class ActorCalls:
         return tuple(name for name, actor in self._actors.items() if actor.quarantined)
 
     def meet(self, name: str, handle: Any) -> None:
-        """Wait for an actor that was made."""
+        """Add a new actor; the system is not ready until this actor has answered a ping."""
         actor = self._actors[name] = CalledActor(handle)
         self._ping(name, actor)
 
@@ -72,7 +72,7 @@ class ActorCalls:
         self._actors.pop(name, None)
 
     def call(self, name: str, method: str, *arguments: Any) -> Future[Any] | None:
-        """Call an actor without waiting for the answer; None if it is quarantined, and everything is sent to it later."""
+        """Call an actor without waiting for the answer. A quarantined actor is not called but gets its whole state later: return None."""
         actor = self._actors.setdefault(name, CalledActor())
         handle = None if actor.quarantined else self._handle(name, actor)
         if handle is None:
@@ -83,7 +83,7 @@ class ActorCalls:
         return sent
 
     def set(self, name: str, method: str, *arguments: Any) -> None:
-        """Call an actor, which counts as `being_set` until it has answered or the call has failed."""
+        """Call an actor, and list it in `being_set` until it has answered or the call has failed."""
         sent = self.call(name, method, *arguments)
         if sent is not None:
             self._being_set[name] += 1
@@ -129,7 +129,7 @@ class ActorCalls:
             del self._being_set[name]
 
     def _answered(self, name: str, actor: CalledActor, method: str, answer: Future[Any]) -> None:
-        """Runs in a thread of Ray's."""
+        """Process the reply to a call; runs on a thread of Ray."""
         problem = answer.exception()
         if problem is not None:
             self.post(partial(self._failed, name, actor, method, problem))

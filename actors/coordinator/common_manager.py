@@ -1,4 +1,4 @@
-"""The one load manager for everybody, where the manager is `common`: it hears of everybody's load cycle, then decides."""
+"""The load manager that all units share if the manager is `common`: it collects the load cycles of all units, then decides."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Common:
 
     @property
     def keep(self) -> float | None:
-        """None where there is no such manager."""
+        """Return the fraction of its input that each unit keeps; None without a common manager."""
         return None if self._manager is None else self._manager.control.keep
 
     def set_classes(self, classes: Sequence[LiveClass], lanes: int) -> None:
-        """It goes on with what it has learned so far."""
+        """Build the manager for these classes and lanes; the new manager continues with what the previous manager has learned."""
         if sheds(self.settings.manager) != "everybody" or not classes or not lanes:
             self._manager = None
             return
@@ -48,7 +48,7 @@ class Common:
         self._cycles = {unit: cycle for unit, cycle in self._cycles.items() if unit in units}
 
     def hear(self, unit: str, cycle: CycleEnded, now: float) -> bool:
-        """It decides when all have reported since the last decision, or one has twice; whether that changes anything."""
+        """Add a unit's load cycle. If the unit has now reported twice since the last decision, decide. Return True if `keep` changed."""
         if self._manager is None:
             return False
         decided = unit in self._cycles and self._decide(self._manager, now)

@@ -1,23 +1,22 @@
-"""The coordinator without Ray: which classes there are, where their units run, and what shares they have.
+"""The coordinator without Ray: it decides which classes exist, where their units run, and which shares they have.
 
-    what happens              what follows
-    apply, remove_class, …    refused with a reason, or in force: units placed, hosts started, shares set
-    nodes_changed             units of a lost node go on at their homes; a new node is there for units to come
-    report                    what a unit uses goes to its node's core; under `common` also to the one load manager
-    redistribute              each node's core moves shares
-    compared                  the core of a class that tunes itself may have its units go on by another policy or plan
-    sync.…_restarted          an actor that has restarted is sent its whole state again
+    event                     effect
+    apply, remove_class, …    the change is refused with a reason; or units are placed, hosts started and shares set
+    nodes_changed             units of a lost node continue on their home nodes; a new node can take units
+    report                    the unit's usage goes to the core of its node; under `common` also to the common load manager
+    redistribute              the core of each node moves shares
+    compared                  a class that tunes itself may continue with another policy or plan
+    sync.…_restarted          the whole state of a restarted actor is sent to it again
 
-In `actors.coordinator`: what is declared is in `declarations`, where units run in `placement_state`, their shares in `node_shares`,
-how much all keep under `common` in `common_manager`, and what was sent to other actors in `state_sync`.
+Other modules of `actors.coordinator` hold the parts: `declarations` what is declared, `placement_state` where units run,
+`node_shares` their shares, `common_manager` the kept fraction under `common`, and `state_sync` what was sent to other actors.
 
 Guarantees:
-1. What is refused has changed nothing. What is accepted is saved before anybody is told.
-2. Everything that is told says how things are to be, so it may be told twice; only `scale_headroom` tells of a step, with
-   the share it leads to.
-3. A plane made from saved state tells everything again, and nothing of it is new to the system: placement, shares and
-   what has been lent are as they were.
-4. Shares of a node's units add up to 1, and a unit is in one host.
+1. A refused change has no effect. An accepted change is saved before it is sent to other actors.
+2. Messages to other actors contain the complete state they should have, so they may be sent twice. Only `scale_headroom` sends
+   a relative change, together with the resulting share.
+3. A control plane restored from saved state sends everything again. Placement, shares and lent capacity stay as they were.
+4. Shares of a node's units add up to 1, and each unit runs in one host.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ from scheduler.capacity.core import (
 from scheduler.tuning import Compared
 
 STATE_VERSION = 1
-# How much of a unit's load, as it is for placement, is its last cycle's: a burst moves nobody.
+# Weight of the last load cycle in the smoothed load that decides about placement: a short burst moves no unit.
 LOAD_SMOOTHING = 0.05
 
 
 @dataclass
 class ControlPlane:
-    """Every method is called by one thread."""
+    """State and decisions of the coordinator. One thread calls all methods; `is_awake` may be read by any thread."""
 
     settings: LiveSettings
     effects: Effects
@@ -67,7 +66,7 @@ class ControlPlane:
     tunings: Tunings = field(init=False)
     sync: StateSync = field(init=False)
     changes: int = field(init=False, default=0)
-    """Grows with everything that `status` and `cores.lending` tell."""
+    """Number of changes; it grows whenever the results of `status` or `cores.lending` change."""
     _seating: Seating = field(init=False)
     _common: Common = field(init=False)
     _moving: dict[str, str] = field(init=False, default_factory=dict)
@@ -89,13 +88,13 @@ class ControlPlane:
 
     @property
     def redistribution_s(self) -> float:
-        """From one redistribution to the next."""
+        """Return the seconds between two redistributions."""
         return self.settings.load.redistribute_every * self.settings.load.cycle_ms / 1e3
 
-    # -- what is declared -----------------------------------------------------------------------------
+    # -- changes of declared classes and streams ------------------------------------------------------
 
     def apply(self, classes: Sequence[LiveClass], now: float) -> None:
-        """Add classes, or change those of the same names; all of them or none."""
+        """Add classes, or replace existing classes that have the same names. If one class is refused, no class changes."""
         self.declarations.apply(classes)
         self._arrange(now)
 
@@ -112,16 +111,16 @@ class ControlPlane:
         self._arrange(now)
 
     def declare_stream(self, sql: str, now: float) -> None:
-        """There is to be a stream, whether or not a class reads it; declaring it again is no mistake if it is the same."""
+        """Declare a stream, which exists even if no class reads it. Declaring the same stream again has no effect."""
         if self.declarations.declare_stream(sql):
             self._arrange(now)
 
     def drop_stream(self, name: str, now: float) -> None:
-        """What classes read stays until they are gone."""
+        """Withdraw the declaration of a stream. The stream stays until no class reads it."""
         self.declarations.drop_stream(name)
         self._arrange(now)
 
-    # -- nodes and hosts ------------------------------------------------------------------------------
+    # -- changes of nodes, and the hosts of units -----------------------------------------------------
 
     @property
     def nodes(self) -> list[str]:
@@ -129,17 +128,17 @@ class ControlPlane:
 
     @property
     def hosts(self) -> dict[str, str]:
-        """The node of each host."""
+        """Return the node of each host."""
         return self._seating.hosts
 
     def units_of(self, class_name: str) -> dict[str, str]:
-        """The host of each unit of a class."""
+        """Return the host of each unit of a class."""
         self.declarations.checked_class(class_name)
         seats = self._seating.seats
         return {unit: seat.host for unit, seat in seats.items() if class_of(unit) == class_name}
 
     def nodes_changed(self, lanes: Mapping[str, int], now: float) -> None:
-        """The nodes that are alive, with their lanes."""
+        """Update the nodes that are alive, with their lanes, and place units accordingly."""
         if dict(lanes) == self._seating.nodes:
             return
         for node in self._seating.nodes.keys() - lanes.keys():
@@ -153,15 +152,15 @@ class ControlPlane:
         }
         self._arrange(now)
 
-    # -- the control loop -----------------------------------------------------------------------------
+    # -- reports of load, and moves of shares and units -----------------------------------------------
 
     @property
     def is_awake(self) -> bool:
-        """Whether some unit has input, and so shares may have to move."""
+        """Return True if a unit has input, so that shares may have to move."""
         return any(not report.asleep for report in tuple(self._reports.values()))
 
     def report(self, host: str, reports: Iterable[UnitReport], now: float) -> None:
-        """From a host, at the end of a load cycle. What is said of a unit that is elsewhere by now does not count."""
+        """Handle reports of a host at the end of a load cycle; reports about units that now run elsewhere are ignored."""
         for report in reports:
             unit, seat = report.unit, self._seating.seats.get(report.unit)
             if seat is None or seat.host != host:
@@ -183,32 +182,37 @@ class ControlPlane:
                 self.sync.send_keep()
 
     def compared(self, class_name: str, objective: Objective, event: Compared, now: float) -> None:
-        """What a class that tunes itself comes to, and would come to by each policy and plan."""
+        """Handle the measured objective of a class that tunes itself, and its forecasts for each policy and plan."""
         if self.tunings.compared(class_name, objective, event, now):
             self._save_shares()
             self.sync.send_units()
 
     def redistribute(self, now: float) -> None:
-        """A redistribution cycle has ended."""
+        """Let the core of each node move shares at the end of a redistribution cycle."""
         if moves_shares(self.settings.manager):
             moved = [self._hear(node, RedistributionDue(), now) for node in self.cores.nodes]
-            # What has been lent since goes on from here after a crash.
+            # Even if no share moved, the account of lent capacity is saved, so that a restarted coordinator continues from it.
             if not any(moved):
                 self._save_shares()
 
     def relieve(self) -> None:
-        """Begin to move a unit from a node that has too little to one that has room, if that helps."""
+        """Begin to move a unit from an overloaded node to a node with room, if such nodes exist."""
         if not self._moving and moves_shares(self.settings.manager):
             move = self._seating.relief(self._loads)
             if move is not None:
                 self.move(*move)
 
     def move(self, unit: str, node: str) -> None:
-        """Begin to move a unit."""
+        """Begin to move a unit to another node."""
         seating = self._seating
         for field_name, name, names in (("unit", unit, seating.seats), ("node", node, seating.nodes)):
             if name not in names:
-                raise UnknownName(f"no such {field_name}", field_name, name, nearest(name, names))
+                raise UnknownName(
+                    f"the running system has no {field_name} of this name",
+                    field_name,
+                    name,
+                    nearest(name, names),
+                )
         seat = seating.seats[unit]
         if seat.node != node and unit not in self._moving:
             self.changes += 1
@@ -216,7 +220,7 @@ class ControlPlane:
             self.effects.move(unit, seat.host, seat.node, node)
 
     def moved(self, unit: str, now: float) -> None:
-        """The unit is at rest, and its log where it goes."""
+        """Finish a move: the unit is at rest and its log has been copied, so the unit gets a seat on the new node."""
         node = self._moving.pop(unit, None)
         if node is not None and unit in self._seating.seats:
             origin = self._seating.seats[unit].node
@@ -226,14 +230,14 @@ class ControlPlane:
                 self.effects.forget(origin, unit)
 
     def stayed(self, unit: str) -> None:
-        """The unit could not be moved: it goes on where it is."""
+        """Cancel a move that failed, so that the unit continues where it was."""
         self.changes += 1
         if self._moving.pop(unit, None) is not None and unit in self._seating.seats:
             self.sync.forget_copies()
             self.sync.host_restarted(self._seating.seats[unit].host)
 
     def _hear(self, node: str, event: CapacityEvent, now: float) -> bool:
-        """Whether shares have changed."""
+        """Pass an event to the core of a node and carry out the commands that the core returns; return True if there are any commands."""
         commands = self.cores.handle(node, event, now)
         for command in commands:
             match command:
@@ -245,16 +249,16 @@ class ControlPlane:
                     self.sync.send_shares([node])
         return bool(commands)
 
-    # -- what follows ---------------------------------------------------------------------------------
+    # -- updates after a change of classes or nodes ---------------------------------------------------
 
     def _arrange(self, now: float) -> None:
-        """Seats, cores and streams as classes and nodes ask for."""
+        """Place all units of the declared classes on the nodes, then update everything that depends on it."""
         gone = self._seating.arrange()
         self.sync.forget_units({unit: seat.node for unit, seat in gone.items()})
         self._settle(now)
 
     def _settle(self, now: float) -> None:
-        """All that follows from who sits where."""
+        """Update everything that depends on where units run: saved state, shares, and the state of other actors."""
         self.changes += 1
         seating, declarations = self._seating, self.declarations
         self._reports = {unit: report for unit, report in self._reports.items() if unit in seating.seats}
@@ -262,7 +266,7 @@ class ControlPlane:
         self._common.keep_only(seating.seats)
         self.tunings.set_classes(declarations.models)
         seating.find_homes()
-        # Before anybody is told of a share: whoever asks after a crash must find the unit.
+        # Saved before shares are sent: after a crash, each unit that other actors know must be in the saved state.
         state = {
             "version": STATE_VERSION,
             "classes": [class_.model_dump(mode="json") for class_ in declarations.models],
@@ -279,7 +283,7 @@ class ControlPlane:
     def _set_common(self) -> None:
         self._common.set_classes(self.declarations.models, sum(self._seating.nodes.values()))
 
-    # -- what is saved, and what people are told ---------------------------------------------------------
+    # -- saved state and status ---------------------------------------------------------------------------
 
     def _save_shares(self) -> None:
         self.changes += 1
@@ -293,18 +297,18 @@ class ControlPlane:
         lanes: Mapping[str, int],
         now: float,
     ) -> None:
-        """Go on from what was saved, with the nodes that are alive now; once, before anything else.
+        """Continue from saved state on the nodes that are alive now; called once, before any other method.
 
-        Everybody is told what he should know already.
+        All actors are sent the state that they should have already.
         """
         if declared["version"] != STATE_VERSION:
             raise InvalidInput(
-                "the saved state is of another version",
+                "this version of Weir cannot read the saved state",
                 "version",
                 declared["version"],
-                f"stop the system with the version that wrote it, or remove it; this one reads {STATE_VERSION}",
+                f"stop the system with the Weir version that wrote the state; this version reads only state format {STATE_VERSION}",
             )
-        # A state that was saved before streams were declared by themselves has none.
+        # Older versions could not declare streams separately, and saved none.
         self.declarations.restore(declared["classes"], declared.get("streams", ()))
         self._seating.nodes = dict(lanes)
         self._seating.restore(declared)
@@ -312,12 +316,12 @@ class ControlPlane:
             self.cores.restore(shares)
             self._set_common()
             self._common.restore(shares["common"])
-            # What was saved before classes tuned themselves has none.
+            # Older versions had no classes that tune themselves, and saved nothing about them.
             self.tunings.restore(shares.get("tuning", {}))
         self._arrange(now)
 
     def moves(self, class_name: str, last: int) -> list[ShareMove]:
-        """The last moves of shares of a class."""
+        """Return the last moves of shares that concern a class."""
         self.declarations.checked_class(class_name)
         seats = self._seating.seats
         units = {unit: seat.node for unit, seat in seats.items() if class_of(unit) == class_name}
@@ -353,7 +357,7 @@ class ControlPlane:
 
 @dataclass(frozen=True, slots=True)
 class PlacedUnit:
-    """A unit as it is placed, and its last report."""
+    """Node, host, shares and last report of a unit."""
 
     class_name: str
     node: str
@@ -363,20 +367,20 @@ class PlacedUnit:
     moving_to: str | None
     report: UnitReport | None
     home: str
-    """The node where its answers are read."""
+    """Node where the unit's answers are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class SystemStatus:
     nodes: Mapping[str, int]
-    """Lanes by node."""
+    """Number of lanes of each node."""
     classes: tuple[LiveClass, ...]
     units: Mapping[str, PlacedUnit]
     unplaced: tuple[str, ...]
-    """Units for which there is no node."""
+    """Units without a node to run on."""
     homes: Mapping[str, str]
-    """The node at which a stream comes in, by name in small letters."""
+    """Home node of each stream, where its input comes in, by the stream's name in lower case."""
     streams: Mapping[str, str] = field(default_factory=dict)
-    """Statements of those that were declared by themselves, by name."""
+    """CREATE STREAM statements of streams that were declared separately from classes, by name."""
     policies: Mapping[str, str] = field(default_factory=dict)
-    """Of classes that tune themselves, what they have come to."""
+    """Policy and plan that each class with tuning runs by at the moment."""

@@ -1,18 +1,18 @@
-"""The coordinator of a system as a Ray actor: a thread around `actors.coordinator.control_plane.ControlPlane`, one in the cluster.
+"""The coordinator as a Ray actor: a thread around `actors.coordinator.control_plane.ControlPlane`, one per cluster.
 
-    observe     calls of users and hosts, answers of other actors, nodes that come and go
+    observe     calls of users and hosts, answers of other actors, nodes that join or leave
     decide      the control plane
-    enact       calls to hosts, dispatchers and gateways that nobody waits for, after they are written to the store
-    record      the cores' decisions, if there is a folder for events
+    enact       the store is written, then hosts, dispatchers and gateways are called without waiting for answers
+    record      the cores' decisions, if a folder for events is set
 
 Guarantees:
-1. When `apply` and the like return, what they asked for is in the store and on its way; when they raise InvalidInput,
+1. When `apply` or another change returns, it is in the store and being sent to other actors. When it raises InvalidInput,
    nothing has changed.
-2. A coordinator that was killed is started anew by Ray, finds everything in the store and goes on. Until then hosts and
-   dispatchers go on with what they have; what hosts report meanwhile is lost.
-3. An actor that does not answer is not called until its `ping` answers; then it is told everything again. So is one that
-   Ray has started anew (its process is another). An actor that is gone is made again.
-4. `ping` and `status` answer whatever the control thread does. Every other call is answered within `ANSWER_S`.
+2. Ray restarts a coordinator that was killed, and it continues from the store. Until then hosts and dispatchers keep the
+   state that they have; reports of hosts are lost meanwhile.
+3. An actor that does not answer is not called until its `ping` answers; then its whole state is sent to it again. The same is
+   done for an actor that Ray has restarted, which has a new process. An actor that has ended for good is created again.
+4. `ping` and `status` answer even while the control thread is busy. Every other call is answered within `ANSWER_S`.
    Every call but `add_query` and `remove_query` may be repeated.
 """
 
@@ -48,22 +48,22 @@ from loadshed.records import Core, CoreName, header_of
 from scheduler.capacity.core import ShareMove
 from scheduler.tuning import Compared
 
-# How long a caller waits for the control thread, or for a host's answer that is passed on.
+# Seconds that a caller waits for the control thread, or for the reply of a host.
 ANSWER_S = 30.0
-# An actor's death costs its classes turns or results, so it is looked for every so often; a ping takes 0.3 ms of processor time.
+# Seconds between two pings of all actors: while an actor is dead, its classes get no turns or results. A ping costs 0.3 ms.
 WATCH_S = 2.0
-WATCH_AGAIN_S = 0.25  # while somebody is quarantined
-WATCH_ASLEEP_S = 6.0  # while nothing comes in: nobody misses a turn
-# Far more than hosts report in the time that a node takes to start.
+WATCH_AGAIN_S = 0.25  # seconds between two checks while an actor does not answer
+WATCH_ASLEEP_S = 6.0  # seconds between two checks while no class has input and needs turns
+# Maximum length of the work queue: far more than the reports that arrive while a node starts.
 WORK_MAX = 10_000
-# To stop: what the control thread has for what it is at.
+# Seconds that `stop` waits for the control thread to finish its current work.
 STOP_S = 2.0
 
 Answer = TypeVar("Answer")
 
 
 class Coordinator:
-    """Made by `start`. Its constructor starts the control thread: after a crash, Ray calls nothing else."""
+    """Ray actor made by `start`. The constructor starts the control thread, since Ray calls nothing else after a crash."""
 
     def __init__(self, settings: CoordinatorSettings) -> None:
         self._control = ControlThread(settings)
@@ -72,16 +72,16 @@ class Coordinator:
 
     @ray.method(concurrency_group="health")
     def ping(self) -> int:
-        """The process that answers."""
+        """Return the id of the actor's process."""
         return os.getpid()
 
     @ray.method(concurrency_group="health")
     def status(self) -> CoordinatorStatus:
-        """As of now, or as of the last time the control thread could say."""
+        """Return the current status, or the last known status if the control thread is busy."""
         return self._control.status()
 
     def look(self, seen: Number | None = None) -> StatusMoment | None:
-        """None if nothing has changed since the one with this number."""
+        """Return status and lending; None if nothing has changed since the status with number `seen`."""
         return self._control.look(seen)
 
     @ray.method(concurrency_group="reports")
@@ -89,7 +89,7 @@ class Coordinator:
         self._control.report(host, reports)
 
     def apply(self, classes: Sequence[LiveClass]) -> None:
-        """Add classes, or change those of the same names; all of them or none."""
+        """Add classes, or replace existing classes that have the same names. If one class is refused, no class changes."""
         self._control.ask(lambda plane, now: plane.apply(classes, now))
 
     def remove_class(self, name: str) -> None:
@@ -108,20 +108,20 @@ class Coordinator:
         self._control.ask(lambda plane, now: plane.remove_query(class_name, name, now))
 
     def lending(self) -> dict[str, dict[str, float]]:
-        """lender → borrower → processor-seconds."""
+        """Return the processor-seconds that classes have lent: lender → borrower → seconds."""
         return self._control.ask(lambda plane, now: plane.cores.lending(now))
 
     def share_moves(self) -> list[ShareMove]:
-        """The last moves of shares on all nodes, oldest first."""
+        """Return the last moves of shares on all nodes, oldest first."""
         return self._control.ask(lambda plane, _: plane.cores.moves(plane.nodes))
 
     def last_moves(self, last: int) -> tuple[list[ShareMove], float]:
-        """The last that moved anything, and what is to be added to their times for seconds since 1970."""
+        """Return the last moves that changed a share, and the seconds to add to their times to get seconds since 1970."""
         moves = self._control.ask(lambda plane, _: plane.cores.last_moves(last))
         return moves, time.time() - time.monotonic()
 
     def decisions(self, class_name: str, last: int = 10) -> Decisions:
-        """The last decisions about a class: of each unit's load manager, and about shares."""
+        """Return the last decisions about a class: those of each unit's load manager, and those about shares and policy."""
         hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
         answers = {
             unit: find(host_name(host)).explanations.remote(unit, last) for unit, host in hosts.items()
@@ -132,20 +132,20 @@ class Coordinator:
         return Decisions(units, tuple(moves), time.time() - time.monotonic(), tuned)
 
     def plan(self, class_name: str) -> Any:
-        """The class's operators with what was measured of them, in its first unit."""
+        """Return the class's operators with their measurements, from its first unit."""
         hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
         unit, host = next(iter(hosts.items()))
         return ray.get(find(host_name(host)).plan.remote(unit), timeout=ANSWER_S)
 
     def noticed(self, class_name: str) -> UnitNow | None:
-        """What the policy of a class that tunes itself is chosen from, as its first unit has noticed it since this was asked."""
+        """Return what the first unit of a class has measured since the last call; a class that tunes itself chooses its policy from it."""
         hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
         unit, host = next(iter(hosts.items()))
         sample: UnitNow | None = ray.get(find(host_name(host)).noticed.remote(unit), timeout=ANSWER_S)
         return sample
 
     def compared(self, class_name: str, objective: Objective, event: Compared) -> None:
-        """What the class comes to, and would come to by each policy; what follows is on its way when this returns."""
+        """Handle the measured objective of a class and its forecasts for each policy; when this returns, a switch of policy is being sent to the hosts."""
         self._control.ask(lambda plane, now: plane.compared(class_name, objective, event, now))
 
     def move(self, unit: str, node: str) -> None:
@@ -153,12 +153,12 @@ class Coordinator:
         self._control.ask(lambda plane, _: plane.move(unit, node))
 
     def stop(self) -> None:
-        """Everything but the coordinator ends, hosts first; shared memory is given back."""
+        """End all actors but the coordinator, hosts first, and free shared memory."""
         self._control.stop()
 
 
 class ControlThread:
-    """Owns the control plane; what others want of it goes through a queue."""
+    """Thread that owns the control plane; other threads send it work through a queue."""
 
     def __init__(self, settings: CoordinatorSettings) -> None:
         self._settings = settings
@@ -175,10 +175,10 @@ class ControlThread:
     def start(self) -> None:
         self._thread.start()
 
-    # -- for other threads ------------------------------------------------------------------------------
+    # -- methods that other threads call ----------------------------------------------------------------
 
     def ask(self, work: Callable[[ControlPlane, float], Answer]) -> Answer:
-        """TimeoutError if the control thread does not come to it in time; it is not done then."""
+        """Run `work` on the control thread and return its result; raise TimeoutError after ANSWER_S. Work that has not begun by then is skipped."""
         answer: Future[Answer] = Future()
 
         def do() -> None:
@@ -220,7 +220,7 @@ class ControlThread:
         except queue.Full:
             pass
         if self._last is None:
-            raise TimeoutError("the coordinator is still finding out what there is; try again")
+            raise TimeoutError("the coordinator has not started yet; try again")
         return self._last
 
     def look(self, seen: Number | None) -> StatusMoment | None:
@@ -237,14 +237,14 @@ class ControlThread:
     def _post(self, work: Callable[[], None]) -> None:
         self._work.put(work)
 
-    # -- the control thread -----------------------------------------------------------------------------
+    # -- methods that only the control thread calls -----------------------------------------------------
 
     def _run(self) -> None:
         try:
             self._begin()
             self._loop()
         except BaseException:
-            # What is in the store is right; a new process begins from there.
+            # The state in the store is still correct; a new process continues from it.
             traceback.print_exc()
             os._exit(1)
 
@@ -265,7 +265,7 @@ class ControlThread:
             self._take(due - time.monotonic())
             now = time.monotonic()
             if now >= redistribute_at:
-                # An idle system has no such cycles; the first report begins one.
+                # An idle system has no redistribution cycles; the first report starts them again.
                 if self._plane.is_awake:
                     self._plane.redistribute(now)
                 redistribute_at = now + self._plane.redistribution_s
@@ -312,8 +312,8 @@ class ControlThread:
 
 
 def start(settings: CoordinatorSettings) -> Any:
-    """The handle of the coordinator, which lives until it is killed; the one that is there, if there is one."""
-    # Ray's types do not know concurrency groups.
+    """Return the handle of the coordinator actor, and start the actor if it does not exist. The actor lives until it is killed."""
+    # Ray's type hints do not include concurrency groups.
     remote = cast(Any, ray.remote)
     groups = {"health": 2, "reports": 1}
     actor = remote(num_cpus=0, max_restarts=-1, max_concurrency=8, concurrency_groups=groups)(Coordinator)

@@ -1,4 +1,4 @@
-"""What the coordinator tells those who watch the system."""
+"""Status and decisions that the coordinator reports to users and monitoring."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ Number = tuple[Any, ...]
 class CoordinatorStatus:
     pid: int
     at: float
-    """When this was so, by the clock of the coordinator's node."""
+    """Time of the status, by the monotonic clock of the coordinator's node."""
     system: SystemStatus
     waited_for: tuple[str, ...]
-    """Actors that have not answered since they were made."""
+    """Actors that have not answered since they were created."""
     quarantined: tuple[str, ...]
-    """Actors that do not answer any more."""
+    """Actors that have stopped answering."""
     failures: tuple[str, ...]
-    """The last calls that failed."""
+    """Descriptions of the last calls that failed."""
     reports_lost: int
     being_set: tuple[str, ...] = ()
-    """Actors that have not yet answered which units or streams they are to have."""
+    """Actors that have not yet confirmed the units or streams that were sent to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusMoment:
-    """Status and lending at one moment."""
+    """Status of the system, and processor-seconds lent between classes, at one moment."""
 
     number: Number
-    """Another one for another life of the coordinator, or for anything that has changed."""
+    """Identifier of the status, which differs after any change and after a restart of the coordinator."""
     status: CoordinatorStatus
     lending: Mapping[str, Mapping[str, float]]
-    """lender → borrower → processor-seconds."""
+    """Processor-seconds that classes have lent: lender → borrower → seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """The last ones about a class, oldest first."""
+    """The last decisions about a class, oldest first."""
 
     units: Mapping[str, Explanations]
-    """Of each unit's load manager."""
+    """Decisions of each unit's load manager."""
     moves: tuple[ShareMove, ...]
-    """Of its shares."""
+    """Moves of the class's shares."""
     epoch_s: float
-    """To be added to the times of moves for seconds since 1970."""
+    """Seconds to add to the times of `moves` and `tuned` to get seconds since 1970."""
     tuned: tuple[TuningDecision, ...] = ()
-    """Of its policy, if it tunes itself; at times as of moves."""
+    """Decisions about the class's policy, if the class tunes itself."""

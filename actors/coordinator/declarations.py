@@ -1,6 +1,6 @@
-"""The classes and streams that are declared, checked against each other.
+"""The declared classes and streams, checked against each other.
 
-What is refused has changed nothing. A change of several classes is made for all of them or none.
+A refused change has no effect. A change of several classes is made for all of these classes or for no class.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from engine.class_.admission import CheckedClass, check_change, check_together, 
 from engine.data.schema import StreamSchema
 from engine.sql import parse_create_stream
 
-# Far beyond what one coordinator's reports allow; each unit has a log, a descriptor and an entry in every state.
+# Maximum number of units: more than one coordinator can handle. Each unit has a log, a file descriptor and saved state.
 UNITS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredStream:
-    """A stream, as it was declared by itself."""
+    """A stream that was declared separately from classes."""
 
     sql: str
     schema: StreamSchema
@@ -34,7 +34,7 @@ class DeclaredStream:
 class SystemDeclarations:
     classes: dict[str, CheckedClass] = field(init=False, default_factory=dict)
     streams: dict[str, DeclaredStream] = field(init=False, default_factory=dict)
-    """Those that are there whether or not a class reads them, by name in small letters."""
+    """Streams that exist whether or not a class reads them, by name in lower case."""
 
     @property
     def models(self) -> list[LiveClass]:
@@ -46,11 +46,16 @@ class SystemDeclarations:
         return self.classes[name]
 
     def apply(self, classes: Sequence[LiveClass]) -> None:
-        """Add classes, or change those of the same names."""
+        """Add classes, or replace existing classes that have the same names."""
         names = Counter(class_.name for class_ in classes)
         for name, count in names.items():
             if count > 1:
-                raise InvalidInput("class names must differ", "classes.name", name, "rename one of the two")
+                raise InvalidInput(
+                    "several classes have the same name",
+                    "classes.name",
+                    name,
+                    "rename all but one of these classes",
+                )
         with planning():
             changed = [checked(class_) for class_ in classes]
         for class_ in changed:
@@ -72,7 +77,7 @@ class SystemDeclarations:
         self._declare(self.classes | {class_name: changed})
 
     def declare_stream(self, sql: str) -> bool:
-        """Return False if the same stream is there already."""
+        """Declare a stream; return False if the same stream is declared already."""
         with planning():
             schema = parse_create_stream(sql)
         name = schema.name.lower()
@@ -90,7 +95,7 @@ class SystemDeclarations:
         self.streams = {other: stream for other, stream in self.streams.items() if other != name.lower()}
 
     def restore(self, classes: Sequence[Mapping[str, Any]], streams: Sequence[str]) -> None:
-        """Continue with what was saved. This version may not plan all that ran before: each class has the queries it can."""
+        """Continue with saved classes and streams. Queries that this version of Weir cannot plan are left out."""
         runnable_classes = [runnable(LiveClass.model_validate(saved))[0] for saved in classes]
         self.classes = {class_.name: class_ for class_ in runnable_classes}
         self.streams = {}
@@ -106,20 +111,28 @@ class SystemDeclarations:
         units = sum(class_.declared.shards for class_ in classes.values())
         if units > UNITS_MAX:
             raise InvalidInput(
-                f"all classes together may have {UNITS_MAX:,} shards", "shards", units, "declare fewer"
+                f"all classes together have more than {UNITS_MAX:,} shards",
+                "shards",
+                units,
+                "declare fewer shards",
             )
         self.classes = classes
 
 
 def check_same(schema: StreamSchema | None, other: StreamSchema) -> None:
     if schema is not None and schema != other:
-        hint = "remove what reads it first, or choose another name"
-        raise InvalidInput("the stream is declared otherwise", "stream", other.name, hint)
+        hint = "remove the declaration and the classes that read the stream first, or choose another name"
+        raise InvalidInput(
+            "the stream is already declared with other columns or another event time",
+            "stream",
+            other.name,
+            hint,
+        )
 
 
 @contextmanager
 def planning() -> Iterator[None]:
-    """A planner that fails on a query must not end the coordinator."""
+    """Turn unexpected errors of the planner into InvalidInput, so that they do not end the coordinator."""
     try:
         yield
     except WeirError:
@@ -127,7 +140,7 @@ def planning() -> Iterator[None]:
     except Exception as problem:
         traceback.print_exc()
         raise InvalidInput(
-            "a query cannot be planned",
+            "planning a query failed with an unexpected error",
             value=repr(problem),
-            hint="this is a mistake of Weir's; simplify the query",
+            hint="report this error, which is a bug in Weir, and simplify the query",
         ) from problem

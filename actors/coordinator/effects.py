@@ -1,4 +1,4 @@
-"""Effects that the control plane asks for. `actors.coordinator.ray_effects` carries them out on Ray; tests record them."""
+"""Effects that the control plane has on other actors. `actors.coordinator.ray_effects` carries them out on Ray; tests record them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any, Literal, Protocol
 from actors.messages.unit_messages import Copy, Unit
 
 Part = Literal["declared", "shares"]
-"""What is saved: classes and placement, which change seldom and may be long; shares, which change often."""
+"""Part of the saved state: classes and placement, which change rarely and may be large, or shares, which change often."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStream:
-    """A stream as a node has it: its own, or a copy of another node's."""
+    """A stream on a node: the original on its home node, or a copy on another node."""
 
     sql: str
     home: str
     readers: Mapping[str, bool] = field(default_factory=dict)
-    """Units that read it here, and nodes that have a copy of it; True for those that may lose nothing of it."""
+    """Readers of the stream (units on this node, and nodes that copy it), with True for a reader that must not lose any row."""
 
 
 class Effects(Protocol):
-    """Nothing here waits, and nothing is missed if it gets lost: it is told again."""
+    """Effects on other actors. No method waits for an answer; a message that gets lost does no harm, since it is sent again."""
 
     def start_host(self, host: str, node: str) -> None: ...
 
@@ -40,12 +40,12 @@ class Effects(Protocol):
     def set_streams(self, node: str, streams: Mapping[str, NodeStream]) -> None: ...
 
     def set_copies(self, node: str, copies: Mapping[str, Copy]) -> None:
-        """These units that run elsewhere have their home at the node."""
+        """Set the units that have their home at this node but run on another node, so that this node copies their logs."""
 
     def forget(self, node: str, unit: str) -> None:
-        """Nothing of the unit is needed at the node any more."""
+        """Delete everything that the node keeps of the unit."""
 
     def move(self, unit: str, host: str, origin: str, node: str) -> None:
-        """Bring the unit to rest and its log to the node; the answer is `moved` or `stayed`."""
+        """Bring the unit to rest and copy its log to the node; then call `moved` or `stayed` of the control plane."""
 
     def save(self, part: Part, state: Any) -> None: ...

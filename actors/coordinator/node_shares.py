@@ -1,4 +1,4 @@
-"""The shares of the units on every node: a core a node decides on them, and all nodes together say what has been lent."""
+"""The shares of the units on every node. Each node has a core that decides about its shares; lent capacity is summed over all nodes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from loadshed.records import Core, CoreName
 from scheduler.capacity.core import CapacityCommand, CapacityCore, CapacityEvent, ClassesSet, ShareMove
 from scheduler.capacity.redistribution import ClassAccount, entitled
 
-# Told of every decision of a core: event, time, commands.
+# Function that records a decision of a core: event, time, commands.
 Record = Callable[[Any, float, Sequence[Any]], None]
-# Shown a core before it is told anything; gives what is to be told of its decisions.
+# Function that is called with a new core before its first event, and returns the Record of its decisions.
 OpenRecord = Callable[[CoreName, str, Core], Record]
 
 
@@ -28,10 +28,10 @@ class NodeCores:
     redistribution_s: float
     open_record: OpenRecord | None
     _cores: dict[str, CapacityCore] = field(init=False, default_factory=dict)
-    # What the cores were told of classes.
+    # For each node, the accounts of its units, as last sent to the core of the node.
     _accounts: dict[str, dict[str, ClassAccount]] = field(init=False, default_factory=dict)
     _records: dict[str, Record] = field(init=False, default_factory=dict)
-    # Lent on nodes that are gone.
+    # Processor-seconds lent on nodes that are gone, by lender and borrower.
     _lent_s: dict[tuple[str, str], float] = field(init=False, default_factory=dict)
 
     @property
@@ -39,7 +39,7 @@ class NodeCores:
         return list(self._cores)
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """By node and unit."""
+        """Return the shares of all units, by node."""
         return {node: core.shares for node, core in self._cores.items()}
 
     def shares_on(self, node: str) -> dict[str, float]:
@@ -55,7 +55,7 @@ class NodeCores:
         return commands
 
     def changes(self, seating: Seating, now: float) -> Iterator[tuple[str, ClassesSet]]:
-        """What nodes' cores are to be told, now that units sit like this; every live node has a core, no other one."""
+        """Yield the events that update the cores to the seats of units. A new node gets a core; the core of a lost node is removed."""
         for node in [node for node in self._cores if node not in seating.nodes]:
             self._keep_lent(self._cores.pop(node), now)
             self._accounts.pop(node, None)
@@ -79,7 +79,7 @@ class NodeCores:
             for borrower, seconds in borrowers.items():
                 self._lent_s[lender, borrower] = self._lent_s.get((lender, borrower), 0.0) + seconds
 
-    # -- what is saved, and what people are told --------------------------------------------------------
+    # -- saved state and reports -------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
         return {
@@ -95,7 +95,7 @@ class NodeCores:
         self._lent_s = {(lender, borrower): seconds for lender, borrower, seconds in state["lent_s"]}
 
     def lending(self, now: float) -> dict[str, dict[str, float]]:
-        """lender → borrower → processor-seconds, by class, on all nodes, up to now."""
+        """Return the processor-seconds that classes have lent on all nodes: lender → borrower → seconds."""
         tables = [core.lending(now) for core in self._cores.values()]
         lent = [
             (lender, borrower, seconds)
@@ -110,26 +110,26 @@ class NodeCores:
         return total
 
     def moves(self, nodes: Iterable[str]) -> list[ShareMove]:
-        """The last ones on these nodes, oldest first."""
+        """Return the last moves of shares on these nodes, oldest first."""
         moves = [move for node in nodes for move in self._cores[node].moves]
         return sorted(moves, key=lambda move: move.at)
 
     def last_moves(self, last: int) -> list[ShareMove]:
-        """Return the moves of shares on all nodes, the oldest first."""
+        """Return the last moves that changed a share, on all nodes, oldest first."""
         moved = (move for move in reversed(self.moves(self.nodes)) if move.is_any)
         return list(islice(moved, last))[::-1]
 
 
 def accounts_on(node: str, seating: Seating, manager: Manager) -> dict[str, ClassAccount]:
-    """What the units of a node are entitled to there.
+    """Return what each unit on a node is entitled to there.
 
-    A node with few units gives each more than its class is entitled to on the whole. Minimum shares grow with it,
-    and a class's limit of borrowing is for its units there together.
+    On a node with few units, each unit gets more than its class is entitled to overall, and minimum shares grow in
+    proportion. The borrow limit of a class is divided among its units on the node.
     """
     units = seating.units()
     here = [unit for unit, seat in seating.seats.items() if seat.node == node]
     total, total_here = sum(map(weight, units.values())), sum(weight(units[unit]) for unit in here)
-    beside = Counter(map(class_of, here))
+    siblings = Counter(map(class_of, here))
     accounts = []
     for name in here:
         declared, heavy = units[name].declared, weight(units[name])
@@ -140,7 +140,7 @@ def accounts_on(node: str, seating: Seating, manager: Manager) -> dict[str, Clas
                 name=name,
                 priority=heavy,
                 min_share=min(account.min_share / declared.shards * total / total_here, account.original),
-                borrow_limit=account.borrow_limit / beside[declared.name],
+                borrow_limit=account.borrow_limit / siblings[declared.name],
             )
         )
     return {account.name: account for account in entitled(accounts)}

@@ -1,10 +1,10 @@
-"""Where the units of all classes run, and at which nodes their streams come in.
+"""Seats of the units of all classes, and the home nodes at which their streams come in.
 
-arrange     every unit has a seat, if there is a node; those of lost nodes go home, to where copies of their logs are
-bring       one unit gets a seat on another node
-find_homes  every stream has a node at which it comes in; where that is gone, another
-streams_at, copies_at
-            what the gateways are to have for it
+arrange                  gives each unit a seat, if there is a node; units of lost nodes move to their home nodes,
+                         which have copies of their logs
+bring                    gives one unit a seat on another node
+find_homes               gives each stream a home node; if that node is lost, another one
+streams_at, copies_at    return the streams and copies that each gateway should have
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class Seating:
     classes_per_host: int
     declarations: SystemDeclarations
     nodes: dict[str, int] = field(init=False, default_factory=dict)
-    """Those that are alive, with their lanes."""
+    """Nodes that are alive, with their numbers of lanes."""
     seats: dict[str, Seat] = field(init=False, default_factory=dict)
-    """By unit."""
+    """Node and host of each unit."""
     homes: dict[str, str] = field(init=False, default_factory=dict)
-    """By stream."""
+    """Node at which each stream comes in."""
     _hosts_made: int = field(init=False, default=0)
     _read: dict[str, tuple[CheckedClass, tuple[str, ...]]] = field(init=False, default_factory=dict)
-    """By class, what its queries read, and the declaration this was found for."""
+    """Cache by class: the checked declaration, and the streams that its queries read."""
 
     def units(self) -> dict[str, Unit]:
-        """All there are to be, by name, without shares."""
+        """Return all units of the declared classes, by name, without shares."""
         units = (
             Unit(class_.declared, shard)
             for class_ in self.declarations.classes.values()
@@ -48,13 +48,13 @@ class Seating:
 
     @property
     def hosts(self) -> dict[str, str]:
-        """The node of each host."""
+        """Return the node of each host."""
         return {seat.host: seat.node for seat in self.seats.values()}
 
-    # -- seats ----------------------------------------------------------------------------------------
+    # -- seats of units -------------------------------------------------------------------------------
 
     def arrange(self) -> dict[str, Seat]:
-        """Seats as classes and nodes ask for; who had one and is no more, and where."""
+        """Give all units of the declared classes a seat; return removed units with their former seats."""
         before = self.seats
         self._go_home()
         shards = self._shards()
@@ -63,7 +63,7 @@ class Seating:
         return {unit: seat for unit, seat in before.items() if unit not in shards}
 
     def bring(self, unit: str, node: str) -> None:
-        """In one of the node's hosts."""
+        """Give the unit a seat in a host of the node `node`, in addition to the node's other units."""
         shards = self._shards()
         there = [shard for shard in shards.values() if shard.seat is not None and shard.seat.node == node]
         there.append(replace(shards[unit], seat=None))
@@ -71,7 +71,7 @@ class Seating:
         self._take_seats(self.seats | {unit: placed[shards[unit].name]})
 
     def relief(self, loads: Mapping[str, float]) -> tuple[str, str] | None:
-        """The unit that had better move, and the node where there is room for it."""
+        """Return a unit that should leave its overloaded node, and a node with room for it; None if there is no such pair."""
         shards = {name: replace(shard, load=loads.get(name, 0.0)) for name, shard in self._shards().items()}
         move = relief(self._placing(), list(shards.values()))
         if move is None:
@@ -79,7 +79,7 @@ class Seating:
         return next(name for name, shard in shards.items() if shard.name == move.shard), move.target
 
     def _shards(self) -> dict[str, Shard]:
-        """All units there are to be, as placement sees them."""
+        """Return all units of the declared classes as input for placement."""
         return {
             name: Shard(unit.declared.name, unit.shard, weight(unit), seat=self.seats.get(name))
             for name, unit in self.units().items()
@@ -95,7 +95,7 @@ class Seating:
                 self.bring(unit, home)
 
     def _take_seats(self, found: Mapping[str, Seat]) -> None:
-        """A host that is new gets a name no host has had: the last of that name may be about to end."""
+        """Store the seats that were found. New hosts get names that were never used: an old host may not have ended yet."""
         names = {seat.host: seat.host for seat in self.seats.values() if seat.node in self.nodes}
         taken: dict[str, Seat] = {}
         for unit, seat in found.items():
@@ -105,10 +105,10 @@ class Seating:
             taken[unit] = Seat(seat.node, names[seat.host])
         self.seats = taken
 
-    # -- homes ----------------------------------------------------------------------------------------
+    # -- home nodes of streams and units --------------------------------------------------------------
 
     def home_of(self, unit: str) -> str | None:
-        """The node of a unit's input; there its answers are read, wherever it runs."""
+        """Return the node where the unit's input comes in and its answers are read, even if the unit runs on another node."""
         return self.homes.get(next(iter(self.declarations.classes[class_of(unit)].streams), ""))
 
     def find_homes(self) -> None:
@@ -125,15 +125,15 @@ class Seating:
                 self.homes[stream] = min(readers[stream] or self.nodes, key=lambda node: (taken[node], node))
 
     def _nodes_reading(self, stream: str) -> set[str]:
-        """Where units that may read it run or have their home."""
+        """Return the nodes where units that may read the stream run or have their home."""
         units = [unit for unit in self.seats if stream in self.declarations.classes[class_of(unit)].streams]
         homes = {home for unit in units if (home := self.home_of(unit)) is not None}
         return homes | {self.seats[unit].node for unit in units}
 
-    # -- what gateways are to have --------------------------------------------------------------------
+    # -- streams and copies that each gateway should have ---------------------------------------------
 
     def streams_at(self) -> dict[str, dict[str, NodeStream]]:
-        """Return, by node, streams that come in there or are read there, with their readers."""
+        """Return, for each node, the streams that come in or are read there, with their readers."""
         streams: dict[str, dict[str, NodeStream]] = {node: {} for node in self.nodes}
         readers = self._readers()
         for name, declared in self.declarations.streams.items():
@@ -152,7 +152,7 @@ class Seating:
         return streams
 
     def _readers(self) -> dict[tuple[str, str], dict[str, bool]]:
-        """Return, by node and stream, the readers there, with True for those that may lose nothing."""
+        """Return the readers of each stream on each node, with True for readers that may not lose any input."""
         readers: dict[tuple[str, str], dict[str, bool]] = {}
         for unit, seat in self.seats.items():
             class_ = self.declarations.classes[class_of(unit)]
@@ -160,12 +160,12 @@ class Seating:
                 home = self.homes.get(stream)
                 readers.setdefault((seat.node, stream), {})[unit] = class_.declared.holds_back
                 if home is not None and home != seat.node:
-                    # What the copy does not have yet is kept where the stream comes in.
+                    # The home node of the stream keeps each frame until the copy on the other node has it.
                     readers.setdefault((home, stream), {})[copies_reader(seat.node)] = True
         return readers
 
     def _streams_read(self, one: CheckedClass) -> tuple[str, ...]:
-        """Return what the queries of a class read; walking all plans takes long, and most classes have not changed."""
+        """Return the streams that the queries of a class read; cached, since walking all plans takes long."""
         read = self._read.get(one.name)
         if read is None or read[0] is not one:
             self._read = {
@@ -175,7 +175,7 @@ class Seating:
         return read[1]
 
     def copies_at(self) -> dict[str, dict[str, Copy]]:
-        """By node: units that have their home there and run elsewhere."""
+        """Return, by node, the units that have their home there and run elsewhere."""
         copies: dict[str, dict[str, Copy]] = {node: {} for node in self.nodes}
         for unit, seat in self.seats.items():
             class_, home = self.declarations.classes[class_of(unit)], self.home_of(unit)
@@ -188,7 +188,7 @@ class Seating:
                 )
         return copies
 
-    # -- what is saved --------------------------------------------------------------------------------
+    # -- state that is saved for a restart ------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
         return {
@@ -204,12 +204,12 @@ class Seating:
 
 
 def weight(unit: Unit) -> float:
-    """What the shards of a class are entitled to is what the class is."""
+    """Return the priority of a unit: the shards of a class divide its priority equally."""
     return unit.declared.priority / unit.declared.shards
 
 
 def streams_read(one: CheckedClass) -> tuple[str, ...]:
-    """Those that queries of the class read, by name in small letters."""
+    """Return the names of streams that queries of the class read, in lower case."""
     plans = [query.plan for query in one.queries.values()]
     names = {scan.stream.name.lower() for plan in plans for scan in sources(plan) if isinstance(scan, Scan)}
     return tuple(sorted(names))

@@ -1,4 +1,4 @@
-"""Classes that tune themselves: a core each, which says by which policy and plan the class's units run."""
+"""Classes that tune themselves. Each has a core that decides which policy and plan the class's units run by."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Tunings:
     _records: dict[str, Record] = field(init=False, default_factory=dict)
 
     def set_classes(self, classes: Iterable[LiveClass]) -> None:
-        """Who is declared with another objective begins anew, with what serves that; who is with another plan, with that."""
+        """Set the classes. A class keeps its core unless its objective, plan or tuning settings have changed."""
         cores = {class_.name: core for class_ in classes if (core := tuning_core(class_)) is not None}
         self._records = {name: record for name, record in self._records.items() if name in cores}
         before, self._cores = self._cores, {}
@@ -39,16 +39,19 @@ class Tunings:
             self._records[core.name] = self.open_record("tuning", core.name, core)
 
     def choice_of(self, name: str) -> Choice | None:
-        """None of a class that says its policy."""
+        """Return the policy and plan of a class that tunes itself; None for other classes."""
         core = self._cores.get(name)
         return None if core is None else choice_of(core.policy)
 
     def in_force(self) -> dict[str, str]:
-        """By class, the policy and plan that it has come to."""
+        """Return the current policy and plan of each class that tunes itself."""
         return {name: core.policy for name, core in self._cores.items()}
 
     def compared(self, name: str, objective: Objective, event: Compared, now: float) -> bool:
-        """Whether the class goes on by another policy or plan. What was found for another objective does not count."""
+        """Pass measured and forecast values of the objective to the core of a class; return True if the class changes its policy or plan.
+
+        Values of an objective that the class no longer has are ignored.
+        """
         core = self._cores.get(name)
         if core is None or core.objective != objective:
             return False
@@ -65,7 +68,7 @@ class Tunings:
         return {name: KINDS["tuning"].settings_of(core) for name, core in self._cores.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """What cannot be gone on from is begun anew."""
+        """Continue with saved cores; a class with a core that cannot be restored starts again."""
         for saved in state.values():
             try:
                 core = KINDS["tuning"].core_of(saved)
@@ -77,6 +80,6 @@ class Tunings:
 
 
 def is_same(one: TuningCore, other: TuningCore) -> bool:
-    """Whether one can go on as the other."""
+    """Return True if two cores have equal settings, so that the new core can continue with the state of the old core."""
     settings = [(core.objective, core.gain, core.steady, core.first) for core in (one, other)]
     return settings[0] == settings[1]

@@ -1,10 +1,10 @@
 """Effects of the control plane (`actors.coordinator.effects`) as calls of Ray actors.
 
-asked for                        done
-start_host, nodes that come      actors made; each is pinged, and waited for until it answers
-set_…, scale_headroom, forget    a call that nobody waits for, after it is written to the store
-move                             a thread brings the unit to rest and its log over, and says how it went
-nothing for a while              every actor is pinged: a silent one is quarantined, a restarted one gets everything again
+requested                        carried out
+start_host, new nodes            actors are created; each is pinged until it answers
+set_…, scale_headroom, forget    an actor is called without waiting for the answer; units and shares are stored first
+move                             a thread brings the unit to rest, copies its log, and reports success or failure
+watch                            all actors are pinged: silent actors are quarantined, restarted ones get their state
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from actors.runtime.names import (
 from loadshed.records import header_of
 from scheduler.turns.round_robin import TurnRoundRobin
 
-# A move of a unit: for its log to come over.
+# Seconds that each part of a move may take, such as copying the unit's log.
 MOVE_S = 60.0
 
 
 @dataclass
 class RayEffects:
-    """Carries out what the control plane asks for, by calls of other actors. Only the control thread uses it, except for `_bring`."""
+    """Effects of the control plane, as calls of other actors. Only the control thread uses them, except for `_bring`."""
 
     settings: CoordinatorSettings
     post: Callable[[Callable[[], None]], None]
-    """Brings answers back to the control thread."""
+    """Function that runs another function on the control thread."""
     plane: ControlPlane = field(init=False)
     actors: ActorCalls = field(init=False)
     _node_ids: dict[str, str] = field(init=False, default_factory=dict)
@@ -64,7 +64,7 @@ class RayEffects:
     def __post_init__(self) -> None:
         self.actors = ActorCalls(self.post, self._make_again, self._send_again)
 
-    # -- what the control plane asks for ------------------------------------------------------------------
+    # -- effects of the control plane ---------------------------------------------------------------------
 
     def start_host(self, host: str, node: str) -> None:
         dirs = self.settings.dirs(node)
@@ -122,10 +122,10 @@ class RayEffects:
     def save(self, part: Part, value: Any) -> None:
         kv_store.put(declared_key() if part == "declared" else shares_key(), value)
 
-    # -- nodes and actors ---------------------------------------------------------------------------------
+    # -- checks for new, lost and silent nodes and actors -------------------------------------------------
 
     def look_at_nodes(self) -> dict[str, int]:
-        """The lanes of the nodes that are alive and give processors; new ones get a gateway and a dispatcher."""
+        """Return the lanes of all nodes that are alive and have processors; start a gateway and a dispatcher on new nodes."""
         alive = {
             short_id(record["NodeID"]): record
             for record in nodes()
@@ -144,7 +144,7 @@ class RayEffects:
         return self._lanes
 
     def watch(self) -> None:
-        """Nodes that have come or gone, actors that do not answer or are others than they were."""
+        """Pass new and lost nodes to the control plane, and ping all actors."""
         self.plane.nodes_changed(self.look_at_nodes(), time.monotonic())
         self.actors.ping_all()
 
@@ -169,7 +169,7 @@ class RayEffects:
         names = [gateway_name(node), dispatcher_name(node)]
         for name in names:
             self.actors.forget(name)
-        # Its copies of streams would hold their producers back for ever.
+        # Gateways forget the lost node as a reader: waiting for its copies of streams would hold producers back for ever.
         for other in self._node_ids:
             self.actors.call(gateway_name(other), "forget_reader", copies_reader(node))
         threading.Thread(target=kill, args=(names,), daemon=True).start()
@@ -193,20 +193,20 @@ class RayEffects:
                 self._streams.pop(rest, None)
                 self.plane.sync.gateway_restarted(rest)
 
-    # -- moving and ending --------------------------------------------------------------------------------
+    # -- moves of units, and the end of all actors --------------------------------------------------------
 
     def _bring(self, unit: str, host: str, origin: str, node: str) -> None:
-        """In a thread of its own: bring the unit to rest, and its logs to the node."""
+        """Bring the unit to rest and copy its logs to the node; runs on its own thread."""
         plane, there = self.plane, gateway_name(node)
         try:
             following = ray.get(find(host_name(host)).drain.remote(unit), timeout=MOVE_S)
             to = find(there)
             ray.get(to.follow_class.remote(origin, unit), timeout=MOVE_S)
             if following:
-                # Answered as soon as the copy holds the last frame.
+                # This call returns as soon as the copy contains the last frame.
                 last = to.class_frames.remote(unit, following - 1, 1, "", MOVE_S)
                 if not ray.get(last, timeout=2 * MOVE_S).frames:
-                    raise TimeoutError(f"the log of {unit} did not come over within {MOVE_S:g} s")
+                    raise TimeoutError(f"the log of {unit} was not copied within {MOVE_S:g} s")
             ray.get(to.unfollow_class.remote(unit), timeout=MOVE_S)
         except Exception as problem:
             self.actors.failures.append(f"{unit} stays on node {origin}: {problem}")
@@ -215,13 +215,13 @@ class RayEffects:
             self.post(lambda: plane.moved(unit, time.monotonic()))
 
     def stop_strangers(self) -> None:
-        """Hosts that the store does not know: their coordinator was killed before it had ended them."""
+        """End hosts that are not in the store: their coordinator was killed before it could end them."""
         own = {host_name(host) for host in self.plane.hosts}
         strangers = [name for name in all_names() if name.startswith(host_name("")) and name not in own]
         threading.Thread(target=end, args=(strangers,), daemon=True).start()
 
     def stop_all(self, hosts: Mapping[str, str], nodes: Sequence[str]) -> None:
-        """Hosts first, then what they use."""
+        """End hosts first, then the dispatchers and gateways that they use, and delete the saved state."""
         end([host_name(host) for host in hosts])
         end([dispatcher_name(node) for node in nodes])
         end([gateway_name(node) for node in nodes], True)
@@ -230,7 +230,7 @@ class RayEffects:
 
 
 def recall_shares(node: str) -> NodeShares | None:
-    """What a dispatcher that begins anew finds."""
+    """Return the saved shares of a node, for a dispatcher that starts; None if there are none."""
     saved = kv_store.get(dispatcher_key(node))
     return None if saved is None else (saved[0], saved[1])
 

@@ -1,4 +1,4 @@
-"""What a coordinator is started with, and keeps for whatever it starts in turn."""
+"""Settings that a coordinator is started with, also for the actors that it starts itself."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from actors.runtime.event_log import LogWriter
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveSettings
 
-# Makes a host on a node (by Ray's id), or finds it.
+# Function that starts a host on a node (given by Ray's id), or finds the existing host.
 StartHost = Callable[[str, str, RunDirs, LiveSettings, Cores | None, Path | None], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
-    """What a system is started with."""
+    """Settings of a whole system."""
 
     live: LiveSettings
     start_host: StartHost
     base: Path
     system: str
     cores: Cores | None = None
-    """Which cores are lanes, where the starter has reserved them; None: each node's dispatcher sees to it."""
+    """Processors of the lanes if the starting process has reserved some; None if the dispatcher of each node chooses them."""
     data_folder: Path | None = None
-    """Where the records of all decisions go; None: nowhere."""
+    """Folder for the records of all decisions; None to record nothing."""
     events_bytes: int = 256 << 20
     endpoint: EndpointSettings | None = None
-    """The door over the network that each node's gateway opens; None: none does."""
+    """Network endpoint that the gateway of each node opens; None to open none."""
 
     def dirs(self, node: str) -> RunDirs:
         return RunDirs(self.base, self.system, node)

@@ -1,6 +1,6 @@
-"""Sends to hosts, dispatchers and gateways the state that each of them should have, whenever that has changed.
+"""Sends each host, dispatcher and gateway the state that it should have, whenever that state has changed.
 
-After an actor has restarted, everything is sent to it again.
+After an actor has restarted, its whole state is sent again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 @dataclass(kw_only=True)
 class StateSync:
-    """The other attributes are read only; what was sent is by host or node."""
+    """Sender of changed state. Private attributes hold the state last sent to each host or node; other attributes are only read."""
 
     effects: Effects
     seating: Seating
@@ -33,10 +33,10 @@ class StateSync:
     _shares: dict[str, tuple[dict[str, float], dict[str, str]]] = field(init=False, default_factory=dict)
     _streams: dict[str, dict[str, NodeStream]] = field(init=False, default_factory=dict)
     _copies: dict[str, dict[str, Copy]] = field(init=False, default_factory=dict)
-    # Units that are no more, and where they were.
+    # Pairs of a node and a removed unit of which the node still keeps data.
     _gone: list[tuple[str, str]] = field(init=False, default_factory=list)
 
-    # -- what actors no longer have -------------------------------------------------------------------
+    # -- actors that lost their state -----------------------------------------------------------------
 
     def host_restarted(self, host: str) -> None:
         self._forget_host(host)
@@ -58,7 +58,7 @@ class StateSync:
         self._copies.clear()
 
     def forget_units(self, nodes: Mapping[str, str]) -> None:
-        """Have what is kept of units that are no more removed: on the node of each, and where it has copies."""
+        """Delete the data of removed units with the next `send`: on the node of each unit, and on nodes that have copies."""
         for unit, node in nodes.items():
             copied_to = {other for other, copies in self._copies.items() if unit in copies}
             self._gone += [(other, unit) for other in {node, *copied_to} & self.seating.nodes.keys()]
@@ -71,10 +71,10 @@ class StateSync:
         self._streams.pop(node, None)
         self._copies.pop(node, None)
 
-    # -- sending what differs -------------------------------------------------------------------------
+    # -- sending changes ------------------------------------------------------------------------------
 
     def send(self) -> None:
-        """Send everything that differs, to all actors."""
+        """Send all actors the state that has changed."""
         for node, streams in changed(self._streams, self.seating.streams_at()):
             self.effects.set_streams(node, streams)
         for node, copies in changed(self._copies, self.seating.copies_at()):
@@ -86,7 +86,7 @@ class StateSync:
             self.effects.forget(*self._gone.pop())
 
     def send_units(self) -> None:
-        """Start and stop hosts, and send each the units that it is to run."""
+        """Start and stop hosts, and send each host the units that it should run."""
         nodes = self.seating.hosts
         for host in [host for host in self._units if host not in nodes]:
             self._forget_host(host)
@@ -94,7 +94,7 @@ class StateSync:
         for host, units in self._units_by_host().items():
             if host not in self._units:
                 self.effects.start_host(host, nodes[host])
-            # Of a share that has moved, the host knows by `scale_headroom`.
+            # Hosts learn about moved shares by `scale_headroom`, so shares do not count as a change here.
             unshared = [replace(unit, share=0.0) for unit in units]
             if self._units.get(host) != unshared:
                 self._units[host] = unshared
@@ -110,7 +110,7 @@ class StateSync:
                 self.effects.set_shares(node, shares, hosts)
 
     def send_keep(self) -> None:
-        """Send all units the part of their input to keep, if one load manager decides on it for all."""
+        """Send all units the fraction of input to keep, if a common load manager decides about it."""
         keep = self.common.keep
         if keep is None:
             return
@@ -134,7 +134,7 @@ class StateSync:
 
 
 def changed(sent: dict[str, Value], state: Mapping[str, Value]) -> Iterator[tuple[str, Value]]:
-    """Yield what differs from what was sent; from here on it counts as sent."""
+    """Yield the entries of `state` that differ from `sent`, and add them to `sent`."""
     for name, value in state.items():
         if sent.get(name) != value:
             sent[name] = value

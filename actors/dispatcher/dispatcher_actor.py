@@ -1,10 +1,11 @@
 """The dispatcher of a node as a Ray actor: a process around `actors.dispatcher.turn_loop.TurnLoop`.
 
 Guarantees:
-1. It gives turns from its making on, with the shares that `recall` knows; without, classes wait until shares are set.
-2. Ray starts a killed dispatcher anew, and hosts come back to it by themselves. What it loses is the debts of the round.
-   If its loop fails, it takes its process down with it, so that the same follows.
-3. `ping` and `status` answer whatever the other calls do. Every call may be repeated.
+1. It grants turns from its construction on, with the saved shares that `recall` returns. Without saved shares, classes wait
+   until `set_shares` is called.
+2. Ray restarts a killed dispatcher, and hosts reconnect by themselves. Only the overruns that classes still had to pay
+   back are lost. If the loop fails, it ends its process, so that Ray restarts the dispatcher too.
+3. `ping` and `status` answer while other calls are running. Every call may be repeated.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from actors.runtime.cpu_pinning import Cores, cores_of_process, keep_process_off
 from actors.runtime.idle_throttle import Rest, unchanged
 from actors.runtime.names import NAMESPACE
 
-# The loop shares its process with Ray's threads: how long one of them may keep the interpreter when the loop wants it.
+# Switch interval of the interpreter, in seconds: longest time that a thread of Ray keeps the interpreter while the loop waits.
 SWITCH_S = 1e-4
 
 NodeShares = tuple[Mapping[str, float], Mapping[str, str]]
-"""Shares of the lanes by class, and the host of each class."""
+"""Share of the node's lanes for each class, and the host of each class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +41,23 @@ class DispatcherSettings:
     round_s: float
     lanes: int
     pinned: bool = True
-    """Keep the lanes' cores for turns, where that works."""
+    """True to keep other threads off the lanes' processors, where the operating system allows it."""
     cores: Cores | None = None
-    """Which they are, where another has put this process off them already; None: the last of those it may use."""
+    """Processors of the lanes if they are chosen already; None to take the last processors that this process may use."""
     rests: bool = False
-    """Whether lanes have a part of their cores only."""
+    """True if queries may use only a part of each processor's time (`LiveSettings.lane_part` below 1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DispatcherStatus:
     pid: int
     recalled: str
-    """What came of asking for the shares at the start: 'found', 'nothing', or why it failed."""
+    """Result of reading the saved shares at the start: 'found', 'nothing', or the error."""
     turns: TurnStatus
 
 
 class Dispatcher:
-    """Made by `start`. Its constructor starts the loop: after a crash, Ray calls nothing else."""
+    """Ray actor of the dispatcher, made by `start`. The constructor starts the loop, since Ray calls nothing else after a crash."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class Dispatcher:
             rests=settings.rests,
         )
         self._recalled = self._recall(recall)
-        # What Ray has loaded stays; a full collection would take milliseconds of some turn to find that out.
+        # Exclude what Ray has loaded from garbage collection: a full collection would scan it for milliseconds of a turn.
         gc.freeze()
         sys.setswitchinterval(SWITCH_S)
         self._thread = threading.Thread(target=self._serve, name="turns", daemon=True)
@@ -85,7 +86,7 @@ class Dispatcher:
 
     @ray.method(concurrency_group="health")
     def ping(self) -> int:
-        """The process that answers."""
+        """Return the id of the actor's process."""
         return os.getpid()
 
     @ray.method(concurrency_group="health")
@@ -93,11 +94,11 @@ class Dispatcher:
         return DispatcherStatus(os.getpid(), self._recalled, self._loop.status())
 
     def set_shares(self, shares: Mapping[str, float], hosts: Mapping[str, str]) -> None:
-        """In force from the next turn on."""
+        """Use these shares from the next turn on."""
         self._loop.set_shares(shares, hosts)
 
     def stop(self) -> None:
-        """No more turns; hosts try to come back until they are stopped too."""
+        """Grant no more turns. Hosts try to reconnect until they are stopped too."""
         self._loop.stop()
         self._thread.join()
 
@@ -105,7 +106,7 @@ class Dispatcher:
         try:
             shares = recall()
         except Exception as problem:
-            # Without shares it is of use again as soon as they are set; with a constructor that fails it never is.
+            # The error is only reported: a dispatcher without saved shares works once shares are set, but a failing constructor would end it.
             traceback.print_exc()
             return repr(problem)
         if shares is None:
@@ -128,8 +129,8 @@ def start(
     recall: Callable[[], NodeShares | None],
     recorder: Callable[[], Record] | None = None,
 ) -> Any:
-    """The handle of the actor `name`, which lives on the node until it is killed; the one that is there, if there is one."""
-    # Ray's types do not know concurrency groups.
+    """Return the handle of the actor `name`, and start the actor on the node if it does not exist. The actor lives until it is killed."""
+    # Ray's type hints do not include concurrency groups.
     remote = cast(Any, ray.remote)
     actor = remote(num_cpus=0, max_restarts=-1, concurrency_groups={"health": 2})(Dispatcher)
     return actor.options(

@@ -1,4 +1,4 @@
-"""A lane of the dispatcher: the slice that has it, and how its time was spent."""
+"""A lane of the dispatcher: its current slice, and statistics of how its time was used."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class LaneStatus:
     running: str | None
     slices: int
     busy_s: float
-    """From the news that led to a grant to the arrival of its Ended."""
+    """Seconds in which the lane was granted: from the message that led to a grant to the arrival of its Ended."""
     in_slices_s: float
-    """Of it, what hosts have spent inside slices; the rest went into handing over."""
+    """Part of `busy_s` that hosts spent inside slices; the rest is the overhead of handing over turns."""
     used_s: float
-    """Processor time of the slices."""
+    """Processor seconds that the slices used."""
     idle_s: float
 
 
 @dataclass(eq=False, slots=True)
 class ConnectedHost:
-    """A connection, and what its peer has said of itself."""
+    """Connection to a host, with the name and classes that the host has announced."""
 
     channel: Channel
     name: str = ""
@@ -38,7 +38,7 @@ class GrantedSlice:
     host: ConnectedHost
     since: float
     due: float
-    """When it is overdue."""
+    """Time at which the slice becomes overdue."""
 
 
 @dataclass(slots=True)
@@ -51,24 +51,24 @@ class TurnLane:
     used_s: float = 0.0
     idle_s: float = 0.0
     rests_until: float = 0.0
-    # While the lane rests: the class of the last slice, and the time that this slice has used.
+    # While the lane rests: class of its last slice, and processor seconds that this slice used.
     ended: str = ""
     ended_used_s: float = 0.0
 
     @property
     def due(self) -> float:
-        """When its slice is overdue, or the lane has rested; never if it is free."""
+        """Return when the lane's slice becomes overdue or its rest is over; infinity if the lane is free."""
         if self.slice is not None:
             return self.slice.due
         return self.rests_until if self.ended else math.inf
 
     def begin(self, granted: GrantedSlice) -> None:
         self.idle_s += granted.since - self.free_since
-        self.ended = ""  # its class has left, and with it the rest has ended
+        self.ended = ""  # a lane that rests is granted only after the class of its last slice has left
         self.slice = granted
 
     def free(self, now: float) -> None:
-        """End the slice."""
+        """End the current slice and update the statistics."""
         assert self.slice is not None
         self.slices += 1
         self.busy_s += now - self.slice.since

@@ -1,25 +1,25 @@
-"""The dispatcher's loop: hosts say which classes have input, one `TurnRoundRobin` decides, grants go back at once.
+"""The dispatcher's loop: hosts report which classes have input, one `TurnRoundRobin` decides, and grants are sent at once.
 
-One thread owns everything here; others hand it work (`set_shares`, `status`, `stop`) and wake it. It sleeps until a host
-or another thread has something to say, or until a slice has lasted too long: an idle node has no wake-ups.
+One thread owns all state here. Other threads queue work for it (`set_shares`, `status`, `stop`) and wake it. It sleeps until
+a message or other work arrives, or until a slice is overdue, so an idle node has no wake-ups.
 
-    what happens                         what follows
-    Hello(host, classes)                 the classes are this host's, also if another one held them
-    Ready(name)                          ClassReady, or it is remembered until the class has a share
-    Ended(name, lane, …)                 SliceEnded, and the next Granted
-    Left(name), EOF of the host          ClassLeft; a slice under way goes on after Left, and ends with EOF
-    a packet that is not understood      Refused(reason); what else the host says goes unheard, as after EOF
-    a slice that lasts too long          the lane goes to others; the host gets no turns until it answers
+    event                                effect
+    Hello(host, classes)                 the classes belong to this host now, even if another host held them
+    Ready(name)                          ClassReady is passed to the core, at once or when the class gets a share
+    Ended(name, lane, …)                 SliceEnded is passed to the core, and the next Granted is sent
+    Left(name), EOF of the host          ClassLeft is passed to the core; a current slice continues after Left and ends with EOF
+    a packet that cannot be decoded      RefusedHost(reason) is sent; further packets of the host are ignored, as after EOF
+    an overdue slice                     the lane is granted to other classes; the host gets no turns until it answers
 
-Where lanes have a part of their cores only (`LiveSettings.lane_part`), slices use more of a lane's time than goes by: the
-lane then `rests` until it has, and the core hears of the slice's end after that.
+If queries may use only a part of each processor's time (`LiveSettings.lane_part`), a slice can use more of a lane's time than has
+passed by the clock. The lane then rests until the clock has caught up; only then the core receives SliceEnded.
 
 Guarantees:
-1. A grant is sent in the same pass that reads the Ended before it: nothing is queued between.
-2. No host can hold up the loop: nothing waits for a peer, each gets one message read at a time.
-3. A class is granted only to the host that named it last, and never while that host owes an answer to an overdue slice.
-4. A lane that rests is never ahead of what its slices say they have used by more than a round and one slice.
-5. What the core was told and what it answered goes to `record` in the order of its decisions.
+1. A grant is sent in the same pass that reads the Ended before it: nothing is queued in between.
+2. No host can block the loop: no send waits for a host, and one message of each host is read at a time.
+3. A class is granted only to the host that named it last, and never while that host has an unanswered overdue slice.
+4. If lanes rest, the slices of a lane use at most the time that passes by the clock, plus one round and one slice.
+5. Each event and the decisions of the core about it are passed to `record`, in order.
 """
 
 from __future__ import annotations
@@ -61,10 +61,11 @@ from scheduler.turns.round_robin import (
     TurnRoundRobin,
 )
 
-# A slice is not cut short inside a train, and the processor may be lent to others for a while: an overrun of some times the
-# quota is ordinary. Quotas may be microseconds, so a second goes on top: longer than any train, load cycle or snapshot.
+# A slice is overdue after OVERDUE_QUOTAS quotas plus OVERDUE_S seconds.
+# Slices often overrun several quotas: a train is always finished, and other processes may take the processor for a while.
+# Quotas may be as short as microseconds. The added second is longer than any train, load cycle or snapshot.
 OVERDUE_QUOTAS, OVERDUE_S = 50.0, 1.0
-# Far above the hosts of one node; each costs a descriptor.
+# Maximum number of connections: far more than hosts on one node. Each connection takes a file descriptor.
 HOSTS_MAX = 1000
 
 Record = Callable[[str, TurnEvent, float, tuple[Grant, ...]], None]
@@ -72,30 +73,30 @@ Record = Callable[[str, TurnEvent, float, tuple[Grant, ...]], None]
 
 @dataclass(frozen=True, slots=True)
 class TurnStatus:
-    """What the loop knew at one moment."""
+    """State and statistics of the dispatcher's loop at one moment."""
 
     rounds: int
     lanes: tuple[LaneStatus, ...]
     hosts: Mapping[str, tuple[str, ...]]
-    """Classes by host."""
+    """Names of the classes that each host holds."""
     overdue: tuple[str, ...]
-    """Classes whose host still owes the answer to a slice that lasted too long."""
+    """Classes with an overdue slice that has not been answered yet."""
     overdue_count: int
     refused_count: int
     stray_count: int
-    """Messages about classes or slices that were not their sender's (any more)."""
+    """Number of messages about classes or slices that do not belong to the sender, or no longer do."""
     decided_ms: Mapping[str, float]
-    """From the arrival of an Ended to the send of the next Granted."""
+    """Milliseconds from the arrival of an Ended to the sending of the next Granted: mean and percentiles."""
     handed_over_ms: Mapping[str, float]
-    """What a turn takes beside its slice: from the news that led to the grant to its Ended, without the slice."""
+    """Overhead of a turn in milliseconds, mean and percentiles: time from the cause of a grant to its Ended, minus the slice."""
     handed_over_s: float
-    """All of these together."""
+    """Total overhead of all turns, in seconds."""
     not_pinned: str
-    """Why the loop's thread is on no lane's core; empty if it is."""
+    """Reason why the loop's thread is not pinned to a lane's processor; empty if it is pinned."""
 
 
 class TurnLoop:
-    """Listens from its making on; `run` serves until `stop`."""
+    """Loop that grants the turns of a node. It accepts connections from its construction on; `run` serves hosts until `stop`."""
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class TurnLoop:
     ) -> None:
         self._core, self._round_s, self._rests = TurnRoundRobin({}, round_s, lanes), round_s, rests
         self._record = record
-        self._cores = cores or Cores(why_not="not asked for")
+        self._cores = cores or Cores(why_not="pinning is not requested")
         self._listener = Listener(path)
         self._wake_up = WakeUp()
         self._asked: deque[Callable[[], None]] = deque()
@@ -117,39 +118,39 @@ class TurnLoop:
         self._poll.register(self._wake_up, select.EPOLLIN)
         self._hosts: dict[int, ConnectedHost] = {}
         self._holder: dict[str, ConnectedHost] = {}
-        self._waiting: set[str] = set()  # have input and no turn, as their hosts say
-        self._shared: set[str] = set()  # known to the core
+        self._waiting: set[str] = set()  # classes with input and without a turn, as their hosts reported
+        self._shared: set[str] = set()  # classes with a share, which the core knows
         began = time.monotonic()
         self._lanes = [TurnLane(began) for _ in range(lanes)]
         self._decided, self._handed_over = ResponseStatistics(), ResponseStatistics()
         self._overdue_count = self._refused_count = self._stray_count = 0
         self._stopping = False
 
-    # -- for other threads ------------------------------------------------------------------------
+    # -- methods that other threads call ----------------------------------------------------------
 
     def set_shares(self, shares: Mapping[str, float], hosts: Mapping[str, str]) -> None:
-        """Shares of the lanes by class, and the host of each class: of one host, one class runs at a time."""
+        """Set the share of the lanes for each class, and the host of each class. A host runs one class at a time."""
         self._ask(lambda: self._set_shares(dict(shares), dict(hosts)))
 
     def status(self, wait_s: float = 1.0) -> TurnStatus:
-        """TimeoutError if the loop does not answer in time."""
+        """Return the state of the loop; raise TimeoutError if the loop does not answer within `wait_s` seconds."""
         answer: Future[TurnStatus] = Future()
         self._ask(lambda: answer.set_result(self._status()))
         return answer.result(wait_s)
 
     def slices(self) -> int:
-        """How many there were so far, on all lanes."""
+        """Return the number of slices that have ended on all lanes."""
         return sum(lane.slices for lane in self._lanes)
 
     def stop(self) -> None:
-        """`run` returns; hosts read EOF. Idempotent."""
+        """Make `run` return and close the connections to all hosts. May be repeated."""
         self._ask(self._stop)
 
     def _ask(self, work: Callable[[], None]) -> None:
         self._asked.append(work)
         self._wake_up.set()
 
-    # -- the loop -----------------------------------------------------------------------------------
+    # -- the loop, which waits for messages and overdue slices --------------------------------------
 
     def run(self) -> None:
         self._cores = pin_this_thread(self._cores, lane=0)
@@ -169,7 +170,7 @@ class TurnLoop:
             self._close()
 
     def _wait_s(self) -> float | None:
-        """Until the next slice is overdue or a lane has rested; for ever if there is neither."""
+        """Return the seconds until the next slice is overdue or a lane has rested; None if there is nothing to wait for."""
         due = min(lane.due for lane in self._lanes)
         return None if due == math.inf else max(due - time.monotonic(), 0.0)
 
@@ -205,7 +206,9 @@ class TurnLoop:
                 if self._is_held(name, host):
                     self._leave(name, now)
             case Granted() | RefusedHost():
-                self._refuse(host, "only a dispatcher says that", now)
+                self._refuse(
+                    host, f"a host sent {type(message).__name__}, which only a dispatcher sends", now
+                )
 
     def _is_held(self, name: str, host: ConnectedHost) -> bool:
         held = self._holder.get(name) is host
@@ -228,7 +231,7 @@ class TurnLoop:
         while self._asked:
             self._asked.popleft()()
 
-    # -- what hosts say -----------------------------------------------------------------------------
+    # -- processing of messages from hosts ----------------------------------------------------------
 
     def _hello(self, host: ConnectedHost, name: str, classes: tuple[str, ...], now: float) -> None:
         host.name = name
@@ -253,7 +256,7 @@ class TurnLoop:
             self._waiting.add(name)
         since = lane.slice.since
         self._handed_over.add([now - since - message.ran_s], 0.0)
-        # A timer that comes late is made up for, and so is a round of idleness.
+        # A lane rests for less time if it was idle before or a timer fired late: up to one round of such time counts as rest.
         lane.rests_until = max(lane.rests_until, since - self._round_s) + message.used_s
         lane.free(now)
         lane.in_slices_s += message.ran_s
@@ -261,13 +264,13 @@ class TurnLoop:
         if self._rests and lane.rests_until > now:
             lane.ended, lane.ended_used_s = name, message.used_s
             return
-        # It may wait without backlog: another host has taken it over and has said Ready meanwhile.
+        # A class without backlog may still wait: another host has taken it over and sent Ready meanwhile.
         granted = self._tell(SliceEnded(name, message.lane, message.used_s, name in self._waiting), now)
         if granted:
             self._decided.add([granted - now], 0.0)
 
     def _ended_late(self, host: ConnectedHost, message: Ended, now: float) -> None:
-        """The answer to an overdue slice, or to one that was another host's business meanwhile."""
+        """Handle an Ended that matches no current slice: a late answer to an overdue slice, or a stray message."""
         if message.name not in host.overdue:
             self._stray_count += 1
             return
@@ -278,7 +281,7 @@ class TurnLoop:
             self._tell(ClassReady(name), now)
 
     def _leave(self, name: str, now: float) -> None:
-        """The class is nobody's. Its slice goes on if its host is still there, and will end as others do."""
+        """Take the class away from its host. If the host is still connected, a current slice continues and ends as usual."""
         host = self._holder.pop(name, None)
         if host is None:
             return
@@ -289,21 +292,23 @@ class TurnLoop:
                 self._tell(ClassLeft(name), now)
 
     def _lose(self, host: ConnectedHost, now: float) -> None:
-        """The peer is gone."""
+        """Close the connection of a host that has gone, and forget the host."""
         self._poll.unregister(host.channel)
         del self._hosts[host.channel.fileno()]
         host.channel.close()
         self._forget(host, now)
 
     def _refuse(self, host: ConnectedHost, reason: str, now: float) -> None:
-        """What else it says goes unheard. The channel stays until the peer closes it: closing it with packets unread
-        would take the reason back."""
+        """Send the host a reason, and ignore its further packets.
+
+        The host closes the channel: if the dispatcher closed it with packets unread, the reason would be lost.
+        """
         self._refused_count += 1
         self._say(host, RefusedHost(reason))
         self._forget(host, now)
 
     def _forget(self, host: ConnectedHost, now: float) -> None:
-        """The host's classes leave, its slices end."""
+        """Remove the host's classes from the round robin, and end the slices of the host."""
         host.gone = True
         for name in sorted(host.classes):
             self._leave(name, now)
@@ -312,14 +317,14 @@ class TurnLoop:
                 name = lane.slice.name
                 lane.free(now)
                 self._tell(ClassLeft(name), now)
-                # Another host that has taken the class over may have said Ready meanwhile.
+                # Another host may have taken the class over and sent Ready meanwhile.
                 if name in self._waiting:
                     self._tell(ClassReady(name), now)
 
-    # -- turns --------------------------------------------------------------------------------------
+    # -- grants, and lanes taken away from overdue slices -------------------------------------------
 
     def _tell(self, event: TurnEvent, now: float) -> float:
-        """Tell the core, enact what follows; when the last grant was sent, 0 if there was none."""
+        """Pass an event to the core and send its grants; return the time at which the last grant was sent, or 0 if there was no grant."""
         sent, events = 0.0, [event]
         while events:
             event = events.pop()
@@ -334,7 +339,7 @@ class TurnLoop:
         return sent
 
     def _grant(self, grant: Grant, now: float) -> bool:
-        """False if the class's host cannot take it: the core then goes on to the next."""
+        """Send a grant; return False if the class's host cannot receive the grant, so that the core can grant the lane to another class."""
         name = grant.name
         host = self._holder.get(name)
         if host is None or host.overdue or not self._say(host, Granted(name, grant.lane, grant.quota_s)):
@@ -351,15 +356,17 @@ class TurnLoop:
         try:
             host.channel.send(encode(message))
         except OSError:
-            # It reads nothing or is gone. Its EOF comes to the poll like any other.
+            # The host reads nothing, or is gone. Its EOF is then polled like that of any other host.
             host.gone = True
             host.channel.end()
             return False
         return True
 
     def _watch(self) -> None:
-        """Lanes that have rested go on; from hosts that hang they are taken. Such a host runs on, so none of its classes gets
-        a turn until it answers."""
+        """Take lanes away from overdue slices, and end the rest of lanes that have rested long enough.
+
+        A host with an overdue slice is still running it, so none of its classes gets a turn until it answers.
+        """
         now = time.monotonic()
         for number, lane in enumerate(self._lanes):
             slice_ = lane.slice
@@ -367,7 +374,7 @@ class TurnLoop:
                 self._overdue_count += 1
                 slice_.host.overdue.add(slice_.name)
                 lane.free(now)
-                # What it used is not known; what it has cost the others is the time it held the lane.
+                # The processor time of the slice is unknown, so the class pays for the time in which it held the lane.
                 self._tell(SliceEnded(slice_.name, number, now - slice_.since, backlog=False), now)
             elif lane.ended and lane.rests_until <= now:
                 name, lane.ended = lane.ended, ""

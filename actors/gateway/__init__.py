@@ -1,4 +1,4 @@
-"""The gateway of a node: accepts batches from producers, keeps them in streams' logs, and informs readers.
+"""The gateway of a node: accepts batches from producers, keeps them in the streams' logs, and informs readers.
 
-Start with `gateway_loop.py` and `streams.py`; `gateway_actor.py` is the Ray actor. `producer.py` is the other side.
+Start with `gateway_loop.py` and `streams.py`; `gateway_actor.py` is the Ray actor, and `producer.py` the client of producers.
 """

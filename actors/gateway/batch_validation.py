@@ -1,7 +1,7 @@
-"""What a producer may send: the columns of the stream, in a record batch that is sound to the last byte.
+"""Validation of the batches that producers send, before they are written to a stream's log.
 
-Every class of the stream's tenants reads what was accepted in place. So it is checked once at the door, in full: its
-offsets and texts, its rows, and that nothing in it is compressed, which may unpack to any size.
+Classes read accepted batches in place and do not check them again. The gateway therefore checks each batch once and in
+full: its columns, offsets, strings and number of rows. It refuses compressed batches, which may unpack to any size.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from actors.log.segment_log import Part
 from configs.errors import InvalidInput, nearest
 from engine.data.schema import StreamSchema
 
-RECORD_BATCH = 3  # MessageHeader of Arrow's Message.fbs
-# Places of fields in the tables of Message.fbs.
+RECORD_BATCH = 3  # number of a record batch in the union MessageHeader of Arrow's Message.fbs
+# Numbers of fields in the flatbuffer tables of Arrow's Message.fbs.
 HEADER_TYPE, HEADER, COMPRESSION = 1, 2, 3
 
 
 class NotAccepted(InvalidInput):
-    """What was sent is not a batch of the stream."""
+    """Error for a schema or batch that does not match its stream."""
 
 
 def check_columns(stream: StreamSchema, given: pa.Schema) -> None:
-    """The columns of the stream and no others, in any order, each of its type; NotAccepted if not."""
+    """Raise NotAccepted unless `given` has exactly the columns and types of the stream, in any order."""
     expected = {field.name: field.type for field in stream.schema.fields}
     for name in given.names:
         if name not in expected:
@@ -32,30 +32,39 @@ def check_columns(stream: StreamSchema, given: pa.Schema) -> None:
     for name, type_ in expected.items():
         places = given.get_all_field_indices(name)
         if len(places) != 1:
-            what = "the column is missing" if not places else "there are two columns of this name"
+            what = "the column is missing" if not places else "several columns have this name"
             raise not_accepted(stream, name, f"{what}; expected {type_}", "send every column once")
         if given.field(places[0]).type != type_.arrow:
-            what = f"{given.field(places[0]).type} where {type_} ({type_.arrow}) is expected"
+            what = f"the column has type {given.field(places[0]).type}; expected {type_} ({type_.arrow})"
             raise not_accepted(stream, name, what, f"cast it to {type_.arrow}")
 
 
 def checked_batch(message: Part, stream: StreamSchema, arrow: pa.Schema, rows: int) -> pa.RecordBatch:
-    """What the message holds, which is so many rows of the stream's columns; NotAccepted if not."""
+    """Return the record batch of a message; raise NotAccepted if it is malformed or has not exactly `rows` rows."""
     try:
         parsed = pa.ipc.read_message(pa.py_buffer(message))
         if not is_plain(parsed.metadata):
-            raise not_accepted(stream, "", "not a record batch, or a compressed one", "send it uncompressed")
+            raise not_accepted(
+                stream,
+                "",
+                "the message is not a record batch, or the batch is compressed",
+                "send the batch uncompressed",
+            )
         batch = pa.ipc.read_record_batch(parsed, arrow)
         batch.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, EOFError, struct.error) as problem:
-        raise not_accepted(stream, "", "not a sound record batch of its columns", str(problem)) from None
+        raise not_accepted(
+            stream, "", "the record batch is malformed or does not fit the columns", str(problem)
+        ) from None
     if batch.num_rows != rows:
-        raise not_accepted(stream, "", f"{batch.num_rows} rows where {rows} are announced", "")
+        raise not_accepted(
+            stream, "", f"the batch has {batch.num_rows} rows, but its header announces {rows}", ""
+        )
     return batch
 
 
 def is_plain(metadata: pa.Buffer) -> bool:
-    """Whether the flatbuffer is of a record batch without compression."""
+    """Return True if the metadata of an Arrow message describes an uncompressed record batch."""
     data = memoryview(metadata)
     (root,) = struct.unpack_from("<I", data)
     kind, header = field_of(data, root, HEADER_TYPE), field_of(data, root, HEADER)
@@ -66,7 +75,7 @@ def is_plain(metadata: pa.Buffer) -> bool:
 
 
 def field_of(data: memoryview, table: int, field: int) -> int:
-    """Where the field of a flatbuffer's table is; 0 if it has none."""
+    """Return the offset of a field in the table of a flatbuffer; 0 if the table does not have the field."""
     (back,) = struct.unpack_from("<i", data, table)
     vtable = table - back
     (size,) = struct.unpack_from("<H", data, vtable)

@@ -1,7 +1,8 @@
 """Lengths of the logs of classes, and the readers that wait until a log grows.
 
-Hosts announce it after their slices; for a unit that runs on another node, the copy of its log does. A number is only compared
-for being another one: the log of a class that was removed and declared again begins with 0.
+A host announces the length of a unit's log after a slice. If the unit runs on another node, the copy of its log announces it.
+A reader is informed when the length differs from the one it knows, even if it is lower: the log of a class that was removed
+and declared again starts at 0.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from actors.messages.gateway_messages import NO_GROWTH, AwaitGrowth, Grew
 
 
 class ClassGrowth:
-    """Keeps for each unit the length of its log that was announced last. `grown` and its lock are those of the streams."""
+    """The last announced length of each unit's log. The condition `grown` is shared with the streams of the gateway."""
 
     def __init__(self, grown: threading.Condition) -> None:
         self._grown = grown
@@ -24,7 +25,7 @@ class ClassGrowth:
         return unit in self._next
 
     def hear(self, unit: str, number: int) -> None:
-        """Wake what waits in this process, and send the announcement to the readers that await one."""
+        """Record the length of a unit's log, notify waiting threads, and send the length to the readers that wait for the log."""
         with self._grown:
             if number == self._next.get(unit):
                 return
@@ -34,7 +35,7 @@ class ClassGrowth:
             self._grown.notify_all()
 
     def wait(self, message: AwaitGrowth, peer: ReaderConnection) -> None:
-        """Send one announcement: at once if the reader does not know the last one, else the next."""
+        """Send the reader the length of the log once: now if the reader knows another length, otherwise when the length changes."""
         with self._grown:
             number = self._next.get(message.name, NO_GROWTH)
             if number != message.next:

@@ -1,6 +1,6 @@
-"""Numbers at which streams continue if they are declared again after they were dropped.
+"""Frame numbers and row counts at which dropped streams continue if they are declared again.
 
-They survive a restart of the gateway, unless memory had run out when they were written.
+These numbers and counts are kept in a file that survives a restart of the gateway, unless shared memory ran out while the file was written.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-# Number of names that are remembered, the last ones.
+# Number of dropped streams that are remembered; the earliest dropped are forgotten first.
 DROPPED_MAX = 4096
 
 
 class DroppedStreams:
-    """Keeps the next frame number and the count of rows of each dropped stream, by its name in small letters."""
+    """The next frame number and the row count of each dropped stream, by its name in lower case."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -25,7 +25,7 @@ class DroppedStreams:
             self._counts = {name: (number, rows) for name, (number, rows) in record.items()}
 
     def counts(self, name: str) -> tuple[int, int]:
-        """Return the frame number and the count of rows at which the stream begins, 0 and 0 if it is new."""
+        """Return the frame number and the row count at which the stream begins; 0 and 0 if it was never dropped."""
         return self._counts.get(name, (0, 0))
 
     def note(self, name: str, number: int, rows: int) -> None:

@@ -1,4 +1,7 @@
-"""What a gateway opens, if it is told to, for producers and readers beyond its machine; who makes it is not known here."""
+"""Interface of the network endpoint that a gateway can open for producers and readers on other machines.
+
+The implementation is in `services.ingest.flight`; `actors` does not import it.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,18 @@ from actors.runtime.run_dirs import RunDirs
 
 
 class Endpoint(Protocol):
-    """Serves from its making until `close`."""
+    """Server that runs from its creation until `close`."""
 
     def status(self) -> dict[str, Any]:
-        """`endpoint`, where it is reached; `dead`, by stream and reason how many rows could not be taken; and more."""
+        """Return a status with at least `endpoint` (the address) and `dead` (number of rejected rows, by stream and reason)."""
 
     def close(self) -> None: ...
 
 
 class EndpointSettings(Protocol):
-    """Survives pickling, and holds nothing that must stay secret."""
+    """Settings from which an endpoint is opened. They can be pickled and contain no secrets."""
 
     def with_new_key(self) -> tuple[Self, str]:
-        """The same, and a key of which it knows enough: who shows it may write and read everything."""
+        """Return a copy of the settings that accepts a new key, and the key, which permits writing and reading all streams."""
 
     def open(self, streams: Streams, dirs: RunDirs) -> Endpoint: ...

@@ -1,14 +1,15 @@
 """The gateway of a node as a Ray actor: a process around `actors.gateway.gateway_loop.Gateway`.
 
 Guarantees:
-1. It serves its sockets from its making on. Restarted after a crash it has all streams, readers and frames again.
-   If its loop fails, it takes its process down with it, so that Ray starts it anew.
-2. All calls may be repeated. Batches do not come by calls of Ray, but through the doors (`actors.gateway.producer_door`, `endpoint`).
-3. A stream that is followed holds the same frames under the same numbers as at its origin; the origin keeps what the
-   copy does not have yet. Copies of streams are followed again after a restart.
-   Of a unit that runs elsewhere (`set_copies`), input is kept until a snapshot that covers it has come here.
-4. Declaring, dropping, following and their opposites are done in the order in which they were asked for.
-5. `ping` and `status` answer whatever the other calls do.
+1. The actor serves its sockets as soon as it is created. After a crash and restart it has all streams, readers and frames
+   again. If its loop fails, the process exits, so that Ray restarts it.
+2. Every call may be repeated. Batches do not arrive by Ray calls, but by socket (`actors.gateway.producer_door`) or over the
+   network (`endpoint`).
+3. The copy of another node's stream has the same frames under the same numbers. The origin keeps each frame until the copy
+   has it. Copying continues after a restart.
+4. Input of a unit that runs on another node (`set_copies`) is kept until a snapshot that covers the input has been copied here.
+5. Calls that declare, drop, follow or unfollow are executed in the order in which they were made.
+6. `ping` and `status` answer even while other calls are in progress.
 """
 
 from __future__ import annotations
@@ -51,15 +52,15 @@ from actors.runtime.names import NAMESPACE, find, gateway_name
 from actors.runtime.run_dirs import RunDirs, remove_dead
 from configs.errors import InvalidInput
 
-# Of one answer to a follower.
+# Maximum size in bytes of one reply to a follower (a node that copies a log of this node).
 PULL_BYTES = 16 << 20
-# How long a follower's call waits for news; the thread it waits in is one of so many.
+# Seconds that a follower's call waits for new frames, in one of PULLS threads.
 PULL_WAIT_S = 30.0
 PULLS = 64
-# The same where nobody tells of news.
+# Seconds between two polls of a class's log that has not been announced as growing.
 UNTOLD_S = 0.25
 NO_ENDPOINT: Mapping[str, Any] = {"endpoint": None, "dead": {}}
-# How long a call waits until there is something to read; what is not there yet is tried until it is stopped.
+# Seconds that a follow call waits until the copy exists. After that it returns, and the follower keeps trying.
 MADE_S = 5.0
 
 
@@ -70,23 +71,24 @@ class GatewayOptions:
     results_bytes: int = LOG_BYTES
     bounds: DoorBounds = field(default_factory=DoorBounds)
     endpoint: EndpointSettings | None = None
-    """The door over the network; None: there is none."""
+    """Settings of the network endpoint; None if no endpoint is opened."""
 
 
 class Publishable(Protocol):
-    """Keys that survive pickling; what they are is for who opens the door."""
+    """Access keys that can be pickled. Only the endpoint interprets them."""
 
     def publish(self, path: Path) -> None:
-        """Whole or not at all, for the owner alone."""
+        """Write the keys to a file atomically, readable only by its owner."""
 
 
 class GatewayActor:
-    """Made by `start`. Its constructor serves: after a crash, Ray calls nothing else."""
+    """The Ray actor, created by `start`. The constructor starts serving, because after a crash Ray calls nothing else."""
 
     def __init__(self, settings: GatewayOptions) -> None:
         self._dirs = dirs = settings.dirs
-        self._held = dirs.hold()
+        self._held = dirs.hold(), dirs.hold_node()
         remove_dead(dirs.base)
+        dirs.remove_dead_nodes()
         self._results_bytes = settings.results_bytes
         self._gateway = Gateway(dirs, bytes_max=settings.bytes_max, bounds=settings.bounds)
         self._streams = self._gateway.streams
@@ -94,7 +96,7 @@ class GatewayActor:
         self._following = threading.Lock()
         self._readers: dict[Log, Reader] = {}
         self._copies: dict[str, Copy] = {}
-        # By copied stream, the readers that it is to expect.
+        # By name of a copied stream: the readers for which the stream keeps frames until they subscribe.
         self._expected: dict[str, Mapping[str, bool] | None] = {}
         self._stopping = False
         opened = settings.endpoint
@@ -105,12 +107,12 @@ class GatewayActor:
             if stream.origin is not None:
                 self._follow_stream(stream.origin, stream.name)
         is_quiet = unchanged(self._streams.frames)
-        # Other nodes ask for frames by Ray's calls, and their classes wait for the answers.
+        # Other nodes pull frames by Ray calls, and their classes wait for the replies.
         Rest(lambda: is_quiet() and not (self._readers or self._followers))
 
     @ray.method(concurrency_group="health")
     def ping(self) -> int:
-        """The process that answers."""
+        """Return the id of the process."""
         return os.getpid()
 
     @ray.method(concurrency_group="health")
@@ -126,15 +128,15 @@ class GatewayActor:
         return {**endpoint, "streams": streams, "following": following, "failures": failures}
 
     def publish_keys(self, keys: Publishable) -> None:
-        """For the door of this node; those before them do not count any more."""
+        """Replace the access keys of this node's endpoint."""
         keys.publish(self._dirs.keys)
 
     def declare(self, sql: str) -> str:
-        """The name of the stream that a CREATE STREAM declares."""
+        """Declare a stream by its CREATE STREAM statement and return its name."""
         return self._streams.declare(sql).name
 
     def declare_all(self, declared: Sequence[tuple[str, Mapping[str, bool]]]) -> None:
-        """Declare streams of this node with the readers that each is to expect; raise the first problem after all are done."""
+        """Declare streams, each with readers for which it keeps frames until they subscribe. Raise the first error at the end."""
         problems = []
         for sql, readers in declared:
             try:
@@ -145,23 +147,23 @@ class GatewayActor:
             raise problems[0]
 
     def drop(self, stream: str) -> None:
-        """A copy ends with it."""
+        """Drop a stream; if the stream is a copy of another node's stream, also stop copying."""
         self._unfollow("stream", stream)
         with self._streams.lock:
             origin = self._streams.find(stream).origin
         if origin is not None:
-            with suppress(ValueError):  # its gateway has gone
+            with suppress(ValueError):  # the gateway of the origin does not exist any more
                 find(gateway_name(origin)).forget_copy.remote(stream, self._reader)
         self._streams.drop(stream)
         folder = self._dirs.stream(stream)
         self._readers = {log: reader for log, reader in self._readers.items() if log.folder != folder}
 
     def forget_reader(self, reader: str) -> None:
-        """Nothing needs to be kept for it any more."""
+        """Stop keeping frames for a reader that will not return."""
         self._streams.forget_reader(reader)
 
     def forget_unit(self, unit: str) -> None:
-        """Neither its input nor its logs are needed here any more; what somebody writes is his to remove."""
+        """Stop keeping a unit's input, and remove the unit's logs unless another process is writing to them."""
         self._streams.forget_reader(unit)
         folder = self._dirs.class_log(unit)
         self._readers = {
@@ -175,12 +177,12 @@ class GatewayActor:
             os.close(lock)
 
     def caught_up(self, ages_s: Mapping[str, float]) -> None:
-        """Pass on, by stream, how many seconds ago its feed had nothing left to publish."""
+        """Send CaughtUp to the readers of streams; `ages_s` has, by stream, the seconds since its feed last had nothing left to publish."""
         self._streams.caught_up(ages_s)
 
     @ray.method(concurrency_group="others")
     def begin_copy(self, stream: str, reader: str) -> str:
-        """How the stream is declared; from now on nothing is forgotten that the reader does not have."""
+        """Return the declaration of a stream, and keep its frames from now on until the reader has them."""
         return self._streams.begin_copy(stream, reader)
 
     @ray.method(concurrency_group="pulls")
@@ -192,7 +194,7 @@ class GatewayActor:
         reader: str = "",
         wait_s: float = 0.0,
     ) -> Frames:
-        """Frames from this number on, one at least if it comes in time; the `reader` has what is below."""
+        """Return frames of a stream from a number on; wait up to `wait_s` for the first. `reader` has all earlier frames."""
         if reader:
             self._streams.follow_from(stream, reader, from_number)
         self._streams.wait_grown(
@@ -204,7 +206,7 @@ class GatewayActor:
     def class_frames(
         self, name: str, from_number: int, most_bytes: int = PULL_BYTES, reader: str = "", wait_s: float = 0.0
     ) -> Frames:
-        """The same of a class's log. Only a class that says Grew wakes who waits."""
+        """Return frames of a class's log like `frames`. The log is polled until its length is announced for the first time."""
         log = Reader(self._dirs.class_log(name))
         until = time.monotonic() + wait_s
         while not self._stopping and log.next <= from_number and (left_s := until - time.monotonic()) > 0:
@@ -221,7 +223,7 @@ class GatewayActor:
         reader: str = "",
         wait_s: float = 0.0,
     ) -> UnitFrames:
-        """What both logs of a unit have beyond the place, and what it has released with its snapshots."""
+        """Return the frames of a unit's commit and snapshot logs from the numbers in `place` on, and the input that the unit has released."""
         folder = self._dirs.class_log(name)
         log, saved = Reader(folder), Reader(folder / SNAPSHOTS)
 
@@ -230,7 +232,7 @@ class GatewayActor:
             return self._stopping or grown or self._streams.released_by(name) != place.released
 
         self._streams.wait_grown(has_more, wait_s)
-        # In this order: what is released a snapshot covers, and commits up to the snapshot are there.
+        # The snapshot is read after the released positions, so that it covers released input; commits are read last, to reach the snapshot.
         with self._streams.lock:
             released = self._streams.released_by(name)
         last = max(place.snapshots, saved.next - 1)
@@ -239,19 +241,23 @@ class GatewayActor:
         try:
             queries = (folder / QUERIES).read_bytes()
         except FileNotFoundError:
-            raise LogMissing("the unit is about to begin", file=str(folder)) from None
+            raise LogMissing(
+                "the unit has not written its log yet; try again later", file=str(folder)
+            ) from None
         return UnitFrames(time.monotonic(), commits, snapshots, released, queries)
 
     def follow(self, origin: str, stream: str, readers: Mapping[str, bool] | None = None) -> None:
-        """Have what the stream has at the gateway of another node, now or as soon as it is there, and expect its readers."""
+        """Copy a stream from the gateway of another node once it exists there, and keep frames for its readers until they subscribe."""
         if origin == self._dirs.node:
-            raise InvalidInput("a node does not follow itself", "origin", origin)
+            raise InvalidInput(
+                "a node cannot copy the streams of its own gateway", "origin", origin, "name another node"
+            )
         self._expected[stream.lower()] = readers
         if self._follow_stream(origin, stream).made.wait(MADE_S) and readers is not None:
             self._streams.expect(stream, readers)
 
     def follow_class(self, origin: str, name: str, results_bytes: int | None = None) -> None:
-        """The same of a unit's logs."""
+        """Copy the logs of a unit from the gateway of the node on which the unit runs."""
         folder = self._dirs.class_log(name)
 
         def make(_: Result) -> ClassCopy:
@@ -266,7 +272,7 @@ class GatewayActor:
         self._follow("class", name, pull, make).made.wait(MADE_S)
 
     def set_copies(self, copies: Mapping[str, Copy]) -> None:
-        """Have copies of the logs of these units, and of no others that were named before; those stay as they are."""
+        """Copy the logs of these units. Copies of units that are no longer listed are kept, but not continued."""
         for name, copy in self._copies.items():
             now = copies.get(name)
             if now is None or (now.origin, now.results_bytes) != (copy.origin, copy.results_bytes):
@@ -277,7 +283,7 @@ class GatewayActor:
             self.follow_class(copy.origin, name, copy.results_bytes)
 
     def unfollow(self, origin: str, stream: str) -> None:
-        """What has come stays; the origin keeps nothing for this node any more."""
+        """Stop copying a stream. Copied frames stay; the origin stops keeping frames for this node."""
         self._unfollow("stream", stream)
         ray.get(find(gateway_name(origin)).forget_copy.remote(stream, self._reader), timeout=PULL_WAIT_S)
 
@@ -286,12 +292,12 @@ class GatewayActor:
 
     @ray.method(concurrency_group="others")
     def forget_copy(self, stream: str, reader: str) -> None:
-        """The reader follows the stream no more."""
+        """Stop keeping frames of a stream for a reader that copied it."""
         self._streams.unfollowed(stream, reader)
         self._readers.pop(Log(self._dirs.stream(stream), reader), None)
 
     def stop(self, remove: bool = False) -> None:
-        """Nothing is served any more; the logs stay unless they are to be removed."""
+        """Stop serving. The logs stay unless `remove` is set."""
         self._stopping = True
         with self._following:
             for follower in self._followers.values():
@@ -303,14 +309,15 @@ class GatewayActor:
         self._thread.join()
         if remove:
             self._dirs.remove()
-        os.close(self._held)
+        for file in self._held:
+            os.close(file)
 
     @property
     def _reader(self) -> str:
         return copies_reader(self._dirs.node)
 
     def _read(self, log: Log, from_number: int, most_bytes: int) -> Frames:
-        # One reader a follower, which goes on where it was; calls of one follower do not overlap.
+        # Each follower has its own reader, which continues where the last call ended; calls of one follower do not overlap.
         reader = self._readers.pop(log, None) or Reader(log.folder)
         frames = []
         size = 0
@@ -357,14 +364,14 @@ class GatewayActor:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A log that a follower reads."""
+    """Key of a log reader: the folder of the log and the follower that reads it."""
 
     folder: Path
     reader: str
 
 
 class Pull:
-    """Asks the gateway of a node for frames; a gateway that was made anew is found again."""
+    """Callable that requests frames from another node's gateway. After a failure it looks the gateway actor up again."""
 
     def __init__(self, node: str, method: str, name: str, reader: str) -> None:
         self._node, self._method, self._name, self._reader = node, method, name, reader
@@ -384,11 +391,11 @@ class Pull:
 
 
 def start(node_id: str, settings: GatewayOptions) -> Any:
-    """The handle of the node's gateway, which lives until it is killed; the one that is there, if there is one."""
-    # Ray's types do not know concurrency groups.
+    """Return the handle of a node's gateway actor, creating the actor if needed. It lives until it is killed."""
+    # Ray's type annotations lack concurrency groups.
     remote = cast(Any, ray.remote)
     groups = {"health": 2, "others": 2, "pulls": PULLS}
-    # What has no group is done one after the other, as it is asked for.
+    # Methods without a concurrency group run one after another, in the order of the calls.
     actor = remote(num_cpus=0, max_restarts=-1, max_concurrency=1, concurrency_groups=groups)(GatewayActor)
     return actor.options(
         name=gateway_name(settings.dirs.node),

@@ -1,7 +1,6 @@
-"""The gateway of a node: takes batches from producers, keeps them in the streams' logs, tells the readers.
+"""The event loop of a node's gateway: accepts batches from producers, writes them to the streams' logs, informs readers.
 
-`Gateway.run` is one thread that waits until a socket has something to say; when nothing happens it does nothing.
-Other threads may use `Gateway.streams` meanwhile.
+`Gateway.run` is one thread that sleeps until a socket is ready. Other threads may use `Gateway.streams` meanwhile.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from actors.runtime.run_dirs import RunDirs
 from actors.runtime.unix_channel import Listener
 
 READERS_MAX = 4096
-# Packets of one reader before the others have their turn.
+# Number of packets that are read from one reader before other readers have their turn.
 PACKETS = 64
 FAILURES_KEPT = 20
 
 
 class Gateway:
-    """The sockets of a node's gateway, and what lies behind them."""
+    """A node's gateway: its sockets, its connections and its streams."""
 
     def __init__(
         self,
@@ -37,14 +36,14 @@ class Gateway:
         segment_bytes: int = SEGMENT_BYTES,
         bounds: DoorBounds | None = None,
     ) -> None:
-        # The listener's lock makes sure that there is one gateway; what follows relies on it.
+        # The listener's lock ensures that the node has only one gateway; the streams and the door rely on it.
         self._listener = Listener(dirs.gateway_socket)
         self.streams = Streams(dirs, time.monotonic, bytes_max=bytes_max, segment_bytes=segment_bytes)
         self.door = ProducerSocket(dirs.door_socket, self.streams, bounds or DoorBounds())
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._stopping = False
         self._late: deque[ReaderConnection] = deque()
-        # What went wrong with producers of late, our own mistakes included.
+        # The last unexpected exceptions in connections of producers.
         self.failures: deque[str] = deque(maxlen=FAILURES_KEPT)
         self._readers: set[ReaderConnection] = set()
         self._producers: set[ProducerConnection] = set()
@@ -53,7 +52,7 @@ class Gateway:
             self._selector.register(source, selectors.EVENT_READ, source)
 
     def run(self) -> None:
-        """Until `stop`; then everything is closed, and the logs stay."""
+        """Serve all sockets until `stop` is called, then close them. The logs stay."""
         try:
             while not self._stopping:
                 for key, events in self._selector.select():
@@ -72,12 +71,12 @@ class Gateway:
             self._close()
 
     def stop(self) -> None:
-        """From any thread."""
+        """End `run`. May be called from any thread."""
         self._stopping = True
         os.eventfd_write(self._wake, 1)
 
     def _blocked(self, reader: ReaderConnection) -> None:
-        """From any thread: something waits until the reader's socket has room."""
+        """Let the loop flush the reader when its socket has room. May be called from any thread."""
         self._late.append(reader)
         os.eventfd_write(self._wake, 1)
 
@@ -117,7 +116,7 @@ class Gateway:
             reader.channel.close()
 
     def _hear(self, reader: ReaderConnection) -> bool:
-        """Whether the reader is still there."""
+        """Handle the packets that a reader has sent; return False if its connection has to be closed."""
         try:
             for _ in range(PACKETS):
                 packet = reader.channel.receive()
@@ -144,7 +143,7 @@ class Gateway:
     def _receive(self, producer: ProducerConnection) -> None:
         try:
             alive = producer.go_on()
-        except Exception as problem:  # the others go on
+        except Exception as problem:  # only this connection ends; all other producers are still served
             self.failures.append(repr(problem))
             alive = False
         if not alive:

@@ -1,9 +1,11 @@
-"""A copy of another node's log: the same frames under the same numbers.
+"""Copying of another node's log: the same frames under the same numbers.
 
-A follower asks for the frames after those it has; the other side answers when there are some. Whatever goes wrong, it
-asks again, from where it stands: a frame is taken once. Arrival stamps are by the clock of the node they came in at.
-How far the clocks are apart is estimated from the answers, each of which says when it left: the least of late is the
-one that travelled fastest.
+A follower requests the frames after those it has, and the other node answers when there are some. After any failure the
+follower requests again from its position, so each frame is copied once.
+
+Arrival times in frames are by the clock of the origin and are converted to the local clock. Each reply carries the time at
+which it was sent. The difference between sending and receiving is the clock distance plus the travel time. So the smallest of
+the last differences is the best estimate of the clock distance.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ from actors.log.unit_log import (
     describe_as,
 )
 
-# Clocks of two machines drift by some ten microseconds a second at most.
+# Number of last replies from which the clock distance is estimated. Older replies would mislead, since clocks drift apart.
 STAMPS_KEPT = 64
 PAUSE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Some frames of a log, and the other side's clock when they left."""
+    """Some frames of a log, and the sender's clock when they were sent."""
 
     now: float
     frames: Sequence[tuple[int, Part]]
@@ -43,27 +45,27 @@ class Frames:
 
 @dataclass(frozen=True, slots=True)
 class CopyProgress:
-    """How far a copy of a unit's logs has come."""
+    """Next commit and snapshot that the copy of a unit's logs needs, and the input it has released."""
 
     commits: int
     snapshots: int
     released: Mapping[str, int]
-    """By stream, the first batch that the unit still needs."""
+    """Number of the first batch that the unit still needs, by stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitFrames(Frames):
-    """What a unit's logs hold from some place on."""
+    """Commits and snapshots of a unit's logs from a position on."""
 
     snapshots: Sequence[tuple[int, Part]]
     released: Mapping[str, int]
-    """As far as these snapshots, or earlier ones, allow it."""
+    """Number of the first batch that the unit still needs, by stream; `snapshots` cover all earlier batches."""
     queries: bytes
-    """Their description, which is at least as new as the frames."""
+    """Description of the unit's queries, at least as new as the frames."""
 
 
 class ClockDistance:
-    """How far this node's clock is ahead of another's."""
+    """Estimate of the seconds by which this node's clock is ahead of another node's."""
 
     def __init__(self) -> None:
         self._found: deque[float] = deque(maxlen=STAMPS_KEPT)
@@ -78,7 +80,7 @@ class ClockDistance:
 
 
 class StreamCopy:
-    """Where the frames of a stream go."""
+    """Copy of a stream of another node, kept by this node's gateway."""
 
     def __init__(self, streams: Streams, name: str) -> None:
         self._streams, self._name = streams, name
@@ -94,14 +96,14 @@ class StreamCopy:
             self._streams.append_copy(self._name, number, parts, sum(len(part) for part in parts))
 
     def close(self) -> None:
-        """The stream stays declared."""
+        """Do nothing: the stream stays declared."""
 
 
 class ClassCopy:
-    """Where the logs of a unit go, as they are; the oldest commits are forgotten when there is no room.
+    """Copy of the commit and snapshot logs of a unit. The oldest commits are forgotten when there is no room.
 
-    A snapshot is there when all commits before it are, so that who goes on from it gives no answer a wrong number.
-    Only then the input before it is released.
+    A snapshot is copied only after all commits before it; a unit restarted from it would otherwise number answers wrongly.
+    Input that the snapshot covers is released only after that.
     """
 
     def __init__(
@@ -149,22 +151,22 @@ class ClassCopy:
 
 
 def append_at(log: SegmentWriter, number: int, payload: Part) -> None:
-    """Under the same number; one that is there already stays."""
+    """Append a frame under the number it has at the origin; ignore a frame that has been copied before."""
     if number >= log.next:
         log.skip_to(number)
         log.append([payload], len(payload))
 
 
 Result = Callable[[Future[Any]], Any]
-"""Waits for a future's result; raises Stopped if the follower is stopped meanwhile."""
+"""Function that waits for a future's result and raises ReplicationStopped if the follower is stopped meanwhile."""
 
 
 class ReplicationStopped(Exception):
-    """The follower is to end."""
+    """Signal that the follower has to end."""
 
 
 class Follower:
-    """Makes a copy and pulls into it until it is stopped, in a thread of its own."""
+    """Thread that creates a copy of a log and pulls frames into it until it is stopped."""
 
     def __init__(
         self,
@@ -173,7 +175,7 @@ class Follower:
         clock: Callable[[], float],
     ) -> None:
         self.distance = ClockDistance()
-        self.problem = ""  # of the last try
+        self.problem = ""  # error of the last attempt; empty if the attempt succeeded
         self.made = threading.Event()
         self._make, self._pull, self._clock = make, pull, clock
         self._wake = threading.Event()
@@ -202,7 +204,9 @@ class Follower:
                 self.problem = ""
             except ReplicationStopped:
                 break
-            except Exception as problem:  # whatever the other side has; it is told in the status
+            except (
+                Exception
+            ) as problem:  # any failure of the other node is retried and reported in the status
                 self.problem = repr(problem)
                 self._wake.wait(PAUSE_S)
         if copy is not None:

@@ -1,8 +1,11 @@
-"""A producer's side of the gateway's door: `Producer(path).publish(stream, batch)`.
+"""Client with which producers publish batches over the gateway's Unix socket: `Producer(path).publish(stream, batch)`.
 
-When a call returns Accepted, the batch is in the stream's log and outlives the gateway's process. When it returns
-Refused, it is not. When it raises an OSError, the gateway has gone while it was told, and nobody knows; a batch with an
-id may be published again then, and is there once.
+    the call returns or raises    the batch
+    Accepted                      is in the stream's log and survives the end of the gateway's process
+    RefusedBatch                  is not in the log
+    OSError                       may be in the log: the gateway ended before it answered
+
+After an OSError, a batch with an id may be published again; it is in the log once.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from actors.messages.gateway_messages import (
 
 
 class Producer:
-    """One connection; for one thread."""
+    """One connection to a gateway, to be used by one thread."""
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -40,13 +43,13 @@ class Producer:
         except BaseException:
             self._socket.close()
             raise
-        # By stream: the columns that were described, and as the stream has them.
+        # For each stream: the schema that the caller used last, and its columns in the order of the stream.
         self._columns: dict[str, tuple[pa.Schema, pa.Schema]] = {}
 
     def publish(
         self, stream: str, batch: pa.RecordBatch, part_of: BatchId | None = None
     ) -> Accepted | RefusedBatch:
-        """One batch, its columns in any order."""
+        """Publish a batch with its columns in any order."""
         columns = self.columns(stream, batch.schema)
         if isinstance(columns, RefusedBatch):
             return columns
@@ -55,7 +58,7 @@ class Producer:
         return self.publish_message(stream, batch.num_rows, batch.serialize(), part_of)
 
     def columns(self, stream: str, given: pa.Schema) -> pa.Schema | RefusedBatch:
-        """The columns as the stream has them, if those given are the same in any order."""
+        """Return the columns in the order of the stream, or a refusal if `given` does not have the stream's columns."""
         described = self._columns.get(stream)
         if described is None or not given.equals(described[0]):
             answer = self._call(DESCRIBE, stream, 0, given.serialize())
@@ -69,7 +72,7 @@ class Producer:
     def publish_message(
         self, stream: str, rows: int, message: Part, part_of: BatchId | None = None
     ) -> Accepted | RefusedBatch:
-        """The message of a record batch with just the `columns` of the stream."""
+        """Publish a serialized record batch, which has the stream's columns in the stream's order."""
         answer = self._call(PUBLISH, stream, rows, message, part_of)
         assert not isinstance(answer, Described)
         return answer
@@ -98,5 +101,5 @@ class Producer:
     def _receive(self, size: int) -> bytes:
         received = self._socket.recv(size, socket.MSG_WAITALL) if size else b""
         if len(received) < size:
-            raise ConnectionResetError("the gateway has gone before it answered")
+            raise ConnectionResetError("the gateway closed the connection before it answered the producer")
         return received

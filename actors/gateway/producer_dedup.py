@@ -1,7 +1,7 @@
-"""What a stream has had of producers that number their batches: the last one of each.
+"""Numbers of the last batches that a stream has received, by producer, so that a repeated batch is not published twice.
 
-Batches of a producer count upwards, so all up to its last one have been published or left out. Of so many producers
-that have published last; who was silent for longer is forgotten, and could publish a batch of his a second time.
+Each producer numbers its batches upwards, so a batch with a number up to the last one is a repetition. The PRODUCERS_MAX
+producers that published last are remembered. A producer that has been forgotten could publish a batch a second time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PRODUCERS_MAX = 10_000
 
 
 class LastBatches:
-    """By producer, the least recent first."""
+    """Number of the last batch of each producer; the producer that has been silent longest is first."""
 
     def __init__(self, recorded: Iterable[tuple[str, int]] = (), most: int = PRODUCERS_MAX) -> None:
         self._most = most
@@ -36,5 +36,5 @@ class LastBatches:
             del self._last[next(iter(self._last))]
 
     def record(self) -> list[tuple[str, int]]:
-        """What it can be made of again."""
+        """Return the content in the form in which the constructor accepts it."""
         return [(mark.hex(), number) for mark, number in self._last.items()]

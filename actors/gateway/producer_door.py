@@ -1,11 +1,11 @@
-"""The door for producers: a stream socket on which batches come in, one connection a producer.
+"""Unix stream socket on which the gateway receives batches; each producer has one connection.
 
-A connection is a row of phases (head, name, body, answer), each of which goes on whenever the socket lets it; nothing
-waits. A body is received into memory of the connection and only then, when it is whole and sound, copied into the log:
-a producer that stops midway holds up nobody. What the door cannot use is received and thrown away, so that the
-producer reads why instead of an error of its socket.
+A connection passes through the phases head, name, body and answer. No phase blocks: it continues whenever the socket is ready.
+A body is received into memory of the connection, and copied into the log once it is complete and valid. So a producer that
+stops midway does not delay others. A refused body is received and discarded, so that the producer gets the reason as an answer
+instead of a socket error.
 
-Bounds: the bytes of a body, those of all bodies that are being received, the connections.
+`DoorBounds` limits the bytes of one body, the bytes of all bodies that are being received, and the number of connections.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from configs.errors import InvalidInput
 MESSAGE_BYTES = 64 << 20
 RECEIVING_BYTES = 256 << 20
 CONNECTIONS = 256
-# A body that is refused is received nonetheless, unless it is out of all proportion.
+# Maximum size of a refused body that is received and discarded; for a larger one the connection is closed.
 DISCARDED_BYTES = 1 << 30
-# A connection keeps so much between two bodies; a batch of 10,000 rows of 6 columns has half a MiB.
+# Maximum size of the buffer that a connection keeps between two bodies; 10,000 rows of 6 columns have half a MiB.
 KEPT_BYTES = 1 << 20
 DESCRIBE_BYTES = 1 << 20
-# A producer that sends without pause is left for the others after so many receipts.
+# Number of receive calls for one producer before the other producers have their turn.
 RECEIPTS = 8
 BACKLOG = 64
 
 
 @dataclass(frozen=True, slots=True)
 class DoorBounds:
-    """What the door takes at most."""
+    """Maximum bytes of one message, maximum bytes of all messages being received, and maximum number of connections."""
 
     message_bytes: int = MESSAGE_BYTES
     receiving_bytes: int = RECEIVING_BYTES
@@ -58,13 +58,14 @@ class DoorBounds:
 
 
 class ProducerSocket:
-    """Accepts producers, and knows what all of them are sending."""
+    """Listening socket for producers, with the totals of their connections and of the bytes being received."""
 
     def __init__(self, path: Path, streams: Streams, bounds: DoorBounds) -> None:
         self.streams, self.bounds = streams, bounds
-        self.receiving = 0  # bytes of bodies
+        self.receiving = 0  # bytes of all bodies that are being received
         self.connections = 0
-        path.unlink(missing_ok=True)  # nobody listens there: who holds gateway.sock is the gateway
+        # A socket file here was left by an ended gateway: this process holds gateway.sock, so it is the only gateway.
+        path.unlink(missing_ok=True)
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(str(path))
@@ -75,7 +76,7 @@ class ProducerSocket:
         return self._socket.fileno()
 
     def accept(self) -> ProducerConnection | None:
-        """The next producer; None if there is none, or none may come in."""
+        """Return the next producer's connection; None if no producer waits, the producer belongs to another user, or the limit is reached."""
         try:
             accepted, _ = self._socket.accept()
         except (BlockingIOError, ConnectionError):
@@ -92,7 +93,7 @@ class ProducerSocket:
 
 
 class ProducerConnection:
-    """One producer."""
+    """Connection of one producer, with the state of the message that is being received or answered."""
 
     def __init__(self, connected: socket.socket, door: ProducerSocket) -> None:
         connected.setblocking(False)
@@ -113,11 +114,11 @@ class ProducerConnection:
 
     @property
     def answering(self) -> bool:
-        """Whether an answer waits for the producer to read; nothing is received meanwhile."""
+        """Return True while an answer has not been sent completely. Nothing is received meanwhile."""
         return bool(self._answer)
 
     def go_on(self) -> bool:
-        """As far as the socket lets it; False once the connection has ended."""
+        """Send and receive until the socket would block; return False once the connection has ended."""
         try:
             if self._answer and not self._send():
                 return True
@@ -176,17 +177,21 @@ class ProducerConnection:
         self._expect(self._body, self._head.body, self._answer_body)
 
     def _refused(self, head: ProducerHead) -> RefusedBatch | None:
-        """Why the body is not wanted, known before it comes."""
+        """Return the refusal of a message that can be refused before its body is received; None if there is no reason."""
         bounds = self._door.bounds
         most = DESCRIBE_BYTES if head.kind == DESCRIBE else bounds.message_bytes
         if head.body > DISCARDED_BYTES:
-            raise NotUnderstood(f"{head.body:,} bytes are more than any batch has")
+            raise NotUnderstood(f"the message has {head.body:,} bytes; the maximum is {DISCARDED_BYTES:,}")
         if head.body > most:
-            return RefusedBatch(f"{head.body:,} bytes where {most:,} are the most: send smaller batches")
+            return RefusedBatch(
+                f"the message has {head.body:,} bytes; the maximum is {most:,}: send smaller batches"
+            )
         if self._door.receiving + head.body > bounds.receiving_bytes:
-            return RefusedBatch("other producers are sending as much as fits", RETRY_AFTER_S)
+            return RefusedBatch("too many batches are being received; retry later", RETRY_AFTER_S)
         if head.kind != DESCRIBE and head.stream not in self._described:
-            return RefusedBatch(f"the columns sent to stream {head.stream} are to be described first")
+            return RefusedBatch(
+                f"the columns of stream {head.stream} were not described; send Describe first"
+            )
         return None
 
     def _answer_body(self) -> None:
@@ -205,12 +210,12 @@ class ProducerConnection:
         except InvalidInput as problem:
             return RefusedBatch(str(problem))
         except (pa.ArrowException, OSError, ValueError) as problem:
-            return RefusedBatch(f"not an Arrow schema: {problem}")
+            return RefusedBatch(f"the body of Describe is not an Arrow schema: {problem}")
         self._described.add(head.stream)
         return Described(expected.serialize().to_pybytes())
 
     def _send(self) -> bool:
-        """Whether the whole answer has gone out."""
+        """Send as much of the answer as the socket accepts; return True if it has been sent completely."""
         self._answer = self._answer[self._socket.send(self._answer, socket.MSG_NOSIGNAL) :]
         return not self._answer
 

@@ -1,7 +1,7 @@
-"""A reader's connection as the gateway sees it: what finds no room in the socket waits here, in order.
+"""The gateway's end of a reader's connection, with a queue of packets for which the socket has no room.
 
-A socket takes some hundred small packets that are not read yet; a host of a thousand classes may have one News for
-each. More than `WAITING_MAX` is only for who does not read at all: its connection ends.
+A socket holds some hundred small unread packets, but a host of a thousand classes may receive a News packet for each class.
+A connection with more than `WAITING_MAX` queued packets is closed, since its reader does not read at all.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ WAITING_MAX = 16_384
 
 
 class ReaderConnection:
-    """Not for several threads at once."""
+    """Connection of a reader. Callers must not use it from several threads at a time."""
 
     def __init__(self, channel: Channel, blocked: Callable[[ReaderConnection], None]) -> None:
         self.channel = channel
-        self._blocked = blocked  # told when something begins to wait
+        self._blocked = blocked  # called when the first packet has to wait for room in the socket
         self._waiting: deque[bytes] = deque()
 
     def fileno(self) -> int:
@@ -34,7 +34,7 @@ class ReaderConnection:
             self.channel.end()
 
     def flush(self) -> bool:
-        """Whether nothing waits any more."""
+        """Send queued packets while the socket has room; return True if none is left."""
         try:
             while self._waiting:
                 self.channel.send(self._waiting[0])

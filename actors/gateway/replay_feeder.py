@@ -1,15 +1,16 @@
-"""A producer that replays tables at rates that follow a plan: a process of its own, told what to do through a pipe.
+"""Load generator: a producer process that replays tables at scheduled rates and is controlled through a pipe.
 
     feeder = Feeder(door, inputs, "ts", period_ms)
-    feeder.offer({"class1": StepArrivals(…), …})      tuples a second from now on; without a plan, all that is taken
-    feeder.offered()                                  counts since its making
+    feeder.offer({"class1": StepArrivals(…), …})      replay at these rates in tuples per second; with None, at full speed
+    feeder.offered()                                  counts since the process started
     feeder.stop()
 
-Input of a class is some streams, whose tables go on in event time where their last lap ended; event time runs as fast
-as the rate demands. What costs time is done once: a batch of a lap is a message of which each lap only changes the
-times. That and three copies are all, so one core offers what several could work on (bench/RESULTS.md).
+The input of a class is one table for each of its streams. The table is replayed endlessly. Each pass over the table, a *lap*,
+continues in event time where the previous lap ended. The rate determines how fast event time advances. Each batch of a lap is
+serialized once; later laps only change its event times. Thus one processor offers as much as several processors can process
+(bench/RESULTS.md).
 
-A feeder that falls behind its plan makes up for `CATCH_UP_S` of it; what is more is missed, and counted.
+A feeder that is behind the scheduled rates catches up by at most the tuples of `CATCH_UP_S` seconds; it counts the others as missed.
 """
 
 from __future__ import annotations
@@ -32,35 +33,35 @@ from actors.gateway.producer import Producer
 from actors.messages.gateway_messages import Accepted, RefusedBatch
 from configs.scenario.arrivals import StepArrivals
 
-# Between two batches of a class; at high rates there are several at a time.
+# Seconds after which it is the turn of a class again; at high rates several batches of the class are sent at once.
 TICK_S = 0.01
-# Of one batch: a train of an operator is not longer, and a message stays below a megabyte.
+# Maximum number of rows in a batch: the length of the longest train, and a message below one megabyte.
 ROWS_MAX = 10_000
 CATCH_UP_S = 0.1
 STOP_S = 5.0
 
 Inputs = Mapping[str, Mapping[str, pa.Table]]
-"""By class and stream, what is replayed; event times in milliseconds from one beginning on, in order."""
+"""Tables to replay, by class and stream. Rows are in order of event time, which is in milliseconds on a common time scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedTuples:
-    """Tuples by class."""
+    """Counts of offered tuples, by class."""
 
     at: float
-    """By the clock of the feeder, which is that of all processes of the node."""
+    """Time of the counts by the monotonic clock, which all processes of the node share."""
     accepted: Mapping[str, int]
     missed: Mapping[str, int]
-    """Tuples that the plan would have had, and that came too late to be offered."""
+    """Planned tuples that were not offered because the feeder was too far behind."""
     cpu_s: float
     """Processor time of the feeder."""
 
 
 class Feeder:
-    """The process that feeds, as its starter sees it."""
+    """Handle of a feeder process. Its methods raise EOFError or OSError if the process has ended."""
 
     def __init__(self, door: Path, inputs: Inputs, time_column: str, period_ms: int) -> None:
-        # Not a fork: this process has threads.
+        # Spawned and not forked, because this process has threads.
         context = get_context("spawn")
         self._pipe, theirs = context.Pipe()
         arguments = (theirs, door, inputs, time_column, period_ms)
@@ -69,14 +70,14 @@ class Feeder:
         theirs.close()
 
     def offer(self, plan: Mapping[str, StepArrivals] | None) -> OfferedTuples:
-        """Begin the plan; what was offered before. EOFError or OSError if the feeder has ended, here and below."""
+        """Begin to replay at the rates of this schedule, or at full speed if there is no schedule; return the counts up to now."""
         return self._asked(("offer", plan))
 
     def offered(self) -> OfferedTuples:
         return self._asked(("offered", None))
 
     def stop(self) -> None:
-        """Idempotent."""
+        """End the process; kill it if it does not end within STOP_S. May be called again."""
         self._pipe.close()
         self._process.join(STOP_S)
         if self._process.is_alive():
@@ -90,8 +91,8 @@ class Feeder:
 
 
 def feed(pipe: Connection, door: Path, inputs: Inputs, time_column: str, period_ms: int) -> None:
-    """Until the other end of the pipe is closed."""
-    # Ctrl-C is for the starter, who ends this process in its turn.
+    """Run the feeder process until the other end of the pipe is closed."""
+    # Ctrl-C must only end the starting process, which then stops the feeder process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Producer(door) as producer:
         sources = {}
@@ -118,7 +119,7 @@ def agreed(producer: Producer, stream: str, table: pa.Table) -> pa.Schema:
 
 
 def serve(pipe: Connection, producer: Producer, sources: Mapping[str, ReplaySource]) -> None:
-    """The feeder's loop: what is asked first, then the source whose turn it is."""
+    """Serve requests from the pipe. In between, offer the batches of the class that is due first."""
     idle = True
     while True:
         turn = min(sources.values(), key=lambda source: source.next_at)
@@ -129,7 +130,7 @@ def serve(pipe: Connection, producer: Producer, sources: Mapping[str, ReplaySour
             if request == "offer":
                 idle = False
                 for place, (name, source) in enumerate(sources.items()):
-                    # Classes take turns within a tick, so that batches do not come in bursts of all.
+                    # The classes begin at different times within TICK_S; otherwise the batches of all classes would come in one burst.
                     source.begin(plan[name] if plan is not None else None, now, TICK_S * place / len(sources))
             pipe.send(counted(sources, now))
         elif not idle:
@@ -147,7 +148,7 @@ def counted(sources: Mapping[str, ReplaySource], now: float) -> OfferedTuples:
 
 @dataclass
 class ReplaySource:
-    """One class: its streams side by side in event time, and what it owes by the plan."""
+    """Generator of the input of one class: replays all streams of the class up to the same event time, at the scheduled rate."""
 
     replays: Mapping[str, StreamReplay]
     period_ms: int
@@ -168,7 +169,7 @@ class ReplaySource:
         return sum(replay.rows for replay in self.replays.values()) / self.period_ms
 
     def go_on(self, producer: Producer, now: float) -> None:
-        """Offer what is due."""
+        """Offer the batches that are due at the scheduled rate, or one batch if no rate is set."""
         self.next_at = now + TICK_S
         span_ms = max(1, int(ROWS_MAX / self.tuples_per_ms))
         if self._pace is None:
@@ -176,7 +177,7 @@ class ReplaySource:
             self._send(producer, span_ms, now)
             return
         self.missed += self._pace.owe(now)
-        # As seldom as batches of a tick's length ask for, as often as those of most rows do.
+        # A batch covers the event time of one tick, unless that would be more than ROWS_MAX rows.
         span_ms = max(1, min(span_ms, round(self._pace.speed * TICK_S)))
         while self._pace.owed_ms >= span_ms:
             sent_ms = self._send(producer, span_ms, now)
@@ -185,7 +186,7 @@ class ReplaySource:
             self._pace.owed_ms -= sent_ms
 
     def _send(self, producer: Producer, span_ms: int, now: float) -> int:
-        """The next span of event time; 0 if it is not wholly taken yet, and will be tried again."""
+        """Send the next span of event time and return its length; 0 if the gateway refused a batch, which is retried later."""
         if not self._pending:
             self._pending_ms = self._cut(span_ms)
         while self._pending:
@@ -201,7 +202,7 @@ class ReplaySource:
         return self._pending_ms
 
     def _cut(self, span_ms: int) -> int:
-        """Cuts are at multiples of the span in each lap, so that every lap has the same messages."""
+        """Queue the batches of the next span. Spans end at multiples of `span_ms`, so that all laps have the same batches."""
         lap, begin = divmod(self._position_ms, self.period_ms)
         end = min((begin // span_ms + 1) * span_ms, self.period_ms)
         for stream, replay in self.replays.items():
@@ -214,7 +215,7 @@ class ReplaySource:
 
 @dataclass
 class Pace:
-    """How much event time a plan asks for."""
+    """Milliseconds of event time that should have been offered by now at the scheduled rates, but have not been offered yet."""
 
     plan: StepArrivals
     began: float
@@ -227,11 +228,11 @@ class Pace:
 
     @property
     def speed(self) -> float:
-        """Event milliseconds a second, of late."""
+        """Return the milliseconds of event time to replay per second, by the scheduled rate at the last call of `owe`."""
         return self._rate(self._last) / self.tuples_per_ms
 
     def owe(self, now: float) -> float:
-        """Count the time up to now; tuples that are given up because too much is owed."""
+        """Add the event time that is due by now. Return the number of tuples skipped because the feeder is over CATCH_UP_S behind."""
         most_ms = 1.0
         for begin, end in self._parts(self._last, now):
             speed = self._rate(begin) / self.tuples_per_ms
@@ -243,17 +244,17 @@ class Pace:
         return missed_ms * self.tuples_per_ms
 
     def _rate(self, at: float) -> float:
-        """Tuples a second."""
+        """Return the scheduled rate in tuples per second."""
         return next(step.rate for step in reversed(self.plan.steps) if self.began + step.at_s <= at)
 
     def _parts(self, begin: float, end: float) -> Sequence[tuple[float, float]]:
-        """The time between, cut where the rate changes."""
+        """Return the interval from `begin` to `end`, split where the rate changes."""
         changes = [at for step in self.plan.steps if begin < (at := self.began + step.at_s) < end]
         return list(zip([begin, *changes], [*changes, end], strict=True))
 
 
 class StreamReplay:
-    """The messages of one stream."""
+    """Table of one stream, and its batches that have been serialized."""
 
     def __init__(self, table: pa.Table, time_column: str, begin_ms: int, period_ms: int) -> None:
         (self._batch,) = table.combine_chunks().to_batches()
@@ -264,7 +265,7 @@ class StreamReplay:
         self._span_ms = 0
 
     def message(self, lap: int, begin_ms: int, end_ms: int, span_ms: int) -> ReplayBatch:
-        """The rows of an interval of the lap; good until the same interval is asked for again."""
+        """Return the batch of an interval of a lap. It is valid until the next call for the same interval."""
         if span_ms != self._span_ms:
             self._messages.clear()
             self._span_ms = span_ms
@@ -278,7 +279,7 @@ class StreamReplay:
 
 
 class ReplayBatch:
-    """A batch as it is sent, of which the times can be moved."""
+    """Serialized record batch with event times that can be shifted in place."""
 
     def __init__(self, batch: pa.RecordBatch, time_column: str) -> None:
         self.rows = batch.num_rows
@@ -290,6 +291,6 @@ class ReplayBatch:
         self._by_ms = 0
 
     def stamp(self, by_ms: int) -> None:
-        """Move the times so far from where they were at first."""
+        """Shift the event times to `by_ms` after their original values."""
         self._times += by_ms - self._by_ms
         self._by_ms = by_ms

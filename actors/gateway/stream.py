@@ -1,6 +1,6 @@
-"""A declared stream of a node: its log, its readers, and the record that survives a restart.
+"""A declared stream of a node: its log, its readers, and the record that survives a restart of the gateway.
 
-`actors.gateway.streams` states what holds for it, and holds the lock under which it is called.
+The guarantees are listed in `actors.gateway.streams`. Methods are called with the lock of `Streams` held.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ from engine.sql import parse_create_stream
 
 RECORD = "stream.json"
 RECORD_VERSION = 3
-# From one report to the readers that keep a log full to the next: a class is shown as held back for 5 s after one.
+# Seconds between two LogIsFull reports to the same readers. Shorter than the 5 s for which a class is shown as held back.
 FULL_AGAIN_S = 1.0
 READERS_MAX = 4096
 
 
 @dataclass(slots=True)
 class ReaderPosition:
-    """Position up to which a reader has released a stream, and its connection."""
+    """Connection of a reader, and the position up to which it has released the stream."""
 
     released: int
     lossless: bool
     peer: ReaderConnection | None = None
-    rows: int | None = None  # of the stream before what was released; None if that is not known
+    rows: int | None = None  # number of the stream's rows before the position `released`; None if unknown
 
 
 @dataclass(slots=True)
 class Expected:
-    """Position at which a declared reader begins, until it has released what comes after."""
+    """Position at which a declared reader begins. The position is kept until the reader has released frames after it."""
 
     next: int
     lossless: bool
     rows: int | None = None
-    """Rows of the stream before the position; None if that is not known."""
+    """Number of rows of the stream before the position; None if it is not known."""
     taken: bool = False
-    """True while the reader is subscribed from the position. It may end that by a message of its life before the declaration."""
+    """True while the reader is subscribed. A delayed Unsubscribe from before the declaration can end that subscription."""
 
 
 class Stream:
@@ -73,18 +73,18 @@ class Stream:
         self.arrow = self.schema.schema.arrow
         self.folder = folder
         self.readers: dict[str, ReaderPosition] = {}
-        # Readers that the coordinator has declared; None for those that have released what came after.
+        # Readers that the coordinator has declared; None for a reader that has released frames after its position.
         self.expected: dict[str, Expected | None] = {}
         self.armed: set[str] = set()  # readers that wait for News
-        self.origin: str | None = None  # of a copy: the node that has the stream itself
+        self.origin: str | None = None  # if the stream is a copy: the node that it is copied from
         self.log = SegmentWriter(folder, bytes_max=bytes_max, segment_bytes=segment_bytes)
         self.log.keep_from = KEEP_NONE
-        # What is in frames alone is in the record before they are forgotten.
+        # The record is saved before frames are forgotten, since some content of the record can be recovered only from the frames.
         self.log.forgetting = self.save
         self.writing = threading.Lock()
         self.producers = LastBatches()
         self.reported_full_at = -math.inf
-        self.rows = 0  # of all batches, also of those that are forgotten
+        self.rows = 0  # number of rows of all batches, including forgotten ones
         self.accepted_rows = self.accepted_batches = self.refused_batches = 0
 
     @property
@@ -92,11 +92,11 @@ class Stream:
         return self.schema.name
 
     def train(self, batch: pa.RecordBatch) -> Train:
-        """Return the train of a batch; the frame that it comes into has its time of arrival."""
+        """Return the train of a batch. Its arrival time is stored in the frame and not in the train."""
         return train_from_arrow(batch, self.schema.schema, 0.0)
 
     def frames_of(self, trains: Sequence[Train], part_of: BatchId | None, now: float) -> list[Frame]:
-        """Return the frames of a batch; each has the number of rows that the stream had before it."""
+        """Return the frames of a batch; each frame contains the number of rows that precede it in the stream."""
         before = self.rows
         frames: list[Frame] = []
         for train in trains:
@@ -105,7 +105,7 @@ class Stream:
         return frames
 
     def published(self, frames: Sequence[Frame], number: int) -> None:
-        """They are written: let them be seen."""
+        """Make written frames visible to readers, and inform the readers that wait."""
         self.log.publish(frames, number)
         if not self.readers and not self._awaited():
             self._forget(self.log.next)
@@ -113,9 +113,9 @@ class Stream:
             self._tell()
 
     def expect(self, readers: Mapping[str, bool]) -> None:
-        """Keep what comes from now on for these readers until they subscribe; True stands for lossless ones.
+        """Keep frames from now on for these readers until they subscribe. A lossless reader has the value True.
 
-        A reader that was expected before keeps its position. For one that is no longer named nothing is kept.
+        A reader that was expected before keeps its position. No frames are kept for a reader that is no longer named.
         """
         before, self.expected = self.expected, {}
         for name, lossless in readers.items():
@@ -127,39 +127,39 @@ class Stream:
             self.expected[name] = expected
         if self.expected != before:
             self.retain()
-            with suppress(LogFull):  # only a gateway that restarts would need it
+            with suppress(LogFull):  # the record is only read by a restarted gateway
                 self.save()
 
     def has_come(self, reader: str) -> None:
-        """Keep no more for an expected reader than its subscription asks for."""
+        """Note that an expected reader has subscribed, so that frames are kept by its subscription alone."""
         expected = self.expected.get(reader)
         if expected is not None:
             expected.taken = True
 
     def has_released(self, reader: str, below: int) -> None:
-        """Forget the position of an expected reader that needs nothing of what came right after it."""
+        """Forget the position of an expected reader that has released frames after it."""
         expected = self.expected.get(reader)
         if expected is not None and below > expected.next:
             self.expected[reader] = None
 
     def subscribe(self, asked: Subscribe, peer: ReaderConnection) -> None:
         before = self.readers.get(asked.reader)
-        # It may be subscribed by a message of its life before the declaration: that one is not where it begins.
+        # A subscription from before the declaration may still exist; its position does not count then.
         expected = self.expected.get(asked.reader) if asked.next == FROM_NOW else None
         if before is None and len(self.readers) >= READERS_MAX:
-            raise InvalidInput(f"a stream has {READERS_MAX:,} readers at most", "stream", self.name)
+            raise InvalidInput(f"the stream already has {READERS_MAX:,} readers", "stream", self.name)
         now = self.log.next if before is None else before.released
         if expected is not None:
             now = expected.next
         begin = now if asked.next == FROM_NOW else asked.next
         if begin < 0 or (begin > self.log.next and self.origin is None):
             raise InvalidInput(
-                "no reader begins beyond the end of the stream",
+                "a reader cannot begin at a position after the end of the stream",
                 "next",
                 asked.next,
-                f"it is at {self.log.next}",
+                f"subscribe from {self.log.next} or less",
             )
-        # A reader that comes back may read on from any frame; this releases nothing that it may need again.
+        # A returning reader may continue at any frame. Its released position must not move, as it may need the frames again.
         released = begin if before is None or expected is not None else before.released
         rows = before.rows if before is not None else self._rows_before(begin)
         if expected is not None:
@@ -175,7 +175,7 @@ class Stream:
             peer.send(Subscribed(asked.reader, asked.stream, asked.ask, self.log.next))
 
     def heard(self, asked: Heard, peer: ReaderConnection) -> None:
-        """One News now or as soon as there is more."""
+        """Send the reader one News: now if there are frames that the reader has not read, otherwise with the next frame."""
         if self._reading(asked.reader, peer) is None:
             return
         self.armed.add(asked.reader)
@@ -186,7 +186,7 @@ class Stream:
         reading = self._reading(asked.reader, peer)
         if reading is not None and asked.below > reading.released:
             reading.released, reading.rows = min(asked.below, self.log.next), None
-            # A host that missed the moment without the declaration has kept its subscription, and needs no other one.
+            # Called here too: after its declaration was missing for a moment, a host that is still subscribed does not subscribe again.
             self.has_released(asked.reader, asked.below)
             self.retain()
 
@@ -197,11 +197,11 @@ class Stream:
             if expected is not None:
                 expected.taken = False
             self.retain()
-            with suppress(LogFull):  # the next time that it is saved, the reader is not in it
+            with suppress(LogFull):  # the next save removes the reader from the record
                 self.save()
 
     def report_full(self, now: float) -> None:
-        """Report to the lossless readers that are furthest behind that producers are refused because of them."""
+        """Send LogIsFull to the connected lossless readers that are furthest behind, because these readers keep producers waiting."""
         if now - self.reported_full_at < FULL_AGAIN_S:
             return
         self.reported_full_at = now
@@ -210,14 +210,14 @@ class Stream:
                 reading.peer.send(LogIsFull(name, self.name))
 
     def left(self, peer: ReaderConnection) -> None:
-        """The connection has ended; what its readers have not released is kept for them."""
+        """Disconnect the readers of a connection that has ended; frames they have not released are kept."""
         for name, reading in self.readers.items():
             if reading.peer is peer:
                 reading.peer = None
                 self.armed.discard(name)
 
     def save(self) -> None:
-        """LogFull if there is no memory for it; the record is then what it was."""
+        """Write the record. Raise LogFull if there is no memory for it; the old record stays then."""
         readers = {
             name: {"released": reading.released, "lossless": reading.lossless, "rows": reading.rows}
             for name, reading in self.readers.items()
@@ -240,7 +240,9 @@ class Stream:
             draft.write_text(json.dumps(record), encoding="utf-8")
             os.replace(draft, self.folder / RECORD)
         except OSError as problem:
-            raise LogFull("memory for the record has run out", str(self.folder), hint=str(problem)) from None
+            raise LogFull(
+                "the machine has no memory left for the stream's record", str(self.folder), hint=str(problem)
+            ) from None
 
     def status(self) -> dict[str, Any]:
         return {
@@ -270,7 +272,7 @@ class Stream:
         }
 
     def retain(self) -> None:
-        """Forget what every reader has released, and none that is expected needs; lossless ones bound what may be forgotten."""
+        """Forget frames that no reader needs any more. A full log may also forget frames that no lossless reader needs."""
         needed = [(reader.released, reader.lossless) for reader in self.readers.values()]
         needed += [(position.next, position.lossless) for position in self._awaited()]
         self.log.keep_from = min((number for number, lossless in needed if lossless), default=KEEP_NONE)
@@ -282,12 +284,12 @@ class Stream:
         ]
 
     def recover(self, record: Mapping[str, Any]) -> None:
-        """Restore the state from the record and from the frames that are newer than it."""
+        """Restore the state from the record and from frames that are newer than the record."""
         self.origin, self.rows = record["origin"], record["rows"]
         self.producers = LastBatches(record["producers"])
         for name, reader in record["readers"].items():
             self.readers[name] = ReaderPosition(reader["released"], reader["lossless"], rows=reader["rows"])
-        # A gateway of an earlier version has written none.
+        # A record written by an earlier version has no expected readers.
         for name, position in record.get("expected", {}).items():
             self.expected[name] = position and Expected(*position)
         log = Reader(self.folder)
@@ -300,16 +302,16 @@ class Stream:
         self.retain()
 
     def _forget(self, below: int) -> None:
-        with suppress(LogFull):  # no memory for the record: nothing is forgotten yet
+        with suppress(LogFull):  # if there is no memory for the record, the frames are kept for now
             self.log.forget(below)
 
     def _rows_before(self, number: int) -> int | None:
-        """A copy does not know before its first frame."""
+        """Return the stream's row count before frame `number` if this is the next frame; None for other frames, and in an empty copy."""
         is_known = number == self.log.next and (self.origin is None or number > 0)
         return self.rows if is_known else None
 
     def _reading(self, reader: str, peer: ReaderConnection) -> ReaderPosition | None:
-        """Return the reader if this is its connection; otherwise answer that it is not subscribed."""
+        """Return the reader's position if it subscribed on this connection; otherwise send Denied and return None."""
         reading = self.readers.get(reader)
         if reading is None or reading.peer is not peer:
             peer.send(Denied(reader, self.name, "not subscribed on this connection"))

@@ -1,22 +1,22 @@
-"""The streams of a node: what is declared, who reads it, and how long its frames are kept.
+"""The streams of a node: their declarations, their readers, and how long their frames are kept.
 
 Numbered properties:
-1. A batch that is accepted is in the stream's log, matches the stream's columns, and was checked to the last byte.
-2. No frame is forgotten before every lossless reader has released it: a full log refuses input instead, and says when
-   to come again. Other readers only delay forgetting as long as there is room.
-3. A reader has at most one News outstanding; it gets the next one when it asks for it.
-4. A number is given once to the frames of a name: a stream that is declared again after it was dropped continues the
-   numbers and the count of rows, so that nothing that refers to a frame means another one.
-5. Opened again over the same folder, streams, readers and frames are those that were there. What a reader released
-   last may be forgotten, so frames may be kept longer, never shorter.
-6. A batch with an id is published once, whole, however often it is brought and whenever the process is killed, as
-   long as its producer is among the last that have published (`actors.gateway.producer_dedup`).
-7. The rows of a batch are in the log in the order of event time, across all its frames (`engine.data.batch_order`).
-8. A reader that is declared with a stream (`Stream.expect`) is offered every row that is accepted from then on, however late it
-   subscribes. Until it does, frames are kept for it as for a reader, within the bound of the log.
+1. An accepted batch is in the stream's log, matches the stream's columns, and was validated in full.
+2. No frame is forgotten before every lossless reader has released it: a full log refuses batches instead, with the time after
+   which to retry. Frames are kept for other readers only while there is room.
+3. At most one News is outstanding for each reader; the reader requests the next one with Heard.
+4. Frame numbers of a stream's name are never reused. A stream that is declared again after it was dropped continues the frame
+   numbers and the row count. So an old reference cannot mean a new frame.
+5. After a restart over the same folder, all streams, readers and frames are there again. The latest releases of readers may be
+   lost, so that frames are kept longer than needed, but never shorter.
+6. A batch with an id is published once and completely, even if it is sent repeatedly or the process is killed. This holds while
+   its producer is among the last that have published (`actors.gateway.producer_dedup`).
+7. The rows of a batch are in the log in the order of event time, across all frames of the batch (`engine.data.batch_order`).
+8. A reader that is declared with a stream (`Stream.expect`) receives every row accepted after the declaration, even if it
+   subscribes late. Until it subscribes, frames are kept for it as for a subscribed reader, within the size of the log.
 
-Calls come from several threads; `Streams.lock` is held for each, but not while rows are copied into a log: who does
-that holds `Stream.writing`, and takes it first.
+Methods are called from several threads. Each holds `Streams.lock`, except while rows are copied into a log; that requires
+`Stream.writing`, which is always taken before `Streams.lock`.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ from engine.data.train import Train
 from engine.sql import parse_create_stream
 
 DROPPED = "dropped.json"
-# Readers of a stream release its frames every few seconds, with their snapshots.
+# Seconds after which a producer retries a refused batch. Readers release frames every few seconds, with their snapshots.
 RETRY_AFTER_S = 0.2
 STREAMS_MAX = 4096
 
 
 class Streams:
-    """All streams of a node."""
+    """All declared streams of a node, by name. Names do not depend on case."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Streams:
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         self.lock = threading.Lock()
-        self.grown = threading.Condition(self.lock)  # some log has more
+        self.grown = threading.Condition(self.lock)  # notified when a log has grown
         self._dirs = dirs
         self._clock = clock
         self._bytes_max, self._segment_bytes = bytes_max, segment_bytes
@@ -87,9 +87,9 @@ class Streams:
     def declare(
         self, sql: str, origin: str | None = None, readers: Mapping[str, bool] | None = None
     ) -> Stream:
-        """Return the stream of a CREATE STREAM; declaring it again is no mistake if it is the same.
+        """Declare a stream by its CREATE STREAM statement; return the existing stream if its declaration is the same.
 
-        If `readers` are given, the stream expects these, from before its first row if it is new.
+        If `readers` are given, the stream expects these readers, and a new stream keeps all its rows for them.
         """
         schema = parse_create_stream(sql)
         name = checked(schema.name)
@@ -98,13 +98,16 @@ class Streams:
             if stream is not None:
                 if stream.schema != schema or stream.origin != origin:
                     raise InvalidInput(
-                        f"stream {name} is declared otherwise", "stream", sql, f"it is: {stream.sql}"
+                        f"stream {name} is already declared with another definition",
+                        "stream",
+                        sql,
+                        f"drop it first, or use its definition: {stream.sql}",
                     )
                 if readers is not None:
                     stream.expect(readers)
                 return stream
             if len(self._streams) >= STREAMS_MAX:
-                raise InvalidInput(f"a node has {STREAMS_MAX:,} streams at most", "stream", name)
+                raise InvalidInput(f"the node already has {STREAMS_MAX:,} streams", "stream", name)
             stream = Stream(self._dirs.stream(name), sql, self._bytes_max, self._segment_bytes)
             stream.origin = origin
             try:
@@ -121,12 +124,12 @@ class Streams:
             return stream
 
     def expect(self, name: str, readers: Mapping[str, bool]) -> None:
-        """Let a stream that is there expect these readers, and no others."""
+        """Replace the readers that an existing stream expects."""
         with self.lock:
             self.find(name).expect(readers)
 
     def drop(self, name: str) -> None:
-        """Its readers are told; what they have mapped stays readable for them."""
+        """Drop a stream and inform its readers, which can still read what they have mapped."""
         with self.lock:
             stream = self.find(name)
         with stream.writing, self.lock:
@@ -154,11 +157,11 @@ class Streams:
     def append(
         self, name: str, message: Part, rows: int, part_of: BatchId | None = None
     ) -> Accepted | RefusedBatch:
-        """The message of a record batch into the stream's log, stamped with the time."""
+        """Validate a serialized record batch and publish it to the stream."""
         try:
             with self.lock:
                 stream = self.find(name)
-            # Without the lock: it takes as long as there are texts to check.
+            # Validated without holding the lock, since it takes long for long strings.
             batch = checked_batch(message, stream.schema, stream.arrow, rows)
         except InvalidInput as problem:
             return RefusedBatch(str(problem))
@@ -171,9 +174,9 @@ class Streams:
         part_of: BatchId | None = None,
         before: Callable[[], None] = lambda: None,
     ) -> Accepted | RefusedBatch:
-        """All trains into the stream's log or none, stamped with the time. What has come before is not published again.
+        """Write either all trains of a batch to the stream's log, with the current time as arrival, or no train; skip a repeated batch.
 
-        Other streams go on meanwhile. `before` is done first if nothing but the log can refuse them any more.
+        Other streams are not blocked meanwhile. `before` is called when only a full log can still refuse the batch.
         """
         with stream.writing:
             with self.lock:
@@ -184,12 +187,14 @@ class Streams:
             size = sum(size for _, size in frames)
             most = self._bytes_max // SEGMENTS_LEAST
             if size > most:
-                return RefusedBatch(f"{size:,} bytes where {most:,} are the most: send smaller batches")
+                return RefusedBatch(
+                    f"the batch has {size:,} bytes; the maximum is {most:,}: send smaller batches"
+                )
             before()
             return self._append(stream, frames, sum(map(len, trains)), part_of)
 
     def append_copy(self, name: str, number: int, parts: list[Part], size: int) -> None:
-        """A frame of another node's stream, under the same number; one that is there already stays."""
+        """Append a frame of another node's stream under its number there; ignore a frame that has been copied before."""
         frames = [(parts, size)]
         with self.lock:
             stream = self.find(name)
@@ -204,7 +209,7 @@ class Streams:
                 self.grown.notify_all()
 
     def hear(self, message: Message, peer: ReaderConnection) -> None:
-        """What a reader says; what cannot be is answered with Denied."""
+        """Handle a message of a reader; answer with Denied if the message cannot be carried out."""
         if isinstance(message, Reads):
             self._keep_only(message)
             return
@@ -227,7 +232,7 @@ class Streams:
                 peer.send(Denied(message.reader, message.stream, str(problem)))
 
     def caught_up(self, ages_s: Mapping[str, float]) -> None:
-        """Send to the readers of each stream how many seconds ago its feed had nothing left to publish."""
+        """Send CaughtUp to the readers of streams; `ages_s` has, by stream, the seconds since its feed last had nothing left to publish."""
         now = self._clock()
         with self.lock:
             for name, age_s in ages_s.items():
@@ -237,9 +242,9 @@ class Streams:
                         reading.peer.send(CaughtUp(reader, name, now - max(0.0, age_s)))
 
     def _keep_only(self, said: Reads) -> None:
-        """Keep nothing for the reader of streams that it does not read, unless it is declared to read them.
+        """Unsubscribe a reader from all streams that its message does not list, except streams that expect it.
 
-        It may say so before it has heard of its last declaration.
+        The reader may have sent the message before it received its latest declaration.
         """
         read = {name.lower() for name in said.streams}
         with self.lock:
@@ -254,7 +259,7 @@ class Streams:
                 stream.left(peer)
 
     def forget_reader(self, reader: str) -> None:
-        """A reader that will not come back."""
+        """Stop keeping frames for a reader that will not return."""
         with self.lock:
             for stream in self._streams.values():
                 stream.expected.pop(reader, None)
@@ -269,21 +274,22 @@ class Streams:
         for stream in self.all():
             with stream.writing, self.lock:
                 self._streams.pop(stream.name.lower(), None)
-                with suppress(LogFull):  # frames tell what the record does not
+                # If there is no memory for the record, a restart recovers it from the frames.
+                with suppress(LogFull):
                     stream.save()
                 stream.log.close()
         with self.lock:
             self.grown.notify_all()
 
     def columns(self, name: str, given: pa.Schema) -> pa.Schema:
-        """The stream's columns in its order, if those given are the same in any order; NotAccepted if not."""
+        """Return the columns in the stream's order; raise NotAccepted if `given` does not have the stream's columns."""
         with self.lock:
             stream = self.find(name)
         check_columns(stream.schema, given)
         return stream.arrow
 
     def begin_copy(self, name: str, reader: str) -> str:
-        """Another node will have all there is; the stream's declaration."""
+        """Keep all existing frames for another node, which will copy the frames; return the stream's declaration."""
         with self.lock:
             stream = self.find(name)
             if reader not in stream.readers:
@@ -294,7 +300,7 @@ class Streams:
             return stream.sql
 
     def follow_from(self, name: str, reader: str, number: int) -> None:
-        """The other node has what is below."""
+        """Release the frames below a number, which the other node has copied."""
         with self.lock:
             stream = self.find(name)
             if reader in stream.readers:
@@ -304,7 +310,7 @@ class Streams:
                 stream.retain()
 
     def keep_for(self, reader: str, names: Iterable[str], lossless: bool) -> None:
-        """Of these streams and no others, keep for the reader what there is until it is released for it."""
+        """Keep the frames of these streams for a reader until `release_for` releases the frames; keep no frames of other streams for this reader."""
         kept = {name.lower() for name in names}
         with self.lock:
             for name, stream in self._streams.items():
@@ -320,7 +326,7 @@ class Streams:
                     stream.save()
 
     def release_for(self, reader: str, released: Mapping[str, int]) -> None:
-        """By stream, the first frame that a reader on another node still needs."""
+        """Release frames for a reader on another node; `released` has the first frame it still needs, by stream."""
         with self.lock:
             for name, stream in self._streams.items():
                 reading = stream.readers.get(reader)
@@ -329,7 +335,7 @@ class Streams:
                     stream.retain()
 
     def released_by(self, reader: str) -> dict[str, int]:
-        """The same as it is here; the lock is held by who asks."""
+        """Return the first frame that a reader still needs, by stream. The caller holds the lock."""
         return {
             name: stream.readers[reader].released
             for name, stream in self._streams.items()
@@ -341,7 +347,7 @@ class Streams:
             self.find(name).unsubscribe(reader)
 
     def frames(self) -> int:
-        """How many have come so far, of all streams that there are."""
+        """Return the sum of the next frame numbers of all streams, which changes with every new frame."""
         return sum(stream.log.next for stream in self.all())
 
     def wait_grown(self, reached: Callable[[], bool], timeout_s: float) -> None:
@@ -349,7 +355,7 @@ class Streams:
             self.grown.wait_for(reached, timeout_s)
 
     def _answered(self, stream: Stream, part_of: BatchId | None) -> Accepted | RefusedBatch | None:
-        """What is said to a batch that does not come into the log."""
+        """Return the response to a batch that is refused or was published before; None if the batch has to be written to the log."""
         if self._streams.get(stream.name.lower()) is not stream:
             return RefusedBatch(f"stream {stream.name} was dropped")
         if stream.origin is not None:
@@ -364,7 +370,8 @@ class Streams:
         try:
             with self.lock:
                 number = stream.log.begin(frames)
-                if part_of is not None and not frames:  # no frame tells of the batch
+                # A batch without frames is noted in the record, because its id cannot be recovered from a frame.
+                if part_of is not None and not frames:
                     stream.producers.note(part_of)
                     stream.save()
             stream.log.write(frames)
@@ -387,7 +394,10 @@ class Streams:
     def _open(self, folder: Path) -> None:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         if record["version"] != RECORD_VERSION:
-            raise InvalidInput("a stream's record of another version", file=str(folder / RECORD))
+            raise InvalidInput(
+                f"the record of the stream has version {record['version']}; expected {RECORD_VERSION}",
+                file=str(folder / RECORD),
+            )
         stream = Stream(folder, record["sql"], self._bytes_max, self._segment_bytes)
         stream.recover(record)
         self._streams[stream.name.lower()] = stream

@@ -1,7 +1,7 @@
-"""A reader's side of a gateway: subscribed to one stream, it reads the log and waits for more.
+"""Client with which a reader subscribes to one stream, reads the stream's log, and waits for more frames.
 
-When the gateway goes, `wait` raises a ConnectionError; frames that are in the log can be read all the same, and a
-new Subscriber with the same name goes on at the gateway that comes back.
+When the gateway ends, `wait` raises a ConnectionError. Frames that are in the log can still be read, and a new Subscriber with
+the same name continues at the restarted gateway.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from configs.errors import InvalidInput
 
 
 class Subscriber:
-    """One reader of one stream, with a connection of its own; for one thread."""
+    """Reader of one stream with its own connection, to be used by one thread."""
 
     def __init__(
         self, dirs: RunDirs, reader: str, stream: str, start: int = FROM_NOW, lossless: bool = False
@@ -47,13 +47,13 @@ class Subscriber:
         return self._channel.fileno()
 
     def frames(self) -> Iterator[tuple[int, memoryview]]:
-        """What has come since the last call, as far as it is taken; FrameForgotten if it came too late for that."""
+        """Yield the new frames; the next call continues after the last frame yielded. Raise FrameForgotten if a frame is gone."""
         for number, payload in self._log.frames(self.next):
             self.next = number + 1
             yield number, payload
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Until there is more; False if the time is over."""
+        """Wait until the stream has more frames; return False after `timeout_s`."""
         if not self._waiting:
             self._say(Heard(self.reader, self.stream, self.next))
             self._waiting = True
@@ -81,7 +81,7 @@ class Subscriber:
             return None
         packet = self._channel.receive()
         if packet is None:
-            raise ConnectionResetError("the gateway has gone")
+            raise ConnectionResetError("the gateway closed the connection of the subscriber")
         message = decode(packet)
         if isinstance(message, Denied):
             raise InvalidInput(message.reason, "stream", self.stream)

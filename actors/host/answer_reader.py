@@ -1,15 +1,16 @@
-"""Answers of a class as other processes read them, from its log.
+"""Readers of the answers of a class: they read the log of each unit, in any process of the node.
 
     reader = AnswerReader(dirs, "gold")
     for answer in reader.answers("hot", after=41):     # trains, from row 42 on
     for row in reader.rows("hot"):                     # dicts, with _seq
 
-They are read at the unit's home, the node where its input comes in; if the unit runs elsewhere, there is a copy.
+Answers are read at the unit's home, the node where its input comes in. If the unit runs on another node, its home has a
+copy of the log.
 
 Answers become visible with their commit, in the order of their numbers. Numbers begin at 0 and have no gaps, unless the
-oldest answers are no longer kept, or what one train led to was more than the log takes. A class of several shards has a
-log for each, with numbers of its own. A query that was removed and added again begins anew: what it had answered before is
-not read any more, and the mark of its answers is another one.
+oldest answers have been deleted, or the answers to one train were too large for the log. Each shard of a class has its own
+log, with its own numbers. A query that is removed and added again starts at 0 with a new id (`mark`); its old answers are no
+longer read.
 """
 
 from __future__ import annotations
@@ -31,34 +32,34 @@ from configs.errors import UnknownName, nearest
 from engine.class_.steps import Answer
 from engine.data.train import values_to_arrow
 
-# Frames that are gone over in order, where more are between two places the next answer is looked for by halving.
+# Number of frames up to which the next answer is searched frame by frame; over longer distances, by binary search.
 NEAR = 64
 PLACES_KEPT = 1024
 
 
 def units_of(dirs: RunDirs, class_name: str) -> list[str]:
-    """The units of a class that have a log on this node: at their home, all."""
+    """Return the units of a class that have a log on this node; at the class's home, these are all of its units."""
     names = sorted(folder.name for folder in dirs.classes.iterdir()) if dirs.classes.is_dir() else []
     return [name for name in names if class_of(name) == class_name]
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRows:
-    """Answers in a row, as a log has them at one moment."""
+    """Consecutive answers of a query, read from a log at one moment."""
 
     mark: str
-    """Of the query, see `LoggedQuery`."""
+    """Identifier of the query's answers, see `LoggedQuery`."""
     first: int
-    """The number of the first row; those before it that were asked for are not kept."""
+    """Number of the first row; requested rows before it are no longer kept."""
     following: int
-    """The number after the last row."""
+    """Number of the last row, plus 1."""
     answers: Sequence[Answer]
 
 
 class AnswerReader:
-    """One unit's answers; for one thread. Each call goes over what the log has then.
+    """Reader of one unit's answers, for one thread. Each call reads the log as it is at that time.
 
-    It maps the segments that it reads: `let_go` of them, or forgotten ones go on taking memory.
+    The reader maps the segments that it reads. Without calls of `let_go`, deleted segments would still take memory.
     """
 
     def __init__(self, dirs: RunDirs, unit: str) -> None:
@@ -70,43 +71,45 @@ class AnswerReader:
         self._open()
 
     def let_go(self) -> None:
-        """Of every segment but the one that is written to."""
+        """Unmap all segments except the segment that is being written."""
         for log in (self._log, self._tail):
             log.let_go()
 
     def described(self, query: str) -> LoggedQuery:
-        """UnknownName if the class has never had the query."""
+        """Return the description of the query's answers; raise UnknownName if the class has no such query."""
         self._look()
         if query not in self._described:
             raise UnknownName("the class has no such query", "query", query, nearest(query, self._described))
         return self._described[query]
 
     def columns(self, query: str) -> list[tuple[str, str]]:
-        """Names and types."""
+        """Return the names and types of the query's columns."""
         return list(self.described(query).columns)
 
     def given(self, query: str) -> int:
-        """How many answers there have been; costs next to nothing where nothing is new."""
+        """Return the number of answers that the query has had; this is cheap if the log has not grown."""
         begun, following = self.described(query), self._tail.next
         if following != self._last[0]:
             self._last = (following, *self._answered(self._tail, following - 1, -1))
         _, number, answered = self._last
-        # Before the commit that adds it the name is another's.
+        # Before the commit that adds the query, its name belongs to an older query.
         return answered.get(query, 0) if number >= begun.began else 0
 
     def kept(self, query: str) -> tuple[int, int]:
-        """The number of the first row that is kept, and the one that the next row will have."""
+        """Return the number of the first row that is kept, and the number that the next row will get."""
         following = self.given(query)
         return min(self.some(query, 0, 1).first, following), following
 
     def some(self, query: str, row: int, most: int) -> AnswerRows:
-        """The first rows from this one on that are kept: one at least if there is any, so many at most."""
+        """Return the first kept rows from `row` on: at most `most` rows, and at least one row if any is kept."""
         begun, given, wanted = self.described(query), self.given(query), row
         answers: list[Answer] = []
         while wanted < given and not answers:
             answers, upto = self._gathered(begun, query, wanted, most)
             wanted = given if upto is None else max(wanted + 1, upto)
-        if self.described(query) is not begun:  # what was read may be answers of the other
+        if (
+            self.described(query) is not begun
+        ):  # the query was replaced meanwhile, so these may be answers of the old query
             return AnswerRows(self._described[query].mark, 0, 0, ())
         if not answers:
             return AnswerRows(begun.mark, max(row, given), max(row, given), ())
@@ -114,11 +117,11 @@ class AnswerReader:
         return AnswerRows(begun.mark, answers[0].first, last.first + len(last.train), answers)
 
     def answers(self, query: str, after: int = -1) -> Iterator[Answer]:
-        """Trains of the rows with a greater number."""
+        """Yield trains of the rows with numbers greater than `after`."""
         begun = self.described(query)
         is_there = (
             after >= 0 and self.given(query) > 0
-        )  # the last commits know nothing of a query that was removed
+        )  # the last commits do not mention a query that was removed
         start = self._frame_of(begun, query, after + 1) if is_there else max(begun.began, self._log.first)
         for number, payload in self._commits(start):
             yield from later(own(begun, query, number, payload), after)
@@ -131,7 +134,7 @@ class AnswerReader:
                 yield {"_seq": answer.first + place, **dict(zip(names, row, strict=True))}
 
     def _look(self) -> None:
-        """What is described now; another log may have taken the place of the one that was there."""
+        """Read the descriptions of queries and open the log again, if they have changed since the last call."""
         try:
             found = os.stat(self._folder / QUERIES)
         except FileNotFoundError:
@@ -153,7 +156,7 @@ class AnswerReader:
     def _gathered(
         self, begun: LoggedQuery, query: str, row: int, most: int
     ) -> tuple[list[Answer], int | None]:
-        """Answers in a row, as many as are near; and up to which row they are all that is left, None: to the end."""
+        """Return consecutive answers near `row`. If there are none, also return the row at which to search next; None at the end of the log."""
         found: list[Answer] = []
         following, room, without, last = row, most, 0, None
         for number, payload in self._commits(self._frame_of(begun, query, row)):
@@ -179,7 +182,7 @@ class AnswerReader:
         )
 
     def _answered(self, log: Reader, number: int, step: int) -> tuple[int, Mapping[str, int]]:
-        """The frame, or the next commit from it in steps of 1 or −1, and how many answers there were after it."""
+        """Find the nearest commit from this frame on, in the direction `step`; return its number and each query's answer count up to it."""
         while log.first <= number < log.next:
             found = next(frames_left(log, number), None)
             if found is not None and not is_snapshot(found[1]):
@@ -188,7 +191,7 @@ class AnswerReader:
         return -1, {}
 
     def _frame_of(self, begun: LoggedQuery, query: str, row: int) -> int:
-        """A frame before which the row was not given, and not many before the one in which it was."""
+        """Return the frame that contains the row, or a frame shortly before it."""
         low, high = self._places.get((begun.mark, row), -1), self._log.next
         if low < 0:
             low = max(begun.began, self._log.first)
@@ -203,14 +206,14 @@ class AnswerReader:
         return low
 
     def _remember(self, mark: str, row: int, frame: int) -> None:
-        """In which frame, or in the first after it that has answers, the row is."""
+        """Remember that the row is in this frame, or in the next frame that has answers."""
         self._places[mark, row] = frame
         if len(self._places) > PLACES_KEPT:
             self._places.popitem(last=False)
 
 
 def own(begun: LoggedQuery, query: str, number: int, payload: memoryview) -> list[Answer]:
-    """The answers in a commit that are not of a query that had the name before."""
+    """Return the query's answers in a commit, without answers of an older query with the same name."""
     found = answers_of(payload, query)
     if number != begun.began or not found:
         return found

@@ -1,4 +1,4 @@
-"""Writes what settles in a class to its log, in order."""
+"""Writer of the log of a class: appends the steps of the class, and the answers that repeating these steps reproduces."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from engine.class_.steps import Commit, QueryAdded, QueryRemoved
 
 
 class CommitWriter:
-    """Keeps one commit while the log has no room for it; nothing that settles later is written before it."""
+    """Writer of commits. A commit that finds no room in the log is kept, and nothing later is written before it."""
 
     def __init__(self, log: UnitLog, hosted: HostedClass) -> None:
         self.problem = ""
-        """Why the log could not be written last; empty if it could."""
+        """Reason why the last write to the log failed; empty if it succeeded."""
         self.queries_moved = False
-        """Whether other streams may be read than before."""
+        """True after queries were added or removed, so that the class may read other streams."""
         self._log, self._hosted = log, hosted
         self._unwritten: Commit | None = None
 
     @property
     def is_stuck(self) -> bool:
-        """Return True if the log has no room; the class does not run until it has."""
+        """Return True if a commit waits for room in the log; the class does not run until it is written."""
         return self._unwritten is not None
 
     def commit(self) -> None:
-        """Write what has settled, as soon as what came before it is written."""
+        """Write the new steps, and the answers that repeating these steps reproduces, if no earlier commit waits for room."""
         if self.write():
             self._unwritten = self._hosted.committed()
             self.write()
 
     def write(self) -> bool:
-        """Return True if everything that was to be written is in the log."""
+        """Write the commit that waits for room, if any; return True if none is left."""
         if self._unwritten is None:
             return True
         steps = self._unwritten.steps
@@ -51,7 +51,7 @@ class CommitWriter:
         return True
 
     def settled_state(self) -> bytes | None:
-        """Return the state with everything before it written down; None while that cannot be."""
+        """Write all waiting commits and return the class's state at a settle point; None if the log has no room for the commits."""
         self._hosted.rest(time.monotonic)
         self.commit()
         return None if self.is_stuck else self._hosted.state()

@@ -1,7 +1,7 @@
-"""Counts of rows that fail in operators of a unit's queries, or find no room there: in all, and as a part of the last minute of input.
+"""Counts of rows that fail in operators, or are refused there for lack of room: in total, and as a part of the input of the last minute.
 
-Operators count what fails by reason; the counts are read every PIECE_S. Such rows are behind the door: in the ledger they
-are delivered.
+Operators count such rows by reason; the counts are read every PIECE_S seconds. The rows have passed the door, so the ledger
+counts them as delivered.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from engine.network.row_losses import FailingOperator, failing_operators
 from scheduler.ratios import ratio
 
 Counts = tuple[int, Mapping[str, int]]
-"""Tuples that an operator has taken, and those of them that failed, by reason."""
+"""Number of tuples that an operator has taken, and number of failed tuples by reason."""
 NOTHING: Counts = (0, {})
 
 
 class FailureCounts:
-    """Shown the runner of a unit at the end of each load cycle."""
+    """Failures in the operators of one unit. `end_cycle` reads the counts at the end of each load cycle."""
 
     def __init__(self) -> None:
         self._failures: tuple[Failure, ...] = ()
         self._noted: deque[tuple[float, dict[int, Counts]]] = deque()
         self._taken: Mapping[int, int] = {}
-        """Tuples that each operator had taken when the counts were read last."""
+        """Number of tuples that each operator had taken at the last reading."""
 
     def end_cycle(self, now: float, runner: ClassRunner, is_last: bool = False) -> tuple[Failure, ...]:
-        """Return the largest failures; `is_last` reads the counts although they were read just before."""
+        """Return the largest failures; the counts are read every PIECE_S seconds, and always if `is_last` is True."""
         if self._noted and not is_last and now - self._noted[-1][0] < PIECE_S:
             return self._failures
         operators = failing_operators(runner.scheduled.taken())
         if self._noted:
             before = self._noted[-1][1]
             for operator in operators:
-                # What an operator took before it first failed does not count.
+                # The part of failed tuples is computed without the tuples that the operator took before its first failure.
                 before.setdefault(operator.node, (self._taken.get(operator.node, 0), {}))
         self._noted.append(
             (now, {operator.node: (operator.taken, operator.reasons) for operator in operators})
@@ -52,9 +52,9 @@ class FailureCounts:
         return self._failures
 
     def _failures_of(self, operator: FailingOperator) -> Iterator[Failure]:
-        """Yield a failure for each reason."""
+        """Yield a Failure for each reason for which rows have failed in the operator."""
         taken, reasons = self._first(operator.node)
-        # An operator with smaller counts than before is another one with the same identity.
+        # Counts that have become smaller belong to a new operator with the same id.
         if taken > operator.taken or any(
             operator.reasons.get(reason, 0) < rows for reason, rows in reasons.items()
         ):
@@ -75,5 +75,5 @@ class FailureCounts:
             )
 
     def _first(self, node: int) -> Counts:
-        """Return the oldest counts of an operator within the window."""
+        """Return the oldest counts of an operator in the last WINDOW_S seconds."""
         return next((counts[node] for _, counts in self._noted if node in counts), NOTHING)

@@ -1,14 +1,14 @@
-"""The threads of a host and the units between them. No Ray.
+"""The threads of a host and the units that they run, without Ray.
 
-    class thread     takes turns (`actors.host.turn_client`), and between them load cycles and what other threads ask for
-    ingest thread    `actors.host.ingest_thread`
-    any thread       the methods of `Host`: what touches a unit is done by the class thread, and waited for so long
+    class thread     runs slices (`actors.host.turn_client`); between slices, load cycles and requests of other threads
+    ingest thread    reads input (`actors.host.ingest_thread`)
+    any thread       calls methods of `Host`. Methods that touch a unit run on the class thread; the caller waits up to ANSWER_S
 
 Guarantees:
-1. A unit's state is touched by the class thread only.
-2. A unit that fails, in whatever is done with it, is made again over its logs. A unit that fails several times at the same
-   place is given up. Other units continue.
-3. Nothing happens in a host whose units sleep: no timer, no cycle.
+1. Only the class thread touches the state of a unit.
+2. A unit that fails is opened again from its logs, whatever it was doing. After several failures at the same place of its log it
+   is given up (not opened again until its declaration changes). Other units continue.
+3. While all units sleep there are no load cycles. The host then wakes up by itself only to advance idle streams.
 """
 
 from __future__ import annotations
@@ -39,46 +39,46 @@ from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveSettings
 from engine.class_.explain import PlanLine
 
-# Class thread and ingest thread share the interpreter: how long one of them may keep it when the other wants it. Between
-# 20 µs and 5 ms it makes no difference to slices, which give it up in every larger call of numpy: with 300 batches a second
-# they are kept waiting for 4% of their time. It does to who waits beside a class that calls for little only.
+# Switch interval of the interpreter, in seconds: one thread keeps the interpreter for at most this time while another thread waits.
+# Slices run equally fast with 20 µs and 5 ms: they release the interpreter in large numpy calls (300 batches/s: they wait 4% of the time).
+# A short interval helps the ingest thread if the class only makes small calls, which do not release the interpreter.
 SWITCH_S = 5e-4
-# How long other threads wait for the class thread; a state of some hundred MB takes seconds to restore.
+# Seconds that other threads wait for the class thread; restoring a state of some hundred MB takes seconds.
 ANSWER_S = 30.0
 STOP_S = 5.0
 TAKEN_AGAIN_S = 0.05
 
 Answer = TypeVar("Answer")
-# Not waited for.
+# Function that sends reports of the units of a host, without waiting for an answer.
 Report = Callable[[str, Sequence[UnitReport]], None]
 
 
 def prepare_process() -> None:
-    """Once, in a process whose work is to be a host."""
+    """Set garbage collection and thread switching of a host process's interpreter so that slices are not delayed; called once."""
     sys.setswitchinterval(SWITCH_S)
-    # What Ray has loaded stays; a full collection would take milliseconds of some slice to find that out.
+    # Exclude what Ray has loaded from garbage collection: a full collection would scan it for milliseconds of a slice.
     gc.freeze()
 
 
 @dataclass(frozen=True, slots=True)
 class HostStatus:
-    """A host at one moment."""
+    """Status of a host at the end of a load cycle or after a change."""
 
     host: str
     units: dict[str, UnitStatus]
     broken: dict[str, str]
-    """Units that are given up, and why."""
+    """Reasons why units are not started again after repeated failures ("given up"), by unit."""
     failures: tuple[str, ...]
     slices: int
     ran_s: float
-    """Of all slices by the clock; beyond `used_s` the class thread was kept waiting."""
+    """Seconds of all slices by the clock; the time beyond `used_s` was spent waiting for the processor or the interpreter."""
     used_s: float
     not_pinned: str
 
 
 @dataclass
 class Host:
-    """Made, then `start`ed once. `failed` hears of the end of a thread that should not have ended."""
+    """A class host. Call `start` once. `failed` is called if one of its threads ends with an error."""
 
     name: str
     dirs: RunDirs
@@ -88,7 +88,7 @@ class Host:
     open_record: OpenRecord = not_recorded
     cores: Cores | None = None
     awoke: Callable[[], None] = lambda: None
-    """Told that a unit is about to end its sleep."""
+    """Function called when a unit is about to wake up."""
     _slices: int = field(init=False, default=0)
     _ran_s: float = field(init=False, default=0.0)
     _used_s: float = field(init=False, default=0.0)
@@ -130,7 +130,7 @@ class Host:
             for name, work in (("classes", self._client.serve), ("ingest", self._ingest.run))
         ]
 
-    # -- for any thread -----------------------------------------------------------------------------------
+    # -- methods that any thread may call -----------------------------------------------------------------
 
     def start(self, units: Sequence[Unit]) -> None:
         self._post(lambda: self._set_units(units))
@@ -138,7 +138,7 @@ class Host:
             thread.start()
 
     def set_units(self, units: Sequence[Unit]) -> None:
-        """These units and no others; what is gone from the list leaves nothing. May be repeated."""
+        """Run exactly these units; the data of units that are no longer listed is deleted. May be repeated."""
         self.ask(lambda: self._set_units(units))
 
     def scale_headroom(self, unit: str, factor: float, share: float, original: float) -> None:
@@ -158,18 +158,18 @@ class Host:
         return self.ask(lambda: self.units.named(unit).noticed())
 
     def ledger(self, unit: str) -> dict[str, Account]:
-        """By stream, the account and what is queued."""
+        """Return, by stream, the account of its tuples and the number of queued tuples."""
         return self.ask(lambda: self.units.named(unit).hosted.input.accounts())
 
     def drain(self, unit: str) -> int:
-        """Bring the unit to rest, with a snapshot that its log carries; the number of frames in the log.
+        """Bring the unit to rest, with a last snapshot in its log; return the number of frames in the log.
 
-        It stays at rest until `set_units` names it again.
+        The unit stays at rest until `set_units` names it again.
         """
         return self.ask(lambda: self._drain(unit))
 
     def status(self) -> HostStatus:
-        """As of the last load cycle, or of the last change."""
+        """Return the status as of the last load cycle or the last change."""
         return self._status
 
     @property
@@ -177,7 +177,7 @@ class Host:
         return all(unit.asleep for unit in self._status.units.values())
 
     def stop(self, remove: bool = False) -> None:
-        """Threads end after what is under way, and units come to rest; or nothing of them stays. Idempotent."""
+        """Stop the threads after their current work, and bring the units to rest; with `remove`, delete their data. May be repeated."""
         if remove:
             with suppress(TimeoutError):
                 self.set_units(())
@@ -190,7 +190,7 @@ class Host:
             self.units.close_all()
 
     def ask(self, work: Callable[[], Answer]) -> Answer:
-        """Done by the class thread; TimeoutError if it does not come to it in time: it is not done then."""
+        """Run `work` on the class thread and return its result; raise TimeoutError after ANSWER_S. Work that has not begun by then is skipped."""
         answer: Future[Answer] = Future()
 
         def do() -> None:
@@ -218,7 +218,7 @@ class Host:
             traceback.print_exc()
             self.failed(problem)
 
-    # -- the ingest thread ----------------------------------------------------------------------------------
+    # -- callbacks of the ingest thread ---------------------------------------------------------------------
 
     def _hear_of_input(self, name: str) -> None:
         unit = self.units.by_name.get(name)
@@ -233,7 +233,7 @@ class Host:
     def _hear_of_failure(self, name: str, problem: Exception) -> None:
         self._post(lambda: self.units.make_again(name, problem))
 
-    # -- the class thread: turns ------------------------------------------------------------------------------
+    # -- class thread: slices and requests of other threads ---------------------------------------------------
 
     def _run(self, name: str, quota_s: float) -> tuple[float, bool]:
         unit = self.units.by_name.get(name)
@@ -255,7 +255,7 @@ class Host:
         self._used_s += used_s
         return used_s, backlog
 
-    # -- the class thread: between turns ----------------------------------------------------------------------
+    # -- class thread: load cycles and other work between slices ----------------------------------------------
 
     def _quiet_s(self) -> float | None:
         return None if self._due == NEVER else self._due - time.monotonic()
@@ -269,7 +269,7 @@ class Host:
         self._ingest.slice_ended()
 
     def _do_due(self, now: float) -> None:
-        """Load cycles of units that are awake, and the time for those that sleep."""
+        """End load cycles that are due, and request slices for units that have something to do, such as to advance idle streams."""
         reports = []
         self.units.open_taken()
         for unit in list(self.units.by_name.values()):
@@ -282,7 +282,7 @@ class Host:
             if unit.wants_slice():
                 self._client.ready(unit.name)
         if now >= self._next_cycle:
-            # After a long slice the cycles that were missed are not made up for.
+            # Load cycles that were missed during a long slice are skipped.
             self._next_cycle = max(self._next_cycle + self._cycle_s, now + self._cycle_s / 2)
         if reports:
             self.report(self.name, reports)
@@ -313,7 +313,7 @@ class Host:
         self._look_ahead()
 
     def _look_ahead(self) -> None:
-        """When something is due next, and what others see."""
+        """Compute the time at which something is due next, and update the status."""
         units = self.units.by_name.values()
         self._due = min((unit.idle.next_advance for unit in units if unit.asleep), default=NEVER)
         if any(not unit.asleep for unit in units):
@@ -331,7 +331,7 @@ class Host:
             not_pinned=self._client.not_pinned,
         )
 
-    # -- the class thread: units ------------------------------------------------------------------------------
+    # -- class thread: changes of units -----------------------------------------------------------------------
 
     def _set_units(self, units: Sequence[Unit]) -> None:
         self.units.set_all(units)

@@ -1,10 +1,10 @@
 """A class host as a Ray actor: a process around `actors.host.host.Host`.
 
 Guarantees:
-1. It runs its units from its making on: it finds them in the store, so that Ray alone can start it anew after a crash.
-   If one of its threads fails, it takes its process down with it, so that the same follows.
-2. When a call returns, it is done; every call may be repeated. `set_units` names all units there are to be.
-3. `ping` and `status` answer whatever the other calls do. What the coordinator is told is not waited for.
+1. It runs its units from its construction on: it finds them in the store, so that Ray can restart it after a crash without
+   other help. If one of its threads fails, the thread ends the process, so that Ray restarts it too.
+2. When a call returns, its work is done. Every call may be repeated. `set_units` names all units that the host should run.
+3. `ping` and `status` answer while other calls are running. Reports to the coordinator are sent without waiting.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from configs.classes.live_class import LiveSettings
 from engine.class_.explain import PlanLine
 from loadshed.records import header_of
 
-# Reports that wait while the coordinator is not to be found; older ones are of no use.
+# Maximum number of reports that wait while the coordinator cannot be found; older reports are useless.
 REPORTS_MAX = 4
 EVENTS_BYTES = 256 << 20
 CALLS = 8
 
 
 class Reporter:
-    """Tells the coordinator, in a thread of its own: a call of Ray's takes longer than a class thread has to spare."""
+    """Sender of reports to the coordinator. It has its own thread, since a call through Ray takes longer than a class thread can spare."""
 
     def __init__(self, coordinator: Callable[[], Any]) -> None:
         self._coordinator = coordinator
@@ -76,13 +76,13 @@ class Reporter:
                     handle = handle or self._coordinator()
                     sent = handle.report.remote(*self._waiting.popleft())
             except Exception:
-                # There is no coordinator now; one that comes back hears of the next cycle.
+                # There is no coordinator now. When it is back, it receives the reports of the next load cycle.
                 self.failures += 1
                 handle = sent = None
 
 
 def failed(sent: Any) -> bool:
-    """Whether a call has come to nothing so far."""
+    """Return True if a call has failed already, and False if it has succeeded or is still running."""
     done, _ = ray.wait([sent], timeout=0)
     if not done:
         return False
@@ -94,7 +94,7 @@ def failed(sent: Any) -> bool:
 
 
 class ClassHost:
-    """Made by `start`. Its constructor starts the threads: after a crash, Ray calls nothing else."""
+    """Ray actor made by `start`. The constructor starts the threads, since Ray calls nothing else after a crash."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class ClassHost:
         events: Path | None,
     ) -> None:
         self._name = host
-        self._held = dirs.hold()
+        self._held = dirs.hold(), dirs.hold_node()
         self._reporter = Reporter(lambda: find(COORDINATOR))
         self._events = None if events is None else LogWriter(events, EVENTS_BYTES)
         cores = None if cores is None else keep_process_off(cores)
@@ -127,7 +127,7 @@ class ClassHost:
 
     @ray.method(concurrency_group="health")
     def ping(self) -> int:
-        """The process that answers."""
+        """Return the id of the actor's process."""
         return os.getpid()
 
     @ray.method(concurrency_group="health")
@@ -147,27 +147,27 @@ class ClassHost:
         self._host.set_keep(unit, keep)
 
     def explanations(self, unit: str, last: int) -> Explanations:
-        """The last decisions of the unit's load manager."""
+        """Return the last decisions of the unit's load manager."""
         return self._host.explanations(unit, last)
 
     def plan(self, unit: str) -> list[PlanLine]:
-        """The unit's operators with what was measured of them."""
+        """Return the unit's operators with their measurements."""
         return self._host.plan(unit)
 
     def noticed(self, unit: str) -> UnitNow | None:
-        """What its policy is chosen from, since this was asked for last."""
+        """Return what the unit has measured since the last call; a class that tunes itself chooses its policy from it."""
         return self._host.noticed(unit)
 
     def ledger(self, unit: str) -> dict[str, Account]:
-        """By stream, the account and what is queued."""
+        """Return, by stream, the account of its tuples and the number of queued tuples."""
         return self._host.ledger(unit)
 
     def drain(self, unit: str) -> int:
-        """Bring the unit to rest for a move; the number of frames in its log."""
+        """Bring the unit to rest for a move; return the number of frames in its log."""
         return self._host.drain(unit)
 
     def stop(self) -> None:
-        """No more turns. A host whose units are not to be any more, as the store says, leaves nothing of them."""
+        """Stop the host. If the store no longer has an entry for it, the data of its units is deleted too."""
         self._host.stop(remove=kv_store.get(host_key(self._name)) is None)
         self._reporter.stop()
         if self._events is not None:
@@ -191,15 +191,15 @@ def start(
     cores: Cores | None = None,
     events: Path | None = None,
 ) -> Any:
-    """The handle of the host, which lives on the node until it is killed; the one that is there, if there is one."""
-    # Ray's types do not know concurrency groups.
+    """Return the handle of the host actor, and start the actor on the node if it does not exist. The actor lives until it is killed."""
+    # Ray's type hints do not include concurrency groups.
     remote = cast(Any, ray.remote)
     actor = remote(
         num_cpus=0,
         max_restarts=-1,
         max_task_retries=0,
         max_concurrency=CALLS,
-        # What is told of shares is done in the order in which it is told.
+        # A single thread for `control`: changes of shares take effect in the order in which they are sent.
         concurrency_groups={"health": 2, "control": 1},
     )(ClassHost)
     return actor.options(

@@ -1,4 +1,4 @@
-"""The units of a host: opened over their logs, changed, made again after a failure, and given up. For the class thread alone."""
+"""The units of a host: opens them from their logs, changes them, and handles their failures. Used by the class thread only."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from actors.messages.gateway_messages import Grew, Released
 from actors.messages.unit_messages import GIVEN_UP, Figures, Unit, UnitReport
 from configs.errors import UnknownName, WeirError, nearest, sentence
 
-# Without an answer in between.
+# Number of failures at the same place of its log after which a unit is not opened again ("given up").
 FAILURES_MAX = 3
 FAILURES_KEPT = 20
-# Least pause between two announcements that the log of a unit with a backlog has grown.
+# Minimum seconds between two announcements that the log of a unit with a backlog has grown.
 ANNOUNCE_S = 0.02
 
 
 @dataclass(slots=True)
 class FailureRun:
-    """Failures of one unit at the same place of its log."""
+    """Number of failures of a unit, counted while its log has not grown."""
 
     count: int = 0
     log_next: int = -1
 
 
 class HostUnits:
-    """Keeps turns, ingest and gateway in step with the units that there are."""
+    """Units of a host. Turn client, ingest thread and gateway are informed whenever units come, change or go."""
 
     def __init__(
         self,
@@ -42,16 +42,16 @@ class HostUnits:
         ingest: Ingest,
         report: Callable[[Sequence[UnitReport]], None],
     ) -> None:
-        """`make` opens a unit over its log."""
+        """Begin without units; `make` opens a unit from its log."""
         self.by_name: dict[str, HostedUnit] = {}
         self.broken: dict[str, str] = {}
-        """Units that are given up, and why."""
+        """Reasons why units were given up, by unit."""
         self.taken: dict[str, Unit] = {}
-        """Units whose logs another process still writes: it copied them here and is about to end."""
+        """Units with logs that another process still writes: the process that copied the logs to this node and is about to stop."""
         self.failures: deque[str] = deque(maxlen=FAILURES_KEPT)
         self._make, self._client, self._ingest, self._report = make, client, ingest, report
         self._failure_runs: dict[str, FailureRun] = {}
-        self._grown: dict[str, int] = {}  # lengths of logs that were announced to the gateway
+        self._grown: dict[str, int] = {}  # length of each unit's log that was last announced to the gateway
         self._announce_at: dict[
             str, float
         ] = {}  # earliest time of the next announcement for a unit with a backlog
@@ -59,13 +59,13 @@ class HostUnits:
     def named(self, name: str) -> HostedUnit:
         unit = self.by_name.get(name)
         if unit is None:
-            raise UnknownName("the host has no such unit", "unit", name, nearest(name, self.by_name))
+            raise UnknownName("the host runs no unit of this name", "unit", name, nearest(name, self.by_name))
         return unit
 
-    # -- what is declared -------------------------------------------------------------------------------
+    # -- changes of the declared units ------------------------------------------------------------------
 
     def set_all(self, units: Sequence[Unit]) -> None:
-        """Run these units and no others; what is gone from the list leaves nothing."""
+        """Run exactly these units; the data of units that are no longer listed is deleted."""
         declared = {unit.name: unit for unit in units}
         self.taken.clear()
         for name in [name for name in self.by_name if name not in declared]:
@@ -78,7 +78,7 @@ class HostUnits:
         self._report_sleepers()
 
     def open_taken(self) -> None:
-        """Try again to open units whose logs another process still wrote the last time."""
+        """Try again to open units with logs that another process was still writing."""
         taken, self.taken = self.taken, {}
         for unit in taken.values():
             self._open(unit)
@@ -88,10 +88,10 @@ class HostUnits:
             self._let_go(name, remove=False)
 
     def drain(self, name: str) -> int:
-        """Bring a unit to rest and leave it; return the number of frames in its log."""
+        """Bring a unit to rest and stop running it; return the number of frames in its log."""
         unit = self.named(name)
         if unit.hosted.repeating:
-            raise WeirError("the unit is still coming back from a crash", "unit", name, "try again")
+            raise WeirError("the unit is still recovering from a crash", "unit", name, "try again later")
         self._leave(unit)
         return unit.close(at_rest=True)
 
@@ -113,7 +113,7 @@ class HostUnits:
             self._client.ready(name)
 
     def _report_sleepers(self) -> None:
-        """A coordinator that has restarted would hear nothing of them."""
+        """Send the last reports of sleeping units again; otherwise a restarted coordinator would receive none."""
         reports = [
             unit.reported for unit in self.by_name.values() if unit.asleep and unit.reported is not None
         ]
@@ -136,7 +136,7 @@ class HostUnits:
             self._client.ready(unit.name)
 
     def _leave(self, unit: HostedUnit, for_good: bool = False) -> None:
-        """Give a unit no more turns and no more input."""
+        """Stop running a unit: it gets no more turns and no more input."""
         del self.by_name[unit.name]
         self._client.leave(unit.name)
         self._ingest.close(unit.intake, for_good)
@@ -152,13 +152,13 @@ class HostUnits:
         try:
             unit.close(at_rest=True)
         except Exception as problem:
-            # What is in its logs is right.
+            # The logs themselves are correct, so that nothing is lost.
             self._keep_failure(name, problem)
 
-    # -- after slices and cycles ------------------------------------------------------------------------
+    # -- announcements after slices and load cycles -----------------------------------------------------
 
     def after_slice(self, unit: HostedUnit, backlog: bool) -> None:
-        """Let ingest and gateway know what a slice has changed."""
+        """Send the ingest thread and the gateway what a slice has changed."""
         snapshots = unit.snapshots
         for stream, below in snapshots.released.items():
             if below > 0:
@@ -170,7 +170,7 @@ class HostUnits:
             self.report_grown(unit)
 
     def report_grown(self, unit: HostedUnit) -> None:
-        """Let the gateway know how long the unit's log is, if it is longer than before."""
+        """Send the gateway the length of the unit's log, if it has changed since the last time."""
         if self._grown.get(unit.name) != unit.log_next:
             self._grown[unit.name] = unit.log_next
             self._announce_at[unit.name] = time.monotonic() + ANNOUNCE_S
@@ -181,10 +181,10 @@ class HostUnits:
         if changed is not None:
             self._ingest.change(unit.intake, *changed)
 
-    # -- failures ---------------------------------------------------------------------------------------
+    # -- handling of failed units -----------------------------------------------------------------------
 
     def make_again(self, name: str, problem: Exception) -> None:
-        """Make a unit that has failed again from its logs, as after a crash."""
+        """Open a failed unit again from its logs, as after a crash; after FAILURES_MAX failures, leave it closed."""
         unit = self.by_name.get(name)
         if unit is None:
             return
@@ -193,7 +193,7 @@ class HostUnits:
         run.count = run.count + 1 if run.log_next == unit.log_next else 1
         run.log_next = unit.log_next
         self._leave(unit)
-        with suppress(Exception):  # what cannot be closed is found out when it is opened
+        with suppress(Exception):  # if closing fails, opening the unit again reports the problem
             unit.close(at_rest=False)
         if run.count < FAILURES_MAX:
             self._open(replace(unit.unit))
@@ -206,7 +206,7 @@ class HostUnits:
         last = last or UnitReport(
             unit=name, usage=0.0, load=0.0, reclaim=False, asleep=True, figures=Figures()
         )
-        # Others may have its share until it is declared again.
+        # The unit counts as asleep, so that other classes can borrow its share until it is declared again.
         report = replace(
             last, asleep=True, reclaim=False, problem=f"given up: {sentence(problem)}", trouble=GIVEN_UP
         )

@@ -1,4 +1,4 @@
-"""Event time of idle streams, which advances with the clock: windows of a stream without input close nevertheless."""
+"""Event time of idle streams: it advances with the clock, so that windows close although the stream has no input."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from dataclasses import dataclass
 from actors.host.inbox import Inbox
 from engine.class_.hosted_class import HostedClass
 
-# Idle streams are advanced less and less often.
+# Factor by which the pause between two advances of an idle stream grows each time.
 ADVANCE_GROWTH = 1.5
 NEVER = float("inf")
 
 
 @dataclass(slots=True)
 class Idle:
-    """A stream since its last input."""
+    """State of a stream since its last input."""
 
     since: float
     pause_s: float
     due: float
     base: int | None = None
-    """Its event time when it fell idle."""
+    """Event time of the stream when it became idle."""
 
 
 class IdleStreams:
     """The streams of a unit that have had no input since the last load cycle."""
 
     def __init__(self, hosted: HostedClass, inbox: Inbox, after_s: float | None) -> None:
-        """The event time of a stream without input for `after_s` advances; if `after_s` is None, it does not."""
+        """Advance the event time of streams that had no input for `after_s` seconds; with None, never advance it."""
         self.next_advance = NEVER
         self.is_asked = False
         self._hosted, self._inbox, self._after_s = hosted, inbox, after_s
         self._idle: dict[str, Idle] = {}
 
     def forget(self, stream: str) -> None:
-        """The stream has input, or is not read any more."""
+        """Treat the stream as no longer idle, because it has input or is no longer read."""
         self._idle.pop(stream, None)
 
     def find(self, reading: Collection[str], now: float) -> None:
-        """Find idle streams among those that are read, and when one of them is to advance next."""
+        """Find the idle streams among the streams that are read, and the time at which the next idle stream should advance."""
         self.next_advance = NEVER
         holdings = self._hosted.runner.network.account.holdings.values()
         if self._after_s is None or not any(holding.state for holding in holdings):
@@ -53,12 +53,12 @@ class IdleStreams:
             self.next_advance = min(self.next_advance, self._idle[stream].due)
 
     def ask(self) -> None:
-        """Advance in the next slice."""
+        """Let the next slice advance the event time of idle streams that are due."""
         self.is_asked = True
         self.next_advance = NEVER
 
     def advance(self, reading: Collection[str], fed: Collection[str], now: float) -> None:
-        """Advance the streams that are due; of those that are `fed`, up to where their feeds had nothing left."""
+        """Advance the streams that are due. A stream in `fed` advances only up to the time when its feed had nothing left."""
         self.is_asked = False
         hosted, after_s = self._hosted, self._after_s or 0.0
         for stream, idle in self._idle.items():
@@ -67,10 +67,10 @@ class IdleStreams:
                 continue
             if idle.base is None:
                 idle.base = latest
-            # Behind the clock by what a pause may last: rows that come after a shorter one are not late.
+            # Event time stays `after_s` behind the clock, so that rows after a shorter pause are not late.
             gone_us = 1e6 * (self._empty_until(stream, fed, now) - idle.since - after_s)
             if gone_us <= 0:
-                # Its feed is down, starting, or in the middle of a batch: what it brings then is not late.
+                # The feed is down, starting, or in the middle of a batch: the rows that it brings next must not be late.
                 idle.due = now + idle.pause_s
                 continue
             hosted.rest(time.monotonic)
@@ -81,7 +81,7 @@ class IdleStreams:
         self.find(reading, now)
 
     def _empty_until(self, stream: str, fed: Collection[str], now: float) -> float:
-        """Return the moment up to which it is known that the stream had no more rows."""
+        """Return the time up to which the stream has certainly had no more rows."""
         if stream not in map(str.lower, fed):
             return now
         return min(now, self._inbox.caught_up.get(stream, -NEVER))

@@ -1,7 +1,7 @@
-"""What the ingest thread and the class thread exchange for one unit, and the feeds of this unit.
+"""Data that the ingest thread and the class thread exchange for one unit, and the streams that this unit reads.
 
-Each field has one writer. A queue's length is let in minus gone, each counted by the thread that knows; so it may be
-behind for a moment, never wrong for good.
+Each field is written by one thread. The length of a queue is `let_in` minus `gone`: the first is counted by the ingest
+thread, the second by the class thread. The length may be outdated for a moment, but is never wrong permanently.
 """
 
 from __future__ import annotations
@@ -18,51 +18,51 @@ from actors.log.train_format import batch_head, batch_of
 from actors.runtime.backoff import Backoff
 from engine.class_.door import Door, Piece, turned_away
 
-# A unit may save up for a burst.
+# Maximum processor seconds that a unit can save up for reading a burst.
 BURST_S = 0.25
 PIECES_MAX = 10_000
-# Between two tries to reach the gateway, or to subscribe where it has not heard of the stream yet.
+# Seconds between two attempts to reach the gateway, or to subscribe to a stream that the gateway does not know yet.
 BACKOFF_LEAST_S, BACKOFF_MOST_S = 0.01, 1.0
 
 
 class ArrivedPiece(NamedTuple):
-    """A piece of input; so many rows has its stream had with it."""
+    """A batch that has passed a door, and the number of rows of the stream up to the end of this batch."""
 
     piece: Piece
     upto: int
     feed: Feed | None = None
-    """What brought it; None if nothing can have taken the feed's place."""
+    """Feed that read the batch; None if the feed cannot have been replaced since."""
 
 
 @dataclass(slots=True)
 class Inbox:
-    """Between the two threads."""
+    """Fields that ingest thread and class thread share."""
 
-    # By the ingest thread.
+    # Written by the ingest thread.
     arrived: deque[ArrivedPiece] = field(default_factory=deque)
-    # Streams, the batch they begin with, how many rows came before, if that is known, and the feed.
+    # Streams to begin: name, first batch, number of rows before that batch (None if unknown), Feed.
     begun: deque[tuple[str, int, int | None, Feed | None]] = field(default_factory=deque)
-    let_in: Counter[str] = field(default_factory=Counter)  # tuples by stream
+    let_in: Counter[str] = field(default_factory=Counter)  # number of tuples that were let in, by stream
     pieces_in: int = 0
     bytes_in: int = 0
-    used_s: float = 0.0  # processor time
-    held_back: bool = (
-        False  # input waits for room, or its producers are refused; the class thread tells when there is some
-    )
-    problems: dict[str, str] = field(default_factory=dict)  # by stream, why it cannot be read
-    # By stream, the last moment at which its feed had nothing left to publish.
+    used_s: float = 0.0  # processor-seconds that reading input has taken
+    held_back: bool = False  # input waits for room, or producers are refused; the class thread calls `go_on` when there is room
+    problems: dict[str, str] = field(default_factory=dict)  # reasons why streams cannot be read, by stream
+    # Last time at which the Spark query (feed) that brings a stream had nothing left to publish, by stream.
     caught_up: dict[str, float] = field(default_factory=dict)
 
-    # By the class thread.
-    gone: Counter[str] = field(default_factory=Counter)  # tuples by stream that do not wait any more
+    # Written by the class thread.
+    gone: Counter[str] = field(
+        default_factory=Counter
+    )  # number of tuples that have left the queue, by stream
     pieces_gone: int = 0
-    keep: tuple[int, float] = (0, 1.0)  # the load cycle, and what to keep from then on
-    # Tuples by stream that may queue in a class that holds back; replaced, never changed.
+    keep: tuple[int, float] = (0, 1.0)  # number of the load cycle, and fraction to keep from then on
+    # Maximum queue of each stream, in tuples, in a class that holds back; the mapping is replaced, never changed.
     rooms: Mapping[str, int] = field(default_factory=dict)
     asleep: bool = False
 
     def put(self, arrived: ArrivedPiece) -> None:
-        """By the ingest thread."""
+        """Add a batch that a door has let in; called by the ingest thread."""
         piece = arrived.piece
         self.let_in[piece.stream] += len(piece.train)
         self.pieces_in += 1
@@ -78,23 +78,23 @@ class Inbox:
 
 @dataclass(eq=False, slots=True)
 class Feed:
-    """One stream of one unit."""
+    """Stream of one unit: its position in the log of the stream, its door and its subscription."""
 
     intake: Intake
     door: Door
     folder: Path
     next: int
     upto: int | None = None
-    """Rows of the stream up to there; None if that is not known."""
+    """Number of rows of the stream before batch `next`; None if unknown."""
     frames: Iterator[tuple[int, memoryview]] | None = None
     log: Reader | None = None
     ask: int = 0
-    """The number of the last Subscribe."""
+    """Number of the last Subscribe message."""
     subscribed: bool = False
     denied: bool = False
-    """Refused since the last Subscribed: the stream may have been dropped, and a new log may be there instead."""
+    """True after the gateway has denied the stream, until the next Subscribed: the stream's log may have been replaced."""
     lively: bool = False
-    """Among those that are read in turn."""
+    """True if the ingest thread reads the feed in turn; False while the feed has nothing new or must wait."""
     backoff: Backoff = field(default_factory=lambda: Backoff(BACKOFF_LEAST_S, BACKOFF_MOST_S))
     cycle: int = 0
 
@@ -103,7 +103,7 @@ class Feed:
         return self.door.stream
 
     def frame(self) -> tuple[int, memoryview] | None:
-        """The next one that is there; None if it is yet to come."""
+        """Return the next frame of the log; None if it has not been written yet."""
         assert self.log is not None
         while True:
             if self.frames is None:
@@ -118,7 +118,7 @@ class Feed:
             return frame
 
     def is_full(self) -> bool:
-        """Return True if nothing more is to be read before there is room."""
+        """Return True if the stream must not be read for this unit until its queue has room."""
         inbox = self.intake.inbox
         if inbox.pieces >= PIECES_MAX:
             return True
@@ -126,7 +126,7 @@ class Feed:
         return self.intake.holds_back and inbox.queued(self.name) >= room
 
     def let_in(self, number: int, payload: memoryview, in_time: bool) -> None:
-        """Let a batch in at the door; reject it whole, and count that, if the unit has used up its time."""
+        """Let a batch in at the door. If the unit has used up its time, reject the whole batch and count its rows."""
         intake, inbox = self.intake, self.intake.inbox
         rows, _, before = batch_head(payload)
         if number > self.next and self.upto is not None:
@@ -147,32 +147,32 @@ class Feed:
 
 @dataclass(eq=False, slots=True)
 class Intake:
-    """The part of a unit that belongs to the ingest thread."""
+    """Part of a unit that the ingest thread uses."""
 
     unit: str
     inbox: Inbox
     holds_back: bool
-    """True if input waits in the log while the queue has no room. The log forgets nothing that has not been read."""
+    """True if input waits in the stream's log while the queue has no room; the log then keeps all unread frames."""
     shard: tuple[int, int] = (0, 1)
     is_whole: bool = True
-    """True if `feeds` are all streams that are needed. A unit that repeats its steps may need frames of others."""
+    """True if `feeds` has all streams that the unit needs. A unit that repeats steps after a crash may need frames of other streams."""
     feeds: dict[str, Feed] = field(default_factory=dict)
     budget_s: float = BURST_S
     since: float = field(default_factory=time.monotonic)
 
     def part_of(self, rows: int) -> int:
-        """Return how many of the rows that are not read count as this unit's; those of all shards add up to all rows."""
+        """Return how many of `rows` unread rows count for this shard; the counts of all shards add up to `rows`."""
         shard, shards = self.shard
         return (rows + shard) // shards
 
     def has_time(self, now: float, part: float) -> bool:
-        """Return True if some of the unit's time is left, of which it gets this part of a processor."""
+        """Return True if the unit has time left; it gains `part` seconds of processor time per second."""
         self.budget_s = min(BURST_S, self.budget_s + part * (now - self.since))
         self.since = now
         return self.budget_s > 0
 
     def rest(self) -> None:
-        """Let go of what the logs of its streams forget."""
+        """Unmap segments of the streams' logs, so that the memory of deleted segments is freed."""
         for feed in self.feeds.values():
             if feed.log is not None:
                 feed.log.let_go()

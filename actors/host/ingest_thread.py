@@ -1,21 +1,21 @@
-"""The ingest thread of a host: reads new frames of the streams that its units read, and lets them in at the door.
+"""The ingest thread of a host: reads new frames of the streams that its units need, and lets them in at the door.
 
-One connection to the gateway for all units. A unit's stream is subscribed under the unit's name, read from its log
-until there is no more, and then waited for; nothing here polls.
+All units share one connection to the gateway. Each stream of a unit is subscribed under the unit's name and read from its
+log up to the end; then the thread waits for news from the gateway. Nothing is polled.
 
-Bounds, so that one unit's input cannot take the processor or the memory that others need:
+Limits keep the input of one unit from taking the processor time or memory that other units need:
 
-    turns        a few batches of each stream that has some, in turn
-    time         INGEST_PART of a processor for all units of the host, in equal parts. It takes 50–100 µs to read a
-                 batch and let it in, so this is some thousand batches a second. What a unit gets beyond that is
-                 rejected whole and counted, for which nothing is read but its header; a unit that holds back waits.
-    moment       what has been let in has its slice before the next is looked for, for which SLICE_S are waited at most:
-                 a thread that wakes up beside a slice takes the interpreter from it, again and again
-    room         A unit that holds back is not read while its queue has no room: it releases nothing, the logs of its
+    turns        Streams with input are read in turn, a few batches at a time.
+    time         All units of the host share INGEST_PART of a processor, in equal parts. Reading a batch and letting it in
+                 takes 50–100 µs, so this is enough for some thousand batches per second. A batch beyond a unit's part is
+                 rejected whole; only its header is read, to count its rows. A unit that holds back waits instead.
+    pauses       After letting batches in, the thread waits until a slice has ended, at most SLICE_S. Otherwise it would
+                 wake up during slices and take the interpreter from them again and again.
+    room         A unit that holds back is not read while its queue has no room. It releases nothing, so the logs of its
                  streams fill up, and their gateway refuses producers. No unit is read while PIECES_MAX of its batches
-                 wait; what the gateway forgets meanwhile is counted as failed.
+                 wait; rows that the gateway deletes meanwhile are counted as failed.
 
-The gateway may go: frames that are there are read, and everything is subscribed again when it comes back.
+If the gateway is gone, existing frames are still read. Everything is subscribed again when the gateway is back.
 """
 
 from __future__ import annotations
@@ -51,37 +51,37 @@ from actors.runtime.run_dirs import RunDirs
 from actors.runtime.unix_channel import Channel, connect
 
 INGEST_PART = 0.5
-# Of a stream at a time: each time costs looks at the gateway and at the class thread, which take the interpreter from slices.
+# Batches of a stream per turn: between turns, gateway and class thread are checked, which takes the interpreter from slices.
 BATCHES_A_TURN = 4
 SLICE_S = 5e-3
-# Segments of a stream: as many as its log may fill from one snapshot of a class to the next.
+# Segments of a stream's log that stay mapped: as many as can be filled between two snapshots of a class.
 KEPT_MAPPED = 64
 NEVER = float("inf")
 
 
 class GatewayLine:
-    """The connection of a host to its gateway. One thread keeps it; any thread may say something on it."""
+    """Connection of a host to its gateway. One thread opens and closes it; any thread may send messages."""
 
     def __init__(self, path: Path) -> None:
         self.channel: Channel | None = None
         self.connect_at = 0.0
-        """When the next try is due."""
+        """Time of the next attempt to connect."""
         self._path = path
         self._backoff = Backoff(BACKOFF_LEAST_S, BACKOFF_MOST_S)
-        self._lock = threading.Lock()  # over the channel
+        self._lock = threading.Lock()  # lock that is held while `channel` is used
 
     def say(self, message: Message) -> None:
-        """Send a message, if there is a gateway."""
+        """Send a message; do nothing if there is no connection."""
         with self._lock:
             if self.channel is not None:
                 try:
                     self.channel.send(encode(message))
                 except OSError:
-                    # It hangs or is gone; the next try to connect shows which.
+                    # The gateway hangs or is gone; the next attempt to connect shows which.
                     self.channel.end()
 
     def connected(self, now: float) -> Channel | None:
-        """Return a new connection; None if the gateway is not there, or a try is not due yet."""
+        """Return a new connection; None if the gateway does not accept it, or the next attempt is not due yet."""
         if now < self.connect_at:
             return None
         try:
@@ -93,7 +93,7 @@ class GatewayLine:
         return channel
 
     def begin(self, channel: Channel) -> None:
-        """Use a connection from now on."""
+        """Use this connection from now on."""
         with self._lock:
             self.channel = channel
 
@@ -102,7 +102,7 @@ class GatewayLine:
         return self.channel.receive()
 
     def end(self) -> Channel | None:
-        """Return the connection, which is not used any more."""
+        """Stop using the connection, and return it."""
         with self._lock:
             channel, self.channel = self.channel, None
         self.connect_at = time.monotonic() + self._backoff.failed()
@@ -110,7 +110,7 @@ class GatewayLine:
 
 
 class FeedTurns:
-    """The feeds that are read in turn, and those that wait for room in their queues."""
+    """Streams of units: those that are read in turn, and those that wait for room in their queues."""
 
     def __init__(self) -> None:
         self._lively: deque[Feed] = deque()
@@ -120,20 +120,20 @@ class FeedTurns:
         return bool(self._lively)
 
     def enliven(self, feed: Feed) -> None:
-        """Read a feed in turn from now on."""
+        """Read the stream of a unit in turn from now on."""
         if not feed.lively and feed.log is not None:
             feed.lively = True
             self._lively.append(feed)
 
     def rest(self, feed: Feed) -> None:
-        """Stop reading a feed until it is enlivened."""
+        """Stop reading the stream of a unit until `enliven` is called for it."""
         if feed.lively:
             self._lively.remove(feed)
             feed.lively = False
         self._blocked.discard(feed)
 
     def round(self) -> Iterator[Feed]:
-        """Yield each feed once; `end` its turn before the next."""
+        """Yield each stream that has input once; the caller calls `end` for a stream before it takes the next stream."""
         lively, self._lively = self._lively, deque()
         while lively:
             yield lively.popleft()
@@ -145,27 +145,27 @@ class FeedTurns:
             feed.lively = False
 
     def is_blocked(self, feed: Feed) -> bool:
-        """Return True if a feed has to wait until `unblock`."""
+        """Return True if the stream of a unit has to wait for room until `unblock` is called."""
         if not feed.is_full():
             return False
         inbox = feed.intake.inbox
         self._blocked.add(feed)
         inbox.held_back = True
-        # Room that there is since is not reported: the class thread may have looked before.
+        # Check again: the class thread may have made room just before `held_back` was set, and does not report that.
         if feed.is_full():
             return True
         self._blocked.discard(feed)
         return False
 
     def unblock(self) -> None:
-        """There may be room again."""
+        """Read the streams that waited for room in their queues, since there may be room now."""
         blocked, self._blocked = self._blocked, set()
         for feed in blocked:
             self.enliven(feed)
 
 
 class Ingest:
-    """Made and stopped by its host; `run` is the thread."""
+    """Ingest thread of a host. `run` is the body of the thread; the host starts and stops it."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class Ingest:
         has_input: Callable[[str], None],
         failed: Callable[[str, Exception], None],
     ) -> None:
-        """Call `has_input` with each unit that has some, and `failed` with each unit of which the input cannot be let in."""
+        """Call `has_input` with the name of each unit that gets input, and `failed` with each unit that cannot let its input in."""
         self._has_input, self._failed = has_input, failed
         self._wake_up = WakeUp()
         self._asked: deque[Callable[[], None]] = deque()
@@ -185,31 +185,32 @@ class Ingest:
         self._awaits_slice = False
         self._intakes: dict[str, Intake] = {}
         self._turns = FeedTurns()
-        self._later: dict[Feed, float] = {}  # to be tried again, and when
+        # streams to subscribe again, each with the time of the next attempt
+        self._later: dict[Feed, float] = {}
         self._asks = 0
         self._stopping = False
 
-    # -- for the class thread -----------------------------------------------------------------------
+    # -- methods that the class thread calls --------------------------------------------------------
 
     def open(self, intake: Intake) -> None:
-        """Read the unit's streams from now on."""
+        """Start to read the unit's streams."""
         self._ask(lambda: self._open(intake))
 
     def close(self, intake: Intake, for_good: bool) -> None:
-        """Read them no more, and if it is for good, let the gateway keep nothing for them."""
+        """Stop reading the unit's streams; with `for_good`, the gateway keeps no more input for the unit."""
         self._ask(lambda: self._close(intake, list(intake.feeds), for_good))
 
     def change(self, intake: Intake, more: Iterable[Feed], less: Iterable[str]) -> None:
-        """The unit's queries read other streams than before."""
+        """Start to read the streams in `more`, and stop reading the streams in `less`, for one unit."""
         more, less = list(more), list(less)
         self._ask(lambda: self._change(intake, more, less))
 
     def rest(self, intake: Intake) -> None:
-        """The unit sleeps: what its streams' logs forget is to be free."""
+        """Unmap the streams' logs of a unit that falls asleep, so that the memory of deleted segments is freed."""
         self._ask(intake.rest)
 
     def go_on(self) -> None:
-        """There may be room again."""
+        """Read the streams that waited for room in their queues, since there may be room now."""
         self._ask(self._turns.unblock)
 
     def slice_ended(self) -> None:
@@ -225,7 +226,7 @@ class Ingest:
         self._asked.append(work)
         self._wake_up.set()
 
-    # -- the thread ---------------------------------------------------------------------------------
+    # -- the loop of the ingest thread --------------------------------------------------------------
 
     def run(self) -> None:
         try:
@@ -241,7 +242,7 @@ class Ingest:
                 else:
                     self._await_news(0 if more else self._wait_ms())
                 self._work()
-            self._work()  # the gateway is to hear of units that have gone
+            self._work()  # sends the gateway what `close` has queued
         finally:
             self._hang_up()
 
@@ -260,7 +261,7 @@ class Ingest:
                     self._hear_message(decode(packet))
 
     def _await_slice(self) -> None:
-        """Or for the class thread to ask for something."""
+        """Wait until a slice has ended or the class thread has a request, at most SLICE_S seconds."""
         if self._woken.poll(1e3 * SLICE_S):
             self._wake_up.clear()
         self._awaits_slice = False
@@ -275,10 +276,10 @@ class Ingest:
             due = min(due, self.gateway.connect_at)
         return None if due == NEVER else 1e3 * max(due - time.monotonic(), 0.0) + 1.0
 
-    # -- the gateway --------------------------------------------------------------------------------
+    # -- subscriptions at the gateway ---------------------------------------------------------------
 
     def _greet(self, channel: Channel) -> None:
-        """Subscribe all feeds on a new connection."""
+        """Subscribe all streams of all units on a new connection."""
         self.gateway.begin(channel)
         for intake in self._intakes.values():
             self._say_reads(intake)
@@ -302,7 +303,7 @@ class Ingest:
     def _hear_message(self, message: Message) -> None:
         assert isinstance(message, Subscribed | News | CaughtUp | LogIsFull | Denied), message
         intake = self._intakes.get(message.reader)
-        # The gateway says the name as it was declared.
+        # The gateway sends the name as it was declared, which may have capitals.
         feed = intake.feeds.get(message.stream.lower()) if intake is not None else None
         if feed is not None:
             self._hear_of(feed, message)
@@ -310,7 +311,7 @@ class Ingest:
     def _hear_of(self, feed: Feed, message: Subscribed | News | CaughtUp | LogIsFull | Denied) -> None:
         match message:
             case Subscribed(ask=ask):
-                # Another number answers the feed that read the stream before this one.
+                # A confirmation with another number belongs to an earlier subscription of the stream.
                 if ask == feed.ask:
                     self._begin(feed, message)
             case News():
@@ -338,7 +339,7 @@ class Ingest:
         try:
             feed.log = feed.log or Reader(feed.folder, KEPT_MAPPED)
         except LogMissing:
-            # Dropped since; the gateway says so, too.
+            # The stream was dropped meanwhile; the gateway sends Denied, too.
             return
         self._turns.enliven(feed)
 
@@ -350,7 +351,7 @@ class Ingest:
             elif self.gateway.channel is not None:
                 self._subscribe(feed)
 
-    # -- units --------------------------------------------------------------------------------------
+    # -- start and end of reading for a unit --------------------------------------------------------
 
     def _open(self, intake: Intake) -> None:
         self._intakes[intake.unit] = intake
@@ -371,7 +372,7 @@ class Ingest:
                 self._subscribe(feed)
 
     def _say_reads(self, intake: Intake) -> None:
-        """Let the gateway forget the streams that only an earlier life of the unit has read."""
+        """Send the gateway the streams that the unit reads, so that it forgets streams that the unit read before a restart."""
         if intake.is_whole:
             self.gateway.say(Reads(intake.unit, tuple(intake.feeds)))
 
@@ -386,22 +387,22 @@ class Ingest:
                 intake.inbox.problems.pop(stream, None)
                 self.gateway.say(Unsubscribe(intake.unit, stream))
 
-    # -- reading ------------------------------------------------------------------------------------
+    # -- reading of batches -------------------------------------------------------------------------
 
     def _read_round(self, now: float) -> bool:
-        """Read a few batches of each feed that has some; return True if there may be more."""
+        """Read a few batches of each stream with input; return True if there may be more batches."""
         for feed in self._turns.round():
             try:
                 has_more = all(self._read(feed, now) for _ in range(BATCHES_A_TURN))
             except Exception as problem:
-                # The unit is made again; no other unit is to suffer from its input.
+                # The failed unit will be opened again; meanwhile the other units are still read.
                 has_more = False
                 self._failed(feed.intake.unit, problem)
             self._turns.end(feed, has_more)
         return bool(self._turns)
 
     def _read(self, feed: Feed, now: float) -> bool:
-        """Read one batch; return False if none can be read at the moment."""
+        """Read one batch; return False if no batch can be read at the moment."""
         intake = feed.intake
         if self._turns.is_blocked(feed):
             return False

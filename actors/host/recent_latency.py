@@ -1,7 +1,7 @@
-"""Response times of a unit in the last seconds, which tables and pages show as the present ones.
+"""Response times of a unit in the last seconds, which tables and pages show as current values.
 
-Answers are counted in pieces of a second; when one ends, the figures are those of the last RECENT_S together. So they
-follow what happens within a second, and are of enough answers for a percentile.
+Answers are counted per interval of PIECE_S seconds. When an interval ends, the figures are computed over the intervals of the
+last RECENT_S seconds. So the figures show changes within one second, and cover enough answers for percentiles.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RECENT_S, PIECE_S = 5.0, 1.0
 
 @dataclass(frozen=True, slots=True)
 class RecentFigures:
-    """0 before there is any answer."""
+    """Figures of the last RECENT_S seconds; 0 before the first answer."""
 
     results_per_s: float = 0.0
     mean_ms: float = 0.0
@@ -32,12 +32,12 @@ class RecentFigures:
 class LatencyPiece:
     began: float
     results: int
-    """Answers before it."""
+    """Number of answers before this interval began."""
     responses: ResponseStatistics
 
 
 class Recent:
-    """Shown the answers of a unit at the end of each load cycle; `results` counts all of its life."""
+    """Response times of a unit, updated at the end of each load cycle; `results` is the number of answers since the unit began."""
 
     def __init__(self, now: float, results: int) -> None:
         self.figures = RecentFigures()
@@ -45,9 +45,9 @@ class Recent:
         self._began, self._results = now, results
 
     def end_cycle(self, now: float, results: int, responses: ResponseStatistics) -> bool:
-        """Return True if the piece is over; the caller then starts new response statistics."""
+        """Update the figures; return True if the interval of PIECE_S has ended, so that the caller starts new response statistics."""
         is_over = now - self._began >= PIECE_S
-        # The first answers are not waited for.
+        # The first answers are shown at once, although their interval has not ended.
         if not is_over and self.figures.p50_ms:
             return False
         while self._pieces and self._pieces[0].began <= now - RECENT_S:
@@ -75,18 +75,18 @@ def figures_of(pieces: list[LatencyPiece], now: float, results: int) -> RecentFi
     )
 
 
-# Over this time the late part of a stream is counted, and this often it is noted.
+# Seconds over which the part of a stream's rows that came late is computed, and seconds between two readings of its counts.
 LATE_S, LATE_PIECE_S = 60.0, 2.0
 
 
 class LateShares:
-    """The late part of each stream's rows in the last minute of input."""
+    """Part of each stream's rows that came late in the last minute of input."""
 
     def __init__(self) -> None:
         self._noted: deque[tuple[float, Mapping[str, tuple[int, int]]]] = deque()
 
     def end_cycle(self, now: float, ledgers: Mapping[str, TupleLedger]) -> dict[str, float]:
-        """Return, by stream, the late part of the rows that came in; streams without late rows are left out."""
+        """Return the part of each stream's rows that came late; streams without late rows are left out."""
         counts = {name: (account.late, account.late + account.delivered) for name, account in ledgers.items()}
         if not self._noted or now - self._noted[-1][0] >= LATE_PIECE_S:
             self._noted.append((now, counts))
@@ -101,7 +101,7 @@ class LateShares:
 
 
 class RecentFlow:
-    """Tuples per second that operators have taken, and the part that was shed, once a PIECE_S over the last RECENT_S."""
+    """Tuples per second taken by operators, and part of tuples that was shed, over the last RECENT_S seconds."""
 
     def __init__(self, now: float, ledgers: Mapping[str, TupleLedger]) -> None:
         self.taken_per_s = self.shed = 0.0
@@ -115,19 +115,19 @@ class RecentFlow:
             self._seen.popleft()
         (since, before, shed_before, fates_before), (_, after, shed, fates) = self._seen[0], self._seen[-1]
         self.shed = ratio(max(0, shed - shed_before), fates - fates_before)
-        # A stream that has begun since then began with nothing.
+        # A stream that was not read at the earlier time counts from 0.
         self.taken_per_s = max(
             0.0, sum(taken - before.get(stream, 0) for stream, taken in after.items()) / (now - since)
         )
 
 
 def shed_of(ledgers: Mapping[str, TupleLedger]) -> tuple[int, int]:
-    """Return the tuples that were shed, and all that have met their fate."""
+    """Return the number of shed tuples, and the number of all tuples with a known fate."""
     return sum(account.shed for account in ledgers.values()), sum(
         account.accounted() for account in ledgers.values()
     )
 
 
 def taken_of(ledgers: Mapping[str, TupleLedger]) -> dict[str, int]:
-    """Return by stream how many tuples operators have taken, late ones among them."""
+    """Return, by stream, the number of tuples that operators have taken, including late tuples."""
     return {stream: account.delivered + account.late for stream, account in ledgers.items()}

@@ -1,6 +1,6 @@
-"""What a unit counts for those who watch from outside: of its slices, and at the end of each load cycle.
+"""Counters of a unit for monitoring, updated after each slice and at the end of each load cycle.
 
-A slice costs some additions; a load cycle some microseconds, most of them for summing up bins of response times.
+Counting costs some additions per slice and some microseconds per load cycle, mostly for summing up bins of response times.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from loadshed.aloma import AlomaBranch
 from loadshed.manager import ManagerDecision
 from loadshed.responses import ResponseStatistics
 
-# A slice ends with the train that it is in; one that takes this many quotas is more than that.
+# Number of quotas: a slice that used more counts as an overrun. Finishing the current train usually takes less.
 OVERRUN_QUOTAS = 2.0
 PLACES = {branch: place for place, branch in enumerate(AlomaBranch)}
 
 
 @dataclass(eq=False, slots=True)
 class Counting:
-    """One life of a unit."""
+    """Counters since the unit was opened in this process."""
 
     recovered: bool
     born: float = field(default_factory=time.time)
@@ -39,7 +39,7 @@ class Counting:
     _reclaim_s: float = 0.0
     _queue_work_s: float = 0.0
     expired: int = 0
-    """Tuples that were dropped for their age; they are among those that were shed."""
+    """Number of tuples that were dropped for their age; they also count as shed."""
 
     def slice_ended(self, quota_s: float, used_s: float) -> None:
         self._slices += 1
@@ -48,13 +48,13 @@ class Counting:
             self._overruns += used_s > OVERRUN_QUOTAS * quota_s
 
     def decided(self, explanation: ManagerDecision, reclaim: bool, cycle_s: float) -> None:
-        """A load manager has, at the end of a load cycle."""
+        """Count a decision of the load manager at the end of a load cycle."""
         self._branches[PLACES[explanation.after.branch]] += 1
         self._at_max_drop += explanation.at_max_drop
         self._queue_work_s = explanation.queued_work_s
         if reclaim:
             self._reclaim_s += cycle_s
-            # Who asked before has had a cycle to be paid back in.
+            # If the class asked at the end of the previous cycle too, a whole cycle was not enough to return its capacity.
             self._overdue += self._asking
             self._reclaims += not self._asking
         self._asking = reclaim

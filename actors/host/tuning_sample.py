@@ -1,7 +1,7 @@
-"""Measurements of a unit whose class has policy `auto`: input for `sim.forecast.policy_forecast`, and results to compare with.
+"""Measurements of a unit in a class with policy `auto`: input for `sim.forecast.policy_forecast`, and results to compare with.
 
-Everything is of the time since it was asked for last, so that what is measured and what is forecast are of the same input.
-A unit of a class that says its policy notices nothing.
+All values cover the time since they were last requested, so that measurements and forecasts are based on the same input.
+Units of classes with a fixed policy measure nothing.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from loadshed.cycle import CycleEnded
 from loadshed.responses import ResponseStatistics
 from scheduler.ratios import ratio
 
-# Load cycles whose arrivals are remembered.
+# Number of load cycles for which arrivals are kept.
 CYCLES_KEPT = 64
 
 
 @dataclass(frozen=True, slots=True)
 class UnitNow:
-    """A unit as it is."""
+    """State of a unit, and its measurements since the last request."""
 
     lines: tuple[PlanLine, ...]
     arrivals: Mapping[str, tuple[tuple[int, int], ...]]
-    """By stream: tuples that were let in and batches in which they came, of the last load cycles, oldest first."""
+    """Tuples that were let in and batches in which they came, per stream and load cycle, oldest cycle first."""
     cycle_s: float
     capacity: float
-    """Processors that it can spend."""
+    """Number of processors that the unit can use."""
     train_max: int
     seen: ResponseStatistics
-    """Of its answers."""
+    """Response times of the unit's answers."""
     queued: float
-    """Tuples, on the mean."""
+    """Mean number of queued tuples."""
     stale: float | None = None
-    """Part of the time for which answers were behind what had arrived; None where queries have come or gone."""
+    """Part of the time for which answers were behind the input; None if queries were added or removed."""
     lost: float | None = None
-    """Utility that an answer lost to its latency, on the mean."""
+    """Mean utility that an answer lost to its latency; None without answers."""
     tardy_ms: float | None = None
-    """Time by which an answer missed its deadline, on the mean of those that have one."""
+    """Mean milliseconds by which answers missed their deadlines; None without answers that have deadlines."""
     graphs: tuple[UtilityGraph | None, ...] = ()
-    """Of the lines, in their order: what their answers are worth."""
+    """QoS graph of the answers of each operator, in the order of `lines`."""
     weights: tuple[float, ...] = ()
-    """Of the same: how much it counts that their answers are fresh."""
+    """Staleness weight of the answers of each operator, in the order of `lines`."""
     slacks: tuple[float | None, ...] = ()
-    """Of the lines: how many seconds their answers may take before they are tardy."""
+    """Seconds that the answers of each operator may take before they are tardy, in the order of `lines`."""
     running: RunningPlan | None = None
-    """What other plans are made from."""
+    """Running plan, from which forecasts derive other plans."""
     is_exchanging: bool = False
-    """Whether queries have run by two plans at a time."""
+    """True if queries ran by two plans at the same time since the last request."""
     has_given_up: bool = False
-    """Whether queries go on by another plan because there was no room for an exchange."""
+    """True if queries still run by an old plan because there was no room to exchange it."""
 
 
 @dataclass
@@ -70,14 +70,14 @@ class Noticed:
     _queued: int = field(init=False, default=0)
     _cycles: int = field(init=False, default=0)
     _at: float = field(init=False, default=0.0)
-    """When the last load cycle ended."""
+    """Time at which the last load cycle ended."""
     _queries: Sequence[AnswerQuality] = field(init=False, default=())
     _before: Totals | None = field(init=False, default=None)
     _exchanging: bool = field(init=False, default=False)
-    """Whether queries have run by two plans at a time since the last load cycle that counts."""
+    """True if queries have run by two plans at the same time since the last measured load cycle."""
 
     def follow(self, policy: object, hosted: HostedClass) -> None:
-        """Answers are looked at from now on, or not any more."""
+        """Start to measure answers if the policy is `auto`; otherwise stop."""
         if not isinstance(policy, Automatic):
             hosted.times.noticed = None
         elif hosted.times.noticed is None:
@@ -102,7 +102,7 @@ class Noticed:
         self._cycles += 1
 
     def now(self, hosted: HostedClass, capacity: float) -> UnitNow | None:
-        """None of a class that says its policy."""
+        """Return the measurements and begin new ones; None if the class has a fixed policy."""
         if hosted.times.noticed is None:
             return None
         stale, lost, tardy_ms = self._worth(hosted)
@@ -135,7 +135,7 @@ class Noticed:
         self._begin(hosted)
 
     def weighed(self) -> None:
-        """Queries count otherwise than before: what was before is not to be told with what comes."""
+        """Drop the totals of answers up to now: with the changed weights of queries, later totals cannot be compared with them."""
         self._before = None
 
     def _begin(self, hosted: HostedClass) -> None:
@@ -143,7 +143,7 @@ class Noticed:
         self._before = totals(self._at, self._queries)
 
     def _worth(self, hosted: HostedClass) -> tuple[float | None, float | None, float | None]:
-        """Staleness, lost utility, and tardiness."""
+        """Return staleness, lost utility, and tardiness in ms since the last request; None where they are unknown."""
         queries, before = tuple(hosted.runner.answers.quality.values()), self._before
         same = len(queries) == len(self._queries) and all(map(is_, queries, self._queries))
         if before is None or not same or self._at <= before.at:
@@ -158,6 +158,6 @@ class Noticed:
 
 
 def slack_s_of(node: QueuedOperator) -> float | None:
-    """None of one that gives no answers, or none with a deadline."""
+    """Return how many seconds the answers of an operator may take; None without answers or without a deadline."""
     slack = slack_of(node) if node.outputs else None
     return None if slack is None else slack()

@@ -1,6 +1,6 @@
-"""The host's end of the turns: says which classes have input, runs the slices they are granted.
+"""The host's side of turns: reports which classes have input, and runs the slices that the dispatcher grants.
 
-The class thread is in `serve`; any thread may say `ready`. For each class:
+The class thread runs `serve`; any thread may call `ready`. For each class:
 
     state                event                          becomes
     idle                 ready                          waiting, Ready is sent
@@ -10,14 +10,13 @@ The class thread is in `serve`; any thread may say `ready`. For each class:
     running              slice ended, neither           idle, Ended(no backlog) is sent
 
 Guarantees:
-1. Input that was there before `ready` was called is seen by a slice that begins after the call, or by the one under way:
-   no wake-up is lost. The price is a slice that finds nothing, now and then, if the one under way has taken the input.
-2. `run` and `between` are called by the class thread only, hence never at the same time.
-3. When the dispatcher dies, the slice under way is finished; then the client connects again, for ever, and says what
-   waits. `between` is called meanwhile whenever `wake` was.
+1. Input that arrived before a call of `ready` is seen by the current slice or by a slice that begins after the call: no
+   wake-up is lost. The price is an empty slice now and then, if the current slice has already taken the input.
+2. Only the class thread calls `run` and `between`, hence never at the same time.
+3. If the dispatcher dies, the current slice is finished. Then the client tries to reconnect until it succeeds, and reports
+   the classes that wait. Meanwhile `between` is called after each `wake`.
 4. `ready`, `join`, `leave`, `wake` and `stop` do not wait for the dispatcher.
-5. `between` is called, too, when the time is over that `quiet_s` has told last: what is due then is not waited for by a
-   thread of its own.
+5. `between` is also called when the time that `quiet_s` last returned is over, so that due work needs no thread of its own.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ from actors.runtime.cpu_pinning import Cores, pin_this_thread
 from actors.runtime.eventfd import WakeUp
 from actors.runtime.unix_channel import Channel, connect
 
-# Between two tries to connect. A restarted dispatcher is there after some two seconds, which is when nobody has turns.
+# Seconds between two attempts to connect. A dispatcher restarts within about two seconds, in which no class gets turns.
 BACKOFF_LEAST_S, BACKOFF_MOST_S = 0.01, 1.0
-# A dispatcher that reads nothing for so long hangs; connecting again finds it out.
+# Milliseconds after which a dispatcher that reads nothing is considered to hang; the client then reconnects.
 ROOM_MS = 1000
 
 Run = Callable[[str, float], tuple[float, bool]]
@@ -61,7 +60,7 @@ def for_ever() -> float | None:
 
 
 class RefusedByDispatcher(Exception):
-    """The dispatcher does not understand this host, and would not the next time either."""
+    """Refusal of this host by the dispatcher, which could not decode its messages. Trying again would not help."""
 
 
 class TurnState(Enum):
@@ -72,9 +71,10 @@ class TurnState(Enum):
 
 
 class SliceClient:
-    """`run(class, quota_s)` runs a slice and tells processor time used and backlog; `between()` does the rest.
+    """Connection of a host to its dispatcher, on the class thread.
 
-    `between` is called after each slice was answered, after `wake`, and after `quiet_s()` without either.
+    `run(class, quota_s)` runs a slice and returns the processor time used and True if there is a backlog. `between()` does all
+    other work: it is called after each slice has been reported, after `wake`, and after `quiet_s()` seconds without either.
     """
 
     def __init__(
@@ -89,19 +89,21 @@ class SliceClient:
     ) -> None:
         self._path, self._host = path, host
         self._run, self._between, self._quiet_s = run, between, quiet_s
-        self._cores = cores or Cores(why_not="not asked for")
-        self._lane = -1  # whose core the class thread is on
-        self._lock = threading.Lock()  # over what follows
+        self._cores = cores or Cores(why_not="pinning is not requested")
+        self._lane = -1  # lane with the processor that the class thread is pinned to
+        self._lock = threading.Lock()  # lock that is held while the attributes below are used
         self._states = dict.fromkeys(classes, TurnState.IDLE)
         self._channel: Channel | None = None
-        self._unsaid: deque[Message] = deque()  # found no room; later ones queue behind
+        self._unsaid: deque[Message] = (
+            deque()
+        )  # messages that found no room in the socket, and all later messages
         self._wake_up = WakeUp()
         self._stopping = False
 
-    # -- for any thread -----------------------------------------------------------------------------
+    # -- methods that any thread may call -----------------------------------------------------------
 
     def ready(self, name: str) -> None:
-        """The class has got input. Of a class that has left, this is no news."""
+        """Report that the class has input; ignored for a class that has left."""
         with self._lock:
             state = self._states.get(name)
             if state is TurnState.IDLE:
@@ -111,36 +113,36 @@ class SliceClient:
                 self._states[name] = TurnState.RUNNING_WITH_NEWS
 
     def join(self, name: str) -> None:
-        """The host holds one more class."""
+        """Add a class to the host."""
         with self._lock:
             if name not in self._states:
                 self._states[name] = TurnState.IDLE
                 self._say(Hello(self._host, (name,)))
 
     def leave(self, name: str) -> None:
-        """The host no longer holds the class; a slice under way is finished."""
+        """Remove a class from the host; its current slice is finished."""
         with self._lock:
             if self._states.pop(name, None) is not None:
                 self._say(Left(name))
 
     def wake(self) -> None:
-        """There is something for `between`."""
+        """Make the class thread call `between`."""
         self._wake_up.set()
 
     def stop(self) -> None:
-        """`serve` returns after the slice under way."""
+        """Make `serve` return after the current slice."""
         self._stopping = True
         self._wake_up.set()
 
     @property
     def not_pinned(self) -> str:
-        """Why the class thread is on no lane's core; empty if it is, or will be with its first slice."""
+        """Return why the class thread is not pinned to a lane's processor; empty if it is pinned or will be at its first slice."""
         return self._cores.why_not
 
-    # -- the class thread ---------------------------------------------------------------------------
+    # -- methods that only the class thread calls ---------------------------------------------------
 
     def serve(self) -> None:
-        """Take turns until `stop`."""
+        """Connect to the dispatcher and run granted slices, until `stop` is called."""
         backoff = Backoff(BACKOFF_LEAST_S, BACKOFF_MOST_S)
         while not self._stopping:
             if self._take_turns():
@@ -148,7 +150,7 @@ class SliceClient:
             self._rest(backoff.failed())
 
     def _take_turns(self) -> bool:
-        """Until the dispatcher is gone; whether it was heard at all."""
+        """Connect once and run slices until the dispatcher is gone; return True if it has sent anything."""
         try:
             channel = connect(self._path)
         except OSError:
@@ -194,7 +196,7 @@ class SliceClient:
         return heard
 
     def _quiet_ms(self) -> float | None:
-        """Rounded up: what is due then must be due."""
+        """Return the milliseconds until work is due, rounded up so that it is really due at the wake-up."""
         quiet_s = self._quiet_s()
         return None if quiet_s is None else math.ceil(1e3 * max(quiet_s, 0.0))
 
@@ -211,7 +213,7 @@ class SliceClient:
             case RefusedHost(reason):
                 raise RefusedByDispatcher(reason)
             case _:
-                raise AssertionError(f"a dispatcher does not say {message}")
+                raise AssertionError(f"a dispatcher does not send {message}")
 
     def _slice(self, granted: Granted) -> None:
         name, lane = granted.name, granted.lane
@@ -219,7 +221,7 @@ class SliceClient:
             held = name in self._states
             if held:
                 self._states[name] = TurnState.RUNNING
-            else:  # it left while the grant was under way
+            else:  # the class left while the grant was under way
                 self._say(Ended(name, lane, 0.0, 0.0, backlog=False))
         if held:
             if lane != self._lane:
@@ -232,9 +234,9 @@ class SliceClient:
         self._between()
 
     def _settle(self, name: str, backlog: bool) -> bool:
-        """The class's state after a slice; whether it waits for another."""
+        """Set the class's state after a slice; return True if the class waits for another slice."""
         state = self._states.get(name)
-        if state is None:  # it left during the slice
+        if state is None:  # the class left during the slice
             return False
         waits = state in (TurnState.RUNNING_WITH_NEWS, TurnState.WAITING) or (
             backlog and state is TurnState.RUNNING
@@ -255,12 +257,12 @@ class SliceClient:
             elif quiet_ms is not None and quiet_ms < 1e3 * left_s:
                 self._between()
 
-    # -- saying things --------------------------------------------------------------------------------
+    # -- sending of messages to the dispatcher -------------------------------------------------------
 
     def _say(self, message: Message) -> None:
-        """With the lock held. What finds no room is left to the class thread, which may wait for it."""
+        """Send a message, or queue it for the class thread if the socket has no room. The caller holds the lock."""
         if self._channel is None:
-            return  # the next greeting tells
+            return  # the greeting on the next connection includes what this message says
         if not self._unsaid and self._sent(self._channel, message):
             return
         self._unsaid.append(message)
@@ -279,7 +281,7 @@ class SliceClient:
                 channel.end()
 
     def _sent(self, channel: Channel, message: Message) -> bool:
-        """False if there is no room. If the peer is gone nothing is missed: EOF is read next, and a greeting follows."""
+        """Return False if the socket has no room. If the dispatcher is gone, return True: a new greeting follows after EOF."""
         try:
             channel.send(encode(message))
         except BlockingIOError:

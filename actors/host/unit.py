@@ -1,19 +1,19 @@
-"""One unit in its host: the class, its doors, its load manager and its log. No Ray, no threads of its own.
+"""One unit in its host: the class, its doors, its load manager and its log. It uses no Ray, and has no threads of its own.
 
-    run(quota)       a slice: take what has come, run operators, write down what has settled, now and then a snapshot
-    end_cycle(now)   the load cycle: monitors, load manager, report
+    run(quota)       a slice: take new input, run operators, write a commit of steps and answers, sometimes take a snapshot
+    end_cycle(now)   the end of a load cycle: monitors, load manager, report
 
-Its parts: `UnitInput` (feeds and inbox), `UnitLoad` (load manager), `UnitSnapshots`, `CommitWriter` (the order of the log),
+Its parts: `UnitInput` (streams and inbox), `UnitLoad` (load manager), `UnitSnapshots`, `CommitWriter` (the order of the log),
 `IdleStreams` (event time of streams without input) and `UnitMeasurements` (figures).
 
-Every call comes from the class thread; what the ingest thread needs of a unit is its `intake`.
+Only the class thread calls a unit; the ingest thread uses the unit's `intake`.
 
 Guarantees:
-1. Answers become visible with the commit that holds the steps they came of. Killed at any moment, a unit that is made
-   again over the same logs goes on as if nothing had been.
-2. There always is a snapshot, from the unit's first moment on. It costs no more than SNAPSHOT_PART of the unit's time,
-   unless input or commits since the last one have come near the bounds of what is kept of them.
-3. Batches before those in `snapshots.released` are not needed any more.
+1. Answers become visible with the commit that contains their steps. If a unit is killed at any moment and opened again from
+   the same logs, it continues as if it had never stopped.
+2. There always is a snapshot, from the unit's first moment on. Snapshots cost no more than SNAPSHOT_PART of the unit's time,
+   unless input or commits since the last snapshot have nearly filled the space that is kept for them.
+3. Batches before those in `snapshots.released` are no longer needed.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from engine.class_.explain import PlanLine, explain
 from engine.class_.hosted_class import HostedClass
 from loadshed.cycle import CycleEnded
 
-# Cycles without input or answers after which a unit sleeps.
+# Number of load cycles without input or answers after which a unit falls asleep.
 QUIET_CYCLES = 10
-# What the answers to one tuple are taken to need in a log whose size the class says itself.
+# Assumed bytes of the answers to one tuple, if the class sets the size of its log (`limits.result_bytes`).
 ANSWER_BYTES = 256
 
 
 def made_for(declared: LiveClass) -> tuple[object, ...]:
-    """Return the part of a declaration that doors and log are made for; the rest can change while the unit runs."""
+    """Return the part of a declaration that doors and log are built from; all other settings can change while the unit runs."""
     split = declared.shards, declared.key, declared.victim, declared.lossless, declared.holds_back
     return declared.name, *split, declared.limits.result_bytes
 
@@ -58,39 +58,39 @@ def said_of_queries(declared: LiveClass) -> tuple[object, ...]:
 
 
 def said_of_load(declared: LiveClass) -> tuple[object, ...]:
-    """Return the limits of a declaration that a load manager is made for."""
+    """Return the limits of a declaration that a load manager is built from."""
     return declared.delay_target_ms, declared.max_drop, declared.max_age_ms
 
 
 def said_of_values(declared: LiveClass) -> tuple[object, ...]:
-    """Return what a declaration says of the worth of answers."""
+    """Return the part of a declaration that defines the utility of answers."""
     return declared.graph, declared.utilities
 
 
 def lane_clock(part: float) -> Callable[[], float]:
-    """Processor time of this thread, in seconds of a lane that has so much of its core."""
+    """Return a clock that shows this thread's processor time divided by `part`, the part of the core that queries may use."""
     return time.thread_time if part == 1 else lambda: time.thread_time() / part
 
 
 @dataclass(frozen=True, slots=True)
 class UnitStatus:
-    """A unit at the end of its last load cycle."""
+    """Status of a unit at the end of its last load cycle."""
 
     unit: str
     figures: Figures
     asleep: bool
     repeating: bool
-    """Whether it is still doing again what was committed before a crash."""
+    """True while the unit repeats steps that were committed before a crash."""
     mismatches: tuple[str, ...]
-    """What did not come out as it had before; empty unless something is wrong."""
+    """Differences between repeated steps and the originals; empty unless there is a defect."""
     lost_answers: int
-    """Rows of commits that no log of this size takes."""
+    """Number of answers that were lost because their commit was too large for the log."""
     problems: Mapping[str, str]
-    """By stream, why it cannot be read; by log, why nothing can be written."""
+    """Descriptions of problems; a key is the name of a stream, `query NAME`, `log` or `plan`."""
 
 
 class HostedUnit:
-    """A class that continues from what its log holds, with input, commits, snapshots, load management and measurements."""
+    """A class that continues from its log, with input, commits, snapshots, load management and measurements."""
 
     def __init__(
         self, unit: Unit, settings: LiveSettings, dirs: RunDirs, open_record: OpenRecord = not_recorded
@@ -99,12 +99,12 @@ class HostedUnit:
         self.unit, self.settings = unit, settings
         self.asleep = False
         self.used_s = 0.0
-        """Processor time of the lane."""
+        """Processor seconds that the unit has used, in seconds of its lane."""
         self.reported: UnitReport | None = None
-        """The last report."""
+        """The last report to the coordinator."""
         self._used_at_cycle = 0.0
-        self._ran_dry = True  # whether there was nothing to do for some of this load cycle
-        self._quiet = 0  # load cycles
+        self._ran_dry = True  # True if the unit had nothing to do at some time of this load cycle
+        self._quiet = 0  # number of load cycles without input or answers
         self._cpu = lane_clock(settings.lane_part)
         limited = unit.declared.limits.result_bytes
         with ExitStack() as opened:
@@ -113,7 +113,7 @@ class HostedUnit:
             found = self._log.found()
             is_new = found.snapshot is None and not found.commits
             begin: dict[str, object] = {"plan": unit.runs_by.plan} | ({} if is_new else {"queries": {}})
-            # What one more train adds to a commit should fit, too.
+            # Half of the largest frame: the answers to one more train should still fit into the commit.
             self.hosted = HostedClass(
                 unit.declared.model_copy(update=begin), self._most_in_train(), self._log.frame_max / 2
             )
@@ -155,18 +155,18 @@ class HostedUnit:
         self.load.pass_on()
         self.hosted.cycle.begin(now)
 
-    # -- what is declared -----------------------------------------------------------------------------
+    # -- changes of the declaration ------------------------------------------------------------------
 
     @property
     def name(self) -> str:
         return self.unit.name
 
     def can_become(self, unit: Unit) -> bool:
-        """Return True if it can be changed as it runs; otherwise it has to be made again over its log."""
+        """Return True if the unit can change to this declaration while it runs; otherwise it must be opened again from its log."""
         return made_for(unit.declared) == made_for(self.unit.declared)
 
     def become(self, unit: Unit) -> None:
-        """Run as this unit is declared from now on."""
+        """Change to the declaration, share and policy of this unit."""
         hosted, ran_by = self.hosted, self.unit.runs_by
         (before, after), self.unit = (self.unit.declared, unit.declared), unit
         if said_of_values(before) != said_of_values(after):
@@ -182,7 +182,7 @@ class HostedUnit:
             self.commits.commit()
         self.input.declare(unit)
         if before.streams != after.streams:
-            # With a snapshot, recovery does not need frames of streams that are left: they may be dropped at once.
+            # After a snapshot, recovery needs no frames of streams that are no longer read, so these can be dropped at once.
             self.snapshots.is_asked = True
         if ran_by.policy != unit.runs_by.policy:
             hosted.runner.scheduled.switch(unit.runs_by.policy)
@@ -195,18 +195,18 @@ class HostedUnit:
             self.load.set_share(self.name, unit.share, unit.original)
 
     def _most_in_train(self) -> int:
-        """Return how many tuples one call of an operator takes at most."""
+        """Return the maximum number of tuples that one call of an operator takes."""
         declared, most = self.unit.declared, self.settings.train_max
         most = min(declared.train_max or most, most)
         if declared.limits.result_bytes is None:
             return most
-        # What one train leads to should fit into a commit.
+        # The answers to one train should fit into a commit.
         return max(1, min(most, self._log.frame_max // 2 // ANSWER_BYTES))
 
-    # -- input ------------------------------------------------------------------------------------------
+    # -- streams and input of the unit ------------------------------------------------------------------
 
     def streams_changed(self) -> tuple[list[Feed], list[str]] | None:
-        """Return feeds of streams to read from now on, and streams to leave; None if nothing has changed."""
+        """Return the streams to start reading, and the names of those to stop reading; None if nothing has changed."""
         self.commits.queries_moved = False
         changed = self.input.streams_changed()
         for stream in changed[1] if changed is not None else ():
@@ -214,7 +214,7 @@ class HostedUnit:
         return changed
 
     def _take(self, now: float) -> None:
-        """Let what has come join the class's queues."""
+        """Move input that has arrived into the class's queues."""
         self.input.begin_streams()
         if self.inbox.arrived:
             if self.asleep:
@@ -222,10 +222,10 @@ class HostedUnit:
             for stream in self.input.take():
                 self.idle.forget(stream)
 
-    # -- slices -----------------------------------------------------------------------------------------
+    # -- running of slices ------------------------------------------------------------------------------
 
     def run(self, quota_s: float) -> tuple[float, bool]:
-        """Run for a slice; return the processor time used, and whether there is more to do."""
+        """Run a slice; return the processor time used, and True if there is more to do."""
         began = self._cpu()
         now = time.monotonic()
         self._take(now)
@@ -234,7 +234,7 @@ class HostedUnit:
                 self.idle.advance(self.input.reading, self.unit.declared.fed, now)
             self._release(now)
             repeated = self.hosted.repeating
-            # However long taking input took, a slice gets something done.
+            # A slice makes progress even if taking input has used up its quota.
             left_s = max(quota_s - (self._cpu() - began), 1e-6)
             self.hosted.run(left_s, time.monotonic, self._cpu)
             self.commits.queries_moved |= repeated and not self.hosted.repeating
@@ -258,7 +258,7 @@ class HostedUnit:
         return self.has_input() or self.commits.is_stuck or asked
 
     def _is_release_due(self, now: float) -> bool:
-        """Return True if lookups have waited for the other stream for as long as they may."""
+        """Return True if a lookup has waited for the other stream for the maximum time."""
         return self.hosted.overdue(now - self.settings.lookup_wait_s)
 
     def _release(self, now: float) -> None:
@@ -266,7 +266,7 @@ class HostedUnit:
             self.hosted.rest(time.monotonic)
             self.hosted.release(now - self.settings.lookup_wait_s, now)
 
-    # -- the log ----------------------------------------------------------------------------------------
+    # -- commits, snapshots and the end of the unit -----------------------------------------------------
 
     @property
     def log_next(self) -> int:
@@ -277,7 +277,7 @@ class HostedUnit:
         self.snapshots.save(self.used_s, self.inbox.bytes_in, self._cpu)
 
     def close(self, at_rest: bool) -> int:
-        """End, `at_rest` with a last snapshot, which the log carries too; return the log's next number."""
+        """Close the unit and return the next frame number of its log. If `at_rest`, first write a last snapshot, also to the log."""
         try:
             if at_rest and not self.hosted.repeating:
                 state = self.commits.settled_state()
@@ -289,21 +289,21 @@ class HostedUnit:
             self._log.close()
 
     def remove(self) -> None:
-        """End, and leave nothing."""
+        """Close the unit and delete its data."""
         self._log.remove()
 
-    # -- the load cycle ---------------------------------------------------------------------------------
+    # -- sleep, wake-up and the end of load cycles ------------------------------------------------------
 
     def wake(self, now: float) -> None:
-        """There is input again."""
+        """Wake the unit up, because there is input again."""
         self.asleep = self.inbox.asleep = False
         self._quiet = 0
-        # How fast it was before it slept is not recent.
+        # Response times from before the sleep no longer count as recent.
         self.measured.begin_recent(now)
         self.hosted.cycle.begin(now)
 
     def end_cycle(self, now: float) -> UnitReport | None:
-        """Return a report; None while the class repeats what it had done."""
+        """End a load cycle and return its report; None while steps are repeated after a crash."""
         self._take(now)
         self.input.account()
         cycle = self.hosted.end_cycle(now, self.used_s - self._used_at_cycle, self._ran_dry)
@@ -364,19 +364,19 @@ class HostedUnit:
         if self._quiet < QUIET_CYCLES:
             return
         self.asleep = self.inbox.asleep = True
-        if self.inbox.arrived:  # since, and its sender thought it was awake
+        if self.inbox.arrived:  # input arrived before the ingest thread saw that the unit sleeps
             self.wake(time.monotonic())
         elif self._log.bytes_since:
-            # What it has not released is kept for it as long as it sleeps.
+            # This snapshot releases input that would otherwise be kept for as long as the unit sleeps.
             self.snapshots.is_asked = True
 
-    # -- what people see ----------------------------------------------------------------------------------
+    # -- status for users and monitoring ------------------------------------------------------------------
 
     def plan(self) -> list[PlanLine]:
         return explain(self.hosted.runner)
 
     def noticed(self) -> UnitNow | None:
-        """Return what the class's policy is chosen from, since the last call; None if the class says it."""
+        """Return what was measured since the last call, to choose the class's policy from; None if the class has a fixed policy."""
         share, manager = self.unit.share * self.settings.lanes, self.load.manager
         if manager is not None:
             share = max(manager.control.headroom, manager.share * self.settings.lanes)
@@ -394,12 +394,12 @@ class HostedUnit:
         )
 
     def problems(self) -> dict[str, str]:
-        """Return what is wrong, by stream or query, or "log" or "plan"."""
+        """Return descriptions of the current problems; a key is the name of a stream, `query NAME`, `log` or `plan`."""
         problems = dict(self.inbox.problems) | ({"log": self.commits.problem} if self.commits.problem else {})
         problems |= {f"query {name}": why for name, why in self.hosted.queries.refused.items()}
-        # A system that chooses plans itself knows what each query can run by.
+        # If the system and not the user has chosen the plan, queries that cannot change to this plan are no problem.
         if self.unit.choice is None and (kept := self.hosted.exchanges.kept):
             name, why = next(iter(kept.items()))
             others = f" and {len(kept) - 1:,} others" if len(kept) > 1 else ""
-            problems["plan"] = f"{name}{others} will run by it when removed and added again ({why})"
+            problems["plan"] = f"not used yet by {name}{others}: remove and add each query again ({why})"
         return problems

@@ -1,4 +1,4 @@
-"""The input of a unit: which streams it reads, and how it reaches the class."""
+"""The input of a unit: which streams are read, and how their tuples reach the class."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from loadshed.shedder import Shedder
 
 
 class UnitInput:
-    """Feeds of the streams that a class reads, and the class thread's side of its inbox."""
+    """Streams that a unit reads, and the part of its inbox that the class thread uses."""
 
     def __init__(self, unit: Unit, settings: LiveSettings, dirs: RunDirs, hosted: HostedClass) -> None:
         declared = unit.declared
@@ -37,24 +37,28 @@ class UnitInput:
         self.reading: Mapping[str, StreamSchema] = {}
         self._settings, self.dirs, self._hosted = settings, dirs, hosted
         self._readers: dict[str, Reader] = {}
-        self._feeds: dict[str, Feed] = {}  # by stream, where it comes from
-        self._taken: dict[str, int] = {}  # tuples by stream that have come out of the inbox
-        self._held_back_at = -math.inf  # when input last waited outside for room
-        self._held_back = False  # in this load cycle
-        self._waited = False  # before a stream was left: whatever still waits has to be tried again
+        self._feeds: dict[str, Feed] = {}  # by stream name: how the unit reads the stream at present
+        self._taken: dict[str, int] = {}  # number of tuples taken out of the inbox, by stream
+        # last time at which input waited in a stream's log because the queue was full
+        self._held_back_at = -math.inf
+        self._held_back = False  # True if input waited in a stream's log during this load cycle
+        self._waited = (
+            # True if input waited when the unit stopped reading a stream, so that its other streams must be read again
+            False
+        )
         self.declare(unit)
 
     def declare(self, unit: Unit) -> None:
         """Read the streams of this declaration from now on."""
         self._unit, self._schemas = unit, schemas_of(unit.declared.streams)
 
-    # -- feeds ------------------------------------------------------------------------------------------
+    # -- choice of the streams that are read ------------------------------------------------------------
 
     def streams_changed(self) -> tuple[list[Feed], list[str]] | None:
-        """Return feeds of streams to read from now on, and streams to leave; a stream with other columns is in both.
+        """Return the streams to start reading, and the names of those to stop reading; a stream with new columns is in both results.
 
-        While steps are repeated, queries may run that the declaration no longer has. Their streams are not read, and neither are
-        those without a position at the end of the steps: the class leaves them before, or begins with them afterwards.
+        While steps are repeated after a crash, some queries may run that are no longer declared; their streams are not read.
+        A stream is not read either if it has no position after the last step: no query reads this stream at that step.
         """
         following, repeating = self._hosted.following(), self._hosted.repeating
         reads = {
@@ -76,7 +80,7 @@ class UnitInput:
         for name in less:
             self._feeds.pop(name, None)
         if less:
-            # Input that waited may be that of a stream that was left; what waits of others is noticed again.
+            # The waiting input may belong to a stream that was left. So `held_back` is reset, and other waiting input sets it again.
             self._waited, self.inbox.held_back = self.inbox.held_back, False
             self._held_back_at = -math.inf
         self._feeds |= {feed.name: feed for feed in more}
@@ -94,12 +98,12 @@ class UnitInput:
             holds_back=declared.holds_back,
         )
         if sheds(self._settings.manager) == "each" and declared.holds_back:
-            # What a tuple costs is not known before the first load cycle.
+            # The room of a stream is computed from the cost of a tuple, which is unknown before the first load cycle.
             self.inbox.rooms = {stream: LEAST_ROOM, **self.inbox.rooms}
         return Feed(self.intake, door, self.dirs.stream(stream), start.batch, start.rows)
 
     def fetch(self, stream: str, number: int) -> Train | None:
-        """Return a batch of the stream's log again; None if it is gone."""
+        """Read a batch from the stream's log again and return it; return None if the batch has been deleted."""
         try:
             if stream not in self._readers:
                 self._readers[stream] = Reader(self.dirs.stream(stream))
@@ -109,13 +113,13 @@ class UnitInput:
         return None if frame is None else batch_of(frame[1])
 
     def _is_current(self, stream: str, feed: Feed | None) -> bool:
-        """Return False for input of a feed that has been replaced or left."""
+        """Return False for input from before the unit stopped reading the stream, or began to read it again."""
         return feed is None or self._feeds.get(stream) is feed
 
-    # -- the inbox --------------------------------------------------------------------------------------
+    # -- input taken from the inbox ---------------------------------------------------------------------
 
     def begin_streams(self) -> None:
-        """Begin streams of which the gateway has said where."""
+        """Begin streams at the positions that the gateway has sent."""
         begun = self.inbox.begun
         while begun:
             stream, batch, rows, feed = begun.popleft()
@@ -123,7 +127,7 @@ class UnitInput:
                 self._hosted.begin(stream, batch, rows)
 
     def take(self) -> set[str]:
-        """Let what has come join the class's queues; return its streams."""
+        """Move input that has arrived into the class's queues; return its streams."""
         inbox, streams = self.inbox, set[str]()
         for _ in range(len(inbox.arrived)):
             piece, upto, feed = inbox.arrived.popleft()
@@ -135,7 +139,7 @@ class UnitInput:
         return streams
 
     def account(self) -> None:
-        """Let the door know how much has left the queue."""
+        """Update the counts of tuples that have left the queue, which the doors read."""
         hosted, inbox = self._hosted, self.inbox
         for stream in self.reading:
             waiting = hosted.input.queued(stream)
@@ -143,10 +147,10 @@ class UnitInput:
                 waiting += hosted.replay.held(stream)
             inbox.gone[stream] = self._taken.get(stream, 0) - waiting
 
-    # -- room -------------------------------------------------------------------------------------------
+    # -- input that waits because a queue is full -------------------------------------------------------
 
     def makes_room(self) -> bool:
-        """Return True if input waits outside for room, of which there may be some after a slice."""
+        """Return True if input waited in a stream's log because the queue was full, so that it should be read again after a slice."""
         waits = self.inbox.held_back
         if waits:
             self.inbox.held_back, self._held_back_at = False, time.monotonic()
@@ -155,11 +159,11 @@ class UnitInput:
         return waits or waited
 
     def end_cycle(self) -> bool:
-        """Return True if input waited outside for room in this load cycle."""
+        """Return True if input waited in a stream's log in this load cycle because the queue was full."""
         held_back, self._held_back = self._held_back, False
         return held_back or self.inbox.held_back
 
     def is_held_back(self, now: float) -> bool:
-        """Return True if input waits outside for room, or did a moment ago."""
-        # A class without turns does not look whether there is room: its input still waits.
+        """Return True if input waits in a stream's log because the queue is full, or has waited in the last RECENT_S seconds."""
+        # A class without turns does not check for room, so `held_back` stays True and its input still waits.
         return self.inbox.held_back or now - self._held_back_at < RECENT_S

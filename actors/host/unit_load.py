@@ -1,4 +1,4 @@
-"""The load management of a unit: its manager's decisions, and the kept fraction that its doors have."""
+"""The load management of a unit: decisions of its load manager, and the kept fraction that its doors apply."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def not_recorded(manager: LoadManager) -> Record:
 
 
 class UnitLoad:
-    """Enacts what the unit's load manager, or a manager for all units, has decided."""
+    """Load management of a unit: carries out the decisions of the unit's own load manager, or of the common manager of all units."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class UnitLoad:
         open_record: OpenRecord,
     ) -> None:
         self.manager: LoadManager | None = None
-        """The unit's own; None where one decides for all, or nothing is shed."""
+        """Load manager of this unit; None if one manager decides for all units, or nothing is shed."""
         self.keep = 1.0
         self._hosted, self._input, self._log, self._settings = hosted, input_, log, settings
         self._open_record = open_record
@@ -55,7 +55,7 @@ class UnitLoad:
         self._cycles = 0
 
     def begin(self, unit: Unit) -> None:
-        """Continue from the state of the last manager, which may have been in another process with another share."""
+        """Build the load manager from the saved state of the previous load manager, which may have run elsewhere with another share."""
         steered, shedding = self._log.steered, sheds(self._settings.manager)
         if shedding == "everybody" and steered is not None:
             self.keep = steered.keep
@@ -70,12 +70,12 @@ class UnitLoad:
         self._record = self._open_record(self.manager)
 
     def set_keep(self, keep: float) -> None:
-        """Keep this fraction, as a manager for all has decided."""
+        """Keep this fraction of the input, as the manager for all units has decided."""
         self.keep = keep
         self.pass_on()
 
     def set_share(self, unit: str, share: float, original: float, factor: float | None = None) -> None:
-        """Scale headroom to a share that has moved, by this factor or by the share itself; the same share again does nothing."""
+        """Set a changed share, and scale the headroom by `factor`; without a factor, in proportion to the share."""
         manager = self.manager
         if manager is None or (manager.share, manager.original_share) == (share, original):
             return
@@ -86,7 +86,7 @@ class UnitLoad:
     def decide(
         self, cycle: CycleEnded, now: float, *, lossless: bool, counting: Counting
     ) -> tuple[float, float, bool]:
-        """Return usage, load, and whether capacity is asked back; a lossless class drops nothing."""
+        """Handle the end of a load cycle; return usage, load, and True if capacity is reclaimed. A lossless class drops nothing."""
         if self.manager is None:
             load = sum(input_.offered * input_.work_s for input_ in cycle.inputs) / max(cycle.cycle_s, 1e-9)
             self.pass_on()
@@ -115,7 +115,7 @@ class UnitLoad:
         return usage, load, reclaim
 
     def pass_on(self) -> None:
-        """Pass the kept fraction on to the doors, and to the unit's next life."""
+        """Pass the kept fraction to the doors, and save it for the next start of the unit."""
         self._cycles += 1
         self._input.inbox.keep = (self._cycles, self.keep)
         manager = self.manager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from actors.host.failure_counts import FailureCounts
 from actors.host.recent_latency import LateShares, Recent, RecentFlow
@@ -14,7 +14,7 @@ from loadshed.ledger import TupleLedger
 
 
 class UnitMeasurements:
-    """Measurements of one life of a unit; those of recent answers and input begin again after sleep."""
+    """Measurements of a unit since it was opened; measurements of recent answers and input start again after the unit has slept."""
 
     def __init__(self, hosted: HostedClass, now: float, recovered: bool) -> None:
         self.counting = Counting(recovered=recovered)
@@ -27,7 +27,7 @@ class UnitMeasurements:
         self.begin_recent(now)
 
     def begin_recent(self, now: float) -> None:
-        """Forget how fast the unit was before."""
+        """Begin the measurements of recent answers and input again."""
         ledgers = {stream: ledger for stream, (ledger, _) in self._hosted.input.accounts().items()}
         self._recent = Recent(now, self._hosted.queries.answers)
         self._flow = RecentFlow(now, ledgers)
@@ -38,7 +38,7 @@ class UnitMeasurements:
         self._worth.begin(now, self._hosted.runner.answers.quality)
 
     def end_recent(self, now: float) -> None:
-        """Measure response times, also while steps are repeated."""
+        """Update recent response times, also while steps are repeated after a crash."""
         if self._recent.end_cycle(now, self._hosted.queries.answers, self._hosted.times.recent):
             self._hosted.times.begin_recent()
 
@@ -69,11 +69,8 @@ class UnitMeasurements:
         unsaved_bytes: int,
         asleep: bool,
     ) -> Figures:
-        """Return the figures at the end of a load cycle."""
-        hosted, total, queued = self._hosted, TupleLedger(), 0
-        for ledger, waiting in accounts.values():
-            total += ledger
-            queued += waiting
+        """Return the figures of the unit that users see, computed at the end of a load cycle."""
+        hosted, (total, queued) = self._hosted, summed(accounts.values())
         account, recent, worth = hosted.runner.network.account, self._recent.figures, self._worth.figures
         responses = hosted.times.total
         self.figures = Figures(
@@ -82,7 +79,7 @@ class UnitMeasurements:
             keep=keep,
             queued=queued,
             results=hosted.queries.answers,
-            # Nothing will be measured again before there is input.
+            # Nothing is measured while the unit sleeps, so the last rates would otherwise stay.
             results_per_s=0.0 if asleep else recent.results_per_s,
             mean_ms=recent.mean_ms,
             p50_ms=recent.p50_ms,
@@ -117,3 +114,12 @@ class UnitMeasurements:
             unsaved_bytes=unsaved_bytes,
         )
         return self.figures
+
+
+def summed(accounts: Iterable[Account]) -> Account:
+    """Return the sum of the ledgers, and the sum of the queued tuples."""
+    total, queued = TupleLedger(), 0
+    for ledger, waiting in accounts:
+        total += ledger
+        queued += waiting
+    return total, queued

@@ -1,9 +1,8 @@
-"""What the answers of a unit's queries have been worth, and how slow they were for what they cost, as people see it: from the
-beginning, and in the last seconds.
+"""Utility, slowdown, staleness and tardiness of a unit's answers, as shown to users: in total, and in the last seconds.
 
-It is looked at once a second, and at the first answers at once. What is told of a unit as a whole has the names that it has in
-the simulator's results: utility and slowdown over all of its answers and, `of_queries`, as the mean over its queries;
-staleness over the queries, of which each has an output, by their weights; tardiness over the answers of windows.
+The figures are updated once per second, and at the first answers at once. Figures of a whole unit have the same names as in
+the simulator's results. Utility and slowdown are means over all answers and, as `of_queries`, over the queries. Staleness is
+a mean over the queries by their weights, and tardiness covers the answers of windows.
 """
 
 from __future__ import annotations
@@ -24,44 +23,44 @@ from scheduler.ratios import mean, ratio
 
 @dataclass(frozen=True, slots=True)
 class WorthFigures:
-    """Of a unit as a whole."""
+    """Utility, slowdown, staleness and tardiness of all answers of a unit; fields that end in `_now` cover only the last seconds."""
 
     utility: dict[str, float] = field(default_factory=dict)
     slowdown: dict[str, float] = field(default_factory=dict)
     staleness: dict[str, float] = field(default_factory=dict)
-    tardiness: dict[str, float] = field(default_factory=dict)  # empty until a window has answered
+    tardiness: dict[str, float] = field(default_factory=dict)  # empty before the first answer of a window
     slowdown_now: float = 0.0
     utility_now: float = 1.0
-    missed_now: float = 0.0  # as a part of the answers
+    missed_now: float = 0.0  # fraction of recent answers that missed their deadlines
     staleness_now: float = 0.0
-    tardy_now: float = 0.0  # as a part of the answers of windows
+    tardy_now: float = 0.0  # fraction of recent answers of windows that were late
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Of all queries at one moment."""
+    """Sums over the answers of all queries of a unit at one moment."""
 
     at: float
     answers: int
     utility: float
     missed: int
     stale_s: float
-    """Mean over the queries, by their weights."""
+    """Mean seconds of staleness over the queries, by their weights."""
     responded: int = 0
-    """Answers whose response times are known, with a graph or without."""
+    """Number of answers with known response times, with or without a QoS graph."""
     slowdown: float = 0.0
-    """Of all of these together."""
+    """Sum of the slowdowns of answers with known response times."""
     due: int = 0
-    """Answers that had a deadline."""
+    """Number of answers that had a deadline."""
     tardy: int = 0
-    """Of these, the ones that came after it."""
+    """Number of answers that came after their deadline."""
     tardy_s: float = 0.0
-    """How long after, all of them together."""
+    """Sum of the seconds by which answers missed their deadlines."""
     longest_s: float = 0.0
-    """How long after, the latest of them."""
+    """Largest number of seconds by which an answer missed its deadline."""
 
     def with_counts_of(self, other: Totals) -> Totals:
-        """Return these totals with the answers of other queries; staleness is a mean of the queries there are."""
+        """Return these totals plus the answers of other, removed queries; staleness remains the mean over the present queries."""
         return replace(
             self,
             answers=self.answers + other.answers,
@@ -78,19 +77,19 @@ class Totals:
 
 @dataclass
 class UnitWorth:
-    """Shown a unit's queries at the end of each load cycle."""
+    """Quality of a unit's answers, updated from its queries at the end of each load cycle."""
 
     alone: Callable[[], Mapping[str, Alone]] = dict
-    """What an answer of each query costs alone, as far as it is known."""
+    """Function that returns, by query, the ideal processing time of an answer, where it is known."""
     figures: WorthFigures = field(init=False, default_factory=WorthFigures)
     queries: Qualities = field(init=False, default_factory=Qualities)
     _totals: deque[Totals] = field(init=False, default_factory=deque)
     _known: list[AnswerQuality] = field(init=False, default_factory=list)
     _removed: Totals = field(init=False, default=Totals(0.0, 0, 0.0, 0, 0.0))
-    """Answers of queries that were removed: counts from the beginning never fall."""
+    """Totals of removed queries, which are kept so that counts since the beginning never fall."""
 
     def begin(self, now: float, queries: Mapping[str, AnswerQuality]) -> None:
-        """What was before is not recent."""
+        """Begin the recent figures again with these queries."""
         before, self._known = self._known, list(queries.values())
         present = set(map(id, self._known))
         removed = [quality for quality in before if id(quality) not in present]
@@ -103,7 +102,7 @@ class UnitWorth:
         return totals(now, self._known).with_counts_of(self._removed)
 
     def end_cycle(self, now: float, queries: Mapping[str, AnswerQuality], is_last: bool = False) -> None:
-        """`is_last`: nobody will look again before there is input."""
+        """Update the figures if a second has passed, or at once if `is_last` is True because the unit falls asleep."""
         totals_now = self._totals[-1]
         is_first = not totals_now.answers and any(query.has_answers for query in queries.values())
         if not (is_first or is_last) and now - totals_now.at < PIECE_S:
@@ -113,7 +112,7 @@ class UnitWorth:
             if name in alone:
                 quality.slowed(*alone[name])
         if len(every) != len(self._known) or any(map(is_not, every, self._known)):
-            self.begin(now, queries)  # what queries had that are gone would be missing
+            self.begin(now, queries)  # otherwise the totals of removed queries would be missing
         latest = self._all(now)
         while len(self._totals) > 1 and self._totals[1].at <= now - RECENT_S:
             self._totals.popleft()
@@ -168,7 +167,7 @@ def utility_of(latest: Totals, queries: Sequence[AnswerQuality]) -> dict[str, fl
 
 
 def slowdown_of(latest: Totals, queries: Sequence[AnswerQuality]) -> dict[str, float]:
-    """Of the queries, those that have answered."""
+    """Return the mean slowdown over all answers, and over the queries that have answers."""
     means = [query.slowdown / query.responses.count for query in queries if query.responses.count]
     return {
         "mean": latest.slowdown / latest.responded if latest.responded else 0.0,
@@ -181,7 +180,7 @@ def staleness_of(shares: Sequence[float], weights: Sequence[float]) -> dict[str,
 
 
 def tardiness_of(latest: Totals) -> dict[str, float]:
-    """Of the answers that had deadlines."""
+    """Return the tardiness of answers that had deadlines; empty without such answers."""
     if not latest.due:
         return {}
     return {
@@ -193,7 +192,7 @@ def tardiness_of(latest: Totals) -> dict[str, float]:
 
 
 def qualities(queries: Mapping[str, AnswerQuality], now: float) -> Qualities:
-    """Of the first QUERIES_MAX."""
+    """Return the quality of the first QUERIES_MAX queries, without queries that have no QoS graph."""
     shown = [
         (name, part, part.utility)
         for name, part in islice(queries.items(), QUERIES_MAX)

@@ -1,7 +1,7 @@
-"""When a unit takes a snapshot, and what that costs.
+"""Snapshots of a unit: when they are taken, and what they cost.
 
-A snapshot costs no more than SNAPSHOT_PART of the unit's time, unless input or commits since the last one have come near the
-bounds of what is kept of them.
+Snapshots cost no more than SNAPSHOT_PART of the unit's processor time, unless input or commits since the last snapshot have
+nearly filled the space that is kept for them.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from actors.log.unit_log import UnitLog
 from configs.classes.live_class import LiveSettings
 from engine.class_.hosted_class import HostedClass
 
-# Of a unit's processor time.
+# Maximum part of a unit's processor time that snapshots may take.
 SNAPSHOT_PART = 0.01
-# Part of the kept input that, once read since the last snapshot, asks for another one at once.
+# A snapshot is due at once when input of this fraction of `retained_bytes` has been read since the last snapshot.
 FILLED_PART = 0.25
 
 
 class UnitSnapshots:
-    """Snapshots of one life of a unit."""
+    """Snapshots of a unit since it was opened."""
 
     def __init__(
         self, log: UnitLog, hosted: HostedClass, commits: CommitWriter, settings: LiveSettings
     ) -> None:
         self.is_asked = False
         self.released: Mapping[str, int] = {}
-        """By stream, the first batch that is still needed; empty once the host has passed that on."""
+        """First batch of each stream that is still needed; empty once the host has sent it to the gateway."""
         self._log, self._hosted, self._commits, self._settings = log, hosted, commits, settings
         self._saved_at, self._cost_s = time.monotonic(), 0.0
-        self._used_s = 0.0  # by the unit, when the last one was taken
-        self._bytes = 0  # of input, when the last one was taken
+        self._used_s = 0.0  # processor time of the unit at the last snapshot
+        self._bytes = 0  # bytes of input at the last snapshot
 
     def is_due(self, used_s: float, bytes_in: int) -> bool:
-        """Return True if a unit with this use of time and this much input should take a snapshot."""
+        """Return True if a snapshot is due; `used_s` and `bytes_in` are the unit's processor time and input since it was opened."""
         if self.is_asked:
             return True
         if self._hosted.repeating:
@@ -49,7 +49,7 @@ class UnitSnapshots:
         return used_s - self._used_s > self._cost_s / SNAPSHOT_PART
 
     def save(self, used_s: float, bytes_in: int, cpu: Callable[[], float]) -> None:
-        """Take a snapshot now, unless what came before it cannot be written."""
+        """Take a snapshot now, unless the log has no room for commits before it."""
         began = cpu()
         state = self._commits.settled_state()
         if state is not None:

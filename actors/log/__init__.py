@@ -1,4 +1,4 @@
 """Logs in shared memory: numbered frames with one writer and many readers, and the formats of their payloads.
 
-Start with `segment_log.py`. Imports `actors.runtime` and `engine`.
+Start with `segment_log.py`. Within `actors`, this package imports only `actors.runtime`.
 """

@@ -3,12 +3,12 @@
 A snapshot is the state of the whole class between two commits. Restoring it and repeating the steps of the later
 commits results in the same class and the same answers.
 
-    commit     header: version, kind, steps, answers, queries, bytes of what follows; steps; how many answers each query
-               has given; for each answer its query, first number and place; then their trains (`actors.log.train_format`), each
-               at a multiple of 64 bytes
+    commit     header: version, kind, steps, answers, queries, size of the next three parts; the steps; the number of answers
+               that each query has emitted; for each answer its query, first number and position; then the trains of the answers
+               (`actors.log.train_format`), each at a multiple of 64 bytes
     snapshot   header; the state at a multiple of 64 bytes
 
-Trains of answers do not say what brought event time forward (`Train.causes`): nobody who reads them asks.
+Trains of answers are written without the causes of their watermarks (`Train.causes`), because no reader of answers uses them.
 """
 
 from __future__ import annotations
@@ -50,22 +50,23 @@ COMMIT, SNAPSHOT = 3, 4
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFrame:
-    """The state of a class at one moment."""
+    """State of a class at one moment."""
 
     following: int
-    """The first frame of the class's log that the state does not know of."""
+    """Number of the first frame of the class's log that the state does not contain yet."""
     state: Part
 
 
-_COMMIT = Struct("=BBxxIIII")  # version, kind, steps, answers, queries, bytes of the head
-_SNAPSHOT = Struct("=BB6xQQ")  # version, kind, following, bytes of the state
-_STEP = Struct("=BxxxIq")  # kind, bytes of the name, a number
-_OPENED = Struct("=qqqqqdi")  # offered, shed, rejected, failed, rows up to it, kept, bytes of the mask
+_COMMIT = Struct("=BBxxIIII")  # fields: version, kind, steps, answers, queries, bytes of the head
+_SNAPSHOT = Struct("=BB6xQQ")  # fields: version, kind, first frame after the state, bytes of the state
+_STEP = Struct("=BxxxIq")  # fields: kind of step, bytes of the name, a number
+# fields: offered, shed, rejected, failed, rows up to the batch, kept, mask bytes
+_OPENED = Struct("=qqqqqdi")
 _NOW = Struct("=d")
-_COUNTED = Struct("=Iq")  # bytes of the name, a number
+_COUNTED = Struct("=Iq")  # fields: bytes of the name, a number
 _ANSWER = Struct(
     "=IqQQ"
-)  # bytes of the query, first number, where its train begins after the head, its bytes
+)  # fields: bytes of the query's name, first number, offset of the train after the head, bytes of the train
 (
     _OPEN,
     _TOOK,
@@ -88,7 +89,7 @@ NO_MASK = -1
 
 
 def commit_parts(commit: Commit) -> tuple[list[Part], int]:
-    """A commit as parts in a row, and their bytes."""
+    """Return the parts that make up the payload of a commit, and their total size."""
     head = [step_bytes(step) for step in commit.steps]
     head += [counted_bytes(query, number) for query, number in commit.answered.items()]
     parts: list[Part] = [b""]
@@ -117,21 +118,21 @@ def snapshot_parts(snapshot: SnapshotFrame) -> tuple[list[Part], int]:
 
 
 def is_snapshot(payload: memoryview) -> bool:
-    """Without reading more of it."""
+    """Return True for a snapshot and False for a commit, by the header alone."""
     if len(payload) < _COMMIT.size or payload[0] != VERSION or payload[1] not in (COMMIT, SNAPSHOT):
-        raise NotAFrame("not a payload of a class log of this version", value=bytes(payload[:2]))
+        raise NotAFrame("the payload is not from a class log of this version", value=bytes(payload[:2]))
     return payload[1] == SNAPSHOT
 
 
 def steps_of(payload: memoryview) -> Commit:
-    """A commit without its answers, for who comes to them again."""
+    """Return a commit without its answers, for a recovery, which computes the answers again."""
     head, steps, queries, _ = _head_of(payload)
     done = tuple([head.step() for _ in range(steps)])
     return Commit(done, (), dict(head.counted() for _ in range(queries)))
 
 
 def answers_of(payload: memoryview, query: str) -> list[Answer]:
-    """The answers of one query in a commit, their arrays in the payload; others are not read."""
+    """Return the answers of one query in a commit; their arrays are views of the payload."""
     head, steps, queries, answers = _head_of(payload)
     for _ in range(steps):
         head.step()
@@ -205,7 +206,7 @@ def counted_bytes(text: str, number: int) -> bytes:
 
 
 class HeadReader:
-    """Reads what stands before the arrays, from the beginning on."""
+    """Sequential reader of the part of a commit that precedes the arrays."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data

@@ -1,4 +1,4 @@
-"""An open file of a log, for its writer or for a reader. `actors.log.segment_log` describes the content."""
+"""An open and mapped segment file of a log. The format is described in `actors.log.segment_log`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from configs.errors import WeirError
 
 PAGE = 4096
-BLOCK = 512  # what `stat` counts in
+BLOCK = 512  # unit in which `stat` counts blocks
 
 MAGIC = int.from_bytes(b"WEIRLOG1", "little")
-BASE, COMMIT = 1, 8  # places of words
+BASE, COMMIT = 1, 8  # indices of words in the first page
 SEALED = 1 << 63
 COUNT_SHIFT = 40
 COUNT_MASK = (1 << 23) - 1
@@ -25,17 +25,18 @@ SUFFIX = ".segment"
 
 
 class LogMissing(WeirError):
-    """There is no log in the folder, or not one of this version."""
+    """Error for a folder that has no log, or a log of another version."""
 
 
 class SegmentGone(Exception):
-    """What was a segment of that number when the folder was listed is none any more, or another one."""
+    """Error for a segment with a file that was deleted or reused after the folder was listed."""
 
 
 class LogSegment:
-    """One file of a log, its first `mapped` bytes in memory; who only reads has a lock on it meanwhile.
+    """One segment file of a log, with its first `mapped` bytes mapped into memory.
 
-    `file` is closed by who writes to it; of who reads, with the segment. The lock stays with whatever was given out.
+    A reader holds a shared lock on the file while the mapping, or any view of it, exists. The writer closes `file` itself; for a
+    reader, `file` is closed together with the segment.
     """
 
     def __init__(self, path: Path, mapped: int | None, write: bool) -> None:
@@ -53,20 +54,20 @@ class LogSegment:
         self.look(path)
 
     def look(self, path: Path) -> None:
-        """The file is there now: what it tells of itself."""
+        """Read the header of the segment from its file, which is now at `path`."""
         self.path = path
         if self.words[0] != MAGIC:
-            raise LogMissing("this is not a segment of a log of this version", file=str(path))
+            raise LogMissing("the file is not a log segment of this version", file=str(path))
         self.base = self.words[BASE]
         self.capacity = self.words[2]
 
     def view(self, place: int, size: int) -> memoryview:
-        """Each holds on to the mapping by itself."""
+        """Return bytes of the segment without copying. Each view keeps the mapping alive."""
         return memoryview(self._pages)[place : place + size]
 
     @property
     def is_held(self) -> bool:
-        """Whether anybody still has something that was given out of it."""
+        """Return True while any view of the segment exists."""
         return sys.getrefcount(self._pages) > self._own
 
     @property
@@ -83,7 +84,7 @@ class LogSegment:
 
     @property
     def taken(self) -> int:
-        """Of memory; what was written and never published is there too."""
+        """Return the bytes of memory that the file takes, including frames that were written but not published."""
         return max(os.fstat(self.file).st_blocks * BLOCK, pages(PAGE + self.length))
 
 
@@ -92,7 +93,7 @@ def path_of(folder: Path, base: int) -> Path:
 
 
 def shared(folder: Path, base: int, mapped: int | None = None) -> LogSegment:
-    """A segment as readers have it, which nobody will write anew as long as they do; SegmentGone if there is none."""
+    """Return a segment with a shared lock, so that its file is not reused meanwhile; raise SegmentGone if it is gone."""
     try:
         segment = LogSegment(path_of(folder, base), mapped, write=False)
     except (FileNotFoundError, BlockingIOError):
@@ -103,5 +104,5 @@ def shared(folder: Path, base: int, mapped: int | None = None) -> LogSegment:
 
 
 def pages(size: int) -> int:
-    """The memory that so many bytes of a file take."""
+    """Return `size` rounded up to whole pages."""
     return -(-size // PAGE) * PAGE

@@ -1,11 +1,11 @@
-"""Segments that a reader of a log has left, mapped for when their files are segments again (`actors.log.segment_log`).
+"""Cache of mapped log segments that a reader has finished, for when the writer reuses their files (`actors.log.segment_log`).
 
-To map a file's pages and to let go of them again takes longer than to read them, so who reads a log that goes on in its own
-pages keeps them mapped. A file that is kept is not locked: its writer may do with it what it likes.
+Mapping and unmapping the pages of a file takes longer than reading them. The writer reuses the files of forgotten segments,
+so a reader keeps the files of segments it has finished mapped. It does not lock them, so that the writer can reuse them.
 
-1. What is locked is the segment that is read, and whatever somebody still holds something of.
-2. A file that is deleted is let go of, at the next look at it.
-3. No more than `most` segments are kept.
+1. Only two kinds of segments are locked: the segment being read, and segments of which views still exist.
+2. A deleted file is unmapped at the next check.
+3. At most `most` segments are kept.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ from pathlib import Path
 
 from actors.log.segment import LogSegment, SegmentGone, path_of
 
-# To look at all of them takes some ten calls of the system.
+# Number of polls between two checks of all kept segments, since a check takes some ten system calls.
 LOOK_TIMES = 32
 
 
 class Kept:
-    """Of one reader."""
+    """Cache of the segments that one reader has finished."""
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._held: deque[LogSegment] = deque()  # left, and still locked for who holds something of them
-        self._free: dict[int, LogSegment] = {}  # by inode
+        # finished segments that are still locked because views of the segments exist
+        self._held: deque[LogSegment] = deque()
+        self._free: dict[int, LogSegment] = {}  # finished segments that are not locked, by inode
         self._times = 0
 
     def __bool__(self) -> bool:
         return bool(self._held or self._free)
 
     def leave(self, segment: LogSegment) -> None:
-        """Nothing more will be read of it, until it is taken again."""
+        """Put a segment that has been read into the cache."""
         if self.most:
             self._held.append(segment)
 
     def take(self, folder: Path, base: int) -> LogSegment | None:
-        """The segment of that number, locked, if its file is among those kept; SegmentGone if there is none any more."""
+        """Return the segment of a number, locked; None if its file is not cached. Raise SegmentGone if the segment no longer exists."""
         if not self:
             return None
         self.look()
@@ -60,15 +61,15 @@ class Kept:
         return segment
 
     def look_now_and_then(self) -> None:
-        """Where little comes, the next segment is far away."""
+        """Check the kept segments at every LOOK_TIMES-th call, since a log that grows slowly rarely needs a new segment."""
         self._times += 1
         if self and not self._times % LOOK_TIMES:
             self.look()
 
     def look(self) -> None:
-        """Unlock what nobody holds anything of any more, and let go of files that are deleted.
+        """Unlock segments of which no view exists any more, and unmap deleted files.
 
-        Whoever holds something of a segment holds its lock as well, also when it is forgotten here.
+        A view keeps the lock of its segment even after the segment has been removed from this cache.
         """
         for _ in range(len(self._held)):
             segment = self._held.popleft()

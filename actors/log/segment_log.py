@@ -1,29 +1,29 @@
 """An append-only log of numbered frames in files that processes share: one writer, any number of readers.
 
-The folder lies in shared memory where there is some. A log is a row of segment files of fixed size (a larger frame
-gets one of its own), each named by the number of its first frame:
+The folder is in shared memory if the machine has it. A log consists of segment files of fixed size; a larger frame gets a
+larger segment. Each file is named by the number of its first frame:
 
     page 0   words: magic, base (first number), capacity; at word 8, alone in its cache line, the commit word
     rest     frames: 64 bytes of header (length, number), the payload, padding up to 64 bytes
 
-The commit word says in one aligned 8-byte store how many frames and bytes of the segment count, and whether the log
-goes on in another segment. So frames that are appended together, which lie in one segment, are there together or not
-at all. They are written with `pwritev`, not through a mapping: where memory runs out that is an error to handle, and
-not a SIGBUS.
+The commit word is stored with one aligned 8-byte write. It contains the number of published frames and bytes of the segment,
+and a flag that the log continues in another segment. Frames that are appended together are in one segment, so they become
+visible together or not at all. Frames are written with `pwritev` and not through a mapping: if memory runs out, the writer then
+gets an error it can handle instead of SIGBUS.
 
-A log goes on in the pages of segments that are forgotten: those are there already, while the kernel would have to find
-and clear new ones, which takes longer than to write them. A full log takes its oldest segment. One whose readers release
-what they have read keeps spares: as many segments as it has filled from one of the last releases to the next, and none
-where nothing is left to be released. A reader locks the file of each segment that it
-maps; the lock lives as long as the mapping does, or anything that was given out of it. What is locked is not used again:
-it is deleted, and is there for those who map it.
+New segments reuse the files of forgotten segments, since allocating and clearing new pages takes the kernel longer than writing
+them. A full log reuses its oldest segment. If readers release frames regularly, the log keeps spare files (files of
+forgotten segments): as many as it filled between two of the last releases, and no spare file once everything is released.
+
+A reader locks the file of each segment that it maps. The lock lives as long as the mapping or any view of it. A locked file is
+not reused but deleted; readers that have mapped it keep its content.
 
 Numbered properties:
-1. A reader sees the frames 0 … n without gap and each of them whole; a writer that is killed leaves exactly those that
-   it has published, and the next writer goes on after them. The exception is a log that was told to `skip_to`.
-2. What a reader has been given stays as it is for as long as it holds on to it, also when the frame is forgotten.
-3. A forgotten frame is an error, never another frame.
-4. The segments, with the spares, take no more than `bytes_max`.
+1. A reader sees all frames 0 … n without gaps, each complete. A killed writer leaves exactly the frames it has published, and
+   the next writer continues after them. Only `skip_to` leaves a gap.
+2. A payload that a reader has received stays unchanged while the reader keeps it, even if the frame is forgotten.
+3. Reading a forgotten frame raises an error and never returns another frame.
+4. The segments and spare files together take at most `bytes_max`.
 """
 
 from __future__ import annotations
@@ -62,49 +62,49 @@ from configs.errors import WeirError
 ALIGNED = 64
 SEGMENT_BYTES = 32 << 20
 LOG_BYTES = 1 << 30
-# Of a segment's bytes against the log's: what a segment holds is forgotten together.
+# Minimum number of segments in a full log. Frames are forgotten by whole segments, so a segment must be a small part of the log.
 SEGMENTS_LEAST = 4
-# The first pages of segments that `skip_to` may make, or that are there already when the one before is still to go.
+# Bytes reserved for the first pages of two segments: one that `skip_to` creates, and one for an append before the oldest segment is deleted.
 ROLLS = 2 * PAGE
-# The last ones that tell how many spares there should be.
+# Number of last releases from which the number of spare files (files of forgotten segments) is derived.
 RELEASES = 4
-PARTS_MAX = 1023  # of one pwritev, beside the frame's header
-# Whether a full log refuses a frame or forgets its oldest ones.
+PARTS_MAX = 1023  # maximum number of parts in one pwritev, in addition to the frame's header
+# Values of `keep_from`: a full log refuses a new frame (KEEP_ALL) or may forget all its frames (KEEP_NONE).
 KEEP_ALL = 0
 KEEP_NONE = 2**63
 
-# Whatever shows its bytes: bytes, a memoryview, an array without gaps, an Arrow buffer.
+# An object with the buffer protocol: bytes, a memoryview, a contiguous array, an Arrow buffer.
 Part = Any
-# The parts of a payload in a row, and the bytes of all.
+# Consecutive parts of a payload, and their total size in bytes.
 Frame = tuple[Sequence[Part], int]
 
 WORD = Struct("=Q")
 HEADER = Struct("=QQ48x")
 DRAFT = "draft"
-SPARE = "spare"  # begins the names of files that are forgotten, and are to be used again
+SPARE = "spare"  # beginning of the names of files of forgotten segments, which will be reused
 LOCK = "writer.lock"
 
 
 class LogFull(WeirError):
-    """There is no room for the frame; nothing was written."""
+    """Error for a frame for which there is no room; nothing was written."""
 
 
 class LogTaken(WeirError):
-    """Another process writes this log."""
+    """Error for a log that another process is writing."""
 
 
 @dataclass(eq=False)
 class FrameForgotten(WeirError):
-    """The frame is no longer in the log; `next` is the first after it that is."""
+    """Error for a frame that is no longer in the log; `next` is the first frame after it that is."""
 
     next: int = 0
 
 
 class SegmentWriter:
-    """The one process that appends; it holds a lock on the folder until it closes or dies.
+    """The only writer of a log. It holds a lock on the folder until it is closed or its process ends.
 
-    Frames below `keep_from` may be forgotten, the oldest first, when there is no room for a new one. Before any are,
-    `forgetting` is called.
+    When there is no room for a new frame, frames below `keep_from` may be forgotten, the oldest first. `forgetting` is called
+    before frames are forgotten.
     """
 
     def __init__(
@@ -121,12 +121,13 @@ class SegmentWriter:
         self.segment_bytes = even_part(bytes_max - ROLLS, segment_bytes)
         self.keep_from = keep_from
         self.forgetting: Callable[[], None] = lambda: None
-        self._taken = 0  # by the segment that is written to, with what `begin` has made room for
-        self._spares: deque[tuple[Path, int]] = deque()  # and the memory that each takes
+        self._taken = 0  # memory of the current segment, including the room reserved by `begin`
+        self._spares: deque[tuple[Path, int]] = deque()  # files to reuse, each with its memory
         self._spare_bytes = 0
-        self._released = 0  # below this
-        self._begun = 0  # segments, since then
-        self._filled: deque[int] = deque(maxlen=RELEASES)  # before that, from one release to the next
+        self._released = 0  # frames below this number are released
+        self._begun = 0  # number of segments begun since the last release
+        # Number of segments begun between each two consecutive releases of the past, the oldest first.
+        self._filled: deque[int] = deque(maxlen=RELEASES)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = locked(folder / LOCK)
         try:
@@ -136,12 +137,12 @@ class SegmentWriter:
             raise
 
     def _go_on(self, first: int) -> None:
-        """After what there is, or with the first number."""
+        """Continue after the existing frames, or create the log with `first` as the first number."""
         folder = self.folder
         for left_over in (folder / DRAFT, *folder.glob(f"{SPARE}*")):
             left_over.unlink(missing_ok=True)
         found = numbers(folder)
-        # Of each segment but the last: its first number and the memory that it takes.
+        # First number and memory of each segment except the last.
         self._older = [(base, shared(folder, base, PAGE).taken) for base in found[:-1]]
         for base, _ in self._older:
             seal(path_of(folder, base))
@@ -149,7 +150,7 @@ class SegmentWriter:
             self._create(first, self.segment_bytes)
         self._open(found[-1] if found else first)
         if self._words[COMMIT] & SEALED:
-            # Empty, and about to make way for a larger one when its writer was killed.
+            # The writer was killed while it replaced this empty segment by a larger segment.
             self._replace(self.segment_bytes)
 
     @property
@@ -158,39 +159,42 @@ class SegmentWriter:
 
     @property
     def next(self) -> int:
-        """The number that the next frame will get."""
+        """Number of the next frame."""
         return self._base + self._count
 
     @property
     def _second(self) -> int:
-        """The first number after the oldest segment."""
+        """Number of the first frame after the oldest segment."""
         return self._older[1][0] if len(self._older) > 1 else self._base
 
     @property
     def bytes(self) -> int:
-        """What the segments and the spares take."""
+        """Memory that the segments and spare files take, in bytes."""
         return self._older_bytes + self._taken + self._spare_bytes
 
     def append(self, parts: Sequence[Part], size: int | None = None) -> int:
-        """The number of the new frame, whose payload is the parts in a row; `size` spares counting their bytes."""
+        """Append a frame with a payload of consecutive parts and return its number; `size` is their total size if known."""
         if size is None:
             size = sum(memoryview(part).nbytes for part in parts)
         return self.append_all([(parts, size)])
 
     def append_all(self, frames: Sequence[Frame]) -> int:
-        """The number of the first of frames that all become visible at once."""
+        """Append frames that become visible together and return the number of the first."""
         number = self.begin(frames)
         self.write(frames)
         return self.publish(frames, number)
 
-    # The three steps of it, of which only `write` takes long: it may run beside `forget` and what only reads.
+    # `append_all` calls the next three methods in order. Only `write` takes long; it may run concurrently with `forget` and with readers.
 
     def begin(self, frames: Sequence[Frame]) -> int:
-        """Make room; nothing else may be appended before `publish`, or until this is called again."""
+        """Make room for frames and return the number of the first. Only these frames may be written before `publish`."""
         room = sum(room_of(size) for _, size in frames)
         if pages(PAGE + room) + ROLLS > self.bytes_max:
             raise LogFull(
-                f"no log of this size takes {room:,} bytes at once", str(self.folder), self.bytes_max
+                f"frames of {room:,} bytes together are too large for this log",
+                str(self.folder),
+                self.bytes_max,
+                "write smaller frames, or make the log larger",
             )
         has_place = self._length + room <= self._capacity and self._count + len(frames) <= COUNT_MASK
         if not (has_place and self._forget_for(max(0, pages(PAGE + self._length + room) - self._taken))):
@@ -211,7 +215,7 @@ class SegmentWriter:
         return number
 
     def forget(self, below: int) -> None:
-        """The segments that hold frames below the number only; never the one that is written to."""
+        """Release frames below a number: forget the segments that have only such frames, except the current segment."""
         if self._older and self._second <= below:
             self.forgetting()
         if below > self._released:
@@ -227,7 +231,7 @@ class SegmentWriter:
             self._drop_spare()
 
     def skip_to(self, number: int) -> None:
-        """The next frame gets the number; those between are as if forgotten."""
+        """Let the next frame have this number; the skipped numbers count as forgotten frames."""
         assert number >= self.next
         if number > self.next:
             self._find_spare(0)
@@ -238,15 +242,17 @@ class SegmentWriter:
         os.close(self._lock)
 
     def _roll_for(self, room: int) -> None:
-        """Go on in a segment that has room for the frames; LogFull if not enough may be forgotten for it."""
-        # A segment that has room for its beginning alone would cost a spare later.
+        """Continue in a segment that has room for the frames; raise LogFull if too few frames may be forgotten for that."""
+        # Room for a whole segment is required; otherwise later frames of the segment would force the log to delete a spare file.
         more = max(pages(PAGE + room), self.segment_bytes) - (0 if self._count else self._taken)
         has_room = self._find_spare(room) or self._forget_for(more)
         if not has_room:
             if self._older or not self._count or self.next > self.keep_from:
-                what = f"{room:,} bytes more do not fit"
                 raise LogFull(
-                    what, str(self.folder), self.bytes, f"a log has {self.bytes_max:,} bytes at most"
+                    f"the log has no room for {room:,} more bytes",
+                    str(self.folder),
+                    self.bytes,
+                    f"the maximum size of the log is {self.bytes_max:,} bytes",
                 )
             self.forgetting()
         self._roll(self.next, room)
@@ -254,7 +260,7 @@ class SegmentWriter:
             self._drop_oldest()
 
     def _forget_for(self, more: int) -> bool:
-        """Whether there is room for so much more, now or without spares and those of the oldest segments that may go."""
+        """Delete spare files, then old segments that may be forgotten, until `more` bytes fit; return False if they never fit."""
         while self._exceeds(more) and self._spares:
             self._drop_spare()
         if self._exceeds(more) and self._older and self._second <= self.keep_from:
@@ -267,7 +273,7 @@ class SegmentWriter:
         return self.bytes + more + ROLLS > self.bytes_max
 
     def _find_spare(self, room: int) -> bool:
-        """Whether there is a spare for the frames; a full log makes one of its oldest segment, if that may go."""
+        """Return True if a spare file is free for the frames. A full log makes its oldest segment a spare file if it may be forgotten."""
         if not self._count or PAGE + room > self.segment_bytes:
             return False
         need = pages(PAGE + room)
@@ -282,7 +288,7 @@ class SegmentWriter:
         return bool(self._spares)
 
     def _is_even(self, base: int) -> bool:
-        """Whether the segment is of the size that most have."""
+        """Return True if a segment has the regular size."""
         return path_of(self.folder, base).stat().st_size == self.segment_bytes
 
     def _spare_oldest(self) -> None:
@@ -301,7 +307,7 @@ class SegmentWriter:
         self._next_spare().unlink()
 
     def _next_spare(self) -> Path:
-        """It is a spare no more."""
+        """Remove the oldest spare file from the list and return its path."""
         spare, taken = self._spares.popleft()
         self._spare_bytes -= taken
         return spare
@@ -317,10 +323,12 @@ class SegmentWriter:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM):
                 raise
-            raise LogFull("memory for the log has run out", str(self.folder), hint=str(error)) from error
+            raise LogFull(
+                "the machine has no memory left for the log", str(self.folder), hint=str(error)
+            ) from error
 
     def _roll(self, base: int, room: int) -> None:
-        """Go on in a new segment; the old one is sealed once there is something to go on to."""
+        """Continue in a new segment. The old segment is sealed only after the new segment exists."""
         size = max(self.segment_bytes, PAGE + room)
         if not self._count and base == self._base:
             self._replace(size)
@@ -336,16 +344,16 @@ class SegmentWriter:
         self._open(base)
 
     def _replace(self, size: int) -> None:
-        """An empty segment by one of another size; sealed first, as nobody could do so afterwards."""
+        """Replace the empty current segment by a segment of another size. The old segment is sealed before its file is renamed."""
         self._words[COMMIT] |= SEALED
         self._create(self._base, size)
         os.close(self._file)
         self._open(self._base)
 
     def _create(self, base: int, size: int) -> None:
-        """In the pages of a spare, unless somebody has it mapped, and it is gone.
+        """Create a segment, in a spare file if there is one. A spare file that a reader has mapped is deleted instead.
 
-        A reader that has opened it, and has yet to lock it, finds it locked, or of another base than it looked for.
+        A reader that opened the spare file just before finds it locked, or with another first number, and searches again.
         """
         while size == self.segment_bytes and self._spares:
             spare = self._next_spare()
@@ -359,7 +367,9 @@ class SegmentWriter:
             os.ftruncate(file, size)
             os.pwrite(file, Struct("=QQQ").pack(MAGIC, base, size - PAGE), 0)
         except OSError as error:
-            raise LogFull("memory for the log has run out", str(self.folder), hint=str(error)) from error
+            raise LogFull(
+                "the machine has no memory left for the log", str(self.folder), hint=str(error)
+            ) from error
         finally:
             os.close(file)
         draft.rename(path_of(self.folder, base))
@@ -378,23 +388,23 @@ class SegmentWriter:
 
 
 class Reader:
-    """Reads a log that another process may be writing; for one thread.
+    """Reader of a log that another process may be writing, to be used by one thread.
 
-    It keeps so many segments mapped that it has left, and that may be written to again.
+    `keeps` is the maximum number of finished segments that stay mapped, because the writer may reuse their files.
     """
 
     def __init__(self, folder: Path, keeps: int = 0) -> None:
         self.folder = folder
         self._kept = Kept(keeps)
-        self._tail: LogSegment | None = None  # the last one there is, as far as that was asked for
+        self._tail: LogSegment | None = None  # last segment of the log when `next` was read
         self._segment: LogSegment | None = None
-        self._number = 0  # the frame at the offset in the segment
+        self._number = 0  # number of the frame at the offset in the segment
         self._offset = 0
         self._bases()
 
     @property
     def first(self) -> int:
-        """The oldest number that is still there."""
+        """Number of the oldest frame in the log."""
         return self._bases()[0]
 
     @property
@@ -402,19 +412,19 @@ class Reader:
         return self._go_on().next
 
     def let_go(self) -> None:
-        """Of what may be forgotten: as long as somebody maps it, it takes memory."""
+        """Unmap all segments that may be forgotten, because a mapped segment occupies memory."""
         self._tail = None
         if self._segment is not None and self._segment.sealed:
             self._segment = None
         self._kept.clear()
 
     def frames(self, start: int) -> Iterator[tuple[int, memoryview]]:
-        """The frames from this number up to the last one published, without copying them."""
+        """Yield the frames from a number up to the last published frame, as views without copying."""
         while True:
             segment = self._at(start)
             if segment is None:
                 return
-            # The word is read before the frames, so that what it covers is there.
+            # The commit word is read before the frames: all frames that it counts are then complete.
             commit = segment.words[COMMIT]
             length = commit & LENGTH_MASK
             while self._number == start and self._offset < length and segment is self._segment:
@@ -428,7 +438,7 @@ class Reader:
                 return
 
     def _at(self, number: int) -> LogSegment | None:
-        """The segment with the frame, the place set to it; None if it is yet to be written."""
+        """Move to a frame and return its segment; None if the frame has not been written yet."""
         segment = self._segment
         if segment is None or number < segment.base or (number >= segment.next and segment.sealed):
             segment = self._find(number)
@@ -448,7 +458,7 @@ class Reader:
         return segment
 
     def _find(self, number: int) -> LogSegment | None:
-        """The segment where the frame is or will be; None while an empty one is being replaced."""
+        """Return the segment that has or will have the frame; None while an empty segment is being replaced."""
         while True:
             bases = self._bases()
             place = bisect_right(bases, number) - 1
@@ -457,14 +467,14 @@ class Reader:
             try:
                 segment = self._kept.take(self.folder, bases[place]) or shared(self.folder, bases[place])
             except SegmentGone:
-                continue  # forgotten since; look again
+                continue  # forgotten after the folder was listed: list it again
             if number < segment.next or not segment.sealed:
                 return segment
             if place + 1 < len(bases):
                 raise forgotten(self.folder, number, bases[place + 1])
             if segment.next == segment.base:
                 return None
-            # Sealed since the folder was listed: the next segment is there now.
+            # The segment was sealed after the folder was listed, so the next segment exists now.
 
     def _go_on(self) -> LogSegment:
         while self._tail is None or self._tail.sealed:
@@ -476,17 +486,17 @@ class Reader:
             try:
                 return shared(self.folder, self._bases()[-1], PAGE)
             except SegmentGone:
-                continue  # forgotten since; look again
+                continue  # forgotten after the folder was listed: list it again
 
     def _bases(self) -> list[int]:
         bases = numbers(self.folder)
         if not bases:
-            raise LogMissing("there is no log here", file=str(self.folder))
+            raise LogMissing("the folder contains no log", file=str(self.folder))
         return bases
 
 
 def frames_left(reader: Reader, start: int) -> Iterator[tuple[int, memoryview]]:
-    """The frames from this number on, without those that are forgotten."""
+    """Yield the frames from a number on, skipping forgotten frames."""
     while True:
         try:
             yield from reader.frames(start)
@@ -496,12 +506,12 @@ def frames_left(reader: Reader, start: int) -> Iterator[tuple[int, memoryview]]:
 
 
 def forgotten(folder: Path, number: int, following: int) -> FrameForgotten:
-    hint = f"the next one is {following}"
+    hint = f"continue at frame {following}"
     return FrameForgotten("the frame is no longer in the log", str(folder), number, hint, next=following)
 
 
 def numbers(folder: Path) -> list[int]:
-    """The first numbers of a log's segments, in order."""
+    """Return the first frame number of each segment of a log, in order."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -510,30 +520,31 @@ def numbers(folder: Path) -> list[int]:
 
 
 def emptied(path: Path, base: int) -> bool:
-    """Make a segment one without frames and of another base, unless somebody has it mapped."""
+    """Turn a spare file into an empty segment that begins at frame `base`; return False if a reader has the file mapped."""
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The base first: if this process is killed in between, nobody may take it for the old one, without its frames.
+        # The base is written first. If this process is killed in between, the file must not look like the old segment, emptied.
         os.pwrite(file, WORD.pack(base), WORD.size * BASE)
         os.pwrite(file, WORD.pack(0), WORD.size * COMMIT)
     except OSError:
         return False
     finally:
-        fcntl.flock(file, fcntl.LOCK_UN)  # also for who may have inherited the open file
+        # Closing the file is not enough to unlock it if a child process has inherited the open file.
+        fcntl.flock(file, fcntl.LOCK_UN)
         os.close(file)
     return True
 
 
 def seal(path: Path) -> None:
-    """A writer may have been killed between making the next segment and saying so."""
+    """Mark a segment as followed by another segment; a killed writer may not have done that."""
     segment = LogSegment(path, PAGE, write=True)
     segment.words[COMMIT] |= SEALED
     os.close(segment.file)
 
 
 def locked(path: Path) -> int:
-    """An open file with the lock on it; the lock goes when the process does."""
+    """Open and lock a log's lock file and return it; raise LogTaken if it is locked. The lock ends with the process."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -544,13 +555,13 @@ def locked(path: Path) -> int:
 
 
 def even_part(whole: int, most: int) -> int:
-    """What a log of so many bytes is divided into without rest, or nearly so."""
+    """Return a segment size of at most about `most` bytes that divides a log of `whole` bytes nearly without remainder."""
     count = max(SEGMENTS_LEAST, -(-whole // most))
     return max(2 * PAGE, whole // count // PAGE * PAGE)
 
 
 def room_of(size: int) -> int:
-    """What a frame with so large a payload takes."""
+    """Return the bytes that a frame with a payload of `size` bytes takes in a segment."""
     return ALIGNED + -(-size // ALIGNED) * ALIGNED
 
 

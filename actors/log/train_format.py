@@ -1,17 +1,16 @@
-"""Trains and input batches as payloads of frames (`actors.log.segment_log`), read without copying.
+"""Format of trains and input batches as payloads of frames (`actors.log.segment_log`), which are read without copying.
 
-    train   header: version, kind, arrival form, columns, rows, kept, watermark, the one arrival, bytes of the causes
+    train   header: version, kind, arrival form, columns, rows, kept, watermark, the common arrival, bytes of the causes
             a record for each column: kind, digits, whether there is a mask, bytes of text
             causes; arrivals unless all are the same; for each column its mask, offsets, data
-    batch   header: version, kind, rows, arrival, rows of all batches before, whose batch it is part of, if anybody's;
-            then the train, in 64 bytes from there
+    batch   header: version, kind, rows, arrival, rows of all earlier batches, producer and number of the batch if it has one;
+            then the train, 64 bytes after the beginning of the header
 
-An input batch is written down as the train that every class which reads it works on: it is taken apart once, by who
-keeps it, and its columns begin where processors like to read them (the buffers of an Arrow message do not, and an
-operator takes a fifth longer over them).
+The gateway converts an input batch to a train once, when it writes the batch; all classes read that train. The columns are
+aligned, which the buffers of an Arrow message are not: operators take a fifth longer to read unaligned columns.
 
-Every array of a train begins at a multiple of 64 bytes from the payload's beginning. What stands under a NULL is kept
-as it is.
+Every array of a train begins at a multiple of 64 bytes from the beginning of the payload. The value stored under a NULL is
+preserved.
 """
 
 from __future__ import annotations
@@ -35,48 +34,48 @@ from engine.data.watermark_causes import AdvanceCause, Causes, Moment, Together,
 VERSION = 1
 TRAIN, BATCH = 1, 2
 
-# version, kind, whether all arrived together, columns, bytes of causes, rows, kept, watermark, arrival
+# Fields of a train's header: version, kind, flag for equal arrivals, columns, bytes of causes, rows, kept, watermark, arrival
 _TRAIN = Struct("=BB?xHxxQQdqd")
-# kind, precision, scale, whether there is a mask, bytes of text
+# Fields of a column's record: kind, precision, scale, flag for a mask, bytes of text
 _COLUMN = Struct("=BBB?xxxxQ")
-# version, kind, rows, arrival, rows of all batches before, mark of the producer, number of its batch
+# Fields of a batch's header: version, kind, rows, arrival, rows of all earlier batches, hash of the producer's name, number of its batch
 _BATCH = Struct("=BB6xQdQ16sq8x")
 _KINDS = tuple(TypeKind)
 PADDING = tuple(bytes(size) for size in range(ALIGNED))
 MARK_BYTES = 16
 NOBODY = bytes(MARK_BYTES)
-# Types that are made anew with every plan do not fill the memory.
+# Maximum number of types in the cache, since every new plan creates new type objects.
 TYPES_KEPT = 4096
 
 _MOMENT, _TUPLES, _TOGETHER = range(3)
 _COUNT = Struct("=Q")
 _BEHIND = Struct("=q")
-_MOMENT_OF = Struct("=Qqd")  # kind, upto, at
-_TUPLES_OF = Struct("=QqqQQ")  # kind, upto, behind, rows, whether all arrived together
-_TOGETHER_OF = Struct("=QqQ")  # kind, upto, inputs
+_MOMENT_OF = Struct("=Qqd")  # fields: kind of cause, event time reached, arrival time
+_TUPLES_OF = Struct("=QqqQQ")  # fields: kind, event time reached, delay of watermark, rows, equal arrivals
+_TOGETHER_OF = Struct("=QqQ")  # fields: kind of cause, event time reached, number of inputs
 
 
 @dataclass(frozen=True, slots=True)
 class BatchId:
-    """A batch of a producer that numbers its batches, so that it may send one again."""
+    """Id of a batch from a producer that numbers its batches, so that a batch sent again is recognized."""
 
     mark: bytes
-    """The producer; see `mark_of`."""
+    """Hash of the producer's name, see `mark_of`."""
     number: int
 
 
 class NotAFrame(WeirError):
-    """A payload of another version or kind."""
+    """Error for a payload of another version or kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenType:
-    """A type as it is written."""
+    """Data type with its encoding in the format."""
 
-    type: DataType  # held, so that no other type gets its id
+    type: DataType  # kept alive, so that no other type gets the same id()
     code: int
     is_text: bool
-    record: bytes  # of a column without a mask and without text
+    record: bytes  # record of a column without a mask and without text
 
     def masked_or_text(self, column: Values, text: int) -> bytes:
         type_ = self.type
@@ -88,13 +87,13 @@ _types: dict[tuple[int, int, int], DataType] = {}
 
 
 def train_parts(train: Train) -> tuple[list[Part], int]:
-    """A train as parts in a row, and their bytes."""
+    """Return the parts that make up the payload of a train, and their total size."""
     parts: list[Part] = []
     return parts, append_train(parts, train)
 
 
 def append_train(parts: list[Part], train: Train, with_causes: bool = True) -> int:
-    """Its parts, and how many bytes they are; what is there already ends at a multiple of 64."""
+    """Append the parts of a train and return their size. The existing parts must end at a multiple of 64 bytes."""
     rows = len(train.arrival)
     same = is_same(train.arrival)
     causes = causes_bytes(train.causes) if with_causes and train.causes else b""
@@ -102,7 +101,7 @@ def append_train(parts: list[Part], train: Train, with_causes: bool = True) -> i
     arrays: list[Any] = [] if same else [contiguous(train.arrival)]
     for column in train.columns:
         known = _described.get(id(column.type)) or described(column.type)
-        if column.valid is None and not known.is_text:  # as most are
+        if column.valid is None and not known.is_text:  # the most frequent case
             arrays.append(contiguous(column.data))
             records.append(known.record)
             continue
@@ -126,7 +125,7 @@ def append_train(parts: list[Part], train: Train, with_causes: bool = True) -> i
 
 
 def append_in_a_row(parts: list[Part], head: Part, arrays: Iterable[Any]) -> int:
-    """Each at a multiple of 64 bytes from the head's beginning; how many bytes they are."""
+    """Append the head and the arrays, each at a multiple of 64 bytes from the beginning of the head; return their size."""
     parts.append(head)
     size: int = len(head)
     for array in arrays:
@@ -139,7 +138,7 @@ def append_in_a_row(parts: list[Part], head: Part, arrays: Iterable[Any]) -> int
 
 
 def train_of(payload: memoryview) -> Train:
-    """The train of a payload; its arrays lie in the payload."""
+    """Return the train of a payload; its arrays are views of the payload."""
     check(payload, TRAIN, _TRAIN.size)
     _, _, same, columns, causes_size, rows, kept, watermark, moment = _TRAIN.unpack_from(payload)
     begin = _TRAIN.size + columns * _COLUMN.size
@@ -176,7 +175,7 @@ def train_of(payload: memoryview) -> Train:
 def batch_parts(
     arrival: float, train: Train, before: int = 0, part_of: BatchId | None = None
 ) -> tuple[list[Part], int]:
-    """An input batch, when it arrived, and how many rows came before it; and the bytes of all parts."""
+    """Return the parts of an input batch and their total size; `before` is the number of rows of all earlier batches."""
     parts, size = train_parts(train)
     mark, number = (NOBODY, 0) if part_of is None else (part_of.mark, part_of.number)
     header = (VERSION, BATCH, len(train), arrival, before, mark, number)
@@ -184,12 +183,12 @@ def batch_parts(
 
 
 def mark_of(producer: str) -> bytes:
-    """Short for the name of a producer; no two have the same."""
+    """Return a hash of a producer's name, which is unique in practice."""
     return blake2b(producer.encode(), digest_size=MARK_BYTES).digest()
 
 
 def batch_of(payload: memoryview) -> Train:
-    """The train of an input batch; its arrays lie in the payload."""
+    """Return the train of an input batch; its arrays are views of the payload."""
     rows, arrival, _ = batch_head(payload)
     train = train_of(payload[_BATCH.size :])
     train.arrival = same_arrival(arrival, rows)
@@ -197,21 +196,21 @@ def batch_of(payload: memoryview) -> Train:
 
 
 def batch_head(payload: memoryview) -> tuple[int, float, int]:
-    """Rows, arrival and rows before of an input batch, without reading its columns."""
+    """Return the rows and arrival time of an input batch, and the rows of all earlier batches, without reading its columns."""
     check(payload, BATCH, _BATCH.size)
     _, _, rows, arrival, before, _, _ = _BATCH.unpack_from(payload)
     return rows, arrival, before
 
 
 def batch_id(payload: memoryview) -> BatchId | None:
-    """Whose batch an input batch is part of; None if its producer does not number them."""
+    """Return the id of an input batch; None if its producer does not number batches."""
     check(payload, BATCH, _BATCH.size)
     _, _, _, _, _, mark, number = _BATCH.unpack_from(payload)
     return None if mark == NOBODY else BatchId(mark, number)
 
 
 def later_parts(payload: memoryview, seconds: float) -> list[Part]:
-    """The same input batch by a clock that is so many seconds ahead."""
+    """Return the parts of an input batch with its arrival time moved later by some seconds."""
     check(payload, BATCH, _BATCH.size)
     _, _, rows, arrival, *others = _BATCH.unpack_from(payload)
     return [_BATCH.pack(VERSION, BATCH, rows, arrival + seconds, *others), payload[_BATCH.size :]]
@@ -220,9 +219,9 @@ def later_parts(payload: memoryview, seconds: float) -> list[Part]:
 def check(payload: memoryview, kind: int, size: int) -> None:
     if len(payload) < size or payload[0] != VERSION or payload[1] != kind:
         raise NotAFrame(
-            f"not a payload of kind {kind}, version {VERSION}",
+            f"the payload does not have format {kind} of version {VERSION}",
             value=bytes(payload[:2]),
-            hint="is the log another's?",
+            hint="check that the log was written by this version of Weir",
         )
 
 
@@ -251,7 +250,7 @@ def typed(code: int, precision: int, scale: int) -> DataType:
 
 
 def text_buffers(strings: pa.StringArray) -> tuple[npt.NDArray[np.int32], memoryview]:
-    """Offsets from 0, and the text between the first and the last."""
+    """Return the offsets of strings, moved so that they begin at 0, and the text they refer to."""
     _, places, text = strings.buffers()
     offsets = (
         np.frombuffer(places, np.int32, len(strings) + 1, 4 * strings.offset)
@@ -281,7 +280,7 @@ def step_bytes(step: AdvanceCause) -> bytes:
         case Together(upto, inputs):
             each = [_BEHIND.pack(behind) + causes_bytes(causes) for causes, behind in inputs]
             return b"".join([_TOGETHER_OF.pack(_TOGETHER, upto, len(inputs)), *each])
-    raise TypeError(f"a step of another kind: {step!r}")
+    raise TypeError(f"the cause of a watermark has an unknown kind: {step!r}")
 
 
 def causes_of(payload: memoryview) -> Causes:

@@ -1,14 +1,14 @@
-"""What a unit keeps where its process's end does not reach: commits, snapshots, and what its queries are called.
+"""Persistent data of a unit, which survives the end of its process: commits, snapshots, and a description of its queries.
 
-    classes/<unit>/             commits (`actors.log.commit_format`), and a snapshot where the unit has come to rest
-    classes/<unit>/snapshots/   snapshots, the last two
-    classes/<unit>/queries.json by query, for who reads its answers, their columns and where they begin
-    classes/<unit>/steered      what load was kept with (`Steered`), at this node alone
+    classes/<unit>/             commits (`actors.log.commit_format`), and a final snapshot if the unit was closed normally
+    classes/<unit>/snapshots/   the last two snapshots
+    classes/<unit>/queries.json for readers of answers: the columns of each query and the frame where its answers begin
+    classes/<unit>/steered      result of the last load cycle (`Steered`), not copied to other nodes
 
 Guarantees:
-1. After `append` the commit outlives this process, whole; after LogFull nothing of it was written.
-2. Whatever came between two calls, `found` gives the last state and the commits after it, in order.
-3. Answers stay for readers as long as the log has room; what is needed since the last snapshot is never forgotten.
+1. After `append`, the complete commit survives the end of this process. After LogFull, nothing of it was written.
+2. Wherever the process was killed, `found` returns the last state and all later commits, in order.
+3. Answers can be read as long as the log has room. Commits after the last snapshot are never forgotten.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ SNAPSHOTS_KEPT = 2
 STEERED = "steered"
 STEERED_VERSION = 1
 _STEERED = Struct("=Qddd")  # version, kept fraction, headroom, share
-# Each snapshot gets a segment of its own, so that forgetting one frees it. As many fit as memory has room for.
+# Each snapshot has its own segment, so that forgetting a snapshot frees its memory. Only memory limits this log.
 SNAPSHOT_SEGMENT_BYTES = 2 * PAGE
 SNAPSHOT_BYTES = 1 << 40
 
 
 class LogBroken(WeirError):
-    """Commits are missing that the state cannot be found again without."""
+    """Error for a log that lacks commits that are needed to restore the state."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogContents:
-    """What a unit goes on from."""
+    """Last snapshot of a unit and the commits after it, from which the unit continues."""
 
     snapshot: SnapshotFrame | None
     commits: Sequence[Commit]
@@ -71,29 +71,29 @@ class LogContents:
 
 @dataclass(frozen=True, slots=True)
 class Steered:
-    """What the last load cycle has come to."""
+    """Result of a unit's last load cycle, with which a restarted unit begins."""
 
     keep: float
     headroom: float
-    """0 where no load manager is the unit's own."""
+    """Headroom of the unit's load manager; 0 if the unit does not have its own manager."""
     share: float
-    """The one that the headroom is for."""
+    """Share for which the headroom was measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedQuery:
-    """The answers of a query, from the moment it was added until it is removed."""
+    """Description of the answers of a query, from the moment it was added until it is removed."""
 
     columns: tuple[tuple[str, str], ...]
-    """Names and types."""
+    """Names and types of the columns."""
     mark: str
-    """Tells them from those of another query of the name, or of another class."""
+    """Random id that distinguishes the query from an earlier query of the same name."""
     began: int
-    """No frame before this one has any of them."""
+    """Number of the first frame that can have answers of the query."""
 
 
 class UnitLog:
-    """The writer of both logs; for one thread."""
+    """Writer of a unit's commit and snapshot logs, to be used by one thread."""
 
     def __init__(self, folder: Path, bytes_max: int) -> None:
         self.folder = folder
@@ -107,11 +107,11 @@ class UnitLog:
             raise
         self._steered = os.open(folder / STEERED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.steered = steered_of(os.pread(self._steered, _STEERED.size, 0))
-        self.frame_max = bytes_max // SEGMENTS_LEAST  # of one commit
-        # What the segment of the last snapshot held before it stays, and so does a segment's end that was too short.
+        self.frame_max = bytes_max // SEGMENTS_LEAST  # maximum size of one commit
+        # One segment is deducted: the segment of the last snapshot also holds older commits, and ends of segments stay unused.
         self._filled = max(self.frame_max, bytes_max // 2 - self._commits.segment_bytes)
-        self.bytes_since = 0  # of commits after the last snapshot
-        self.lost_answers = 0  # of commits that no log of this size takes
+        self.bytes_since = 0  # bytes of commits after the last snapshot
+        self.lost_answers = 0  # answers of commits that were too large for a log of this size
 
     @property
     def next(self) -> int:
@@ -119,11 +119,11 @@ class UnitLog:
 
     @property
     def is_filling(self) -> bool:
-        """Whether a snapshot should make room."""
+        """Return True if a snapshot is needed, so that old commits may be forgotten."""
         return self.bytes_since > self._filled
 
     def found(self) -> LogContents:
-        """LogBroken if there is no state that all later commits are known of."""
+        """Return the last state and all commits after it; raise LogBroken if such a commit is missing."""
         snapshot = self._last_snapshot()
         start = self._commits.first if snapshot is None else snapshot.following
         commits: list[Commit] = []
@@ -140,35 +140,37 @@ class UnitLog:
             except FrameForgotten as lost:
                 start, missing = lost.next, True
         if missing:
-            raise LogBroken("commits are missing after the last snapshot", file=str(self.folder))
+            raise LogBroken(
+                "the log of the unit lacks commits after its last snapshot", file=str(self.folder)
+            )
         self._commits.keep_from = 0 if snapshot is None else snapshot.following
         return LogContents(snapshot, commits)
 
     def append(self, commit: Commit) -> None:
         parts, size = commit_parts(commit)
         if size > self.frame_max:
-            # Steps must be there, or all that follows could not be repeated.
+            # The answers are dropped, but the steps are written: without them no later step could be repeated.
             self.lost_answers += sum(len(answer.train) for answer in commit.answers)
             parts, size = commit_parts(Commit(commit.steps, (), commit.answered))
         self._commits.append(parts, size)
         self.bytes_since += size
 
     def save(self, state: bytes) -> None:
-        """A state that knows of everything appended so far. LogFull if there is no room for it."""
+        """Write a snapshot of a state that contains all appended commits. Raise LogFull if there is no room for it."""
         number = self._snapshots.append(*snapshot_parts(SnapshotFrame(self.next, state)))
         self._snapshots.forget(number - SNAPSHOTS_KEPT + 1)
         self._commits.keep_from = self.next
         self.bytes_since = 0
 
     def rest(self, state: bytes) -> None:
-        """The same as the last frame of the log itself, which may be taken to another place."""
+        """Append a snapshot to the commit log itself, as its last frame, so that a copy of this log suffices to restore the unit."""
         self._commits.append(*snapshot_parts(SnapshotFrame(self.next + 1, state)))
 
     def describe(self, queries: Mapping[str, Query], added: Collection[str] = ()) -> None:
-        """Beside those that are there: answers of queries that have gone can be read as long as they are kept.
+        """Add queries to the description file. Removed queries stay in it, since their answers can still be read.
 
-        Those that are `added` begin with the next frame, which is yet to be appended: whoever sees their answers knows
-        whose they are.
+        Answers of `added` queries begin with the next frame. The file is written before that frame, so that a reader of the
+        frame finds the description of its query.
         """
         known = described(self.folder)
         for name, query in queries.items():
@@ -180,14 +182,18 @@ class UnitLog:
         try:
             describe_as(self.folder, json.dumps({"version": QUERIES_VERSION, "queries": told}).encode())
         except OSError as error:
-            raise LogFull("no memory to describe the queries", str(self.folder), hint=str(error)) from error
+            raise LogFull(
+                "the machine has no memory left for the description of the queries",
+                str(self.folder),
+                hint=str(error),
+            ) from error
 
     def steer(self, steered: Steered) -> None:
-        """Let the next life begin with it."""
+        """Store the result of a load cycle, with which the unit begins after a restart."""
         if steered == self.steered:
             return
         self.steered = steered
-        with suppress(OSError):  # where memory has run out, that life learns it anew
+        with suppress(OSError):  # if memory has run out, a restarted unit learns the values again
             record = _STEERED.pack(STEERED_VERSION, steered.keep, steered.headroom, steered.share)
             os.pwrite(self._steered, record, 0)
 
@@ -197,7 +203,7 @@ class UnitLog:
         self._snapshots.close()
 
     def remove(self) -> None:
-        """Nobody will need any of it; what readers have mapped stays with them."""
+        """Close and delete both logs. Data that readers have mapped stays valid."""
         self.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -222,13 +228,16 @@ def describe_as(folder: Path, description: bytes) -> None:
 
 
 def described(folder: Path) -> dict[str, LoggedQuery]:
-    """By query."""
+    """Return the descriptions of a unit's queries, by query; empty if there is no description file."""
     try:
         record = json.loads((folder / QUERIES).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     if record["version"] != QUERIES_VERSION:
-        raise LogMissing("queries are described in another version", file=str(folder / QUERIES))
+        raise LogMissing(
+            f"the description of queries has version {record['version']}; expected {QUERIES_VERSION}",
+            file=str(folder / QUERIES),
+        )
     return {
         name: LoggedQuery(tuple((column, kind) for column, kind in columns), mark, began)
         for name, (columns, mark, began) in record["queries"].items()

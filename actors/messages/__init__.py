@@ -1,4 +1,4 @@
-"""Messages between actors: units and their reports, turns, and what producers and readers exchange with gateways.
+"""Messages between actors: units and their reports, turns, and the messages that producers and readers exchange with gateways.
 
-Start with `unit_messages.py`. Imports `actors.runtime` and `actors.log`.
+Start with `unit_messages.py`. This package imports only `actors.runtime` and `actors.log`.
 """

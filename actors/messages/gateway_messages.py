@@ -1,6 +1,6 @@
-"""What a gateway, its readers and its producers say to each other.
+"""Messages between a gateway, its readers and its producers.
 
-Readers, as packets (`actors.runtime.unix_channel`):
+Readers and gateway exchange packets (`actors.runtime.unix_channel`):
 
     reader → gateway    Subscribe(reader, stream, next, lossless, ask)  Heard(reader, stream, next)
                         Released(reader, stream, below)  Unsubscribe(reader, stream)  Grew(name, next)
@@ -8,20 +8,20 @@ Readers, as packets (`actors.runtime.unix_channel`):
     gateway → reader    Subscribed(reader, stream, ask, next, rows)  News(reader, stream, next)  Denied(reader, stream, reason)
                         CaughtUp(reader, stream, at)  LogIsFull(reader, stream)  Grew(name, next)
 
-A reader that subscribes with FROM_NOW begins where its declaration found the stream. A known reader without a new declaration
-resumes at the position that it last released. `next` of Subscribed has the position.
-After Subscribed or News the reader reads up to `next` from the stream's log and says Heard with the number it wants to
-go on with. That is answered with one News as soon as there is more, so a slow reader gets no more than it asks for.
-Released says that the reader will not need the frames below any more.
+A reader that subscribes with FROM_NOW begins at the position that the stream had when the reader was declared. A known reader
+without a new declaration resumes at the position it last released. `next` of Subscribed contains the position.
+After Subscribed or News the reader reads the stream's log up to `next` and sends Heard with the number of the frame it wants
+next. The gateway answers with one News as soon as there are more frames, so a slow reader is not flooded.
+Released means that the reader does not need the frames below the number any more.
 Hosts send Grew when the log of a class has more commits. A reader of answers sends AwaitGrowth with the number of the last Grew
-that it has received, and receives one Grew as soon as there is another number.
+that it received. It receives one Grew as soon as the number has changed.
 
-Producers, over a stream socket: a head, then the name of the stream, then a body.
+Producers use a stream socket. A message is a head, the name of the stream, and a body:
 
     producer → gateway  Describe(stream; body: Arrow schema)  Publish(stream, rows, id; body: Arrow record batch)
     gateway → producer  Described(body: the stream's Arrow schema)  Accepted(number, again)  Refused(reason, retry_after_s)
 
-A producer that numbers its batches may send one again, and it is published once; others send no id.
+A producer that numbers its batches may send a batch again, and the batch is published once. Other producers send no id.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from actors.messages.turn_messages import NotUnderstood
 from actors.runtime.unix_channel import MESSAGE_MAX
 
 VERSION = 5
-# `next` of a Subscribe without a position: begin with what has come since the reader was declared.
+# Value of `next` in a Subscribe without a position: begin with the frames that came after the reader was declared.
 FROM_NOW = -1
-NAME_MAX = 80  # a unit's: a class, with the shard behind a #
-# `next` of an AwaitGrowth before the first Grew, and of a class that has announced nothing.
+NAME_MAX = 80  # longest name of a unit: its class, then # and the shard
+# Value of `next` in an AwaitGrowth before the first Grew, and in a Grew for a class without an announcement.
 NO_GROWTH = -1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.#-]*")
 _SEPARATOR = "\n"
@@ -46,19 +46,19 @@ _SEPARATOR = "\n"
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """The reader will read the stream from this number on; nothing may be lost of it if `lossless`."""
+    """Request to read a stream from frame `next` on. If `lossless`, no frame may be forgotten before the reader releases it."""
 
     reader: str
     stream: str
     next: int
     lossless: bool
     ask: int = 0
-    """A number that comes back with the answer: a reader may have subscribed several times."""
+    """Number that the answer repeats, so that a reader can match answers to several Subscribe messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The reader has read what is below, and waits for more."""
+    """Message of a reader that has read all frames below `next` and waits for more."""
 
     reader: str
     stream: str
@@ -67,7 +67,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The reader will not come back to what is below."""
+    """Message of a reader that does not need the frames below a number any more."""
 
     reader: str
     stream: str
@@ -76,7 +76,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """Nothing needs to be kept for the reader any more."""
+    """Request to end a subscription, after which no frames are kept for the reader."""
 
     reader: str
     stream: str
@@ -84,7 +84,7 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """All streams that the reader reads: nothing needs to be kept of others for it, whatever was said before."""
+    """All streams that a reader reads. Its subscriptions to other streams are ended."""
 
     reader: str
     streams: tuple[str, ...]
@@ -92,7 +92,7 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class Grew:
-    """The log of the class has frames up to this number."""
+    """Announcement of the length of a class's log: `next` is the number of its next frame."""
 
     name: str
     next: int
@@ -100,7 +100,7 @@ class Grew:
 
 @dataclass(frozen=True, slots=True)
 class AwaitGrowth:
-    """Request for one Grew of the class, as soon as its number is another one than `next`."""
+    """Request for one Grew of a class as soon as its number differs from `next`."""
 
     name: str
     next: int = NO_GROWTH
@@ -108,20 +108,20 @@ class AwaitGrowth:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """The stream's log has frames up to `next`."""
+    """Confirmation of a Subscribe. The reader begins at `next` if it sent FROM_NOW; otherwise `next` is the end of the stream."""
 
     reader: str
     stream: str
     ask: int
-    """Of the Subscribe that this answers."""
+    """Number from the Subscribe that this message answers."""
     next: int
     rows: int | None = None
-    """Who begins with `next`: how many the stream has had before; None if that is not known."""
+    """Number of rows of the stream before `next` if the reader begins there; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """The stream's log has frames up to `next`."""
+    """Announcement that the stream's log has frames below `next`."""
 
     reader: str
     stream: str
@@ -130,7 +130,7 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """The feed of the stream had published everything that its source had at this moment, by the clock of arrivals."""
+    """Time, by the clock of arrivals, at which the stream's feed had published everything that its source had."""
 
     reader: str
     stream: str
@@ -139,7 +139,7 @@ class CaughtUp:
 
 @dataclass(frozen=True, slots=True)
 class LogIsFull:
-    """Producers of the stream are refused until the reader releases frames."""
+    """Notice that producers of the stream are refused until the reader releases frames."""
 
     reader: str
     stream: str
@@ -147,7 +147,7 @@ class LogIsFull:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The reader is not subscribed, or no longer."""
+    """Notice that the reader is not, or no longer, subscribed."""
 
     reader: str
     stream: str
@@ -171,7 +171,7 @@ Message = (
 
 SUBSCRIBE, HEARD, RELEASED, UNSUBSCRIBE, GREW, SUBSCRIBED, NEWS, DENIED = range(8)
 CAUGHT_UP, READS, LOG_IS_FULL, AWAIT_GROWTH = range(8, 12)
-_FIXED = struct.Struct("<BBqqq")  # version, kind, three numbers
+_FIXED = struct.Struct("<BBqqq")  # fields of a reader's packet: version, kind, three numbers
 _UNKNOWN = -1
 
 
@@ -210,12 +210,14 @@ def _packet(kind: int, first: int, second: int, *texts: str, third: int = 0) -> 
 
 
 def decode(packet: bytes) -> Message:
-    """The message of a packet from anybody; NotUnderstood if it is none."""
+    """Return the message of a packet from an untrusted sender; raise NotUnderstood if the packet is malformed."""
     if not _FIXED.size <= len(packet) <= MESSAGE_MAX:
-        raise NotUnderstood(f"no message has {len(packet)} bytes")
+        raise NotUnderstood(f"a message has {_FIXED.size} to {MESSAGE_MAX} bytes (got {len(packet)})")
     version, kind, *numbers = _FIXED.unpack_from(packet)
     if version != VERSION:
-        raise NotUnderstood(f"version {version} of the gateway messages, not {VERSION}")
+        raise NotUnderstood(
+            f"the sender uses version {version} of the gateway messages; this process expects version {VERSION}"
+        )
     text = packet[_FIXED.size :].decode(errors="replace")
     if kind == READS:
         reader, *streams = map(_checked, text.split(_SEPARATOR))
@@ -231,7 +233,7 @@ def decode(packet: bytes) -> Message:
             return Grew(name, numbers[0])
         case _, [name] if kind == AWAIT_GROWTH:
             return AwaitGrowth(name, numbers[0])
-    raise NotUnderstood(f"no message has kind {kind} and {len(names)} names")
+    raise NotUnderstood(f"the gateway message has an unknown kind {kind} with {len(names)} names")
 
 
 def _of_two(kind: int, reader: str, stream: str, first: int, second: int, third: int) -> Message:
@@ -251,29 +253,32 @@ def _of_two(kind: int, reader: str, stream: str, first: int, second: int, third:
         return Unsubscribe(reader, stream)
     if kind == LOG_IS_FULL:
         return LogIsFull(reader, stream)
-    raise NotUnderstood(f"no message has kind {kind}")
+    raise NotUnderstood(f"the gateway message has an unknown kind {kind}")
 
 
 def _checked(name: str) -> str:
     if len(name) > NAME_MAX or _NAME.fullmatch(name) is None:
-        raise NotUnderstood(f"no name: {name[:NAME_MAX]!r}")
+        raise NotUnderstood(f"the gateway message contains an invalid name: {name[:NAME_MAX]!r}")
     return name
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerHead:
-    """What comes before the body of what a producer says."""
+    """Head of a producer's message, which precedes the body."""
 
     kind: int
     stream: str
     rows: int
-    body: int  # its bytes
+    body: int  # size of the body in bytes
     part_of: BatchId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The batch is in the stream's log under this number; if it had been brought `again`, below this number."""
+    """Answer to a batch that is in the stream's log.
+
+    `number` is the batch's first frame; if the batch had been published before (`again`), all its frames are below `number`.
+    """
 
     number: int
     again: bool = False
@@ -281,7 +286,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class RefusedBatch:
-    """The batch is not in the log. It may be sent again after `retry_after_s`; if that is None, never."""
+    """Answer to a batch that is not in the log. The batch may be sent again after `retry_after_s` seconds; None means never."""
 
     reason: str
     retry_after_s: float | None = None
@@ -289,7 +294,7 @@ class RefusedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The columns that the stream has, as a message of an Arrow schema."""
+    """Answer to Describe: the columns of the stream as a serialized Arrow schema."""
 
     schema: bytes
 
@@ -298,9 +303,10 @@ Answer = Accepted | RefusedBatch | Described
 
 DESCRIBE, PUBLISH = range(2)
 DESCRIBED, ACCEPTED, REFUSED, AGAIN = range(4)
-# version, kind, bytes of the stream's name, rows, bytes of the body, mark of the producer, number of its batch
+# Fields: version, kind, bytes of the stream's name, rows, bytes of the body, hash of the producer's name, number of the batch.
 HEAD = struct.Struct(f"<BBHIQ{MARK_BYTES}sq")
-_ANSWER = struct.Struct("<BBxxIqd")  # version, kind, bytes of the body, number, seconds
+# Fields: version, kind, bytes of the body, frame number, seconds until a retry.
+_ANSWER = struct.Struct("<BBxxIqd")
 ANSWER_SIZE = _ANSWER.size
 _NEVER = -1.0
 REASON_MAX = 2000
@@ -314,14 +320,16 @@ def head_bytes(kind: int, stream: str, rows: int, body: int, part_of: BatchId | 
 
 
 def name_size(head: memoryview) -> int:
-    """How many bytes of name follow the fixed part of a head; NotUnderstood if it is none."""
+    """Return the size of the stream's name that follows the head; raise NotUnderstood if the head is malformed."""
     version, kind, size, *_, number = HEAD.unpack_from(head)
     if version != VERSION:
-        raise NotUnderstood(f"version {version} of the door's messages, not {VERSION}")
+        raise NotUnderstood(
+            f"the sender uses version {version} of the producer messages; this process expects version {VERSION}"
+        )
     if kind not in (DESCRIBE, PUBLISH) or not 0 < size <= NAME_MAX:
-        raise NotUnderstood(f"no message has kind {kind} and a name of {size} bytes")
+        raise NotUnderstood(f"the producer message has an unknown kind {kind} with a name of {size} bytes")
     if number < 0:
-        raise NotUnderstood(f"no batch has the number {number}")
+        raise NotUnderstood(f"the number of a batch is negative (got {number})")
     return int(size)
 
 
@@ -346,10 +354,12 @@ def answer_bytes(answer: Answer) -> bytes:
 
 
 def answer_body(head: bytes) -> int:
-    """How many bytes follow the fixed part of an answer."""
+    """Return the size of the body that follows the fixed part of an answer."""
     version, _, size, _, _ = _ANSWER.unpack(head)
     if version != VERSION:
-        raise NotUnderstood(f"version {version} of the door's messages, not {VERSION}")
+        raise NotUnderstood(
+            f"the sender uses version {version} of the producer messages; this process expects version {VERSION}"
+        )
     return int(size)
 
 

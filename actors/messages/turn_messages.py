@@ -1,10 +1,10 @@
-"""What a dispatcher and its hosts say to each other, as packets (`actors.runtime.unix_channel`).
+"""Messages between a dispatcher and its hosts, sent as packets (`actors.runtime.unix_channel`).
 
     host → dispatcher      Hello(host, classes)  Ready(name)  Ended(name, lane, used_s, ran_s, backlog)  Left(name)
     dispatcher → host      Granted(name, lane, quota_s)  Refused(reason)
 
-A packet is version, kind, the kind's fixed fields, then text. Refused looks the same in every version, so that who
-speaks another one can read why it is not understood.
+A packet consists of the version, the kind, the fixed fields of the kind, and text. Refused has the same format in every
+version, so that a process of another version can read why it was refused.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from actors.runtime.unix_channel import MESSAGE_MAX
 
 VERSION = 1
-NAME_MAX = 80  # a unit's: a class, with the shard behind a #
+NAME_MAX = 80  # longest name of a unit: its class, then # and the shard
 
 HELLO, READY, ENDED, LEFT, GRANTED, REFUSED = range(6)
 _PLAIN = struct.Struct("<BB")
-# Beside the host's, so many names of the greatest length fit into one Hello.
+# Number of classes that fit into one Hello, in addition to the host's name, if all names have the maximum length.
 CLASSES_A_HELLO = (MESSAGE_MAX - _PLAIN.size) // (NAME_MAX + 1) - 1
 _ENDED = struct.Struct("<BBH?dd")
 _GRANTED = struct.Struct("<BBHd")
@@ -31,7 +31,7 @@ _SEPARATOR = "\n"
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The host is here and holds these classes, beside those it has named before."""
+    """Announcement of a host and of classes that it holds, in addition to the classes it has announced before."""
 
     host: str
     classes: tuple[str, ...]
@@ -39,14 +39,14 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The class has input."""
+    """Notice that the class has input and waits for a turn."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The class gives the lane back: it used `used_s` of processor time, and ran for `ran_s` by the clock."""
+    """End of a slice, which used `used_s` of processor time in `ran_s` of wall-clock time; the lane is free again."""
 
     name: str
     lane: int
@@ -57,14 +57,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The host no longer holds the class."""
+    """Notice that the host no longer holds the class."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The class may run on the lane for `quota_s` of processor time."""
+    """Permission for the class to run on the lane for `quota_s` of processor time."""
 
     name: str
     lane: int
@@ -73,7 +73,7 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class RefusedHost:
-    """The dispatcher will not talk to this host; the channel ends."""
+    """Rejection of a host by the dispatcher, which then closes the channel."""
 
     reason: str
 
@@ -82,7 +82,7 @@ Message = Hello | Ready | Ended | Left | Granted | RefusedHost
 
 
 class NotUnderstood(Exception):
-    """A packet that says nothing, and why: another version, or not what its kind looks like."""
+    """Error for a packet of another version, of an unknown kind, or with a malformed content."""
 
 
 def encode(message: Message) -> bytes:
@@ -103,20 +103,22 @@ def encode(message: Message) -> bytes:
 
 
 def decode(packet: bytes) -> Message:
-    """The message of a packet from anybody; NotUnderstood if it is none."""
+    """Return the message of a packet from an untrusted sender; raise NotUnderstood if the packet is malformed."""
     if len(packet) < _PLAIN.size:
-        raise NotUnderstood("shorter than any message")
+        raise NotUnderstood(f"the packet is shorter than any message: {len(packet)} bytes")
     if len(packet) > MESSAGE_MAX:
-        raise NotUnderstood(f"longer than {MESSAGE_MAX} bytes")
+        raise NotUnderstood(f"the packet is longer than {MESSAGE_MAX} bytes")
     version, kind = packet[0], packet[1]
     if kind == REFUSED:
         return RefusedHost(packet[_PLAIN.size :].decode(errors="replace"))
     if version != VERSION:
-        raise NotUnderstood(f"version {version} of the turn messages, not {VERSION}")
+        raise NotUnderstood(
+            f"the sender uses version {version} of the turn messages; this process expects version {VERSION}"
+        )
     try:
         return _decode(kind, packet)
     except (struct.error, UnicodeDecodeError) as problem:
-        raise NotUnderstood(f"malformed message of kind {kind}: {problem}") from None
+        raise NotUnderstood(f"the turn message of kind {kind} is malformed: {problem}") from None
 
 
 def _decode(kind: int, packet: bytes) -> Message:
@@ -133,7 +135,7 @@ def _decode(kind: int, packet: bytes) -> Message:
     if kind == HELLO:
         host, *classes = packet[_PLAIN.size :].decode().split(_SEPARATOR)
         return Hello(_checked(host), tuple(map(_checked, classes)))
-    raise NotUnderstood(f"no message has kind {kind}")
+    raise NotUnderstood(f"the turn message has an unknown kind {kind}")
 
 
 def _name(packet: bytes, begin: int) -> str:
@@ -142,11 +144,11 @@ def _name(packet: bytes, begin: int) -> str:
 
 def _checked(name: str) -> str:
     if _NAME.fullmatch(name) is None:
-        raise NotUnderstood(f"no name: {name[:NAME_MAX]!r}")
+        raise NotUnderstood(f"the turn message contains an invalid name: {name[:NAME_MAX]!r}")
     return name
 
 
 def _seconds(value: float) -> float:
     if not 0 <= value < math.inf:
-        raise NotUnderstood(f"no duration: {value}")
+        raise NotUnderstood(f"the turn message contains an invalid duration: {value}")
     return value

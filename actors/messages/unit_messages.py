@@ -1,7 +1,7 @@
-"""What coordinator and class hosts tell each other: which parts of classes there are, and how they fare.
+"""Messages between the coordinator and the class hosts: the units to run, and reports of their status.
 
-A *unit* is what a host runs: a class, or one shard of it. It has queues, turns, a load manager and a log of its own, and is
-named after its class, with the shard behind a # if there are several.
+A *unit* is a class, or one shard of a class, that a host runs. Each unit has its own queues, turns, load manager and log. Its
+name is the name of the class, followed by # and the shard if the class has several shards.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from loadshed.manager import ManagerDecision
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One part of a class, with what it is entitled to on its node."""
+    """A unit with its original share and current share of its node's lanes."""
 
     declared: LiveClass
     shard: int = 0
     original: float = 0.0
     share: float = 0.0
     choice: Choice | None = None
-    """By which policy and plan it runs, if its class tunes itself and has come to some."""
+    """Policy and plan that the unit runs with; None unless its class tunes itself and has chosen a policy."""
 
     @property
     def name(self) -> str:
@@ -47,12 +47,12 @@ def class_of(unit: str) -> str:
 
 
 def copies_reader(node: str) -> str:
-    """Return the name under which a node follows the streams of others."""
+    """Return the reader's name under which a node copies streams of other nodes."""
     return f"node-{node}"
 
 
 def units_to_json(units: Iterable[Unit]) -> list[Any]:
-    """As they are kept for a host that begins anew."""
+    """Return units in the form in which they are stored for a host that restarts."""
     return [
         [
             unit.declared.model_dump(mode="json"),
@@ -74,7 +74,7 @@ def units_from_json(value: Iterable[Any]) -> list[Unit]:
 
 
 def choice_from_json(declared: LiveClass, value: Any = None) -> Choice | None:
-    """What was kept before classes tuned themselves has none, and before they chose plans a policy."""
+    """Return a stored choice. Earlier versions stored no choice, or a policy without a plan."""
     if isinstance(value, Mapping):
         return Choice(POLICY.validate_python(value), declared.plan)
     return None if value is None else choice_of(value)
@@ -82,30 +82,30 @@ def choice_from_json(declared: LiveClass, value: Any = None) -> Choice | None:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What a unit's home has of it while it runs on another node: its logs, and the input it would need again."""
+    """Copy that a unit's home node keeps while the unit runs on another node: the unit's logs, and input that it may need again."""
 
     origin: str
     streams: tuple[str, ...]
     holds_back: bool
-    """True if the streams' logs may not forget input that the unit has not read."""
+    """True if the streams' logs must not forget input that the unit has not read."""
     results_bytes: int | None = None
-    """Where the class says how much of its answers is kept."""
+    """Maximum size of the log with the unit's answers; None if the class does not set it."""
 
 
 OF_UNITS, GAUGE = "of units", "gauge"
-# How a figure of a class is made of those of its units; without either they are summed.
+# Metadata of a figure: how the figure of a class is computed from its units. The figures of the units are summed without metadata.
 MEAN: Mapping[str, str] = {OF_UNITS: "mean"}
 WORST: Mapping[str, str] = {OF_UNITS: "worst"}
 
 
 def gauge(unit: str, help: str) -> Mapping[str, tuple[str, str]]:
-    """Return the metadata of a figure that is exported as it is: `weir_class_NAME`, summed over the units."""
+    """Return the metadata of a figure that is exported as the metric `weir_class_NAME`, summed over the units."""
     return {GAUGE: (unit, help)}
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """A unit as people see it; whatever is counted counts from its beginning."""
+    """Figures of a unit that are shown to users. Counters start when the unit begins for the first time."""
 
     headroom: float = 0.0
     load: float = 0.0
@@ -113,7 +113,8 @@ class Figures:
     queued: int = 0
     results: int = 0
     results_per_s: float = 0.0
-    mean_ms: float = field(default=0.0, metadata=WORST)  # of the last seconds
+    # mean and percentiles of the response times of the last seconds
+    mean_ms: float = field(default=0.0, metadata=WORST)
     p50_ms: float = field(default=0.0, metadata=WORST)
     p95_ms: float = field(default=0.0, metadata=WORST)
     p99_ms: float = field(default=0.0, metadata=WORST)
@@ -126,87 +127,94 @@ class Figures:
     state_bytes: int = field(
         default=0, metadata=gauge("bytes", "Bytes of the class's windows, groups and queues.")
     )
-    ingest_s: float = 0.0  # processor time of taking input in
-    used_s: float = 0.0  # processor time of its slices
-    within_target_pct: float = 100.0  # from the beginning
-    response_ms: dict[str, float] = field(default_factory=dict)  # from the beginning
-    utility: dict[str, float] = field(default_factory=dict)  # from the beginning
-    slowdown: dict[str, float] = field(default_factory=dict)  # from the beginning
-    staleness: dict[str, float] = field(default_factory=dict)  # from the beginning
-    tardiness: dict[str, float] = field(default_factory=dict)  # from the beginning; of windows
-    slowdown_now: float = field(default=0.0, metadata=MEAN)  # mean of the last seconds; 0 without answers
-    utility_now: float = field(default=1.0, metadata=MEAN)  # mean of the last seconds
-    missed_now: float = field(default=0.0, metadata=MEAN)  # part of the answers of the last seconds
-    staleness_now: float = field(default=0.0, metadata=MEAN)  # of the last seconds
-    tardy_now: float = field(default=0.0, metadata=MEAN)  # part of the answers of windows of the last seconds
-    queue_bytes: int = 0  # between operators
+    ingest_s: float = 0.0  # processor time used to read input
+    used_s: float = 0.0  # processor time used in slices
+    within_target_pct: float = 100.0  # answers within the delay target since the unit began, in percent
+    # figures of response times of all answers since the unit began
+    response_ms: dict[str, float] = field(default_factory=dict)
+    # figures of the utility of all answers since the unit began
+    utility: dict[str, float] = field(default_factory=dict)
+    # figures of the slowdown of all answers since the unit began
+    slowdown: dict[str, float] = field(default_factory=dict)
+    # figures of the staleness of the queries' outputs since the unit began
+    staleness: dict[str, float] = field(default_factory=dict)
+    # figures of the tardiness of all answers of windows since the unit began
+    tardiness: dict[str, float] = field(default_factory=dict)
+    # mean slowdown in the last seconds; 0 without answers
+    slowdown_now: float = field(default=0.0, metadata=MEAN)
+    utility_now: float = field(default=1.0, metadata=MEAN)  # mean utility in the last seconds
+    # Fraction of the answers of the last seconds that came after their deadlines.
+    missed_now: float = field(default=0.0, metadata=MEAN)
+    staleness_now: float = field(default=0.0, metadata=MEAN)  # mean staleness in the last seconds
+    # Fraction of the windows' answers of the last seconds that came after their deadlines.
+    tardy_now: float = field(default=0.0, metadata=MEAN)
+    queue_bytes: int = 0  # memory of the queues between operators
     late_now: dict[str, float] = field(default_factory=dict)
-    """By stream, the part of the rows of the last minute of input that came behind its watermark; without those that have none."""
-    queue_age_s: float = field(default=0.0, metadata=WORST)  # of the oldest tuple that no operator has taken
-    # Part of the rows of the last seconds that was shed, at the door or from the queue.
+    """Fraction of the rows of the last minute that arrived behind the watermark, by stream; streams without late rows are left out."""
+    queue_age_s: float = field(default=0.0, metadata=WORST)  # age of the oldest queued tuple
+    # Fraction of the rows of the last seconds that were shed, at the door or from the queue.
     shed_now: float = field(default=0.0, metadata=MEAN)
-    taken_per_s: float = 0.0  # tuples that operators have taken in the last seconds
+    taken_per_s: float = 0.0  # tuples per second that operators took in the last seconds
     held_back: int = field(
         default=0,
         metadata=gauge(
             "shards",
-            "Number of shards of the class with a full queue, so that further input waits in the logs of its streams, and at"
-            " producers when a log is full.",
+            "Number of shards of the class with a full queue; further input waits in the logs of the streams, or at the producers.",
         ),
     )
     unsaved_bytes: int = field(
         default=0,
         metadata=gauge(
             "bytes",
-            "Bytes that the class wrote to its log after its last snapshots: what a restart repeats first.",
+            "Bytes that the class wrote to its log after its last snapshots, and that a restart would process again.",
         ),
     )
 
 
-# Bounds of response times that are counted, as parts of the target: close together where promises are kept or broken.
+# Upper bounds of the histogram of response times, as multiples of the delay target; closest together around the target.
 BOUNDS = (0.1, 0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 4.0, 8.0, 16.0)
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseCounts:
-    """How long the answers of one life have taken."""
+    """Histogram of the response times of a unit's answers since its process started."""
 
     target_s: float = 0.0
     count: int = 0
     in_time: int = 0
     sum_s: float = 0.0
     within: tuple[int, ...] = (0,) * len(BOUNDS)
-    """Answers that took no longer than each of the BOUNDS."""
+    """Number of answers within each of the BOUNDS, cumulative."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """How good the answers of one query have been, in one life."""
+    """Quality of the answers of one query since the unit's process started."""
 
     query: str
     answers: int
     utility: float
-    """Of all answers together."""
+    """Sum of the utilities of all answers."""
     missed: int
-    """Answers after the deadline."""
+    """Number of answers after the deadline."""
     response_s: float
-    """Of all answers together."""
+    """Sum of the response times of all answers."""
     stale_s: float
     staleness: float
-    """The same as a part of the time."""
+    """Fraction of the time for which the output was stale."""
     due: int = 0
-    """Answers of windows, which have deadlines of their own."""
+    """Number of answers of windows, each of which has its own deadline."""
     tardy: int = 0
-    """Of these, the ones after their deadlines."""
+    """Number of answers of windows after their deadlines."""
     tardiness_s: float = 0.0
-    """How long after, of all together."""
+    """Sum of the times by which answers of windows missed their deadlines."""
     slowdown: float = 0.0
-    """Response time over what an answer costs alone, of all answers together."""
+    """Sum of the slowdowns of all answers: response time over ideal processing time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Qualities:
-    """The same of several queries, in columns: a report goes out with each load cycle."""
+    """Quality of several queries, stored in columns to keep reports small: a report is sent in each load cycle."""
 
     query: tuple[str, ...] = ()
     answers: tuple[int, ...] = ()
@@ -227,59 +235,59 @@ class Qualities:
 
 @dataclass(frozen=True, slots=True)
 class UnitCounts:
-    """What is counted of a unit for those who watch from outside: from 0 in each of its lives, but for `results`."""
+    """Counters of a unit for metrics. All except `results` start from 0 whenever the unit is started."""
 
     pid: int
     born: float
-    """With the process, tells one life from another."""
+    """Start time of the unit. Together with `pid` it identifies one life of the unit."""
     recovered: bool
-    """Whether it goes on with what an earlier life has left; then so do accounts and `results`."""
+    """True if the unit continues from its log; accounts and `results` then continue, too."""
     slices: int = 0
     overruns: int = 0
     overrun_s: float = 0.0
     branches: tuple[int, ...] = ()
-    """Load cycles that ended in each branch of ALoMa's, in its order."""
+    """Number of load cycles that ended in each branch of ALoMa's decision table, in the order of `AlomaBranch`."""
     at_max_drop: int = 0
     reclaims: int = 0
     reclaims_overdue: int = 0
     reclaim_s: float = 0.0
     answered: ResponseCounts = ResponseCounts()
     results: Mapping[str, int] = field(default_factory=dict)
-    """By query; of the first QUERIES_MAX."""
+    """Number of answers of the first QUERIES_MAX queries, by query."""
     queue_bytes: int = 0
     queue_age_s: float = 0.0
     queue_work_s: float = 0.0
     quality: Qualities = Qualities()
-    """Of the same queries, at most a second old."""
+    """Quality of the answers of the first QUERIES_MAX queries, measured at most one second ago."""
     expired: int = 0
-    """Tuples that were dropped for their age."""
+    """Number of tuples dropped because they were older than the class allows."""
 
     @property
     def life(self) -> tuple[int, float]:
         return self.pid, self.born
 
 
-# A report goes out with each load cycle.
+# Maximum number of queries in a report. Reports are sent in each load cycle and must stay small.
 QUERIES_MAX = 1000
-# Number of failures in a report, and of queries that each of them names.
+# Maximum number of failures in a report, and of queries that each failure names.
 FAILURES_MAX = 20
 FAILURE_QUERIES_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Rows that failed in one operator for one reason, or found no room there for it."""
+    """Rows that failed in one operator, or found no room there, for the same reason."""
 
     operator: str
     queries: tuple[str, ...]
     """Names of the first FAILURE_QUERIES_MAX queries that need the operator."""
     reason: str
     rows: int
-    """Count since the operator was built in this process."""
+    """Number of failed rows since the operator was built in this process."""
     part: float = 0.0
-    """Part of the rows that the operator took in the last minute of input."""
+    """Failed rows as a fraction of the rows that the operator took in the last minute."""
     more_queries: int = 0
-    """Number of queries that need the operator and are not named."""
+    """Number of queries that need the operator but are left out of `queries`."""
 
 
 Trouble = Literal["", "failing", "given up"]
@@ -289,7 +297,7 @@ GIVEN_UP: Trouble = "given up"
 
 @dataclass(frozen=True, slots=True)
 class UnitReport:
-    """From a host at the end of a unit's load cycle."""
+    """Report that a host sends at the end of a unit's load cycle."""
 
     unit: str
     usage: float
@@ -297,28 +305,28 @@ class UnitReport:
     reclaim: bool
     asleep: bool
     figures: Figures
-    cycle: CycleEnded | None = None  # where one manager decides for all
+    cycle: CycleEnded | None = None  # only with the `common` manager, which decides for all classes
     accounts: Mapping[str, Account] = field(default_factory=dict)
-    """By stream; of the same moment as the figures."""
+    """Account of each stream's tuples, taken at the same moment as the figures."""
     problem: str = ""
-    """Why it does not run as it should; empty if it does."""
+    """Reason why the unit does not run properly; empty if it does."""
     trouble: Trouble = ""
-    """Whether the problem keeps it from running, or it runs all the same."""
+    """Effect of the problem: "given up" if the unit is stopped, "failing" if it cannot read input or write its log now."""
     counted: UnitCounts | None = None
     failures: tuple[Failure, ...] = ()
-    """The largest FAILURES_MAX in operators of its queries."""
+    """The FAILURES_MAX failures in operators that have the most rows."""
     at: float = 0.0
-    """When the cycle ended, by the clock of the unit's node."""
+    """Time at which the cycle ended, by the clock of the unit's node."""
 
 
 Account = tuple[TupleLedger, int]
-"""What has become of a stream's tuples, and how many are queued: it closes."""
+"""Ledger of a stream's tuples and the number of queued tuples, which together account for every offered tuple."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanations:
-    """The last decisions of a unit's load manager, oldest first."""
+    """Last decisions of a unit's load manager, oldest first."""
 
     epoch_s: float
-    """To be added to their times, which are of the clock of the unit's node, for seconds since 1970."""
+    """Seconds to add to the times of decisions, which are by the node's monotonic clock, to get seconds since 1970."""
     decisions: tuple[ManagerDecision, ...]

@@ -1,4 +1,4 @@
-"""What every actor needs of its machine: names, folders, channels, wake-ups, processor cores, and the recorded event log.
+"""Basic services for all actors: names, folders, channels, wake-ups, processor cores, and the recorded event log.
 
-Start with `names.py` and `run_dirs.py`. Imports nothing else of `actors`.
+Start with `names.py` and `run_dirs.py`. This package imports no other package of `actors`.
 """

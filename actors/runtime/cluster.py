@@ -1,4 +1,4 @@
-"""What Ray knows of a system: the nodes of its cluster, which of its actors are alive, and how these are ended."""
+"""Queries to Ray about a system, such as the nodes of its cluster and its live actors, and functions that end actors."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.runtime.names import NAMESPACE, find
 
-# To stop: what an actor has for it. After this it is killed, which loses nothing that is in a log.
+# Seconds in which an actor may stop by itself. Then it is killed, which loses nothing that is in a log.
 STOP_S = 2.0
 
 
 def nodes() -> list[dict[str, Any]]:
-    # Ray's types do not know it.
+    # Ray's type annotations lack `nodes`.
     records: list[dict[str, Any]] = cast(Any, ray).nodes()
     return records
 
 
 def head_node() -> Any:
-    """The node whose end is the cluster's end."""
+    """Return a Ray scheduling strategy that starts an actor on the head node; without the head node there is no cluster."""
     for node in nodes():
         if node["Alive"] and "node:__internal_head__" in node["Resources"]:
             return NodeAffinitySchedulingStrategy(node["NodeID"], soft=True)
@@ -29,18 +29,18 @@ def head_node() -> Any:
 
 
 def address_here() -> str:
-    """Of the node this process is on, as Ray knows it."""
+    """Return the address under which Ray knows the node of this process."""
     node_id = ray.get_runtime_context().get_node_id()
     return str(next(node["NodeManagerAddress"] for node in nodes() if node["NodeID"] == node_id))
 
 
 def short_id(node_id: str) -> str:
-    """A node's name in sockets' paths, which must be short."""
+    """Return a short name of a node for paths of sockets, which must be short."""
     return node_id[:8]
 
 
 def end(names: Sequence[str], *arguments: Any) -> None:
-    """Ask actors to stop, all at once, then kill them."""
+    """Ask all named actors at the same time to stop, wait up to STOP_S seconds, and kill the actors."""
     answers = [actor.stop.remote(*arguments) for actor in map(found_or_none, names) if actor is not None]
     if answers:
         ray.wait(answers, num_returns=len(answers), timeout=STOP_S)
@@ -54,7 +54,7 @@ def kill(names: Sequence[str]) -> None:
 
 
 def all_names() -> list[str]:
-    """The actors of the system that are alive."""
+    """Return the names of the system's live actors."""
     actors = ray.util.list_named_actors(all_namespaces=True)
     return [actor["name"] for actor in actors if actor["namespace"] == NAMESPACE]
 

@@ -1,12 +1,12 @@
-"""Which processor cores are lanes, and keeping threads on them or off them.
+"""Assignment of processor cores to lanes, and pinning of threads to them.
 
-The last `lanes` cores that this process may use are lanes; everything else runs on the others. An exchange between
-dispatcher and host is a serial chain, one of them always waits for the other: on one core the hand-over is a context
-switch, on two it wakes a halted core, which takes longer, most of all in a virtual machine. So the dispatcher's loop and
-the hosts' class threads stay on the lane's core, and all other threads stay off it.
+The last `lanes` cores that this process may use are lanes; everything else runs on the other cores. While a dispatcher and a
+host exchange messages, one of the two always waits for the other. On one core the hand-over is a context switch; on two cores it
+wakes a halted core, which takes longer, especially in a virtual machine. So the dispatcher's loop and the hosts' class threads
+are pinned to the lane's core, and all other threads are kept off it.
 
-A thread inherits the cores of the one that starts it: keep a process off the lanes first, and let a thread that is pinned
-to a lane start no others. Where pinning cannot work, nothing is pinned and `why_not` says so.
+A thread inherits the cores of the thread that starts it. Therefore call `keep_process_off` first, and start no threads from a
+thread that is pinned to a lane. If pinning does not work, nothing is pinned and `why_not` has the reason.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _THREADS = Path("/proc/self/task")
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """Lane `n` is the core `lanes[n]`; both are empty if threads go where the system puts them."""
+    """Processor cores of the lanes and of everything else; lane `n` runs on core `lanes[n]`. Both lists are empty without pinning."""
 
     lanes: tuple[int, ...] = ()
     others: tuple[int, ...] = ()
@@ -30,7 +30,7 @@ class Cores:
 
 
 def cores_of_process() -> frozenset[int]:
-    """The cores this thread may use; ask before anything is pinned."""
+    """Return the processor cores that this thread may use. Call this function before any thread is pinned."""
     return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
 
 
@@ -38,18 +38,18 @@ def lane_cores(lanes: int, available: Collection[int]) -> Cores:
     if not available:
         return Cores(why_not="this system cannot pin threads")
     if lanes >= len(available):
-        return Cores(why_not=f"{lanes} lanes leave nothing of {len(available)} cores for the rest")
+        return Cores(why_not=f"{lanes} lanes leave no core for other work: there are {len(available)} cores")
     ordered = tuple(sorted(available))
     return Cores(lanes=ordered[-lanes:], others=ordered[:-lanes])
 
 
 def keep_process_off(cores: Cores) -> Cores:
-    """Every thread of this process off the lanes. What holds from now on: `cores`, or why nothing is pinned."""
+    """Keep all threads of this process off the lanes. Return `cores`, or Cores with the reason why nothing is pinned."""
     if not cores.lanes:
         return cores
     try:
         for thread in _THREADS.iterdir():
-            with suppress(ProcessLookupError):  # it has ended
+            with suppress(ProcessLookupError):  # the thread has ended
                 os.sched_setaffinity(int(thread.name), cores.others)
     except OSError as problem:
         return _refused(problem)
@@ -57,7 +57,7 @@ def keep_process_off(cores: Cores) -> Cores:
 
 
 def pin_this_thread(cores: Cores, lane: int) -> Cores:
-    """The calling thread onto the lane. What holds from now on, as above."""
+    """Pin the calling thread to a lane. Return `cores`, or Cores with the reason why nothing is pinned."""
     if not cores.lanes:
         return cores
     try:

@@ -1,15 +1,15 @@
-"""What the cores of a process were told and what they answered, on disk, so that a run can be replayed.
+"""Recording of the events and commands of a process's decision cores on disk, so that a run can be replayed.
 
-A log is one core's life: a header, then one line for each decision (`loadshed.records`), in a file of its own named
-`<core>-<name>-<life>.jsonl` that nobody else may read. `weir sim --replay` makes the same decisions again.
+Each log covers one life of one core: a header, then one line for each decision (`loadshed.records`). Its file is named
+`<core>-<name>-<life>.jsonl` and readable only by its owner. `weir sim --replay` repeats the decisions from it.
 
 Guarantees:
-1. `record` only keeps what it is given; encoding and writing happen in `flush`, by whoever calls it: the owner at a quiet
-   moment, or a `LogWriter`'s thread. What is recorded must not be changed afterwards.
-2. Lines are in the order of the decisions, and whole; a process that is killed loses what it had not flushed, and may leave
-   a last line that is torn.
-3. A log grows to `most_bytes` and no further, and no more than `PENDING_MAX` decisions wait for it. Beyond that, or when the
-   disk refuses, recording stops, `stopped` says why, the last line says it too where it can, and nobody is held up.
+1. `record` only queues the decision, which must not be changed afterwards. `flush` encodes and writes it; the owner calls
+   `flush` at a quiet moment, or the thread of a `LogWriter` does.
+2. Lines are complete and in the order of the decisions. A process that is killed loses decisions that were not flushed, and may
+   leave an incomplete last line.
+3. A log takes at most `most_bytes`, and at most `PENDING_MAX` decisions are queued. Beyond these limits, or after a disk error,
+   recording stops without blocking the core. `stopped` has the reason, and so does the last line if it can be written.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from urllib.parse import quote
 from loadshed.records import KINDS, Header, cut_line, decision_line, header_line
 
 PENDING_MAX = 100_000
-# Decisions written at a time. Other threads get the interpreter in between, so that none waits long for it.
+# Number of decisions written at a time. The interpreter lock is released in between, so that other threads do not wait long.
 CHUNK = 64
-# For so long a writer lets decisions gather before it writes them.
+# Seconds for which the writer thread collects decisions before it writes to disk.
 GATHER_S = 0.2
-# Kept free for the line that says why a log ends.
+# Bytes reserved for the last line, which has the reason why the log ends.
 CUT_BYTES = 1000
 
 
 class EventLog:
-    """One life of one core."""
+    """Log of the decisions of one core, from its start until its process ends."""
 
     def __init__(
         self, folder: Path, header: Header, most_bytes: int, news: Callable[[], None] | None = None
@@ -54,11 +54,11 @@ class EventLog:
 
     @property
     def is_open(self) -> bool:
-        """Something may still be written."""
+        """Return True while the log can be written."""
         return self._file >= 0
 
     def record(self, event: Any, now: float, commands: Sequence[Any]) -> None:
-        """The core has handled an event."""
+        """Queue a decision: the event that the core handled and the commands it returned."""
         if self.stopped:
             return
         if len(self._pending) >= PENDING_MAX:
@@ -69,7 +69,7 @@ class EventLog:
             self._news()
 
     def flush(self) -> None:
-        """Write what has been recorded so far."""
+        """Write all queued decisions."""
         with self._writing:
             while self._file >= 0 and self._pending:
                 self._write([self._pending.popleft() for _ in range(min(CHUNK, len(self._pending)))])
@@ -87,18 +87,18 @@ class EventLog:
         for now, event, commands in decisions:
             try:
                 line = _text(decision_line(self._kind, now, event, commands))
-            except Exception as problem:  # whatever is wrong with an event, the core that decided goes on
+            except Exception as problem:  # an event that cannot be written must not stop the core
                 self._cut(chunk, f"an event could not be written: {problem!r:.100}")
                 return
             if len(line) > self._room:
-                self._cut(chunk, "it has reached its size")
+                self._cut(chunk, "the log has reached its maximum size")
                 return
             self._room -= len(line)
             chunk += line
         self._put(chunk)
 
     def _cut(self, chunk: bytearray, why: str) -> None:
-        """The end of the log, before all there is to write is written."""
+        """End the log early with a line that has the reason."""
         self.stopped = self.stopped or why
         self._put(chunk + _text(cut_line(why)))
         self._end()
@@ -109,7 +109,7 @@ class EventLog:
             while left and self._file >= 0:
                 left = left[os.write(self._file, left) :]
         except OSError as problem:
-            self._end(f"the disk refuses: {problem.strerror}")
+            self._end(f"the disk reported an error: {problem.strerror}")
 
     def _end(self, why: str = "") -> None:
         self.stopped = self.stopped or why
@@ -120,7 +120,7 @@ class EventLog:
 
 
 def machine_clock() -> str:
-    """The name of the clock that `time.monotonic` reads: one for all processes of a machine until it starts anew."""
+    """Return the name of the clock read by `time.monotonic`, which all processes of a machine share until it restarts."""
     return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
 
 
@@ -129,7 +129,7 @@ def _text(line: Any) -> bytes:
 
 
 def _created(folder: Path, name: str) -> tuple[Path, int]:
-    """A file for the next life."""
+    """Create the file for the next life of a core."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lives = re.compile(re.escape(name) + r"-(\d+)\.jsonl")
     matches = (lives.fullmatch(file.name) for file in folder.iterdir())
@@ -144,7 +144,7 @@ def _created(folder: Path, name: str) -> tuple[Path, int]:
 
 
 class LogWriter:
-    """A thread that writes the logs of a process; it sleeps until something is recorded."""
+    """Thread that writes the logs of a process; it sleeps until a decision is recorded."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self._folder, self._most_bytes = folder, most_bytes

@@ -1,4 +1,4 @@
-"""Waking a thread that waits for sockets: an eventfd, which a poll reports like any other."""
+"""Wake-up of a thread that polls sockets, by an eventfd that is polled together with them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 
 
 class WakeUp:
-    """Any thread may `set`; the waiting one polls it and then clears it. Several sets before that are one."""
+    """Event that any thread may `set`. The waiting thread polls and then clears it; several sets before that count once."""
 
     def __init__(self) -> None:
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -23,5 +23,5 @@ class WakeUp:
             os.eventfd_read(self._event)
 
     def __del__(self) -> None:
-        # Not sooner: another thread may yet set it, and the number could be somebody else's by then.
+        # The descriptor is closed only now: if another thread called `set` after an earlier close, it could write to another file.
         os.close(self._event)

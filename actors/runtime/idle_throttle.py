@@ -1,9 +1,9 @@
-"""Rest for the main thread of an idle actor.
+"""Reduction of the processor time that an idle Ray actor takes.
 
-Ray looks for signals in the main thread of each actor a hundred times a second, for which it has no setting; while nothing
-happens that is most of what an actor costs. Python runs a signal's handler in just that look. So an alarm's handler, which
-takes its time while the actor is idle, makes a hundred looks a second five. A call of Ray's is begun by the main thread: it
-waits until the rest is over, `REST_S` at most. Whoever has work for the actor by another way ends the rest with `end`.
+Ray checks for signals in the main thread of each actor 100 times per second and has no setting for it. In an idle actor these
+checks cause most of the processor time. Python runs signal handlers within such a check. So this module sets an alarm with a
+handler that sleeps while the actor is idle. That reduces the checks to five per second. Ray calls are started by the main thread, so
+a call may have to wait for the end of the sleep, up to `REST_S`. Work that arrives another way must call `end`, which wakes it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import threading
 from collections.abc import Callable
 
 REST_S = 0.2
-# Between two rests: for the calls that have come meanwhile.
+# Seconds between two sleeps, in which waiting calls are started.
 BETWEEN_S = 0.005
-# While it is not idle, and until it has been for so many looks.
+# Seconds between checks while the actor is not idle. It starts to sleep after QUIET_LOOKS checks in a row found it idle.
 LOOK_S = 1.0
 QUIET_LOOKS = 5
 
 
 def unchanged(look: Callable[[], object]) -> Callable[[], bool]:
-    """Idle is what looks as it did the last time."""
+    """Return a function that returns True if `look` returns the same value as at the previous call."""
     before: object = None
 
     def is_idle() -> bool:
@@ -34,7 +34,7 @@ def unchanged(look: Callable[[], object]) -> Callable[[], bool]:
 
 
 class Rest:
-    """Made by the main thread, and in force from then on. `is_idle` is asked by it, in a signal's handler."""
+    """Sleep of the main thread while the actor is idle. The main thread creates it and calls `is_idle` in a signal handler."""
 
     def __init__(
         self,
@@ -46,12 +46,12 @@ class Rest:
     ) -> None:
         self._is_idle, self._rest_s, self._look_s, self._quiet_looks = is_idle, rest_s, look_s, quiet_looks
         self._news = threading.Event()
-        self._looks = 0  # in a row that found it idle
+        self._looks = 0  # number of checks in a row that found the actor idle
         signal.signal(signal.SIGALRM, lambda *_: self._look())
         signal.setitimer(signal.ITIMER_REAL, look_s)
 
     def end(self) -> None:
-        """Called by any thread; the actor has something to do."""
+        """Wake the main thread because the actor has work. May be called from any thread."""
         self._looks = 0
         self._news.set()
 

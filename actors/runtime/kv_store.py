@@ -1,10 +1,10 @@
-"""What must outlive an actor's process: JSON under names, in the key-value store of Ray's head.
+"""Storage of JSON values by name in the key-value store of Ray's head, for data that must survive an actor's process.
 
-The store lives as long as the cluster: longer than any actor, worker or node but the head, and than the head itself where
-it keeps its tables in a database. `ray.experimental.internal_kv` is not among Ray's stable interfaces; it is what Ray
-Serve keeps its own checkpoints in, and is used in this module alone.
+The store lives as long as the cluster's head node, and survives even the head if Ray keeps its tables in a database.
+`ray.experimental.internal_kv` is not a stable interface of Ray, although Ray Serve stores its own checkpoints with it. Only this
+module uses it.
 
-A `put` that has returned is what the next `get` reads, from any process of the cluster; the last one wins.
+After `put` has returned, `get` returns the value in every process of the cluster; the last `put` wins.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _PREFIX = "weir:"
 
 
 def put(name: str, value: Any) -> None:
-    """Keep what JSON can say. ValueError for numbers it cannot."""
+    """Store a JSON value under a name. Raise ValueError for NaN and infinite numbers."""
     internal_kv._internal_kv_put(
         _PREFIX + name, json.dumps(value, allow_nan=False).encode(), overwrite=True, namespace=NAMESPACE
     )
 
 
 def get(name: str) -> Any:
-    """None if there is nothing of that name."""
+    """Return the value stored under a name, or None."""
     value: bytes | None = internal_kv._internal_kv_get(_PREFIX + name, namespace=NAMESPACE)
     return None if value is None else json.loads(value)
 
 
 def delete(name: str) -> None:
-    """Idempotent."""
+    """Delete the value stored under a name, if there is one."""
     internal_kv._internal_kv_del(_PREFIX + name, namespace=NAMESPACE)

@@ -1,4 +1,4 @@
-"""What the actors of a system are called, and how one is found. All are in one namespace of the cluster."""
+"""Names of a system's actors, which are all in one namespace of the cluster, and of the values stored for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def host_name(host: str) -> str:
 
 
 class NoSuchActor(Away, ValueError):
-    """An actor that is not there: the system has ended, or Ray is about to start the actor again."""
+    """Error for an actor that does not exist now: the system has ended, or Ray is restarting the actor."""
 
 
 def find(name: str) -> Any:
@@ -37,34 +37,34 @@ def find(name: str) -> Any:
         raise NoSuchActor(f"the running system has no actor {name} now", hint=hint) from None
 
 
-# What is kept for a process that Ray starts anew, by name in the store (`actors.runtime.kv_store`).
+# Keys in the store (`actors.runtime.kv_store`) of the values that a restarted process continues with.
 
 
 def system_key() -> str:
-    """Which system runs on the cluster."""
+    """Return the key of the name of the system that runs on the cluster."""
     return "system"
 
 
 def settings_key() -> str:
-    """How the system is set that goes on without the process that has started it."""
+    """Return the key of the settings of a system that continues after the process that started it has ended."""
     return "settings"
 
 
 def declared_key() -> str:
-    """Classes, and where their units are."""
+    """Return the key of the declared classes and the locations of their units."""
     return COORDINATOR
 
 
 def shares_key() -> str:
-    """Shares and what is lent: what changes with every redistribution."""
+    """Return the key of the shares and loans, which change with every redistribution."""
     return f"{COORDINATOR}:shares"
 
 
 def host_key(host: str) -> str:
-    """The units of a host."""
+    """Return the key of the units of a host."""
     return f"host:{host}"
 
 
 def dispatcher_key(node: str) -> str:
-    """Shares by unit, and the host of each."""
+    """Return the key of the shares and hosts of the units of a node."""
     return f"dispatcher:{node}"

@@ -1,4 +1,4 @@
-"""Folders of this user alone: another's in their place would see what is written there."""
+"""Creation of folders that only this user can access. In a folder of another user, that user could read the files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from configs.errors import InvalidInput
 
 
 def make_private(folder: Path) -> None:
-    """The folder and those above it that are not there; whoever comes first makes them, and all find them as they should be."""
+    """Create a folder and its missing parents with mode 700; raise InvalidInput if another user owns or may access it."""
     missing = [folder]
     while not missing[-1].parent.exists():
         missing.append(missing[-1].parent)
@@ -19,7 +19,7 @@ def make_private(folder: Path) -> None:
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise InvalidInput(
-            "a run folder must be its owner's alone",
+            "a run folder must belong to this user and be accessible to no other user",
             "path",
             str(folder),
             f"remove it, choose another base, or chown it to uid {os.getuid()} and chmod it to 700",

@@ -1,6 +1,7 @@
-"""A Ray of this process's own, or a connection to the Ray of a cluster.
+"""Start of a local Ray for this process, or connection to the Ray of a cluster.
 
-What is to be done at the end is added to a list, last first. Ray's processes end in order also when all get SIGTERM at once.
+Functions add their clean-up actions to the list `undo`, which the caller runs in reverse order. The processes end in order even
+if all of them receive SIGTERM at once.
 """
 
 from __future__ import annotations
@@ -38,10 +39,9 @@ from actors.runtime.run_dirs import (
 from configs.errors import InvalidInput
 
 LOG = logging.getLogger(__name__)
-# What Ray does beside calls, in environment variables. The first ones are for people who watch Ray itself, and pauses between
-# looks at what does not change here: with these, and without the watchers that nobody asks (`end_watchers`), Ray's own processes
-# take 0.4% of a core while nothing happens instead of 1.9%. What actors take is mostly a wake-up of each one's main thread every
-# 10 ms, which Ray has no setting for (`actors.runtime.idle_throttle`).
+# Environment variables for Ray's background work. The first group switches off Ray's monitoring and makes its polling less frequent.
+# With them, and without Ray's monitoring processes (`end_watchers`), an idle Ray uses 0.4% of a core instead of 1.9%.
+# The wake-up of each idle actor every 10 ms has no setting in Ray; `actors.runtime.idle_throttle` reduces its cost.
 RAY_SETTINGS: Mapping[str, str] = {
     "RAY_task_events_report_interval_ms": "0",
     "RAY_enable_metrics_collection": "0",
@@ -58,27 +58,27 @@ RAY_SETTINGS: Mapping[str, str] = {
     "RAY_raylet_check_gc_period_milliseconds": "2000",
     "RAY_kill_idle_workers_interval_ms": "5000",
     "RAY_object_manager_timer_freq_ms": "1000",
-    # Memory does not run out within two seconds that does not within a quarter of one.
+    # Milliseconds between two checks of free memory, 250 by default: memory rarely runs out within 2 s.
     "RAY_memory_monitor_refresh_ms": "2000",
     "RAY_local_fs_monitor_interval_ms": "10000",
-    # Each actor is a process, which takes most of a second to begin; Ray starts as many at a time as it has processors.
+    # Number of actors' processes started at the same time (default: the number of processors); each takes nearly a second.
     "RAY_worker_maximum_startup_concurrency": "4",
-    # Ray would run its workers at niceness 15; hosts should not give way to the processes that send them input.
+    # Niceness of actors' processes. With Ray's default of 15, hosts would yield to the processes that send them input.
     "RAY_worker_niceness": "0",
-    # Under `uv run` Ray would upload the folder and install the environment anew for each actor.
+    # Under `uv run`, Ray by default uploads the folder and installs the environment again for each actor.
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
 }
-# Batches between gateways are the largest objects, and short-lived; Ray's least is 75 MB.
+# Size of Ray's object store. The largest objects are short-lived batches between gateways; Ray's minimum is 75 MB.
 OBJECT_STORE_BYTES = 128 << 20
 POLL_S = 0.02
 STOP_S = 10.0
-# To remove the folder of Ray's files, in which its last processes still write.
+# Seconds for removing the folder of Ray's files, into which its last processes may still write.
 REMOVED_S = 5.0
 REMOVE_AGAIN_S = 0.05
 STAYS_AWAY_S = 0.3
 ANSWERS_S = 3.0
 ASK_AGAIN_S = 0.5
-NO_CLUSTER = "no Ray cluster answers there"
+NO_CLUSTER = "no Ray cluster answers at this address"
 START_ONE = "start a system with `weir up`"
 LOCAL, LOOPBACK = "local", "127.0.0.1"
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -89,7 +89,7 @@ Undo = list[Callable[[], object]]
 
 
 def check_answers(address: str) -> None:
-    """Ray would try for a minute to reach a cluster that is not there."""
+    """Raise InvalidInput if nothing answers at the address, which Ray itself would try to reach for a minute."""
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "/" not in host:
         try:
@@ -99,7 +99,7 @@ def check_answers(address: str) -> None:
 
 
 def wait_answers(address: str, wait_s: float) -> None:
-    """The last refusal of `check_answers` if none else comes in time."""
+    """Repeat `check_answers` until it succeeds; after `wait_s`, raise its error."""
     until = time.monotonic() + wait_s
     while True:
         try:
@@ -111,34 +111,34 @@ def wait_answers(address: str, wait_s: float) -> None:
 
 
 def start_ray(name: str, lanes: int, loopback: bool, undo: Undo) -> None:
-    """A Ray of this process's own; its files go with it."""
+    """Start a Ray for this process alone; it ends, and its files are removed, with this process."""
     settings = {variable: value for variable, value in RAY_SETTINGS.items() if variable not in os.environ}
     os.environ.update(settings)
     undo.append(lambda: [os.environ.pop(variable, None) for variable in settings])
-    # Sockets are in there, whose paths must be short.
+    # The folder contains sockets, and the length of their paths is limited.
     folder = tempfile.mkdtemp(prefix=f"{TEMPORARY}{name}-")
     undo.append(lambda: remove_folder(Path(folder)))
     hold_temporary(Path(folder), undo)
     undo.append(restored_signal(signal.SIGTERM))
-    # Before Ray is there: one that failed halfway has processes, too.
+    # Added before Ray is started, since a start that fails halfway leaves processes, too.
     undo.append(lambda: end_ray(Path(folder)))
     init_ray(
         LOCAL,
         loopback,
-        # Actors take no processors of Ray's; it starts a worker for each beforehand.
+        # Weir's actors request no processors; Ray starts one worker in advance for each processor given here.
         num_cpus=lanes,
         object_store_memory=OBJECT_STORE_BYTES,
         include_dashboard=False,
         _temp_dir=folder,
     )
     end_watchers()
-    # Ray's own handler kills its processes at once, under those who are to stop in order.
+    # Ray's own handler would kill its processes at once, before the actors have stopped in order.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda number, _: end_in_order(Path(folder), 128 + number))
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder that Ray's last threads and processes may make again, until it stays away; give up after REMOVED_S."""
+    """Remove a folder repeatedly until Ray's last processes do not recreate it; give up after REMOVED_S."""
     until = time.monotonic() + REMOVED_S
     gone_at = math.inf
     while (now := time.monotonic()) < until and now - gone_at < STAYS_AWAY_S:
@@ -158,8 +158,10 @@ def hold_temporary(folder: Path, undo: Undo) -> None:
 
 
 def end_watchers() -> None:
-    """Those of Ray's processes that only watch: `ray.init` starts them always, where `ray start` could be told not to. Logs are
-    not brought to this process, nodes do not come and go, and there is no dashboard."""
+    """End Ray's monitoring processes, which `ray.init` always starts.
+
+    These processes are not needed here: logs are not forwarded to this process, the set of nodes is fixed, and there is no dashboard.
+    """
     node = own_node()
     for kind in ("log_monitor", "monitor", "dashboard"):
         if (end := getattr(node, f"kill_{kind}", None)) is not None:
@@ -184,11 +186,11 @@ def log_ray_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> Non
 
 
 def init_ray(address: str, loopback: bool, **settings: Any) -> None:
-    # Ray prints at each start that it checks tokens.
+    # Suppress the message, printed at each start, that Ray checks tokens.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
-    # Ray has a handler of its own for SIGTERM; who has begun has one that ends things in order.
+    # Ray installs a handler for SIGTERM; the handler of this process, which ends everything in order, is restored below.
     restore = restored_signal(signal.SIGTERM)
-    # With log_to_driver=False only the thread that listens for errors calls it.
+    # With log_to_driver=False, only Ray's thread that listens for errors calls this function.
     ray_worker.print_to_stdstream = log_ray_message
     with loopback_alone() if loopback else nullcontext():
         try:
@@ -201,18 +203,18 @@ def init_ray(address: str, loopback: bool, **settings: Any) -> None:
 
 
 def is_local(address: str) -> bool:
-    """Return True for a Ray that `start` has started on this machine, and that listens on loopback alone."""
+    """Return True for the address of a Ray that was started on this machine and listens only on loopback."""
     here = (cluster.address for cluster in clusters(shared_memory()).values())
     return address.startswith(f"{LOOPBACK}:") and address in here
 
 
 @contextmanager
 def loopback_alone() -> Iterator[None]:
-    """Let Ray name this machine 127.0.0.1, so that each of its processes listens there and nowhere else.
+    """Make Ray use the address 127.0.0.1 for this machine, so that its processes listen only on loopback.
 
-    Ray replaces that address by an outer one wherever it is given, also in `_node_ip_address`, unless it takes the machine
-    for one that joins no cluster. The constant is Ray's switch for that; its environment variable
-    (RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER) is read only when Ray is imported.
+    Ray replaces a given loopback address by an external one, even in `_node_ip_address`, unless its constant
+    ENABLE_RAY_CLUSTER is False. The corresponding environment variable (RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER) is read only when Ray
+    is imported.
     """
     before = ray_constants.ENABLE_RAY_CLUSTER
     ray_constants.ENABLE_RAY_CLUSTER = False
@@ -223,15 +225,15 @@ def loopback_alone() -> Iterator[None]:
 
 
 def end_in_order(folder: Path, code: int) -> None:
-    """Let the process end, in order unless Ray has got the same signal and ends first."""
+    """End the process in order; if Ray received the same signal and ends first, `end_after_ray` ends the process."""
     threading.Thread(target=end_after_ray, args=(folder, code), name="end-after-ray", daemon=True).start()
     sys.exit(code)
 
 
 def end_after_ray(folder: Path, code: int) -> None:
-    """End this process at once if it is still there STOP_S after its Ray has ended.
+    """End this process if it still runs STOP_S after its Ray has ended.
 
-    Threads wait in calls of Ray then, which last a minute; after that Ray ends the process, and leaves processes and files.
+    Its threads would otherwise wait for a minute in Ray calls. After that Ray ends the process and leaves processes and files.
     """
     while ray_runs():
         time.sleep(POLL_S)
@@ -244,18 +246,18 @@ def end_after_ray(folder: Path, code: int) -> None:
 
 
 def own_node() -> Any:
-    """Return Ray's object for the processes that this one has started, or None."""
+    """Return Ray's object for the processes that this process has started, or None."""
     return getattr(ray._private.worker, "_global_node", None)
 
 
 def end_rest(node: Any, folder: Path) -> None:
-    """Kill the processes and actors that are left after Ray's head has ended; their files are in the folder."""
+    """Kill the processes and actors that remain after Ray's head has ended; `folder` has their files."""
     node.kill_all_processes(check_alive=False, allow_graceful=False)
     kill_users(folder)
 
 
 def ray_runs() -> bool:
-    """Return False once the Ray that this process has started lacks its head or its node manager."""
+    """Return False once the head or the node manager of this process's Ray has ended."""
     node = own_node()
     return node is None or bool(node.remaining_processes_alive())
 
@@ -271,10 +273,10 @@ def end_ray(folder: Path) -> None:
 
 
 def while_ray_runs(work: Callable[[], None]) -> None:
-    """Do work that calls Ray; leave it as soon as Ray has ended.
+    """Run `work`, which calls Ray, and return when it is done or as soon as Ray has ended.
 
-    A supervisor may send SIGTERM to all processes at once. A call of a head that is gone lasts a minute, after which Ray ends this
-    process.
+    A supervisor may send SIGTERM to all processes at once. A call to a head that has ended blocks for a minute, and then Ray ends
+    this process.
     """
     working = threading.Thread(target=work, name="ray-calls", daemon=True)
     working.start()

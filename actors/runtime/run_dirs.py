@@ -1,13 +1,14 @@
-"""Where a running system keeps what its processes share: `<shared memory>/weir-<uid>-<system>/<node>/`.
+"""Folders for the files that the processes of a running system share: `<shared memory>/weir-<uid>-<system>/<node>/`.
 
     gateway.sock  gateway-door.sock  dispatcher.sock      sockets
-    endpoint  ingest.key  keys.json                       where the node is reached over the network, and keys for it
+    endpoint  ingest.key  keys.json                       the node's address in the network, and keys for it
     streams/<stream>/  classes/<class>/                   logs (`actors.log.segment_log`)
 
-and beside the nodes' folders cluster.json, on the machine where the system was started.
+On the machine where the system was started, cluster.json is next to the folders of the nodes.
 
-Every process of a system holds a shared lock on the system's lock file, which goes with the process. A system whose
-lock nobody holds is dead, and what it has left behind takes memory: whoever starts next removes it.
+Every process of a system holds a shared lock on the system's lock file; the lock ends with the process. A system without a
+lock holder is dead. Its files still occupy memory, so the next system that starts removes them. Gateway and hosts also hold a lock
+on their node's folder. When a container restarts, its node gets a new name, and the new gateway removes the folder of the old node.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import re
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,33 +30,33 @@ from configs.errors import InvalidInput
 
 SHARED_MEMORY = Path("/dev/shm")
 LOCK, CLUSTER = "system.lock", "cluster.json"
-# Where the kernel lists processes, by number.
+# Folder in which the kernel lists processes by number.
 PROCESSES = Path("/proc")
-# Start of the name of a folder in the machine's temporary folder, which has Ray's files of a local system.
+# Prefix of the names of temporary folders with Ray's files of a local system.
 TEMPORARY = "weir-"
-# Also of a unit: a class, with the shard behind a #.
+# Valid names of folders. The name of a unit has a # between class and shard.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.#-]{0,79}")
 
 
 def shared_memory() -> Path:
-    """Where files are memory, if there is such a place."""
+    """Return the folder for files in shared memory, or the temporary folder if the machine has no such folder."""
     return SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else Path(tempfile.gettempdir())
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The Ray cluster that a system is on."""
+    """Ray cluster on which a system runs."""
 
     address: str
     auth_mode: str | None
-    """What a process that joins is to have in Ray's environment variable for it."""
+    """Value that a joining process needs in Ray's environment variable for the authentication mode."""
     home: str | None = None
     """Folder of the catalog that the system follows; None for a system without a catalog."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunDirs:
-    """The folders of one node of a system; `base` holds those of all systems."""
+    """Folders of one node of a system; `base` contains the folders of all systems."""
 
     base: Path
     system: str
@@ -102,64 +103,79 @@ class RunDirs:
         return self.folder / "classes"
 
     def stream(self, name: str) -> Path:
-        """Names of streams are without regard to case."""
+        """Return the folder of a stream; the case of its name does not matter."""
         return self.streams / checked(name.lower())
 
     def class_log(self, name: str) -> Path:
         return self.classes / checked(name)
 
     def hold(self) -> int:
-        """Make the folders; the system counts as alive until the open file that is returned is closed."""
-        while True:
-            make_private(self.root)
-            path = self.root / LOCK
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(file, fcntl.LOCK_SH)
-            # Whoever took it for dead may have removed it before the lock was ours.
-            if is_at(file, path):
-                break
-            os.close(file)
+        """Create the folders and return an open lock file; the system counts as alive until the file is closed."""
+        file = hold_folder(self.root)
         for folder in (self.folder, self.streams, self.classes):
             make_private(folder)
         return file
 
+    def hold_node(self) -> int:
+        """Return an open lock file of the node; its folder is kept until the file is closed. The system must be held."""
+        file = hold_folder(self.folder)
+        for folder in (self.streams, self.classes):
+            make_private(folder)
+        return file
+
+    def remove_dead_nodes(self) -> list[Path]:
+        """Remove the folders of nodes of the system that have no live process; return these folders."""
+        return remove_if_dead(folder for folder in listed(self.root) if folder != self.folder)
+
     def note_cluster(self, cluster: Cluster) -> None:
-        """For those who look for the system on this machine."""
+        """Write cluster.json, by which commands on this machine find the system."""
         (self.root / CLUSTER).write_text(json.dumps(asdict(cluster)), encoding="utf-8")
 
     def remove(self) -> None:
-        """Everything of this node, and of the system if no other node has anything here."""
+        """Remove the node's folder, and the system's folder if it has no other node's folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if not any(entry.is_dir() for entry in listed(self.root)):
             shutil.rmtree(self.root, ignore_errors=True)
 
 
+def hold_folder(folder: Path) -> int:
+    """Create a folder and return its open lock file, with a shared lock."""
+    while True:
+        make_private(folder)
+        path = folder / LOCK
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(file, fcntl.LOCK_SH)
+        # Another process may have removed the folder as dead before this process got the lock.
+        if is_at(file, path):
+            return file
+        os.close(file)
+
+
 def remove_dead(base: Path) -> list[Path]:
-    """Remove what systems of this user have left behind of which no process is alive; the folders removed."""
-    removed = []
-    for root in listed(base):
-        if root.name.startswith(prefix()) and not root.is_symlink():
-            with lock_if_dead(root) as dead:
-                if dead:
-                    shutil.rmtree(root, ignore_errors=True)
-                    removed.append(root)
-    return removed
+    """Remove the folders of this user's systems that have no live process; return these folders."""
+    return remove_if_dead(root for root in listed(base) if root.name.startswith(prefix()))
 
 
 def remove_dead_temporary(base: Path) -> list[Path]:
-    """Remove Ray's files of systems that were killed; return the folders."""
+    """Remove the folders with Ray's files of systems that were killed; return these folders."""
+    named = (root for root in listed(base) if root.name.startswith(TEMPORARY))
+    return remove_if_dead(root for root in named if root.lstat().st_uid == os.getuid())
+
+
+def remove_if_dead(folders: Iterable[Path]) -> list[Path]:
+    """Remove the folders with a lock file that no process holds; return these folders."""
     removed = []
-    for root in listed(base):
-        if root.name.startswith(TEMPORARY) and root.lstat().st_uid == os.getuid() and not root.is_symlink():
-            with lock_if_dead(root) as dead:
+    for folder in folders:
+        if not folder.is_symlink():
+            with lock_if_dead(folder) as dead:
                 if dead:
-                    shutil.rmtree(root, ignore_errors=True)
-                    removed.append(root)
+                    shutil.rmtree(folder, ignore_errors=True)
+                    removed.append(folder)
     return removed
 
 
 def clusters(base: Path) -> dict[str, Cluster]:
-    """Of systems of this user that were started on this machine and are alive."""
+    """Return the clusters of this user's live systems that were started on this machine, by system."""
     by_system = {}
     for root in listed(base):
         if root.name.startswith(prefix()) and (root / CLUSTER).is_file():
@@ -171,7 +187,7 @@ def clusters(base: Path) -> dict[str, Cluster]:
 
 
 def kill_users(folder: Path) -> None:
-    """Kill other processes that have a file of the folder open: those that have outlived the Ray that started them."""
+    """Kill other processes that have a file of the folder open, because they have outlived their Ray."""
     for process in PROCESSES.glob("[0-9]*"):
         pid = int(process.name)
         if pid != os.getpid() and has_open(process, folder):
@@ -191,11 +207,11 @@ def has_open(process: Path, folder: Path) -> bool:
 
 @contextmanager
 def lock_if_dead(root: Path) -> Iterator[bool]:
-    """Whether no process holds the system; none can begin to while this lasts."""
+    """Yield True if no process holds the lock of a folder. No process can acquire it inside the with block then."""
     try:
         file = os.open(root / LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
-        # Without the lock file it is about to be made or removed, or another's.
+        # Without an accessible lock file, the folder is being created or removed, or belongs to another user.
         yield False
         return
     try:
@@ -214,10 +230,13 @@ def prefix() -> str:
 
 
 def checked(name: str) -> str:
-    """A name that is a folder's name and nothing else."""
+    """Return the name if it is safe as the name of a folder; otherwise raise InvalidInput."""
     if NAME.fullmatch(name) is None:
         raise InvalidInput(
-            "not a name for a folder", "name", name, "letters, digits, and _ . - # after the first"
+            "the name contains characters that are not allowed or is too long",
+            "name",
+            name,
+            "use at most 80 letters, digits and _ . - #, beginning with a letter or digit",
         )
     return name
 

@@ -1,13 +1,13 @@
-"""Whole small messages between the processes of one node: SOCK_SEQPACKET over a Unix socket.
+"""Channels for small messages between the processes of one node: Unix sockets of type SOCK_SEQPACKET.
 
-An exchange takes tens of microseconds where a Ray call takes hundreds, and the end of a process is news at once (EOF).
-Linux only: no other system has packets with EOF, the peer's uid and eventfds together.
+An exchange takes tens of microseconds, while a Ray call takes hundreds. The end of the peer's process is noticed at once (EOF).
+This works only on Linux, since no other system has packets with EOF, the peer's uid and eventfds.
 
 Guarantees:
-1. A message arrives whole, once and in order, or the channel has ended.
-2. Nothing here waits. A peer that reads so slowly that a message finds no room is for the caller to give up.
-3. Only processes of the same user get in: the socket's folder is 0700, and the listener asks the kernel for the peer's uid.
-4. One listener lives at a path. What a dead one left there is replaced.
+1. Each message arrives complete, once and in order, or the channel has ended.
+2. No call blocks. If a peer reads so slowly that there is no room for a message, the caller decides what to do.
+3. Only processes of the same user can connect: the socket's folder has mode 0700, and the listener checks the peer's uid.
+4. Each path has at most one listener. A socket file that a dead listener left is replaced.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from pathlib import Path
 from actors.runtime.private_dirs import make_private
 from configs.errors import InvalidInput
 
-# A greeting of some hundred classes fits; the socket's own buffer holds several.
+# Maximum size of a message. A Hello with some hundred classes fits; the socket's buffer holds several such messages.
 MESSAGE_MAX = 65_536
-# sun_path of Linux is 108 bytes with the closing NUL.
+# Maximum length of a socket's path: sun_path has 108 bytes on Linux, including the final NUL.
 PATH_BYTES_MAX = 107
-# Hosts that all reconnect at once, while the listener does something else.
+# Number of pending connections; all hosts may reconnect at once while the listener is busy.
 BACKLOG = 512
 _PEER = struct.Struct("3i")  # pid, uid, gid
 
 
 class Channel:
-    """One end of a connection."""
+    """One end of a connection, in non-blocking mode."""
 
     __slots__ = ("_socket",)
 
@@ -43,15 +43,15 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: bytes) -> None:
-        """BlockingIOError if there is no room, another OSError if the peer is gone."""
+        """Send a message. Raise BlockingIOError if there is no room, or another OSError if the peer has gone."""
         if not 0 < len(message) <= MESSAGE_MAX:
-            raise ValueError(f"a message has 1 to {MESSAGE_MAX} bytes, not {len(message)}")
+            raise ValueError(f"a message must have 1 to {MESSAGE_MAX} bytes (got {len(message)})")
         self._socket.send(message, socket.MSG_NOSIGNAL)
 
     def receive(self) -> bytes | None:
-        """The next message; None once the peer is gone; BlockingIOError if there is none yet.
+        """Return the next message, or None once the peer has gone; raise BlockingIOError if there is no message yet.
 
-        A message longer than MESSAGE_MAX is handed over cut to one byte more than that.
+        Only the first MESSAGE_MAX + 1 bytes of a longer message are returned.
         """
         try:
             return self._socket.recv(MESSAGE_MAX + 1) or None
@@ -59,18 +59,18 @@ class Channel:
             return None
 
     def end(self) -> None:
-        """Nothing more in either direction: both ends read EOF."""
+        """Shut the connection down in both directions, so that both ends read EOF."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
-            return  # it has ended already
+            return  # the connection has ended already
 
     def close(self) -> None:
         self._socket.close()
 
 
 def connect(path: Path) -> Channel:
-    """A channel to who listens at `path`; OSError if nobody does, or not at the moment."""
+    """Return a channel to the listener at `path`; raise OSError if no process listens there or it is overloaded."""
     connecting = _socket()
     try:
         connecting.setblocking(False)
@@ -82,7 +82,7 @@ def connect(path: Path) -> Channel:
 
 
 class Listener:
-    """Who listens at a path, until it is closed or the process ends."""
+    """Listener at a path, until it is closed or its process ends."""
 
     def __init__(self, path: Path) -> None:
         address = _address(path)
@@ -91,7 +91,7 @@ class Listener:
         self._lock = _lock(path)
         self._socket = _socket()
         try:
-            path.unlink(missing_ok=True)  # nobody listens there: the lock was free
+            path.unlink(missing_ok=True)  # left by a dead listener, since the lock was free
             self._socket.bind(address)
             self._socket.listen(BACKLOG)
             self._socket.setblocking(False)
@@ -104,7 +104,7 @@ class Listener:
         return self._socket.fileno()
 
     def accept(self) -> Channel | None:
-        """The next peer; None if it is another user's, or if there is none."""
+        """Return a channel to the next peer; None if no peer waits or the peer is a process of another user."""
         try:
             accepted, _ = self._socket.accept()
         except (BlockingIOError, ConnectionError):
@@ -129,7 +129,7 @@ def _address(path: Path) -> str:
     length = len(os.fsencode(path))
     if length > PATH_BYTES_MAX:
         raise InvalidInput(
-            f"the path of a Unix socket may have {PATH_BYTES_MAX} bytes, this one has {length}",
+            f"the path of the Unix socket has {length} bytes; the maximum is {PATH_BYTES_MAX}",
             "path",
             str(path),
             "choose a shorter run folder",
@@ -138,14 +138,17 @@ def _address(path: Path) -> str:
 
 
 def _lock(path: Path) -> int:
-    """A lock that the kernel takes back when the process ends: a socket file alone does not tell who lives."""
+    """Lock the path of a socket until this process ends. A socket file alone does not show whether its listener is alive."""
     lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
         raise InvalidInput(
-            "another process listens there", "path", str(path), "one dispatcher or gateway runs a node"
+            "another process already listens at this path of a Unix socket",
+            "path",
+            str(path),
+            "stop that process; a node can have only one dispatcher and one gateway",
         ) from None
     return lock
 
