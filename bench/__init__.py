@@ -1,1 +1,1 @@
-"""What README's figures come from: `python -m bench`, or `make bench`."""
+"""Benchmarks that measure the figures of README and bench/RESULTS.md: `python -m bench`, or `make bench`."""

@@ -1,4 +1,7 @@
-"""`python -m bench [AREA …] [--json]`: every figure with its bound; exit code 1 if one is missed."""
+"""Benchmarks of Weir: `python -m bench [AREA …] [--json]` measures figures and compares each with the limit that it must meet.
+
+The exit code is 1 if a figure does not meet its limit.
+"""
 
 from __future__ import annotations
 
@@ -59,23 +62,23 @@ AREAS: Mapping[str, Callable[[], list[Figure]]] = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m bench", description="Measure what README's figures come from."
+        prog="python -m bench", description="Measure Weir's figures and compare each with its bound."
     )
     parser.add_argument(
-        "areas", nargs="*", metavar="AREA", help=f"one or more of {', '.join(AREAS)}; all if none"
+        "areas", nargs="*", metavar="AREA", help=f"areas to measure (default: all): {', '.join(AREAS)}"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
     unknown = [area for area in given.areas if area not in AREAS]
     if unknown:
-        parser.error(f"no area {unknown[0]!r}; there are {', '.join(AREAS)}")
+        parser.error(f"unknown area {unknown[0]!r}; choose from {', '.join(AREAS)}")
     measured = {area: AREAS[area]() for area in given.areas or AREAS}
     if given.json:
         print(
             json.dumps({area: [as_dict(one) for one in found] for area, found in measured.items()}, indent=2)
         )
     else:
-        # A pipe has no width of its own.
+        # When the output goes to a pipe, there is no terminal width, so a fixed width is used.
         console = Console() if sys.stdout.isatty() else Console(width=120)
         console.print(table(measured))
     return 0 if all(one.met for found in measured.values() for one in found) else 1

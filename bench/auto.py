@@ -1,18 +1,22 @@
-"""A class that tunes itself on Ray, beside what every policy would have come to, on three workloads with different objectives.
+"""Comparison of a self-tuning class on Ray with all fixed policies, on three workloads with different objectives.
 
-A system with one class, whose host has a core of its own. It gets the same burst again and again, each once the one before is
-worked off. After each burst the class is compared, as the service does it: what is noticed in its host goes to the simulator in a
-process of its own, and the coordinator's core decides; until there is no reason to think of another policy. Then its host is given
-each candidate in turn, some times over; the best of them then run against the one at which the class has ended, by turns, and only
-these bursts count: whoever is the best of many tries has been lucky, too. What is compared is what a class that tunes itself is held
-against, and of as many bursts by each the best: what else a machine does only makes them longer.
+The system has one class, which has a host with its own core. The class gets the same burst of rows again whenever it has
+answered the previous burst.
 
-What makes policies differ live is which stream goes first:
+1. After each burst the class compares policies, as in the service: measurements go to the simulator in another process, and the
+   coordinator's tuning core decides. This ends when the core decides to keep its policy.
+2. The host then runs some bursts under each candidate policy.
+3. The best policies and the policy that the class chose then run bursts in turns. Only bursts of this step count, because
+   the best of many tries is partly luck. Of several bursts the best counts, because other programs can only make a burst
+   slower.
 
-    response     noise leads to nothing; what is wanted is answered eight times
-    memory       a filter drops nearly all of what is sifted, and what is left is dear: a tuple that is taken in costs more than
-                 a plain one, although its queue seems to shrink faster
-    tardiness    what has an hour's time comes before what is due every ten milliseconds
+In the live system, policies differ mainly in the stream that they process first:
+
+    response     tuples of `noise` give no answer; tuples of `wanted` give eight answers each
+    memory       a filter drops nearly all tuples of `sifted`, but the rest is expensive. So a tuple of `sifted` costs more
+    than one
+                 of `plain`, although its queue seems to shrink faster
+    tardiness    the windows of `slow` are due every hour, those of `fast` every ten milliseconds
 """
 
 from __future__ import annotations
@@ -45,30 +49,30 @@ from services.watch.source import RunningSystem
 from services.watch.watch import Watch
 from sim.forecast.policy_forecast import ObjectiveFigures, objective_value
 
-# Bursts by each policy, and of those that run against the one at which the class has ended.
+# Number of bursts per policy in step 2, number of bursts per policy in step 3, and number of policies in step 3.
 TRIES, FINAL_TRIES, FINALISTS = 2, 6, 3
 WARM_UPS = 2
-# Comparisons within which a class is to have found what serves it.
+# Number of comparisons after which a class must have decided to keep its policy.
 COMPARED_MOST = 20
 CYCLE_MS = 40.0
 SETTINGS = LiveSettings(train_max=5000, idle_after_s=None, load=LoadSettings(cycle_ms=CYCLE_MS))
-# Of event time.
+# Event time, in ms, between the beginnings of two bursts.
 PERIOD_MS = 1000
 KEYS = 50
 WAIT_S = 60.0
-# After which a comparison is due, whatever the last one took.
+# Seconds by which the clock is moved so that the next comparison is due at once.
 LONG_S = 1e6
 
 
 def costly(number: int, terms: int) -> str:
-    """An expression that no other query has."""
+    """Return an expensive SQL expression that no other query shares."""
     each = [f"SQRT(x + {number}) * LN(x + {place + 2}) / (x + {place + 1})" for place in range(terms)]
     return " + ".join(each)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Rows of a burst by stream, in the order in which they come."""
+    """Workload for one objective: its queries, and the rows of a burst by stream, with the streams in the order of arrival."""
 
     objective: Objective
     rows: Mapping[str, int]
@@ -139,17 +143,19 @@ def compared(workload: Workload) -> list[Figure]:
     name, unit = f"auto, {workload.objective}", WAYS[workload.objective].unit
     best = min(tries.values())
     return [
-        Figure(f"{name}: over the best of the others, {rival}", own_value / rival_value, "×", limit=1.1),
-        Figure(f"{name}: {told[0].policy}, then {own}", own_value, unit),
-        Figure(f"{name}: comparisons until it stays", len(told), ""),
-        Figure(f"{name}: its first policy over the best", tries[told[0].policy] / best, "×"),
-        Figure(f"{name}: the worst policy over the best", max(tries.values()) / best, "×"),
+        Figure(
+            f"{name}: chosen policy ÷ best other policy, {rival}", own_value / rival_value, "×", limit=1.1
+        ),
+        Figure(f"{name}: began with {told[0].policy}, chose {own}", own_value, unit),
+        Figure(f"{name}: comparisons until it keeps its policy", len(told), ""),
+        Figure(f"{name}: first policy ÷ best policy", tries[told[0].policy] / best, "×"),
+        Figure(f"{name}: worst policy ÷ best policy", max(tries.values()) / best, "×"),
     ]
 
 
 @dataclass
 class Running:
-    """The class of a workload on its host."""
+    """Running class of a workload, on its host."""
 
     workload: Workload
     system: System
@@ -166,10 +172,10 @@ class Running:
         wait(lambda: self.system.readers(self._node).keys() >= self.workload.rows.keys(), "readers", WAIT_S)
 
     def settled(self) -> Sequence[TuningDecision]:
-        """What it is told until it stays."""
+        """Compare policies after each burst until the class keeps its policy; return all tuning decisions."""
         for _ in range(WARM_UPS):
             self.burst()
-        # From the first look on it is known when the class is due.
+        # The first call of the tuner sets the time at which the class is due for a comparison.
         self._compare()
         for _ in range(COMPARED_MOST):
             self._compare()
@@ -178,7 +184,7 @@ class Running:
         return self.told
 
     def tried(self, choice: Choice, times: int) -> list[float]:
-        """What the objective came to."""
+        """Run bursts under a policy and plan, and return the objective's value for each burst."""
         declared = self.workload.declared
         unit = Unit(declared, original=1.0, share=1.0, choice=choice)
         ray.get(self._host.set_units.remote([unit]))
@@ -189,7 +195,7 @@ class Running:
         return self.source.decisions(self.workload.objective, COMPARED_MOST).tuned
 
     def burst(self) -> float:
-        """Everything at once, until it is answered; what the objective came to."""
+        """Publish a burst, wait until it is answered, and return the objective's value."""
         ray.get(self._host.noticed.remote(self.workload.objective))
         self._publish()
         self._done()
@@ -202,7 +208,7 @@ class Running:
         return value
 
     def _compare(self) -> None:
-        """A burst, and what has come of the class since it was asked last: who sleeps is not asked."""
+        """Publish a burst and let the tuner compare policies. The class must be awake, because sleeping classes are skipped."""
         self._publish()
         wait(self._is_seen_awake, "end of its sleep", WAIT_S)
         self._clock.ahead_s += LONG_S
@@ -242,7 +248,7 @@ class Running:
 
 
 class Ahead:
-    """A clock that is ahead: comparisons follow each other, however long forecasts take."""
+    """Clock that can be moved forward, so that comparisons follow each other without waiting."""
 
     ahead_s = 0.0
 

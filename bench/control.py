@@ -1,4 +1,4 @@
-"""What the control ring costs: a turn, a load cycle of one class, a redistribution."""
+"""Cost of the control loop: a turn, a load cycle of one class, and a redistribution of capacity."""
 
 from __future__ import annotations
 

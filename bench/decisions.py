@@ -1,7 +1,7 @@
-"""What a level-2 decision costs among many ready operators: static, exact and clustered policies, and the naive way.
+"""Cost of picking the next operator among many ready operators: static, exact and clustered policies, and naive BSD.
 
-A decision is a pick with the news that follow from it: the chosen operator has run its queue empty, and an operator
-that was idle has got a tuple. Naive BSD evaluates the formula for every ready operator at every decision (Sharaf §3.8.3).
+A decision is the choice of an operator and the changes that follow: the chosen operator becomes idle, and an idle operator
+gets a tuple. Naive BSD evaluates its formula for every ready operator at every decision (Sharaf §3.8.3).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from scheduler.operators.scheduler import OperatorScheduler
 from services.race.measure import Figure, seconds_each
 
 OPERATORS = 11_000
-SWITCHED = 1_000  # operators of a class whose policy changes, all with input
-IDLE = 1_000  # of them; 10,000 are ready at every decision
-GAP_S = 1e-4  # between two arrivals
+SWITCHED = 1_000  # number of operators of the class that switches its policy; all operators have input
+IDLE = 1_000  # number of idle operators; apart from these, 10,000 operators are ready at every decision
+GAP_S = 1e-4  # seconds between two arrivals
 STATIC = ("hr", "hnr", "srpt", "chain")
 
 
@@ -35,14 +35,14 @@ def figures() -> list[Figure]:
         Figure("decision among 10,000, bsd exact", 1e6 * exact, "µs"),
         Figure("decision among 10,000, bsd pruned", 1e6 * pruned, "µs"),
         Figure("decision among 10,000, bsd naive", 1e6 * naive, "µs"),
-        Figure("clustered bsd over the dearest static policy", clustered / static, "×", limit=4.0),
-        Figure("naive bsd over clustered bsd", naive / clustered, "×", least=50.0),
-        Figure("dearest switch of policy among 1,000 operators", 1e3 * dearest_switch_s(), "ms", limit=10.0),
+        Figure("clustered bsd ÷ slowest static policy", clustered / static, "×", limit=4.0),
+        Figure("naive bsd ÷ clustered bsd", naive / clustered, "×", least=50.0),
+        Figure("slowest switch of policy, 1,000 operators", 1e3 * dearest_switch_s(), "ms", limit=10.0),
     ]
 
 
 def many_queries(operators: int) -> NetworkEstimates:
-    """Single-operator queries with costs over a range of 16 and any selectivity, as in Sharaf's testbed."""
+    """Return queries of one operator each, with random costs (1 to 16 units) and selectivities, as in Sharaf's testbed."""
     rng = random.Random(1)
     network = Network(tuple(ScheduledOperator(f"q{number}", source=True) for number in range(operators)))
     estimates = tuple(Estimate(1e-5 * 2 ** rng.randrange(5), rng.uniform(0.1, 1.0)) for _ in range(operators))
@@ -50,7 +50,7 @@ def many_queries(operators: int) -> NetworkEstimates:
 
 
 def decision_s(believed: NetworkEstimates, kind: str, clusters: int = 0) -> float:
-    """One round trip: the chosen operator runs its queue empty, and one that was idle gets a tuple."""
+    """Return the seconds of one decision: the chosen operator becomes idle, and an idle operator gets a tuple."""
     count = len(believed.estimates)
     policy = build_policy(policy_of(kind, clusters), believed)
     order = list(range(count))
@@ -88,14 +88,14 @@ def naive_decision_s(believed: NetworkEstimates) -> float:
 
 
 def dearest_switch_s() -> float:
-    """From and to any policy, with all operators ready and the next one picked."""
+    """Return the seconds of the slowest switch to any policy, with all operators ready, including the next decision."""
     believed = many_queries(SWITCHED)
     scheduler = OperatorScheduler(believed.network, policy_of("hr"), believed.estimates)
     heads = [(operator, operator * GAP_S, 1) for operator in range(SWITCHED)]
 
     def switched_s(settings: PolicySettings) -> float:
         def switch() -> None:
-            # What is believed has changed since the last time, too: segments are worked out anew.
+            # Estimates count as changed, so that the switch has to compute all segments again.
             scheduler.statistics.changed = True
             scheduler.switch(settings, heads)
             scheduler.pick(SWITCHED * GAP_S)

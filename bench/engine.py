@@ -1,4 +1,4 @@
-"""What the query engine does: W11 as SQL beside other ways to answer it, in one run on one core."""
+"""Speed of the query engine with the eleven queries of workload W11, compared in one run with other programs that give the same answers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from services.race.race import ENGINE, compared, race
 
 SECONDS = 60
 REGISTERED = 1000
-# Engine over contestant, by train: the least that it should be.
+# Minimum ratio of the engine's speed to the speed of another program, by train length.
 LEAST = {
     10_000: {"hand": 0.5, "duckdb": 0.5, "polars": 1.0},
     1_000: {"hand": 0.35, "polars": 1.0},
 }
-# Readings a CPU-second measured elsewhere on such a machine, and how many times that the engine should do: Flink's SQL,
-# Spark's micro-batches of 10 s, and a loop around Polars that was not tuned for one core as the one raced here is.
+# Readings per CPU-second of programs that were measured on a similar machine, and the minimum ratio of the engine's speed to each:
+# Flink's SQL, Spark with micro-batches of 10 s, and a Polars loop that is less tuned for one core than the Polars loop here.
 ELSEWHERE = {
     10_000: {"Flink": (132_500, 15.0), "Spark": (23_200, 80.0), "a plain Polars loop": (2_280_000, 1.0)},
     1_000: {"a plain Polars loop": (351_000, 4.0)},
@@ -33,7 +33,7 @@ def figures() -> list[Figure]:
     return [
         *found,
         Figure("a call of an operator on one tuple", 1e6 * call_s(), "µs", limit=15.0),
-        Figure("registering a query beside 1,000", 1e3 * registration_s(), "ms", limit=10.0),
+        Figure("registering a query next to 1,000", 1e3 * registration_s(), "ms", limit=10.0),
     ]
 
 
@@ -48,11 +48,11 @@ def race_figures(data: w11_workload.Data, train: int, least: Mapping[str, float]
         found.append(Figure(f"{about}: engine ÷ {name}, measured elsewhere", ratio, "×", least=times))
     input_mb = (data.readings.nbytes + data.alerts.nbytes) / 2**20
     above_mb = reports[ENGINE]["peak_rss_mb"] - input_mb
-    return [*found, Figure(f"{about}: peak above its input", above_mb, "MB", limit=400.0)]
+    return [*found, Figure(f"{about}: peak memory above its input", above_mb, "MB", limit=400.0)]
 
 
 def call_s() -> float:
-    """A step of the runner around a filter that keeps nothing, source included in two."""
+    """Return the seconds per operator call on one tuple: half of a runner step with a source and a filter."""
     data = w11_workload.generated(1)
     schema = parse_create_stream(w11_workload.STREAMS[0])
     runner = ClassRunner(ignore)
@@ -84,14 +84,14 @@ def registration_s() -> float:
 
 
 def text(number: int) -> str:
-    """Selects and aggregates, no two alike."""
+    """Return the SQL of a query, alternately a select and an aggregate; no two queries are equal."""
     if number % 2:
         return f"SELECT ts, temp FROM readings WHERE temp > {number}"
     return f"SELECT region, AVG(temp) AS v FROM readings [RANGE 10 SECONDS] WHERE sensor = {number} GROUP BY region"
 
 
 def ignore(query: str, out: Train) -> None:
-    """A sink for answers that nobody wants."""
+    """Discard all answers of the queries."""
 
 
 def zero() -> float:

@@ -1,7 +1,7 @@
-"""What it costs a class to go over to an equivalent plan: W11's eleven queries, beside the same class that does not.
+"""Cost of changing to an equivalent plan: a class with the eleven queries of workload W11, compared with a class that keeps its plan.
 
-Both take the same input in turns, so that what else the machine does slows both. From the moment the plan is set until the last
-query has been exchanged both networks run, for twice what the longest window reaches: 50 s of event time here.
+The two classes process each train one after the other, so that other programs on the machine slow both classes. The old and
+the new operators run until the last query has been exchanged. For the longest window, this takes 50 s of event time.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def figures() -> list[Figure]:
 
 @dataclass
 class Hosted:
-    """A class of W11's queries, and the processor time that it has used."""
+    """Class with the queries of workload W11, and the processor time that the class has used."""
 
     hosted: HostedClass
     used_s: float = 0.0
     taken: dict[str, int] = field(default_factory=dict)
 
     def run(self, piece: Piece) -> float:
-        """The processor time of one turn."""
+        """Process one train of a stream, and return the processor time that this took."""
         self.taken[piece.stream] = self.taken.get(piece.stream, 0) + piece.offered
         began = time.thread_time()
         self.hosted.take(piece, self.taken[piece.stream])
@@ -51,27 +51,27 @@ class Hosted:
 @dataclass(frozen=True, slots=True)
 class Exchange:
     set_s: float
-    """To plan the queries anew."""
+    """Processor-seconds for planning the queries with the new plan."""
     both: float
-    """What the class used until the last query was exchanged, over what it would have."""
+    """Processor time while old and new operators ran, divided by that of the class that keeps its plan."""
     dearest_s: float
-    """Above the other class's, of a turn in which queries were exchanged."""
+    """Greatest extra processor time of a turn in which queries were exchanged, in seconds."""
     after: float
 
 
 def figures_of(plan: PlanSettings) -> list[Figure]:
     tries = [exchanged(plan) for _ in range(TRIES)]
-    about = f"W11 goes over to {', '.join(plan_words(plan))}"
+    about = f"W11 changes to {', '.join(plan_words(plan))}"
     return [
         Figure(
-            f"{about}: while both run, over the class alone", min(one.both for one in tries), "×", limit=2.5
+            f"{about}: while both plans run ÷ unchanged class", min(one.both for one in tries), "×", limit=2.5
         ),
-        Figure(f"{about}: once it has, over the class alone", min(one.after for one in tries), "×"),
+        Figure(f"{about}: after the exchange ÷ unchanged class", min(one.after for one in tries), "×"),
         Figure(
-            f"{about}: its queries are planned anew", 1e3 * min(one.set_s for one in tries), "ms", limit=10.0
+            f"{about}: planning the queries again", 1e3 * min(one.set_s for one in tries), "ms", limit=10.0
         ),
         Figure(
-            f"{about}: dearest turn that exchanges",
+            f"{about}: extra time of the slowest turn with an exchange",
             1e3 * min(one.dearest_s for one in tries),
             "ms",
             limit=10.0,

@@ -1,8 +1,8 @@
-"""Ten readers of one query's answers: what they cost the service, and what they cost the class that answers.
+"""Cost of ten readers of one query's answers, for the service and for the class that answers.
 
-A live system with one class, of whose input every row is an answer; the service in this process, as in `weir up`, the
-producer and the readers in processes of their own. Phases without and with readers take turns, so that what the machine
-does beside has its part in both.
+A live system has one class, and each of the class's input rows gives one answer. The service runs in this process, as in
+`weir up`; the producer and the readers run in other processes. Phases with and without readers alternate, so that other
+programs on the machine affect both kinds of phases.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from services.results.places import LocalPlaces
 RATE, BATCH = 50_000, 500
 READERS = 10
 PHASES, PHASE_S = 2, 7.0
-# Response times are those of the last five seconds.
+# Seconds between two samples, and seconds before the first: reported response times cover the last five seconds.
 LOOK_S, SETTLED_S = 0.5, 5.0
 POLL_S = 0.05
 CHUNK = 1 << 18
-# Times single rows from the door to a reader, with pauses between them.
+# Number of single rows that are timed from producer to reader; shortest and longest pause between two rows, in seconds.
 SINGLE_ROWS, GAP_S = 400, (0.02, 0.12)
 STREAM = "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
 SQL = "SELECT ts, sensor, temp FROM readings"
@@ -79,19 +79,19 @@ def figures() -> list[Figure]:
     ratio = read_by_ten.p99_ms / alone.p99_ms
     each = f"{READERS} readers of {RATE:,} answers/s"
     return [
-        Figure(f"{each}: p99 of the class over that without readers", ratio, "×", limit=1.1),
+        Figure(f"{each}: p99 of the class ÷ p99 without readers", ratio, "×", limit=1.1),
         Figure("p99 of the class without readers", alone.p99_ms, "ms"),
-        Figure("rows the slowest of them got", min(rows), "/s", least=0.98 * RATE),
-        Figure("rows they were told are missing", float(read_by_ten.gaps), "", limit=0.0),
-        Figure("the service's processor time", read_by_ten.used_pct, "% of a core"),
-        Figure("the same without readers", alone.used_pct, "% of a core"),
+        Figure("rows that the slowest reader received", min(rows), "/s", least=0.98 * RATE),
+        Figure("gaps that were reported to readers", float(read_by_ten.gaps), "", limit=0.0),
+        Figure("processor time of the service", read_by_ten.used_pct, "% of a core"),
+        Figure("processor time of the service without readers", alone.used_pct, "% of a core"),
         Figure("a single row, from the door to a reader, p50", float(np.quantile(delays_ms, 0.5)), "ms"),
         Figure("a single row, from the door to a reader, p99", float(np.quantile(delays_ms, 0.99)), "ms"),
     ]
 
 
 class Phases:
-    """What was seen in phases of one kind."""
+    """Measurements that are summed over all phases of one kind: with readers, or without readers."""
 
     def __init__(self) -> None:
         self.seconds = self._used_s = 0.0
@@ -130,7 +130,7 @@ def wait_flowing(system: System) -> None:
         time.sleep(POLL_S)
 
 
-# -- the service ---------------------------------------------------------------------------------------------------
+# -- process of the service ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,8 @@ def served(dirs: RunDirs) -> Iterator[There]:
         yield There(serving.url, key)
 
 
-# -- other processes -----------------------------------------------------------------------------------------------
+# -- processes of the producer and of the readers
+# -----------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -164,7 +165,7 @@ def produced(dirs: RunDirs) -> Iterator[None]:
 
 
 def produce(parent: Connection, door: Path) -> None:
-    """So many rows a second, until the parent ends."""
+    """Publish RATE rows per second until the parent process ends."""
     began, sent = time.monotonic(), 0
     numbers = np.arange(BATCH)
     with Producer(door) as producer:
@@ -183,7 +184,7 @@ def read(url: str, key: str) -> Iterator[Sequence[Connection]]:
 
 @dataclass
 class Counted:
-    """What readers have got so far."""
+    """Number of rows that each reader has received, and number of gaps (missing rows) that were reported to readers."""
 
     rows: list[int]
     gaps: int = 0
@@ -198,7 +199,7 @@ def counted(readers: Sequence[Connection]) -> Counted:
 
 
 def read_events(parent: Connection, url: str, key: str) -> None:
-    """Reads, and counts, until the parent ends; it takes the little that reading takes."""
+    """Read events and count rows until the parent process ends; this reader uses little processor time."""
     where, found = urlsplit(url), Counted([0] * READERS)
     sockets = [socket.create_connection((where.hostname, where.port)) for _ in range(READERS)]
     for one in sockets:
@@ -212,7 +213,7 @@ def read_events(parent: Connection, url: str, key: str) -> None:
             continue
         for place, one in enumerate(sockets):
             if one in ready:
-                # What is looked for may come in two parts.
+                # The text to be counted may be split between two chunks, so the end of each chunk is kept and searched with the next chunk.
                 data = rests[place] + one.recv(CHUNK)
                 found.rows[place] += data.count(ROW)
                 found.gaps += data.count(GAP)
@@ -227,14 +228,14 @@ def request_of(key: str) -> bytes:
 
 
 def delays_of_single_rows(service: There, dirs: RunDirs) -> list[float]:
-    """Milliseconds from the call that publishes a row to its event, with nothing else to do."""
+    """Return for each of several single rows the milliseconds from publishing until a reader has its event, in an idle system."""
     with process(measure_delays, service.url, service.key, dirs.door_socket) as measuring:
         delays_ms: list[float] = measuring.recv()
         return delays_ms
 
 
 def measure_delays(parent: Connection, url: str, key: str, door: Path) -> None:
-    """Publish rows at random moments, each with its time, and subtract that when its event is read."""
+    """Publish rows at random moments, each with the current time, which is subtracted when its event is read."""
     address, gaps_s = urlsplit(url), np.random.default_rng(1).uniform(*GAP_S, SINGLE_ROWS)
     delays_ms: list[float] = []
     with socket.create_connection((address.hostname, address.port)) as events, Producer(door) as producer:
@@ -264,7 +265,7 @@ def asked(parent: Connection, found: Counted) -> bool:
 
 @contextmanager
 def process(work: Callable[..., None], *arguments: object) -> Iterator[Connection]:
-    """A process that does the work until it hears that it is over."""
+    """Start a process for the work; it ends when this context closes the connection."""
     ours, theirs = SPAWN.Pipe()
     started = SPAWN.Process(target=work, args=(theirs, *arguments), daemon=True)
     started.start()

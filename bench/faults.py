@@ -1,6 +1,6 @@
-"""How soon a live system is as it should be: after a lender asks for its share back, and after a process was killed.
+"""Recovery times of a live system: after a lender reclaims its share, and after a process is killed.
 
-Three classes with W11's queries on a real system of one node. Times are read from the event logs, by the machine's clock.
+Three classes with the queries of workload W11 run on a live system of one node. Times of reclaims are read from the event logs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from services.race.measure import POLL_S, Figure, wait
 
 PERIOD_S = 10
 PRIORITIES = {"gold": 6.0, "silver": 3.0, "bronze": 1.0}
-# Trains so small that a feeder on another core offers more than the lane can do.
+# Trains are short and therefore costly, so that a feeder on another core can offer more than the lane can process.
 SETTINGS = LiveSettings(train_max=500)
 MUCH = 2e6
 TRIES = 5
@@ -60,7 +60,7 @@ def figures() -> list[Figure]:
         Figure(
             "emergency reclaim: first overloaded cycle to full share, worst", max(reclaimed_ms), "ms", 200.0
         ),
-        Figure("emergency reclaim: best", min(reclaimed_ms), "ms"),
+        Figure("emergency reclaim: first overloaded cycle to full share, best", min(reclaimed_ms), "ms"),
         Figure("killed class host: until its class answers again", without_s["host"], "s"),
         Figure("killed dispatcher: until a class answers again", without_s["dispatcher"], "s"),
         Figure("killed coordinator: until another answers", without_s["coordinator"], "s"),
@@ -100,7 +100,7 @@ def node_of(running: System) -> str:
 
 
 def offer(feeder: Feeder, **rates: float) -> float:
-    """Tuples a second by class, none of others; when that began."""
+    """Offer each class in `rates` that many tuples per second, and all other classes none; return the time at which this began."""
     plan = {
         name: StepArrivals.model_validate(
             {"kind": "steps", "steps": [{"at_s": 0, "rate": rates.get(name, 0.0)}]}
@@ -110,11 +110,12 @@ def offer(feeder: Feeder, **rates: float) -> float:
     return feeder.offer(plan).at
 
 
-# -- reclaim -------------------------------------------------------------------------------------------------------
+# -- time until a reclaimed share is returned
+# -------------------------------------------------------------------------------------------------------
 
 
 def lend_and_reclaim(running: System, feeder: Feeder) -> float:
-    """When an owner that has lent what it could was offered more than it can do."""
+    """Let a class lend its share, then offer it more input than it can process; return the time at which that input began."""
 
     def lent() -> bool:
         return running.status().system.units["bronze"].share > 0.5
@@ -127,7 +128,7 @@ def lend_and_reclaim(running: System, feeder: Feeder) -> float:
 
 
 def reclaim_s(events: Path, at: float) -> float:
-    """From the end of the owner's first overloaded load cycle to its full share in the dispatcher."""
+    """Return the seconds from the end of the class's first overloaded load cycle until the class has its full share again."""
     overloaded = next(
         now
         for now, event, commands in decisions(events, "load-gold-")
@@ -151,16 +152,17 @@ def decisions(events: Path, prefix: str) -> Iterator[tuple[float, Any, Any]]:
                 yield one[0], one[1], one[2]
 
 
-# -- kills ---------------------------------------------------------------------------------------------------------
+# -- time until a killed process is replaced
+# ---------------------------------------------------------------------------------------------------------
 
 
 def until_answers(running: System, actor: str) -> float:
-    """From the end of an actor's process to the next commit of the class."""
+    """Kill an actor's process, and return the seconds until class gold commits answers again."""
     log = Reader(RunDirs(shared_memory(), running.name, node_of(running)).class_log("gold"))
     before = log.next
     wait(lambda: log.next > before, "answers", BACK_S)
     killed = killed_at(actor)
-    # What the killed process has written last counts as before.
+    # Commits that the killed process had begun must not count, so the benchmark waits until these commits are over.
     time.sleep(POLL_S)
     before = log.next
     wait(lambda: log.next > before, "answers", BACK_S)

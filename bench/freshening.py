@@ -1,7 +1,8 @@
-"""Refresh frequencies of a million objects: exact, and by the thesis's partitions with and without k-means.
+"""Cost of computing refresh frequencies of a million objects: exactly, and by the thesis's partitions with and without k-means.
 
-The thesis's large case (Table 2.3), twice as large: change rates gamma with a mean of 2 and a deviation of 2, interest Zipf
-with θ = 1, shuffled; bandwidth for half an object a period.
+The input is the large case of Carney's thesis (Table 2.3), with twice as many objects. Change rates are gamma-distributed
+with mean 2 and standard deviation 2. Interest follows Zipf's law with θ = 1, independent of change rates. In each period,
+half as many polls as objects are possible.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from scheduler.mirrors.poller import MirrorCore, PollOutcome
 from services.race.measure import Figure, seconds_each
 
 OBJECTS = 1_000_000
-PARTITIONS, ROUNDS = 50, 10  # what the thesis finds best: "a good solution is found earliest"
+# Numbers of partitions and of rounds that the thesis found best: "a good solution is found earliest".
+PARTITIONS, ROUNDS = 50, 10
 TRIES = 2
-POLLED = 100_000  # objects of one mirror, as many as it may have
+POLLED = 100_000  # maximum number of objects of a mirror
 
 
 def figures() -> list[Figure]:
@@ -42,24 +44,24 @@ def figures() -> list[Figure]:
     top = perceived(objects, best)
     return [
         Figure(f"exact freshening of {OBJECTS:,} objects", exact_s, "s", limit=3.0),
-        Figure("marginals of refreshed objects differ by", spread(objects, best), "", limit=1e-6),
+        Figure("relative spread of refreshed objects' marginals", spread(objects, best), "", limit=1e-6),
         Figure("perceived freshness, exact", top, ""),
-        Figure(f"{PARTITIONS} PF partitions: time over exact", partition_s / exact_s, "×"),
+        Figure(f"{PARTITIONS} PF partitions: time ÷ exact time", partition_s / exact_s, "×"),
         Figure(
-            f"{PARTITIONS} PF partitions: perceived over exact",
+            f"{PARTITIONS} PF partitions: perceived freshness ÷ exact",
             perceived(objects, coarse) / top,
             "×",
             limit=1.0,
         ),
-        Figure(f"… and {ROUNDS} rounds of k-means: time over exact", cluster_s / exact_s, "×", least=1.0),
-        Figure("… and k-means: perceived over exact", perceived(objects, finer) / top, "×", limit=1.0),
-        Figure(f"a poll of a mirror of {POLLED:,} objects: decided and learned from", 1e6 * poll_s(), "µs"),
+        Figure(f"… and {ROUNDS} rounds of k-means: time ÷ exact time", cluster_s / exact_s, "×", least=1.0),
+        Figure("… and k-means: perceived freshness ÷ exact", perceived(objects, finer) / top, "×", limit=1.0),
+        Figure(f"decision and learning per poll, mirror of {POLLED:,} objects", 1e6 * poll_s(), "µs"),
     ]
 
 
 def large_case(count: int) -> Mirrored:
     rng = np.random.default_rng(1)
-    changes = rng.gamma(1.0, 2.0, count)  # mean 2, deviation 2
+    changes = rng.gamma(1.0, 2.0, count)  # gamma distribution with mean 2 and standard deviation 2
     interests = 1.0 / np.arange(1, count + 1)
     return Mirrored(interests / interests.sum(), changes, np.ones(count))
 
@@ -69,13 +71,13 @@ def perceived(objects: Mirrored, frequencies: Floats) -> float:
 
 
 def spread(objects: Mirrored, frequencies: Floats) -> float:
-    """Between the least and the greatest, relatively."""
+    """Return the relative difference between the least and the greatest marginal gain of refreshed objects."""
     worth = marginals(objects.interests, objects.changes, frequencies)[frequencies > 0]
     return float(worth.max() / worth.min() - 1)
 
 
 def timed(work: Callable[[], Floats]) -> tuple[float, Floats]:
-    """Processor-seconds, the best of some tries, of all threads: a library may use more than one."""
+    """Return the least processor-seconds of several tries, and the result; time is summed over all threads, since libraries use several."""
     best, found = float("inf"), np.empty(0)
     for _ in range(TRIES):
         began = time.process_time()
@@ -85,7 +87,8 @@ def timed(work: Callable[[], Floats]) -> tuple[float, Floats]:
 
 
 def poll_s() -> float:
-    """Of a mirror's core all of whose objects change, with what solving every two seconds and telling twice a second add."""
+    """Return the seconds per poll that a mirror's decisions take. All objects change, frequencies are computed every two
+    seconds, and status is reported twice per second."""
     core = MirrorCore(Interests(np.ones(POLLED), 3600.0), POLLED, 1000.0)
     now, told_at = 0.0, 0.0
 
@@ -100,6 +103,6 @@ def poll_s() -> float:
             core.statistics(now)
             told_at = now
 
-    for _ in range(POLLED):  # of an object that was looked at once nothing can be estimated
+    for _ in range(POLLED):  # a change rate cannot be estimated before the second poll of an object
         poll()
     return seconds_each(poll, 4000)

@@ -1,7 +1,7 @@
-"""What a live system costs while nothing comes in: three classes, and 200 tenants of them 50 in a host, with W11's queries.
+"""Cost of a live system without input: three classes, and 200 tenants with 50 tenants per host, all with the queries of workload W11.
 
-Of Weir's processes everything counts, also what Ray does inside them; Ray's own processes stand beside them. Memory is the
-proportional set size: what processes share counts once. Processor time is that of all threads, from the scheduler.
+All processor time of Weir's processes counts, including what Ray uses inside them; Ray's own processes are reported separately.
+Memory is the proportional set size, in which shared pages count once. Processor time is that of all threads, from the kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from services.race.measure import Figure
 CLASSES = 3
 TENANTS, A_HOST = 200, 50
 SECONDS = 20.0
-# Idle actors begin to rest after some seconds (`actors.runtime.idle_throttle`).
+# Idle actors begin to save processor time only after some seconds (`actors.runtime.idle_throttle`).
 REST_S = 9.0
 ASLEEP_S = 60.0
 POLL_S = 0.5
@@ -38,8 +38,8 @@ def a_few() -> list[Figure]:
         weir, others, part = watched(system)
         everything = total(part, {*weir.values(), *others, os.getpid()})
         return [
-            Figure(f"{CLASSES} idle classes: all processes, Ray's too", everything, "% of a core", 2.0),
-            Figure("of it Weir's", total(part, weir.values()), "% of a core"),
+            Figure(f"{CLASSES} idle classes: all processes, with Ray's", everything, "% of a core", 2.0),
+            Figure(f"{CLASSES} idle classes: Weir's processes", total(part, weir.values()), "% of a core"),
         ]
 
 
@@ -54,17 +54,17 @@ def many() -> list[Figure]:
             Figure(
                 f"{TENANTS} idle tenants: Weir's processes", total(part, weir.values()), "% of a core", 2.0
             ),
-            Figure("of it hosts", total(part, hosts), "% of a core"),
-            Figure("of it an idle host wakes up, most", max(per_s.values()), "times/s"),
+            Figure("part of the hosts", total(part, hosts), "% of a core"),
+            Figure("most wake-ups of an idle host", max(per_s.values()), "times/s"),
             Figure("Ray's own processes", total(part, others), "% of a core"),
             Figure(f"{TENANTS} idle tenants: Weir's memory", smaps_mb(weir.values()) / 1e3, "GB", 3.0),
-            Figure("of it hosts", smaps_mb(hosts) / 1e3, "GB"),
+            Figure("part of the hosts", smaps_mb(hosts) / 1e3, "GB"),
             Figure("memory of Ray's own processes", smaps_mb(others) / 1e3, "GB"),
         ]
 
 
 def watched(system: System) -> tuple[dict[str, int], set[int], dict[int, float]]:
-    """Weir's processes by name, all others that were started here, and what each took of a core, in percent."""
+    """Return Weir's processes by name, all other processes of this run, and the percentage of a processor that each process used."""
     fall_asleep(system)
     time.sleep(REST_S)
     weir = {name: int(ray.get(find(name).ping.remote())) for name in all_names()}
@@ -96,7 +96,7 @@ def fall_asleep(system: System) -> None:
     until = time.monotonic() + ASLEEP_S
     while not all(one.report and one.report.asleep for one in system.status().system.units.values()):
         if time.monotonic() > until:
-            raise TimeoutError(f"tenants without input are awake after {ASLEEP_S:g} s")
+            raise TimeoutError(f"tenants without input are still awake after {ASLEEP_S:g} s")
         time.sleep(POLL_S)
 
 
@@ -104,7 +104,8 @@ def total(part: Mapping[int, float], pids: Iterable[int]) -> float:
     return sum(part.get(pid, 0.0) for pid in pids)
 
 
-# -- processes -----------------------------------------------------------------------------------------------------
+# -- processor time and memory of processes
+# -----------------------------------------------------------------------------------------------------
 
 
 def descendants(pid: str) -> set[int]:
@@ -120,17 +121,17 @@ def descendants(pid: str) -> set[int]:
 
 
 def used_s(pids: Iterable[int]) -> dict[int, float]:
-    """Processor time of all threads, of the processes that are alive."""
+    """Return the processor-seconds of all threads of each process; ended processes are left out."""
     return {pid: sum(one[0] for one in found) / 1e9 for pid in pids if (found := schedstats(pid))}
 
 
 def wake_ups(pids: Iterable[int]) -> dict[int, int]:
-    """How often threads were given a processor."""
+    """Return the number of times that the threads of each process got a processor."""
     return {pid: sum(one[2] for one in schedstats(pid)) for pid in pids}
 
 
 def schedstats(pid: int) -> list[tuple[int, int, int]]:
-    """Of each thread: on a processor, waiting for one (ns), and how often it got one."""
+    """Return for each thread: nanoseconds on a processor, nanoseconds of waiting for a processor, and number of times that it got one."""
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
         try:

@@ -1,8 +1,10 @@
-"""What a class costs in its host: W11 from producer to log, through gateway, ingest, slices and commits, in real processes.
+"""Cost of running a class in a host: workload W11 from producer to log, through gateway, ingest, slices and commits, in real processes.
 
-Held against the same queries over the same batches in one thread, on the core that has the slices, in the same run. Speeds are
-those of a host that has run for a while: the input comes again and again, with later times, and counts once the logs of input and
-of answers have gone round. Answers are compared in a shorter run, after which all of them are still in the log.
+For comparison, the same queries run over the same batches in a single thread, in the same benchmark run and on the core of
+the slices. Speeds are those of a host that has run for a while: the input is repeated with later times, and measuring
+begins after the logs of input and answers have been filled once. Answers are compared in a shorter run, after which the log
+still holds all
+answers.
 """
 
 from __future__ import annotations
@@ -35,10 +37,10 @@ from services.race import w11_workload
 from services.race.measure import Figure
 from services.race.race import ENGINE, SPAWN, attempt, prepare
 
-# Of event time; 10,000 readings each.
+# Length of the input in seconds of event time, in measured runs and in runs that compare answers; a second has 10,000 readings.
 SECONDS, COMPARED_S = 1500, 150
-# Of the input, from which one on and up to which it counts. The first ones fill the gigabyte of input that is kept; the
-# producer has as much more to give at the end.
+# Number of repetitions of the input until measuring begins, until measuring ends, and until the producer ends.
+# The repetitions before measuring fill the gigabyte of input that is kept; those after measuring keep the class busy.
 WARM_LAPS, LAPS, LAPS_GIVEN = 2, 4, 6
 BATCH = 10_000
 TRIES = 3
@@ -56,16 +58,16 @@ SETTINGS = LiveSettings(manager="none", idle_after_s=None)
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run through a host."""
+    """Measurements of one run through a host."""
 
     readings: int
     slices_s: float
     ingest_s: float
     process_s: float
     kept_waiting: float
-    """Part of the slices' time in which the class thread did not have the processor."""
+    """Fraction of the slices' time in which the class thread did not have the processor."""
     queries: Mapping[str, Any]
-    """Of each, what its answers come to, if they are to be compared."""
+    """Summary of the answers of each query, in runs that compare answers."""
 
     @property
     def readings_per_s(self) -> float:
@@ -81,20 +83,22 @@ def figures() -> list[Figure]:
     right = short.queries == short_alone["queries"]
     total_s = best.slices_s + best.ingest_s
     return [
-        Figure("live: W11 a processor-second of slices and ingest", best.readings_per_s / 1e6, "M readings"),
+        Figure(
+            "live: W11 per processor-second of slices and ingest", best.readings_per_s / 1e6, "M readings"
+        ),
         Figure("live: the same in one thread", alone["readings_per_s"] / 1e6, "M readings"),
-        Figure("live: in a host over alone", best.readings_per_s / alone["readings_per_s"], "×", least=0.85),
-        Figure("live: of it ingest", 100 * best.ingest_s / total_s, "%"),
-        Figure("live: the host's processor time outside both", 100 * (best.process_s / total_s - 1), "%"),
-        Figure("live: slices' time without the processor", 100 * best.kept_waiting, "%"),
-        Figure("live: answers as alone", float(right), "", least=1.0),
+        Figure("live: host ÷ one thread", best.readings_per_s / alone["readings_per_s"], "×", least=0.85),
+        Figure("live: part of ingest", 100 * best.ingest_s / total_s, "%"),
+        Figure("live: the host's time outside slices and ingest", 100 * (best.process_s / total_s - 1), "%"),
+        Figure("live: part of slices without the processor", 100 * best.kept_waiting, "%"),
+        Figure("live: answers equal those of one thread", float(right), "", least=1.0),
     ]
 
 
 def tried(
     seconds: int, tries: int, cores: Cores, compared: bool
 ) -> tuple[list[dict[str, Any]], list[Measured]]:
-    """Alone and in a host, in turns."""
+    """Run workload W11 alternately in one thread and in a host, and return the measurements of both kinds of runs."""
     data = w11_workload.generated(seconds)
     engine, live = [], []
     with ProcessPoolExecutor(1, SPAWN, prepare, (data, cores.lanes[0] if cores.lanes else None)) as pool:
@@ -108,7 +112,7 @@ def tried(
 
 @contextmanager
 def running(cores: Cores) -> Iterator[RunDirs]:
-    """A node without hosts."""
+    """Run gateway and dispatcher of a node that has no hosts yet."""
     dirs = RunDirs(shared_memory(), f"bench-{os.getpid()}", "n")
     held = dirs.hold()
     try:
@@ -142,14 +146,14 @@ def run(data: w11_workload.Data, cores: Cores, compared: bool, warm: int, laps: 
 
 
 def done(host: Connection, tuples: int) -> tuple[HostStatus, float]:
-    """When the class has taken so many."""
+    """Wait until the class has taken this many tuples; return the host's status and processor time."""
     while (found := asked(host))[0].units["w11"].figures.delivered < tuples:
         time.sleep(POLL_S)
     return found
 
 
 def publish(dirs: RunDirs, data: w11_workload.Data, laps: int, enough: threading.Event) -> None:
-    """As fast as it is taken: the class always has more than it can do."""
+    """Publish the input repeatedly, as fast as the gateway accepts it, so that the class always has input."""
     with Producer(dirs.door_socket) as producer:
         for lap in range(laps):
             for stream, batch in w11_workload.turns(data, BATCH):
@@ -162,7 +166,7 @@ def publish(dirs: RunDirs, data: w11_workload.Data, laps: int, enough: threading
 
 
 def later(batch: pa.Table, ms: int) -> pa.Table:
-    """The same at a later time."""
+    """Return a copy of the batch with later timestamps."""
     return batch.set_column(0, "ts", pc.add(batch.column("ts"), ms)) if ms else batch
 
 
@@ -178,7 +182,7 @@ def checked(dirs: RunDirs, query: str, data: w11_workload.Data) -> dict[str, Any
 
 @contextmanager
 def process(work: Any, dirs: RunDirs, cores: Cores) -> Iterator[Connection]:
-    """A process that does the work; it says that it is ready, and ends when it hears nothing any more."""
+    """Start a process for the work and wait until it is ready; it ends when the connection is closed."""
     ours, theirs = SPAWN.Pipe()
     started = SPAWN.Process(target=work, args=(dirs, cores, theirs))
     started.start()
@@ -198,7 +202,7 @@ def asked(host: Connection) -> tuple[HostStatus, float]:
 
 
 def serve(dirs: RunDirs, cores: Cores, parent: Connection) -> None:
-    """Gateway and dispatcher."""
+    """Run gateway and dispatcher until the parent closes the connection."""
     keep_process_off(cores)
     gateway, turns = (
         Gateway(dirs, bytes_max=SETTINGS.retained_bytes),

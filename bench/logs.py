@@ -1,4 +1,4 @@
-"""What logs and the gateway cost: frames in shared memory, commits, batches from a producer's process to a reader's."""
+"""Cost of logs and the gateway: frames in shared memory, commits, and batches from a producer's process to a reader's."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BATCHES = 1000
 RESULT_ROWS = (1, 2, 4, 8, 16, 32, 64, 100, 300, 500, 1000)
 LOG_BYTES = 128 << 20
 IDLE_S = 2.0
-# A reader releases its frames with its snapshots, not one by one.
+# Number of frames that the reader releases together. A class also releases frames in groups, with its snapshots.
 RELEASED_EVERY = 64
 
 
@@ -51,11 +51,11 @@ def figures() -> list[Figure]:
         Figure("log: append of a frame of 64 bytes", 1e6 * append_s, "µs", limit=15.0),
         Figure("log: read of a frame", 1e6 * read_s, "µs", limit=10.0),
         Figure("log: commit with 11 results, beyond copying", 1e6 * (commit - copied), "µs", limit=80.0),
-        Figure("door: batches of 10,000 from process to process", door.rows_per_s / 1e6, "M rows/s"),
-        Figure("door: a batch", 1e6 * BATCH / door.rows_per_s, "µs"),
-        Figure("door: the gateway's processor time a row", 1e6 * door.gateway_s, "µs", limit=0.1),
-        Figure("door: all three processes' processor time a row", 1e6 * door.all_s, "µs"),
-        Figure("gateway: processor time a second when idle", 1e6 * door.idle, "µs", limit=500.0),
+        Figure("door: from process to process, batches of 10,000 rows", door.rows_per_s / 1e6, "M rows/s"),
+        Figure("door: time per batch", 1e6 * BATCH / door.rows_per_s, "µs"),
+        Figure("door: the gateway's processor time per row", 1e6 * door.gateway_s, "µs", limit=0.1),
+        Figure("door: all three processes' processor time per row", 1e6 * door.all_s, "µs"),
+        Figure("gateway: processor time per second when idle", 1e6 * door.idle, "µs", limit=500.0),
     ]
 
 
@@ -68,7 +68,7 @@ def log() -> Iterator[tuple[SegmentWriter, Reader]]:
 
 
 def batch_s(writer: SegmentWriter, reader: Reader) -> float:
-    """One batch in and out, every column summed up."""
+    """Return the seconds for appending one batch and reading it; the reader sums every column."""
     train = train_from_arrow(batch(), SCHEMA, 0.0)
 
     def one() -> None:
@@ -89,7 +89,7 @@ def frame_s(writer: SegmentWriter, reader: Reader) -> tuple[float, float]:
 
 
 def commit_s(writer: SegmentWriter) -> tuple[float, float]:
-    """Of a commit, and of copying its bytes into the log as they are."""
+    """Return the seconds of a commit, and of copying the same bytes into the log."""
     mask = np.packbits(np.ones(BATCH, bool)).tobytes()
     answers = tuple(Answer(f"q{place}", place, result(rows)) for place, rows in enumerate(RESULT_ROWS))
     steps = (Opened("s", 7, BATCH, 0, 0, 1.0, mask), Took("s", BATCH))
@@ -117,7 +117,7 @@ def batch() -> pa.RecordBatch:
 
 
 class DoorCosts:
-    """Rows a second, processor-seconds a row, and of an idle gateway a second."""
+    """Measurements of a gateway: rows per second, processor-seconds per row, and processor-seconds per second when idle."""
 
     def __init__(self, seconds: float, gateway_s: float, all_s: float, idle_s: float) -> None:
         rows = BATCH * BATCHES
@@ -127,7 +127,7 @@ class DoorCosts:
 
 
 def door_costs() -> DoorCosts:
-    """A producer in this process, gateway and reader in one each."""
+    """Measure batches that this process sends through a gateway to a reader; gateway and reader run in processes of their own."""
     dirs = RunDirs(shared_memory(), f"bench-{os.getpid()}", "n")
     held = dirs.hold()
     try:
@@ -146,7 +146,7 @@ def door_costs() -> DoorCosts:
 
 
 def publish_all(producer: Producer, reader: Connection) -> tuple[float, float]:
-    """Seconds until the reader has had everything, and processor-seconds of this process."""
+    """Publish all batches; return the seconds until the reader has read them, and this process's processor-seconds."""
     rows = batch()
     began, used = time.perf_counter(), time.process_time()
     for _ in range(BATCHES):
@@ -160,7 +160,7 @@ def publish_all(producer: Producer, reader: Connection) -> tuple[float, float]:
 
 @contextmanager
 def in_process(work: Callable[[RunDirs, Connection], None], dirs: RunDirs) -> Iterator[Connection]:
-    """A process that does the work; it says that it is ready, and ends when it hears nothing any more."""
+    """Start a process for the work and wait until it is ready; it ends when the connection is closed."""
     ours, theirs = SPAWN.Pipe()
     process = SPAWN.Process(target=work, args=(dirs, theirs))
     process.start()
@@ -174,7 +174,7 @@ def in_process(work: Callable[[RunDirs, Connection], None], dirs: RunDirs) -> It
 
 
 def asked(process: Connection) -> float:
-    """The processor time that it has used."""
+    """Return the processor-seconds that the process has used."""
     process.send("used")
     used: float = process.recv()
     return used

@@ -1,4 +1,4 @@
-"""What metrics cost: a scrape of many tenants, and what a class counts for them beside its slices."""
+"""Cost of metrics: a scrape with many tenants, and the work of a class that counts for metrics."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ ANSWERS = 10_000
 def figures() -> list[Figure]:
     took_s, size = scrape()
     settings = LiveSettings()
-    # Turns of a class that has all of its lane are the shortest for what they do; of the cycle's time all of it is its.
+    # A class that has a whole lane has one slice per round, and all of the time of a load cycle.
     slice_part = slice_s() / (settings.round_ms / 1e3)
     cycle_part = cycle_s() / (settings.load.cycle_ms / 1e3)
     everything = f"{TENANTS:,} tenants with {QUERIES} queries each"
     return [
         Figure(f"a scrape of {everything}", 1e3 * took_s, "ms", limit=300.0),
-        Figure(f"what a scrape of {everything} brings", size / 1e6, "MB", limit=15.0),
+        Figure(f"size of a scrape of {everything}", size / 1e6, "MB", limit=15.0),
         Figure(
-            "metrics, of the processor time of a class's slices",
+            "metrics: part of the processor time of a class's slices",
             100 * (slice_part + cycle_part),
             "%",
             limit=0.5,
@@ -56,11 +56,11 @@ def figures() -> list[Figure]:
     ]
 
 
-# -- a scrape --------------------------------------------------------------------------------------------------
+# -- cost of a scrape ------------------------------------------------------------------------------------------
 
 
 def scrape() -> tuple[float, int]:
-    """Processor-seconds, and bytes; everything has changed since the one before."""
+    """Return processor-seconds and bytes of a scrape; all values have changed since the previous scrape."""
     source = Full()
     with Watch(source, every_s=3600.0) as watch:
         nodes = Nodes(source, watch)
@@ -73,13 +73,13 @@ def scrape() -> tuple[float, int]:
             began = time.process_time()
             text = collector.text()
             found.append(time.process_time() - began)
-    # The first writes the labels of all that is told.
+    # The first scrape creates all labels, so it does not count.
     return min(found[1:]), len(text)
 
 
 @dataclass
 class Full:
-    """A Source, of as many tenants as are to be told of."""
+    """Stand-in for a running system, from which the watch of metrics reads the figures of TENANTS tenants."""
 
     name: str = "bench"
     looks: int = 0
@@ -99,7 +99,7 @@ class Full:
         self.go_on()
 
     def go_on(self) -> None:
-        """Another load cycle of all."""
+        """Advance the figures of all classes by one load cycle."""
         self.looks += 1
         told = replace(
             Counting(recovered=False, born=1.0).told(self.hosted, 0.0, told_quality(self.hosted)),
@@ -153,11 +153,11 @@ class Full:
         return {}
 
 
-# -- a class -----------------------------------------------------------------------------------------------------
+# -- cost of counting in a class -------------------------------------------------------------------------------
 
 
 def hosted(declared: LiveClass) -> HostedClass:
-    """With answers of all kinds of times."""
+    """Return a hosted class that has many answers with different response times."""
     found = HostedClass(declared, 1000)
     found.times.total.add_array(np.random.default_rng(1).exponential(0.05, ANSWERS), 0.0)
     found.runner.answers.counts = dict.fromkeys(declared.queries, ANSWERS)
@@ -165,7 +165,7 @@ def hosted(declared: LiveClass) -> HostedClass:
 
 
 def told_quality(there: HostedClass) -> Qualities:
-    """It is made once a second, and goes out with each report."""
+    """Return the quality of the class's answers, which is computed once per second and sent with each report."""
     return qualities(there.runner.answers.quality, 0.0)
 
 
@@ -175,7 +175,7 @@ def slice_s() -> float:
 
 
 def cycle_s() -> float:
-    """Of what is done at the end of a load cycle."""
+    """Return the seconds that counting for metrics takes at the end of a load cycle."""
     there = hosted(Full().classes[0])
     quality = told_quality(there)
     counting, control = Counting(recovered=False, born=0.0), Control(0.5)
@@ -183,7 +183,7 @@ def cycle_s() -> float:
 
     def cycle() -> None:
         counting.decided(explanation, False, 0.15)
-        # It goes out with the report.
+        # Counts are sent with the report, so they have to be pickled.
         pickle.dumps(counting.told(there, 0.0, quality))
 
     return seconds_each(cycle, ANSWERS)

@@ -1,13 +1,16 @@
-"""What part of a run goes into scheduling: Carney's network of 1,000 queries of 10 boxes (thesis, Tables 4.4 and 4.5).
+"""Fraction of the run time that scheduling takes, for Carney's network of 1,000 queries of 10 boxes each (thesis, Tables 4.4 and 4.5).
 
-A box takes 5 µs a tuple, deadlines are 75 to 300 ms, tuples come one by one to an input drawn at random. The thesis tells
-the share of the run time, all that passes, at 4,000 tuples a second, which is what its fixed push-through sustains; its boxes
-are busy for a fifth of that time, and most of the rest goes into its own calls of boxes. Here a run is simulated, every call
-that the host makes of its scheduler is kept, and the same calls are made once more with nothing between them, timed as
-processor time less that of as many calls of nothing.
+A box (an operator) takes 5 µs per tuple, deadlines are 75 to 300 ms, and tuples come one by one to random inputs. The thesis
+reports the share of the run time at 4,000 tuples per second, the most that its fixed push-through sustains. In the thesis,
+boxes are busy for a fifth of the run time, and most of the other time is overhead of calling boxes.
 
-Two shares: of the run time at 4,000 tuples a second, as in the thesis; and of the time that boxes and scheduler are busy, when
-tuples come at nine tenths of what boxes alone could take: a harder measure, as no time is idle.
+Here a run is simulated, and all calls of the host to its scheduler are recorded. The same calls are then repeated without
+the rest of the run. The processor time of these calls counts, minus the time of as many empty calls. Two shares are
+reported:
+
+1. the share of the run time at 4,000 tuples per second, as in the thesis;
+2. the share of the time for which boxes and scheduler are busy, at nine tenths of the rate that boxes alone could process. This
+   measure is stricter, because no time is idle.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ POLICIES = {
     "slope-slack, push-through": "slope-slack:push_through=true",
     "fixed, box by box": "fixed",
 }
-# Of run time, in the thesis; Weir's own bound for the first is what it promises.
+# Maximum percentage of the run time that scheduling may take, for policies with such a limit.
 LIMITS = {"buckets, push-through": 1.5}
 
 Call = tuple[str, tuple[float, ...]]
@@ -49,17 +52,17 @@ def figures() -> list[Figure]:
         steady, full = run_of(policy, STEADY_RATE), run_of(policy, FULL_RATE)
         name = f"scheduling, {label}"
         share = 100 * steady.scheduling_s() / steady.seconds
-        found.append(Figure(f"{name}: of run time at 4,000/s", share, "%", limit=LIMITS.get(label)))
+        found.append(Figure(f"{name}: part of run time at 4,000/s", share, "%", limit=LIMITS.get(label)))
         spent_s = full.scheduling_s()
         found.append(
-            Figure(f"{name}: of busy time at 18,000/s", 100 * spent_s / (spent_s + full.busy_s), "%")
+            Figure(f"{name}: part of busy time at 18,000/s", 100 * spent_s / (spent_s + full.busy_s), "%")
         )
     return found
 
 
 @dataclass
 class Run:
-    """What a host asked of its scheduler, in how much time, for how much of which boxes were busy."""
+    """Record of one run: all calls of a host to its scheduler, the run's length, and the time for which boxes were busy."""
 
     policy: str
     calls: list[Call]
@@ -67,7 +70,7 @@ class Run:
     busy_s: float
 
     def scheduling_s(self) -> float:
-        """Processor-seconds of all of these calls: others on the machine can only slow them down."""
+        """Return the least processor-seconds of all calls in several tries; other programs can only slow the calls down."""
         enabled = gc.isenabled()
         gc.disable()
         try:
@@ -90,7 +93,7 @@ class Run:
 
 
 def nothing(*args: float) -> None:
-    """What calling itself costs."""
+    """Do nothing; the time of calls of this method is subtracted."""
 
 
 def network() -> Network:
@@ -119,7 +122,7 @@ def scheduler_of(policy: str) -> OperatorScheduler:
 
 
 def run_of(policy: str, rate: float) -> Run:
-    """The host's loop in virtual time, in which only boxes take time: a call takes its box's whole queue."""
+    """Run a host's loop in virtual time, in which only boxes take time; each call processes the whole queue of a box."""
     scheduler, calls = scheduler_of(policy), list[Call]()
     chance = random.Random(1)
     arrivals = [(chance.expovariate(rate), BOXES * chance.randrange(QUERIES)) for _ in range(TUPLES)]

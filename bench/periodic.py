@@ -1,7 +1,8 @@
-"""What choosing the periods of periodic queries costs, and a decision which of them run.
+"""Cost of choosing the periods of periodic queries, and of deciding which queries run.
 
-A thousand queries of one aggregate, in twenty sub-groups: windows and slides as Golab draws them, and slides over a wider range.
-Every query that comes or goes has its group's periods chosen anew, so it is held against what a registration may take.
+There are a thousand queries of one aggregate in twenty sub-groups. Windows are random as in Golab's evaluation; slides are
+random as in Golab's evaluation, or from a wider range. When a query is added or removed, the periods of its group are
+chosen again, so the time is bounded like that of a registration.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def figures() -> list[Figure]:
     return [
         Figure("hybrid periods, 1,000 queries in 20 sub-groups", choice_ms(groups, True), "ms", limit=100.0),
         Figure("hybrid periods without meetings", choice_ms(groups, False), "ms", limit=100.0),
-        Figure("of ten such choices, proven to be the cheapest", float(sum(exact)), ""),
+        Figure("number of ten such choices proven to be the cheapest", float(sum(exact)), ""),
         *(
             Figure(f"periodic decision, {kind}", 1e6 * decision_s(drawn[0], kind), "µs", limit=200.0)
             for kind in ("none", "conservative", "hybrid")
@@ -38,7 +39,7 @@ def figures() -> list[Figure]:
 
 
 def choice_ms(groups: list[tuple[SubGroup, ...]], meetings: bool) -> float:
-    """Of the group that takes longest."""
+    """Return the milliseconds for choosing the periods of the slowest group."""
     return 1e3 * max(seconds_each(partial(cheapest_periods, one, COSTS, meetings), 1) for one in groups)
 
 
@@ -69,7 +70,7 @@ def queries(seed: int, draw: Callable[[random.Random, int], int]) -> list[Period
 
 
 def decision_s(among: list[PeriodicQuery], kind: str) -> float:
-    """A pick with the update that it follows and the report of the run, of fifty queries each."""
+    """Return the seconds of a decision: an update, the choice of the next run, and the report on that run of about fifty queries."""
     scheduler: PeriodicScheduler = build_periodic(periodic_of(kind))
     scheduler.open("synopsis", 1.0)
     for query in among:

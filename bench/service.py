@@ -1,6 +1,6 @@
-"""What the service costs: reads of small resources, lists of all tenants with all their queries, a change among them; its start.
+"""Cost of the service: reading small resources, listing all tenants and queries, changing a query, and starting.
 
-The service runs in a process of its own, whose processor time counts; callers are in this one, over kept connections.
+The service runs in another process, and only that process's processor time counts. Callers keep their connections open.
 """
 
 from __future__ import annotations
@@ -47,17 +47,15 @@ def figures() -> list[Figure]:
         change_s = best(there, changes) / CHANGES
     everything = f"{TENANTS:,} tenants with {QUERIES} queries each"
     return [
-        Figure(
-            "reads of small resources by REST, a second of one processor", 1 / reads_s, "/s", least=2000.0
-        ),
+        Figure("reads of small resources by REST per processor-second", 1 / reads_s, "/s", least=2000.0),
         Figure(f"lists of {everything}, by REST", 1e3 * lists_s, "ms", limit=200.0),
-        Figure(f"a change of one query by REST, of {everything}", 1e3 * change_s, "ms", limit=15.0),
+        Figure(f"a change of one query by REST, among {everything}", 1e3 * change_s, "ms", limit=15.0),
         Figure("`weir up` to ready, by the clock", ready_s(), "s", limit=20.0),
     ]
 
 
 Request = tuple[str, str, str]
-"""Method, path and body."""
+"""Request: method, path and body."""
 
 
 def small_reads() -> list[Request]:
@@ -70,7 +68,7 @@ def changes(attempt: int) -> list[Request]:
     return [("PUT", f"/v1/tenants/t{place}/queries/q0", f'{{"sql": "{sql}"}}') for place in range(CHANGES)]
 
 
-# -- the whole of it -------------------------------------------------------------------------------------------
+# -- time until the service is ready ---------------------------------------------------------------------------
 
 UP = (
     sys.executable,
@@ -85,7 +83,7 @@ UP = (
 
 
 def ready_s() -> float:
-    """With one tenant and its query."""
+    """Return the seconds until `weir up` with one tenant and one query is ready."""
     with TemporaryDirectory() as folder:
         with opened(Home(Path(folder))) as catalog:
             catalog.apply(documents(1, 1), "bench")
@@ -93,7 +91,7 @@ def ready_s() -> float:
         began = time.monotonic()
         with subprocess.Popen(UP, env=environ, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            # It tells nothing before it is ready.
+            # The first line is printed when the system is ready.
             assert "api" in process.stdout.readline()
             took_s = time.monotonic() - began
             process.send_signal(signal.SIGTERM)
@@ -101,12 +99,12 @@ def ready_s() -> float:
     return took_s
 
 
-# -- callers ---------------------------------------------------------------------------------------------------
+# -- processes that call the service ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class There:
-    """The service, and a key for it."""
+    """Address of the service, a key for it, and the connection to its process."""
 
     host: str
     port: int
@@ -114,14 +112,14 @@ class There:
     process: Connection
 
     def used_s(self) -> float:
-        """Processor time of its process so far."""
+        """Return the processor-seconds that the service's process has used."""
         self.process.send(USED)
         used: float = self.process.recv()
         return used
 
 
 def best(there: There, requests: Callable[[int], Sequence[Request]], readers: int = 1) -> float:
-    """Processor-seconds of the service for all of these, at the best of several times."""
+    """Send all requests in each of several tries, and return the service's processor-seconds in the cheapest try."""
     found = []
     for attempt in range(TRIES):
         before = there.used_s()
@@ -135,7 +133,7 @@ async def called(there: There, requests: Sequence[Request], readers: int) -> Non
 
 
 async def one_after_another(there: There, requests: Sequence[Request]) -> None:
-    """Over one connection."""
+    """Send requests one after another over one connection."""
     reader, writer = await asyncio.open_connection(there.host, there.port)
     told = f"Host: weir\r\nAuthorization: Bearer {there.key}\r\nContent-Type: application/json\r\n"
     for method, path, body in requests:
@@ -148,12 +146,12 @@ async def one_after_another(there: There, requests: Sequence[Request]) -> None:
     await writer.wait_closed()
 
 
-# -- the service -----------------------------------------------------------------------------------------------
+# -- process of the service ------------------------------------------------------------------------------------
 
 
 @contextmanager
 def served() -> Iterator[There]:
-    """A service over a catalog that is full, until this ends."""
+    """Run a service with a full catalog in another process while this context lasts."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     with TemporaryDirectory() as folder:
@@ -171,7 +169,7 @@ def served() -> Iterator[There]:
 
 
 def serve(folder: str, pipe: Connection) -> None:
-    """Of a process: tells where it is, and serves until it is told to end."""
+    """Run the service in this process: send its address, then its processor time on request, until END is received."""
     catalog = Catalog(Home(Path(folder)))
     catalog.apply(documents(), "bench")
     key, _ = catalog.keys.create("bench", ["admin"], "bench")
@@ -184,7 +182,7 @@ def serve(folder: str, pipe: Connection) -> None:
 
 
 def documents(tenant_count: int = TENANTS, query_count: int = QUERIES) -> list[Document]:
-    """All that is declared."""
+    """Return all declared documents: a stream, tenants and their queries."""
     stream = StreamDeclaration(kind="Stream", name="s", columns={"ts": "timestamp", "v": "int64"}, time="ts")
     tenants = [
         TenantDeclaration(kind="Tenant", name=f"t{number}", priority_class="gold")

@@ -1,4 +1,4 @@
-"""What virtual time costs: the DILoS network, tuple by tuple."""
+"""Cost of the simulator: processor time for simulating the operator network of the DILoS paper tuple by tuple."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def figures() -> list[Figure]:
     return [
         Figure("dilos-sc, 120 s under dilos, wall time", wall_s, "s", limit=60.0),
         Figure("a simulated tuple through the DILoS network", 1e6 * wall_s / tuples, "µs", limit=60.0),
-        Figure("virtual seconds a second", scenario.seconds / wall_s, "×"),
+        Figure("virtual seconds per second", scenario.seconds / wall_s, "×"),
     ]

@@ -1,13 +1,13 @@
-"""What it costs to bring Spark's micro-batches to a class: over Spark's own noop sink, rows a second, and how soon they are there.
+"""Cost of sending Spark's micro-batches to a class: additional time compared with Spark's noop sink, rows per second, and delays.
 
-A Spark of one task at a time (`local[1]`) makes rows of six columns; a gateway in a process of its own takes them, and a
-class in another reads them. The class has a core for its slices; all else, Spark too, has what is left. A micro-batch takes
-what Spark reports (`triggerExecution`), its checkpoint on disk included; of each sink the median, and of several rounds the
-best: others can only slow it down.
+Spark with one task at a time (`local[1]`) makes rows of six columns. A gateway in its own process accepts them, and a class in
+another process reads them. One core runs the class's slices; everything else, including Spark, shares the other cores. The time
+of a micro-batch is what Spark reports (`triggerExecution`), with its checkpoint on disk. For each sink, the median of a
+round is measured, and the best of several rounds counts, because other programs can only slow a round down.
 
-For the time from gateway to class, batches come as `foreachBatch` sends them, but without a Spark that takes most of the
-time: first one after the other, then half as many a second at random moments. It is from the stamp that the gateway gives
-a batch until the ingest thread has it in the class's queue; and from the producer's call on.
+For delays, batches are sent as `foreachBatch` sends them, but without Spark, which would take most of the time. At first,
+batches are sent one after the other, then at half of that rate and at random moments. The delay ends when the ingest thread
+has put the batch into the class's queue. The delay begins when the gateway stamps the batch, or at the producer's call.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ SETTINGS = {
 }
 LOOK_S = 0.05
 STUCK_S = 120.0
-# Batches that come one after the other, and those at half of that rate.
+# Number of batches that are sent one after the other, and number of batches that are then sent at half of that rate.
 BEFORE, AT_HALF = 300, 1000
 CLASS = LiveClass(
     name="c",
@@ -85,7 +85,7 @@ Sink = Callable[[DataStreamWriter], DataStreamWriter]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Where it is, the key, and the processes of gateway and class."""
+    """Running node: endpoint, a key for the endpoint, and the processes of gateway and class."""
 
     endpoint: str
     key: str
@@ -96,7 +96,7 @@ class Node:
         return cast(Used, asked(self.gateway, "used"))
 
     def waits(self) -> npt.NDArray[np.float64]:
-        """Of all batches since this was asked last: how long after its arrival each was in the queue, and when."""
+        """Return for each batch queued since the last call: seconds from its arrival until it was queued, and the time at that moment."""
         return cast("npt.NDArray[np.float64]", asked(self.host, "waits"))
 
     def delivered(self) -> int:
@@ -104,7 +104,7 @@ class Node:
 
 
 class Used(NamedTuple):
-    """By the gateway until now."""
+    """Processor-seconds and rows of the gateway until now."""
 
     seconds: float
     rows: int
@@ -137,25 +137,27 @@ def figures() -> list[Figure]:
     over = {name: few[name] - few["noop"] for name in sinks}
     rows_per_s = {name: 1e3 * MANY / many[name] for name in sinks}
     return [
-        Figure("Spark: a micro-batch of 10,000 rows into nothing", few["noop"], "ms"),
-        Figure("Spark, driver's path: over that", over["driver"], "ms", limit=40.0),
-        Figure("Spark, executors' path: over that", over["executors"], "ms", limit=120.0),
-        Figure("Spark: rows of 100,000 a batch into nothing", rows_per_s["noop"], "rows/s"),
+        Figure("Spark: a micro-batch of 10,000 rows into the noop sink", few["noop"], "ms"),
+        Figure("Spark, driver's path: additional time per micro-batch", over["driver"], "ms", limit=40.0),
+        Figure(
+            "Spark, executors' path: additional time per micro-batch", over["executors"], "ms", limit=120.0
+        ),
+        Figure("Spark: rows into the noop sink, 100,000 per batch", rows_per_s["noop"], "rows/s"),
         Figure("Spark, driver's path: rows into a class", rows_per_s["driver"], "rows/s", least=500_000.0),
         Figure(
             "Spark, executors' path: rows into a class", rows_per_s["executors"], "rows/s", least=300_000.0
         ),
-        Figure("gateway: processor time a row, driver's path", 1e6 * a_row["driver"], "µs", limit=1.0),
-        Figure("gateway: the same, executors' path", 1e6 * a_row["executors"], "µs", limit=1.0),
+        Figure("gateway: processor time per row, driver's path", 1e6 * a_row["driver"], "µs", limit=1.0),
+        Figure("gateway: processor time per row, executors' path", 1e6 * a_row["executors"], "µs", limit=1.0),
         *found,
     ]
 
 
-# -- from gateway to class -----------------------------------------------------------------------------------------
+# -- batches from gateway to class ---------------------------------------------------------------------------------
 
 
 def soon(running: Node) -> list[Figure]:
-    """Batches of 10,000 rows by one producer."""
+    """Measure rate and delays of batches of 10,000 rows from one producer."""
     producer = Producer(running)
     producer.send(BEFORE)
     running.waits()
@@ -166,16 +168,18 @@ def soon(running: Node) -> list[Figure]:
     running.waits()
     called = producer.send(AT_HALF, pauses_s=2 * FEW / most)
     waits = running.waits()
-    assert len(waits) == AT_HALF, "batches have not come"
+    assert len(waits) == AT_HALF, "some batches did not reach the class"
     whole = np.array([there - at for there, at in zip(waits[:, 1], called, strict=True)])
     p50, p99 = 1e3 * np.percentile(waits[:, 0], (50, 99))
     return [
-        Figure("door: rows of 10,000 a batch by one producer into a class", most, "rows/s"),
-        Figure("at half of it: from gateway to class, p50", p50, "ms"),
-        Figure("at half of it: from gateway to class, p99", p99, "ms", limit=5.0),
-        Figure("at half of it: from the producer's call to class, p99", 1e3 * np.percentile(whole, 99), "ms"),
+        Figure("door: rows of one producer into a class, 10,000 per batch", most, "rows/s"),
+        Figure("at half that rate: from gateway to class, p50", p50, "ms"),
+        Figure("at half that rate: from gateway to class, p99", p99, "ms", limit=5.0),
         Figure(
-            "at half of it: gateway's processor time a row",
+            "at half that rate: from the producer's call to class, p99", 1e3 * np.percentile(whole, 99), "ms"
+        ),
+        Figure(
+            "at half that rate: gateway's processor time per row",
             1e6 * running.used().a_row(before),
             "µs",
             limit=1.0,
@@ -184,7 +188,7 @@ def soon(running: Node) -> list[Figure]:
 
 
 class Producer:
-    """Sends as `foreachBatch` does."""
+    """Producer that sends batches as `foreachBatch` does."""
 
     def __init__(self, running: Node) -> None:
         given = {"endpoint": running.endpoint, "apiKey": running.key, "stream": "s"}
@@ -197,7 +201,8 @@ class Producer:
         self._rows = pa.table(dict(zip("abcdef", columns, strict=True)))
 
     def send(self, batches: int, pauses_s: float = 0.0) -> list[float]:
-        """With pauses of so long in the mean; when each was begun. All of them are in the class then."""
+        """Send batches with random pauses of a mean length, wait until the class has all batches, and return the time of
+        sending of each."""
         chance, due, called = random.Random(1), time.monotonic(), []
         for _ in range(batches):
             due += chance.expovariate(1 / pauses_s) if pauses_s else 0.0
@@ -213,15 +218,15 @@ def wait_delivered(running: Node) -> None:
     until = time.monotonic() + STUCK_S
     while running.delivered() < running.used().rows:
         if time.monotonic() > until:
-            raise RuntimeError("the class does not get on")
+            raise RuntimeError(f"the class has not taken all rows within {STUCK_S:g} s")
         time.sleep(LOOK_S)
 
 
-# -- Spark ---------------------------------------------------------------------------------------------------------
+# -- micro-batches of Spark ----------------------------------------------------------------------------------------
 
 
 def batch_ms(spark: SparkSession, sink: Sink, rows: int) -> float:
-    """Of a micro-batch, the median of those after the first."""
+    """Return the median time of a micro-batch in milliseconds, without the first batches."""
     source = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=rows, numPartitions=1)
     with TemporaryDirectory(prefix="weir-bench-") as checkpoint:
         writer = source.load().selectExpr(*COLUMNS).writeStream.option("checkpointLocation", checkpoint)
@@ -241,7 +246,7 @@ def batch_ms(spark: SparkSession, sink: Sink, rows: int) -> float:
 @contextmanager
 def session() -> Iterator[SparkSession]:
     os.environ["JAVA_HOME"] = str(find_java(None, os.environ).home)
-    # Workers must have what this process has.
+    # Workers must run the same Python with the same packages as this process.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder
     for name, value in SETTINGS.items():
@@ -253,12 +258,12 @@ def session() -> Iterator[SparkSession]:
         stop_session(spark)
 
 
-# -- the processes of a node -------------------------------------------------------------------------------------------
+# -- the processes of a node ---------------------------------------------------------------------------------------
 
 
 @contextmanager
 def node() -> Iterator[Node]:
-    """This process and those that it starts have the cores that are no lanes."""
+    """Start gateway, dispatcher and class; this process and its children run on the cores that are not lanes."""
     dirs, key = RunDirs(shared_memory(), f"bench-{os.getpid()}", "n"), new_key()
     held, before = dirs.hold(), cores_of_process()
     cores = keep_process_off(lane_cores(1, before))
@@ -318,7 +323,7 @@ def serve_class(cores: Cores, dirs: RunDirs, parent: Connection) -> None:
 
 
 class Queue(deque[ArrivedPiece]):
-    """Of a class; it notes when what has been let in was there, and how long after its arrival at the gateway."""
+    """Queue of a class that records for each batch when it was queued, and how long after its arrival at the gateway this was."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -330,7 +335,7 @@ class Queue(deque[ArrivedPiece]):
         self._notes.append((now - float(one.piece.train.arrival[0]), now))
 
     def taken(self) -> npt.NDArray[np.float64]:
-        """The notes since this was called last."""
+        """Return the times that were recorded since the last call of this method."""
         notes, self._notes = self._notes, []
         return np.array(notes)
 
@@ -341,7 +346,7 @@ def asked(process: Connection, what: str) -> Any:
 
 
 def answer(parent: Connection, told: Mapping[str, Callable[[], Any]]) -> None:
-    """What is asked for by name, until nobody asks any more."""
+    """Answer requests by name until the connection is closed."""
     try:
         while True:
             parent.send(told[parent.recv()]())

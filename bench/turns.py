@@ -1,9 +1,11 @@
-"""What a turn costs between real processes: three hosts that are never out of input, entitled to one lane as 6 : 3 : 1.
+"""Cost of a turn between real processes: three hosts that always have input share one lane in the ratio 6 : 3 : 1.
 
-A hand-over is the time between two slices as their hosts saw them: one's end, Ended, the decision, Granted, the other's
-begin. Measured with dispatcher and class threads on the lane's core, and where the system puts them. On a shared machine
-others run between and inside slices: the best second of a run is what the exchange itself takes, the median one what it
-took that day.
+A hand-over is the time between two slices as their hosts measured it: the end of a slice, the message Ended, the decision,
+the message Granted, and the begin of the next slice. The hand-over is measured with dispatcher and class threads on the
+lane's core, and with threads where the operating system puts them. On a shared machine, other programs run between and
+inside slices. So the best second of a run shows the cost of the hand-over itself, and the median second shows the cost
+under the present
+load.
 """
 
 from __future__ import annotations
@@ -28,15 +30,15 @@ from services.race.measure import Figure
 SHARES = {"gold": 0.6, "silver": 0.3, "bronze": 0.1}
 ROUND_S = 0.01
 PINNED_S, LOOSE_S, IDLE_S = 10.0, 5.0, 2.0
-# What a train takes: a slice is not cut short inside one.
+# Processor-seconds that a train takes; a slice does not end inside a train.
 TRAIN_S = 1e-4
 
-Slice = tuple[float, float, float]  # begin, end, processor time
+Slice = tuple[float, float, float]  # begin, end and processor time of a slice
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a host tells of itself at the end."""
+    """Measurements that a host sends at the end of a run."""
 
     slices: list[Slice]
     outside_s: float  # processor time of the class thread outside slices
@@ -44,7 +46,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run of the three hosts."""
+    """Measurements of one run of the three hosts."""
 
     slices: Mapping[str, list[Slice]]
     exchange_s: float
@@ -54,30 +56,30 @@ class Measured:
 
     @property
     def windows(self) -> list[list[Slice]]:
-        """The slices on the lane, a second at a time."""
+        """Slices on the lane, grouped by second."""
         on_lane = sorted(one for found in self.slices.values() for one in found)
         seconds = itertools.groupby(on_lane, key=lambda one: int(one[0] - on_lane[0][0]))
         return [found for found in (list(group) for _, group in seconds) if len(found) > 1]
 
     @property
     def hand_overs_us(self) -> list[float]:
-        """Between two slices, p50 of each window."""
+        """Median time between two slices in each second, in microseconds."""
         return [1e6 * statistics.median(gaps(found)) for found in self.windows]
 
     @property
     def outside_pct(self) -> list[float]:
-        """Of the lane's time, what no slice had, in each window."""
+        """Percentage of the lane's time outside slices, in each second."""
         return [100 * sum(gaps(found)) / (found[-1][1] - found[0][0]) for found in self.windows]
 
     @property
     def exchange_pct(self) -> float:
-        """Of all processor time used, what the exchange took."""
+        """Percentage of the used processor time that was spent on hand-overs."""
         used_s = sum(one[2] for found in self.slices.values() for one in found)
         return 100 * self.exchange_s / (self.exchange_s + used_s)
 
     @property
     def off_by(self) -> float:
-        """The most that a class's part of the processor time differs from its share."""
+        """Maximum difference between a class's fraction of the processor time and the share of the class."""
         used = {name: sum(one[2] for one in found) for name, found in self.slices.items()}
         total = sum(used.values())
         return max(abs(used[name] / total - share) for name, share in SHARES.items())
@@ -96,14 +98,16 @@ def figures() -> list[Figure]:
         Figure(f"hand-over, {where}, p50 of the median second", median_us, "µs"),
         Figure("hand-over, any core, p50 of the best second", min(loose.hand_overs_us), "µs"),
         Figure("hand-over, any core, p50 of the median second", loose_us, "µs"),
-        Figure("hand-over, one core over any core", median_us / loose_us, "×"),
-        Figure("of it the decision, Ended read to Granted sent", 1e3 * pinned.status.decided_ms["p50"], "µs"),
+        Figure("hand-over, one core ÷ any core", median_us / loose_us, "×"),
+        Figure("decision, from Ended read to Granted sent", 1e3 * pinned.status.decided_ms["p50"], "µs"),
         Figure(f"lane time outside slices, {where}, best second", best_pct, "%", limit=3.0),
         Figure(f"lane time outside slices, {where}, median second", median_pct, "%"),
         Figure("lane time outside slices, any core", statistics.median(loose.outside_pct), "%"),
-        Figure(f"processor time of the exchange, {where}", pinned.exchange_pct, "%"),
-        Figure("processor time of the exchange, any core", loose.exchange_pct, "%"),
-        Figure(f"6 : 3 : 1 over {PINNED_S:g} s, off by at most", 100 * pinned.off_by, "points", limit=2.0),
+        Figure(f"processor time of hand-overs, {where}", pinned.exchange_pct, "%"),
+        Figure("processor time of hand-overs, any core", loose.exchange_pct, "%"),
+        Figure(
+            f"greatest deviation from 6 : 3 : 1 over {PINNED_S:g} s", 100 * pinned.off_by, "points", limit=2.0
+        ),
         Figure(f"wake-ups of an idle dispatcher in {IDLE_S:g} s", pinned.idle_wake_ups, "", limit=1.0),
     ]
 
@@ -146,7 +150,7 @@ def serving(loop: TurnLoop) -> Iterator[tuple[TurnLoop, threading.Thread]]:
 
 @contextmanager
 def processes(path: Path, cores: Cores) -> Iterator[dict[str, Connection]]:
-    """A process for each class."""
+    """Start one process for each class."""
     context = multiprocessing.get_context("spawn")
     ends: dict[str, Connection] = {}
     started = []
@@ -167,7 +171,7 @@ def processes(path: Path, cores: Cores) -> Iterator[dict[str, Connection]]:
 
 
 def host_process(path: Path, name: str, cores: Cores, owner: Connection) -> None:
-    """A class thread that always has work; the main thread does as the owner says, until it hangs up."""
+    """Run a class thread that always has work; the main thread starts and stops the class thread when messages of the benchmark arrive."""
     cores = keep_process_off(cores)
     slices: list[Slice] = []
 
@@ -210,7 +214,7 @@ def processor_s(thread: threading.Thread) -> float:
 
 
 def wake_ups(thread: threading.Thread) -> int:
-    """How often the thread has gone to sleep so far."""
+    """Return the number of times that the thread has gone to sleep."""
     status = Path(f"/proc/self/task/{thread.native_id}/status").read_text(encoding="ascii")
     lines = dict(line.split(":", 1) for line in status.splitlines())
     return int(lines["voluntary_ctxt_switches"])

@@ -1,8 +1,8 @@
-"""What answering many windows over the same panes costs, by who shares scans with whom.
+"""Cost of answering many windows over the same panes, with and without shared scans.
 
-Forty windows of one stream, each with the sums, means and largest values of a thousand groups: ranges of 20 to 100 s, slides
-among a few. The same input is answered with exact slides, each window by a scan of its own and by common ones, and with
-`SLIDE AT MOST`. Ways take turns, and ratios are of one run.
+Forty windows over one stream each compute sums, means, maxima and counts of a thousand groups. Ranges are 20 to 100 s, and
+slides are drawn from five values. The same input is processed with exact slides (each window by its own scan, or by shared
+scans) and with `SLIDE AT MOST`. The variants run one after the other, and speeds are compared only within one run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SECONDS, TUPLES = 120, 2000
 SLIDES = (1, 2, 3, 5, 10)
 TRIES = 3
 UNBOUNDED_S = 1e9
-# By name: what kind of slides, and the schedule.
+# Kind of slide and schedule, by the name of the variant.
 WAYS: Mapping[str, tuple[str, WindowSettings]] = {
     "exact, each by its own scan": ("SLIDE", WindowSettings(schedule="none")),
     "exact": ("SLIDE", WindowSettings()),
@@ -46,7 +46,7 @@ def figures() -> list[Figure]:
     alone = least["exact, each by its own scan"]
     return [
         *(Figure(f"40 windows {name}", seconds, "s") for name, seconds in least.items()),
-        Figure("40 windows exact: own scans ÷ common ones", alone / least["exact"], "×", least=2.0),
+        Figure("40 windows exact: own scans ÷ shared scans", alone / least["exact"], "×", least=2.0),
     ]
 
 
@@ -74,7 +74,7 @@ def drawn() -> Sequence[Train]:
 
 
 def answering_s(some: Sequence[Query], settings: WindowSettings, trains: Sequence[Train]) -> float:
-    """Processor time for all of the input."""
+    """Return the processor-seconds that answering the queries takes for all of the input."""
     runner = ClassRunner(ignore, windows=settings)
     runner.add(*some)
     began = time.thread_time()
@@ -85,7 +85,7 @@ def answering_s(some: Sequence[Query], settings: WindowSettings, trains: Sequenc
 
 
 def ignore(query: str, out: Train) -> None:
-    """A sink for answers that nobody wants."""
+    """Discard all answers of the queries."""
 
 
 def zero() -> float:

@@ -1,4 +1,5 @@
-"""Virtual time: the schedulers and load managers of the pure ring, driven over cost models by an event heap.
+"""Simulator: runs the schedulers and load managers of Weir in virtual time, with cost models instead of operators.
 
-Start with `simulation.py`: its `run` is the main loop. `replay.py` repeats the decisions of a recorded live run.
+Start with `simulation.py`: `Simulation.run` is the main loop. `replay.py` repeats the decisions of a recorded run of a live
+system.
 """

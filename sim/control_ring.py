@@ -1,6 +1,6 @@
-"""The control ring of a run: the cores of its manager (`loadshed.build`), and how they are joined up.
+"""Decision makers of a simulated run (turns, load managers, coordinator), and the connections between them.
 
-The ring carries commands of one core to the next as events, exactly as messages do between live actors.
+Commands of one decision maker (core) reach the next core as events, exactly as messages between live actors do.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from scheduler.capacity.redistribution import by_priority
 from scheduler.tuning import SwitchPolicy, TuningCommand, TuningCore, TuningEvent
 from scheduler.turns.round_robin import Grant, SharesSet, TurnEvent, TurnRoundRobin
 
-# The run's only node.
+# Name of the only node in a simulated run.
 NODE = "node"
 
-# A message on its way to the coordinator: deliver now (True), or the transport has taken it (False).
+# Function that returns True if a class's message to the coordinator is delivered now, False if the message is delayed or lost.
 Transport = Callable[[str, CapacityEvent], bool]
 
-# Told of every decision of a core: event, time, commands.
+# Function that records one decision of a core: event, time and commands.
 Record = Callable[[Any, float, Sequence[Any]], None]
-# Shown a core that has decided nothing yet; gives what is to be told of its decisions.
+# Function that gets a new core before its first decision, and returns the function that records the decisions of the core.
 OpenRecord = Callable[[CoreName, str, Core], Record]
 
 Event = TypeVar("Event")
@@ -56,7 +56,7 @@ Handle = Callable[[Event, float], tuple[Command, ...]]
 
 
 def recorded(handle: Handle[Event, Command], record: Record) -> Handle[Event, Command]:
-    """The `handle` of a core, with its decisions told."""
+    """Return a core's `handle` function, wrapped so that each decision is recorded."""
 
     def handle_and_tell(event: Event, now: float) -> tuple[Command, ...]:
         commands = handle(event, now)
@@ -66,13 +66,13 @@ def recorded(handle: Handle[Event, Command], record: Record) -> Handle[Event, Co
     return handle_and_tell
 
 
-# To the shedder of a class, or to its scheduler.
+# Pair of a class's name and a command to the shedder or scheduler of that class.
 Order = tuple[str, SetKeep | TrimQueue | DropOlder | HoldBack | SwitchPolicy]
 
 
 @dataclass
 class ControlRing:
-    """Lanes, load managers and coordinator of one run."""
+    """Decision makers of one run: turns, load managers, coordinator and tuning."""
 
     lanes: TurnRoundRobin
     loads: dict[str, LoadManager]
@@ -81,7 +81,7 @@ class ControlRing:
     originals: Mapping[str, float]
     """Original shares, by class."""
     tunings: Mapping[str, TuningCore] = field(default_factory=dict)
-    """Of classes that tune themselves."""
+    """Tuning cores, which choose policies, by name of the self-tuning class."""
     open_record: OpenRecord | None = None
     cycles: int = field(init=False, default=0)
     turn: Handle[TurnEvent, Grant] = field(init=False)
@@ -104,7 +104,7 @@ class ControlRing:
     def end_cycle(
         self, cycles: Mapping[str, CycleEnded], now: float, transport: Transport
     ) -> tuple[list[Order], list[Grant]]:
-        """Decide on a load cycle: what shedders are to do, and grants if shares moved."""
+        """Pass the end of a load cycle to the load managers; return orders to shedders, and granted turns if shares moved."""
         self.cycles += 1
         orders: list[Order] = []
         messages: list[UsageReported | ReclaimRequested] = []
@@ -127,11 +127,11 @@ class ControlRing:
         return orders, grants
 
     def compare(self, name: str, event: TuningEvent, now: float) -> list[Order]:
-        """Decide on the policy of a class that tunes itself."""
+        """Pass a comparison of policies to a class's tuning core, and return its orders."""
         return [(name, command) for command in self._tune[name](event, now)]
 
     def tell_coordinator(self, event: CapacityEvent, now: float) -> list[Grant]:
-        """Hand a message to the coordinator and carry what it says to lanes and load managers."""
+        """Pass a message to the coordinator, and pass its commands on to lanes and load managers; return the granted turns."""
         assert self.capacity is not None
         grants: list[Grant] = []
         for command in self._coordinate(event, now):

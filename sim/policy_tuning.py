@@ -1,7 +1,7 @@
-"""Classes of a run that tune themselves: the same core as live, asked at the end of load cycles, and the look-ahead it is shown.
+"""Self-tuning classes of a simulated run: the same tuning core as in the live system, and the forecasts that it compares.
 
-The look-ahead is fed with what was measured in the run (costs, selectivities, arrivals by load cycle), not with what the
-scenario says. It takes no virtual time: live it is made aside.
+Forecasts use costs, selectivities and arrivals that were measured during the run, not those of the scenario. They take no
+virtual time, because the live system computes them outside the lanes.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from sim.forecast.policy_forecast import (
 from sim.run.simulated_answers import AnswerTotals
 from sim.run.simulated_host import SimulatedHost
 
-# Load cycles whose arrivals are remembered; of a longer time between two comparisons, the last ones.
+# Maximum number of load cycles for which arrivals are kept for a comparison; older cycles are dropped.
 CYCLES_KEPT = 64
 
 
 @dataclass
 class TunedClass:
-    """One class, and what is seen of it."""
+    """Self-tuning class, with its measurements since the last comparison of policies."""
 
     settings: SimulatedClass
     core: TuningCore
     every_s: float
     choices: Sequence[PolicySettings]
     seen: ResponseStatistics
-    """Since the last comparison."""
+    """Response times of answers since the last comparison."""
     _arrivals: dict[str, deque[CycleArrivals]] = field(init=False, default_factory=dict)
     _queued: list[int] = field(init=False, default_factory=list)
     _due: float = field(init=False)
@@ -65,14 +65,14 @@ class TunedClass:
     def compared(
         self, now: float, host: SimulatedHost, capacity: float, cycle_s: float, simulate: Simulate
     ) -> Compared | None:
-        """A comparison, if one is due."""
+        """Return the measured value of the objective and its forecast for each policy, or None if no comparison is due yet."""
         if now < self._due:
             return None
         self._due = now + self.every_s
         queued = sum(self._queued) / len(self._queued) if self._queued else 0.0
         measured = objective_value(self.settings.objective, self._seen(now, host, queued))
         values = forecasts(self.class_now(host, capacity, cycle_s), self.choices, simulate)
-        # What is measured and what is forecast are of the same arrivals.
+        # Discard all measurements, so that the next measurement and the next forecast cover the same arrivals.
         self._queued.clear()
         self._arrivals.clear()
         self.seen = host.answers.new_sample()
@@ -96,7 +96,7 @@ class TunedClass:
 
 
 def tuned(settings: SimulatedClass, host: SimulatedHost) -> TunedClass | None:
-    """None of a class that says its policy."""
+    """Return the tuning of a class, or None if the class has a fixed policy."""
     auto, core = settings.policy, tuning_core(settings)
     if core is None or not isinstance(auto, Automatic):
         return None
@@ -104,7 +104,7 @@ def tuned(settings: SimulatedClass, host: SimulatedHost) -> TunedClass | None:
 
 
 def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
-    """The class's operators as they were measured; of what a tuple cost, the part of the call is known."""
+    """Return the class's operators as measured, with the measured cost divided into cost per call and cost per tuple."""
     entries = {number: entry.stream for entry in host.door.entries for number in entry.operators}
     operators = []
     for number, (operator, estimate) in enumerate(
@@ -112,7 +112,8 @@ def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
     ):
         call_s, train = host.plan.boxes[number].call_s, host.calls.mean_train(number)
         if isinstance(host.plan.boxes[number].model, AggregateBox):
-            # Results of many thousand tuples at once: a running average has forgotten the last ones before the next come.
+            # A window emits once for many thousand tuples, so a running average would have forgotten an output before the next
+            # output comes.
             estimate = host.calls.mean_estimate(number) or estimate
         tuple_s = max(0.0, estimate.cost_s - call_s / train)
         cost = Cost(call_s, tuple_s, estimate.selectivity)

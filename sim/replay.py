@@ -1,15 +1,16 @@
-"""Replays a recorded run: a new core is told what the recorded one was told, and must answer the same.
+"""Replay of a recorded run: a new core receives the recorded events, and must return the recorded commands.
 
-    header      a core is made from its settings: a new life
-    decision    `handle(event, now)`; its commands are compared with the recorded ones, to the last digit
-    cut         the rest was not recorded
-    torn line   the process was killed while it wrote; nothing follows
+    line of a log      what the replay does
+    header             makes a new core from the recorded settings; this begins a "life" of the core
+    decision           calls `handle(event, now)`, and compares its commands with the recorded commands, to the last digit
+    cut                notes why recording ended
+    incomplete line    stops: the process was killed while it wrote this line
 
-Then messages are followed from core to core: what a capacity core commanded must have come to the load managers and the
-lanes it was meant for, in that order and soon. A core hears nothing before its life and after it, and what a core
-commands when its life ends may never have left its process; so there a message may be missing.
+Then messages between cores are checked. Each command of a capacity core must have reached the load manager or round robin
+that it was sent to, in order and within ON_ITS_WAY_S. Messages may be missing near the beginning and the end of a life:
+the receiver may not have run yet, or the sender may have been killed before it could send.
 
-Logs are read line by line. What is kept of them are the messages between cores, some bytes each.
+Logs are read line by line. Only the messages between cores are kept in memory, some bytes each.
 """
 
 from __future__ import annotations
@@ -37,27 +38,27 @@ from loadshed.records import (
 )
 
 LINE_BYTES_MAX = 1 << 26
-# A message is at most so long on its way.
+# Maximum time in seconds that a message takes from one core to another.
 ON_ITS_WAY_S = 2.0
-# Who has begun anew is told nothing until the coordinator has seen that it is back, and then everything at once.
+# Maximum number of seconds until the coordinator has noticed the restart of a core; until then, the core receives no messages.
 SEEN_AGAIN_S = 3.0
-# A message may be found behind so many others that are not from this sender.
+# Maximum number of received messages, for instance of other senders, that are skipped to find the next message of a sender.
 LOOK_AHEAD = 1000
 LINES_A_STEP = 2000
 
-# What is commanded of whom, and as which event it is heard.
+# For each command of a capacity core, the type of event that the receiver gets; for each receiver, the event type that it gets.
 HEARD_AS = {"HeadroomScaled": "HeadroomScaled", "SharesChanged": "SharesSet"}
 LISTENS_TO: dict[CoreName, str] = {"load": "HeadroomScaled", "turns": "SharesSet"}
 
 Advance = Callable[[float], None]
 
 
-# -- what comes of it ---------------------------------------------------------------------------------------
+# -- errors and results -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """A decision that came out differently."""
+    """Decision that differs from the recorded decision, or message that was not received as it was sent."""
 
     file: str
     line: int
@@ -69,16 +70,16 @@ class Disagreement:
 
 @dataclass(slots=True)
 class Life:
-    """A core from its making to the end of its record."""
+    """Life of a core (a component that makes decisions): from its creation to the end of its record."""
 
     file: str
     events: int = 0
     decisions: int = 0
-    """Commands compared; that there were none is compared as well."""
+    """Number of compared commands. An event without commands is also compared, but adds 0."""
     disagreements: int = 0
     first: Disagreement | None = None
     ended: str = ""
-    """Why the record ends before the core did; empty if nothing is known of that."""
+    """Reason why the record is incomplete; empty if no part is known to be missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class CoreReport:
     core: CoreName
     name: str
     folder: str = ""
-    """Below the one that was named."""
+    """Folder of the log, relative to the path that is replayed."""
     lives: list[Life] = field(default_factory=list)
 
     @property
@@ -96,14 +97,14 @@ class CoreReport:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Messages from a capacity core to one listener."""
+    """Messages from a capacity core (which moves shares) to one receiver."""
 
     sender: str
     receiver: str
     sent: int
     heard: int
     excused: int
-    """Not heard, but one of the two was about to end, or not there."""
+    """Number of messages that were not received while sender or receiver was ending or not running."""
     first_lost: Disagreement | None = None
 
 
@@ -112,7 +113,7 @@ class ReplayReport:
     cores: tuple[CoreReport, ...]
     deliveries: tuple[Delivery, ...]
     empty: tuple[str, ...] = ()
-    """Logs whose process was killed before their header was written."""
+    """Logs without a header, because the process was killed before it was written."""
 
     @property
     def agrees(self) -> bool:
@@ -126,9 +127,9 @@ class ReplayReport:
 
 
 def replay(path: Path, advance: Advance = lambda _: None) -> ReplayReport:
-    """Replay a log, or every log in a folder and below; `advance` is told how many bytes have been read.
+    """Replay a log, or every log in a folder and its subfolders; `advance` is called with the number of bytes read.
 
-    A folder's logs are of one system: its cores are others than those of the same names in another folder.
+    The logs of one folder belong to one system. Cores of the same name in different folders are different cores.
     """
     replays: dict[str, _Replay] = {}
     read = 0
@@ -140,7 +141,9 @@ def replay(path: Path, advance: Advance = lambda _: None) -> ReplayReport:
             advance(read)
     if not any(replay.reports for replay in replays.values()):
         raise InvalidInput(
-            "no core's record begins in it", hint="give an event log or a folder of them", file=str(path)
+            "this path contains no event log",
+            hint="give an event log or a folder of event logs",
+            file=str(path),
         )
     order = list(KINDS)
     reports = (report for replay in replays.values() for report in replay.reports.values())
@@ -152,7 +155,7 @@ def replay(path: Path, advance: Advance = lambda _: None) -> ReplayReport:
 
 
 def log_files(path: Path) -> list[Path]:
-    """The logs that a path names, also in folders below it; lives of one core in their order."""
+    """Return the logs at a path and in its subfolders, with the logs of one core in the order of time."""
     try:
         files = list(path.rglob("*.jsonl")) if path.is_dir() else [path]
         for file in files:
@@ -161,12 +164,16 @@ def log_files(path: Path) -> list[Path]:
     except OSError as problem:
         why = (problem.strerror or str(problem)).lower()
         raise InvalidInput(
-            f"cannot be read: {why}",
+            f"the event log cannot be read: {why}",
             hint="check the path and its permissions",
             file=str(problem.filename or path),
         ) from None
     if not files:
-        raise InvalidInput("holds no event log", hint="event logs end in .jsonl", file=str(path))
+        raise InvalidInput(
+            "the folder contains no event log",
+            hint="give a folder with files that end in .jsonl",
+            file=str(path),
+        )
     return sorted(files, key=lambda file: (_folder(file, path), *_place(file)))
 
 
@@ -176,29 +183,29 @@ def _place(file: Path) -> tuple[str, int]:
 
 
 def _folder(file: Path, path: Path) -> str:
-    """Where below the path the log is; empty for the path itself."""
+    """Return the folder of a log relative to the path; empty if the path is the log or its folder."""
     return "" if file.parent == path or file == path else file.parent.relative_to(path).as_posix()
 
 
-# -- one log ------------------------------------------------------------------------------------------------
+# -- replay of one log --------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Span:
-    """When a core was there, by which clock."""
+    """Times of a core's first and last event, and the name of the clock from which these times were read."""
 
     clock: str
     first: float | None = None
     last: float = 0.0
 
     def covers(self, at: float) -> bool:
-        """It was there, and long enough for a message of that time to arrive."""
+        """Return True if the core ran long enough before and after `at` to receive a message sent at that time."""
         return self.first is not None and self.first + SEEN_AGAIN_S <= at <= self.last - ON_ITS_WAY_S
 
 
 @dataclass(slots=True)
 class _Messages:
-    """Messages of one life, in order: when, a hash of what was said, in which line."""
+    """Messages that a core sent or received in one life, in order: time, hash of the content, and line in the log."""
 
     span: _Span
     file: str
@@ -214,7 +221,7 @@ class _Messages:
 
 @dataclass(slots=True)
 class _Living:
-    """The core whose record is being read."""
+    """Core that replays the record that is being read."""
 
     header: Header
     kind: CoreKind
@@ -224,13 +231,13 @@ class _Living:
     failed: bool = False
 
 
-# Core and name.
+# Kind and name of a core.
 _Who = tuple[str, str]
 
 
 @dataclass
 class _Replay:
-    """Of the logs of one folder."""
+    """Replay of the logs of one folder."""
 
     folder: str
     reports: dict[_Who, CoreReport] = field(default_factory=dict)
@@ -239,7 +246,7 @@ class _Replay:
     _heard: dict[_Who, list[_Messages]] = field(default_factory=dict)
 
     def file(self, path: Path) -> Iterator[int]:
-        """Replay one log; yields now and then how many bytes have been read since."""
+        """Replay one log; yields every LINES_A_STEP lines the number of bytes read since the last yield."""
         living: _Living | None = None
         size = number = 0
         for number, text in _lines(path):
@@ -251,9 +258,9 @@ class _Replay:
                 line = READER.decode(text.decode())
             except (ValueError, RecursionError):
                 if text.endswith(b"\n"):
-                    _unreadable(path, number, "is no JSON")
+                    _unreadable(path, number, "the line is not JSON")
                 if living is not None:
-                    living.life.ended = "the last line is torn"
+                    living.life.ended = "the last line was not fully written"
                 break
             try:
                 living = self._line(path, number, line, living)
@@ -271,7 +278,7 @@ class _Replay:
             if living is not None:
                 living.life.ended = why
         if living is None:
-            raise NotARecord("no header comes before it")
+            raise NotARecord("the line comes before the first header of the event log")
         if type(line) is not dict:
             self._decision(number, line, living)
         return living
@@ -294,7 +301,7 @@ class _Replay:
             return
         try:
             got = commands_line(kind, living.core.handle(event, now))
-        except Exception as problem:  # an event that the recorded core cannot have been told
+        except Exception as problem:  # the recorded core did not fail, so it cannot have received this event
             living.failed = True
             self._differs(
                 life,
@@ -318,10 +325,10 @@ class _Replay:
                 file=life.file, line=number, at=now, event=str(event), expected=json.dumps(commands), got=got
             )
 
-    # -- messages between cores -----------------------------------------------------------------------------
+    # -- check of the messages between cores ----------------------------------------------------------------
 
     def _note(self, number: int, now: float, event: list[Any], commands: list[Any], living: _Living) -> None:
-        """Remember what the core said to others, or heard from them, as it stands in the record."""
+        """Remember the messages in a recorded decision: the messages that the core sent, or the message that it received."""
         who = (living.header.core, living.header.name)
         if living.header.core == "capacity":
             for command in commands:
@@ -341,7 +348,7 @@ class _Replay:
         lives[-1].add(now, command[1:], number)
 
     def deliveries(self) -> Iterator[Delivery]:
-        """Each line from a capacity core to a listener whose log is there."""
+        """Yield the deliveries from each capacity core to each receiver with a log in this folder."""
         for (sender, receiver), lives in sorted(self._sent.items()):
             if receiver in self._heard:
                 yield _delivery(" ".join(sender), " ".join(receiver), lives, self._heard[receiver])
@@ -366,8 +373,8 @@ def _delivery(sender: str, receiver: str, sent: Sequence[_Messages], heard: Sequ
                         line=line,
                         at=at,
                         event="message",
-                        expected=f"heard by {receiver}",
-                        got="not heard",
+                        expected=f"received by {receiver}",
+                        got="not received",
                     )
     return Delivery(
         sender=sender,
@@ -380,7 +387,7 @@ def _delivery(sender: str, receiver: str, sent: Sequence[_Messages], heard: Sequ
 
 
 class _Arrived:
-    """What a listener heard in all its lives by one clock."""
+    """Messages that a receiver got in all of its lives with the same clock."""
 
     def __init__(self, heard: Sequence[_Messages]) -> None:
         self._spans = [messages.span for messages in heard]
@@ -394,7 +401,7 @@ class _Arrived:
         return any(span.covers(at) for span in self._spans)
 
     def next_is(self, at: float, said: int) -> bool:
-        """Whether it has come, after those found before."""
+        """Return True if the receiver got this message after the message found last; the next search begins after this message."""
         for place in range(self._place, min(self._place + LOOK_AHEAD, len(self._at))):
             if self._said[place] == said and at <= self._at[place] <= at + ON_ITS_WAY_S:
                 self._place = place + 1
@@ -402,7 +409,7 @@ class _Arrived:
         return False
 
 
-# -- reading ------------------------------------------------------------------------------------------------
+# -- reading of log lines -----------------------------------------------------------------------------------
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -410,7 +417,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         number = 1
         while text := file.readline(LINE_BYTES_MAX):
             if len(text) == LINE_BYTES_MAX:
-                _unreadable(path, number, f"is longer than {LINE_BYTES_MAX:,} bytes")
+                _unreadable(path, number, f"the line is longer than {LINE_BYTES_MAX:,} bytes")
             yield number, text
             number += 1
 
@@ -423,4 +430,4 @@ READER = json.JSONDecoder(parse_constant=_refused)
 
 
 def _unreadable(path: Path, number: int, why: str) -> NoReturn:
-    raise InvalidInput(why, f"line {number}", hint="give a log that Weir has recorded", file=str(path))
+    raise InvalidInput(why, f"line {number}", hint="give an event log that Weir recorded", file=str(path))

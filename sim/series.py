@@ -1,4 +1,4 @@
-"""What a run looked like over time, one point a load cycle and class, in bounded memory."""
+"""Time series of a run, with one point per load cycle and class, in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ POINTS_MAX = 4000
 
 @dataclass
 class ClassSeries:
-    """Columns of one class; all of the same length as `ClassSeries.at_s`."""
+    """Time series of one class; all lists have the same length as `at_s`."""
 
     at_s: list[float] = field(default_factory=list)
     response_ms: list[float | None] = field(default_factory=list)
@@ -22,19 +22,19 @@ class ClassSeries:
 
 @dataclass
 class Series:
-    """Columns per class. When they are full every other point goes and the stride doubles."""
+    """Time series by class. When the lists are full, every second point is deleted, and from then on half as many points are recorded."""
 
     classes: dict[str, ClassSeries]
     stride: int = 1
     shared_s: dict[str, float] = field(init=False)
-    """Share times seconds so far, by class."""
+    """Share of each class, summed over time until now (share times seconds)."""
     _cycle: int = 0
 
     def __post_init__(self) -> None:
         self.shared_s = dict.fromkeys(self.classes, 0.0)
 
     def due(self) -> bool:
-        """Whether this cycle is to be recorded; call once a cycle."""
+        """Return True if a point must be recorded for this load cycle; the caller asks exactly once per cycle."""
         self._cycle += 1
         return self._cycle % self.stride == 0
 

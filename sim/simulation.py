@@ -1,7 +1,7 @@
-"""A scenario in virtual time: the pure ring under an event heap.
+"""Run of a scenario in virtual time: a heap of events drives the decision makers (cores) of the live system.
 
-The main loop is `Simulation.run`. It makes the same four calls as the live one: observe what happened, let the
-cores decide, enact their commands, record. Its clock is the heap's; nothing here looks at another.
+The main loop is `Simulation.run`. The loop has the same four steps as the live system: observe what happened, let the cores
+decide, carry out the commands, and record. Time is the time of the current event; no real clock is read.
 """
 
 from __future__ import annotations
@@ -77,10 +77,10 @@ class Simulation:
         for fault in scenario.faults:
             self._events.push(fault.at_s, FaultStrikes(fault))
 
-    # --- the main loop -------------------------------------------------------------------------------
+    # --- main loop of the run -------------------------------------------------------------------------------
 
     def run(self) -> Simulation:
-        """The main loop: observe, decide, enact, record."""
+        """Process events in the order of time until the scenario ends, and return this run."""
         while self._events and self._events.next_s() <= self._end:
             self.now, happening = self._events.pop()
             for event in self._observe(happening):
@@ -93,7 +93,7 @@ class Simulation:
         return self
 
     def _observe(self, happening: Happening) -> list[CoreEvent]:
-        """Return the events that follow from it for the cores."""
+        """Apply an event of the simulated machine, and return the events that the cores must handle."""
         match happening:
             case CallEnds(lane):
                 return self._run_lane(lane)
@@ -109,7 +109,7 @@ class Simulation:
                 return self._return(fault)
 
     def _decide(self, event: CoreEvent) -> tuple[list[Order], list[Grant]]:
-        """Let the cores decide; orders to shedders and grants are all that leaves the ring."""
+        """Pass an event to the cores; return their orders to shedders and schedulers, and granted turns."""
         now = self.now + self.clock_offset
         match event:
             case dict():
@@ -121,7 +121,7 @@ class Simulation:
                 return [], self.ring.tell_coordinator(event, now)
 
     def _tune(self, cycles: Mapping[str, CycleEnded], now: float) -> list[Order]:
-        """What classes that tune themselves decide, as far as they compare now."""
+        """Return the orders of self-tuning classes that compare policies at the end of this load cycle."""
         orders = []
         for name, tuning in self.tunings.items():
             host, manager = self.hosts[name], self.ring.manager_of(name)
@@ -165,10 +165,10 @@ class Simulation:
         if self.on_cycle is not None:
             self.on_cycle(self)
 
-    # --- observing -----------------------------------------------------------------------------------
+    # --- operator calls and load cycles -----------------------------------------------------------------------------------
 
     def _run_lane(self, lane: Lane) -> list[CoreEvent]:
-        """Run the lane's slice on, call by call, until it ends or something else comes first."""
+        """Continue a lane's slice, one operator call after another, until the slice ends or another event is due."""
         host, now = lane.host, self.now
         assert host is not None
         until = min(self._events.next_s(), self._end)
@@ -207,7 +207,7 @@ class Simulation:
         return []
 
     def _end_cycle(self) -> dict[str, CycleEnded]:
-        # A cycle is measured by the clock, which may have jumped; never with less than nothing.
+        # The clock may have jumped back, but the length of a cycle must not be negative.
         elapsed = max(0.0, self.now + self.clock_offset - self._cycle_began)
         self._cycle_began = self.now + self.clock_offset
         for host in self.hosts.values():
@@ -232,15 +232,15 @@ class Simulation:
         return []
 
     def _return(self, fault: HostDies) -> list[CoreEvent]:
-        if self._faults.is_down(fault.name, self.now):  # it died again while it was down
+        if self._faults.is_down(fault.name, self.now):  # the host died again while it was already down
             return []
         self.hosts[fault.name].revive(fault.rebuild_ms / 1e3)
         return self._wake(self.hosts[fault.name])
 
-    # --- the rest ------------------------------------------------------------------------------------
+    # --- messages to the coordinator, and time series -------------------------------------------------------------------------
 
     def _transport(self, name: str, message: CapacityEvent) -> bool:
-        """Whether a class's message gets through now; a late one is delivered later."""
+        """Return True if a class's message reaches the coordinator now; schedule a delayed message for later."""
         fault = self._faults.of_report(name, self.now)
         if isinstance(fault, ReportsLate):
             self._events.push(self.now + fault.delay_s, MessageArrives(message))
@@ -264,5 +264,5 @@ class Simulation:
 
 
 def alone(scenario: Scenario, look: Callable[[SimulatedRun], None] | None) -> SimulatedRun:
-    """A class of such a run by itself, to see what would become of it (`sim.forecast.policy_forecast`)."""
+    """Run a scenario without load management for `sim.forecast.policy_forecast`; `look` is called after each cycle."""
     return Simulation(scenario, "none", on_cycle=look).run()

@@ -1,4 +1,4 @@
-"""Events of virtual time and their queue; lanes, current faults and the cost of scheduling."""
+"""Events of a simulated run and their queue, lanes, current faults, and the time that scheduling costs."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from sim.run.simulated_host import SimulatedHost
 
 @dataclass(slots=True)
 class Lane:
-    """One processor's worth of turns."""
+    """Lane: one processor, on which classes take turns."""
 
     number: int
     host: SimulatedHost | None = None
     quota_s: float = 0.0
     used_s: float = 0.0
-    call_s: float = -1.0  # −1: the slice has just begun
-    decision_s: float = 0.0  # part of it, for choosing the operator
+    call_s: float = -1.0  # seconds of the current operator call; −1 at the beginning of a slice
+    decision_s: float = 0.0  # part of `call_s`: time for choosing the operator
 
 
-# --- what can happen ------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class CallEnds:
-    """The operator call on a lane is done, or its slice begins."""
+    """Event: the operator call on a lane ends, or a slice begins on the lane."""
 
     lane: Lane
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A tuple arrives at a class that was idle."""
+    """Event: a tuple arrives at a class that was idle."""
 
     host: SimulatedHost
 
 
 @dataclass(frozen=True, slots=True)
 class CycleDue:
-    """A load cycle ends."""
+    """Event: a load cycle ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class HostReturns:
 
 @dataclass(frozen=True, slots=True)
 class MessageArrives:
-    """A delayed message reaches the coordinator."""
+    """Event: a delayed message reaches the coordinator."""
 
     message: CapacityEvent
 
@@ -66,7 +66,7 @@ Happening = CallEnds | Arrival | CycleDue | FaultStrikes | HostReturns | Message
 
 
 class EventHeap:
-    """Return the next event. Events of one moment come in the order in which they were pushed."""
+    """Queue of future events by time. Events of the same time leave it in the order in which they were pushed."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Happening]] = []
@@ -76,7 +76,7 @@ class EventHeap:
         return bool(self._heap)
 
     def push(self, at_s: float, happening: Happening) -> None:
-        """Schedule what happens; nothing ever happens at `inf`."""
+        """Add an event with the time at which it happens; an event with the time `inf` never happens and is ignored."""
         if at_s < inf:
             self._pushed += 1
             heappush(self._heap, (at_s, self._pushed, happening))
@@ -86,26 +86,26 @@ class EventHeap:
         return at_s, happening
 
     def next_s(self) -> float:
-        """Time of what happens next, `inf` if nothing does."""
+        """Return the time of the next event, `inf` if the queue is empty."""
         return self._heap[0][0] if self._heap else inf
 
 
 @dataclass(slots=True)
 class FaultsUnderWay:
-    """Faults that have struck: reports that do not arrive in time, and hosts that are down."""
+    """Faults that have begun and not ended: reports that are lost or late, and hosts that are down."""
 
     reports: list[ReportsLost | ReportsLate] = field(default_factory=list)
     _down_until: dict[str, float] = field(default_factory=dict)
 
     def of_report(self, name: str, now: float) -> ReportsLost | ReportsLate | None:
-        """Return the fault that a class's report meets now, if there is one."""
+        """Return the fault that loses or delays a report of this class now, or None."""
         for fault in self.reports:
             if fault.name == name and fault.at_s <= now < fault.at_s + fault.for_s:
                 return fault
         return None
 
     def host_died(self, fault: HostDies) -> float:
-        """Return when the host would be back from this fault alone."""
+        """Record that a fault has stopped the host, and return the time at which this fault ends."""
         until = fault.at_s + fault.down_s
         self._down_until[fault.name] = max(until, self._down_until.get(fault.name, until))
         return until
@@ -116,18 +116,18 @@ class FaultsUnderWay:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingCosts:
-    """Time that decisions take on a lane."""
+    """Lane time that scheduling takes, in seconds."""
 
     turn_s: float
     decision_s: float
     look_s: float
-    """Per operator that a decision compares."""
+    """Time per operator priority that a decision compares."""
 
     @classmethod
     def of(cls, costs: Costs) -> SchedulingCosts:
         return cls(costs.turn_us * 1e-6, costs.decision_us * 1e-6, costs.look_us * 1e-6)
 
     def of_decision(self, host: SimulatedHost) -> float:
-        """Time for the decision that led to the host's call."""
+        """Return the lane time of the decision that chose the host's current call."""
         decision_s = self.decision_s if host.decided else 0.0
         return decision_s + self.look_s * host.scheduler.looked if self.look_s else decision_s

@@ -1,1 +1,1 @@
-"""A live system under changing load and random kills, for as long as it is asked to."""
+"""Endurance test of a live system under changing load and random kills."""

@@ -1,12 +1,11 @@
-"""`python -m bench.soak [--minutes 20]`: a live system under changing load, whose processes are killed at random.
+"""Endurance test of a live system under changing load, with processes killed at random: `python -m bench.soak [--minutes 20]`.
 
-Looked at all the time: every class's ledger closes; answers are numbered without gap or repetition; class 1, which asks for
-less than its share, loses nothing and is answered in time; memory and logs stay bounded. When it is over, all that was
-offered is accounted for, and every decision of every life is made again from the event logs. Exit code 1 if one of it fails.
+Checked during the run: the ledger of every class closes; answers are numbered without gaps or repetitions; class 1, which asks
+for less than its share, loses nothing and is answered in time; memory and logs stay bounded. Checked at the end: all offered
+tuples are accounted for, and a replay of the event logs makes the same decisions. The exit code is 1 if a check fails.
 
-A promise cannot be kept while who should keep it is dead, or on a processor that others have taken: looks within `RECOVERY_S`
-of a kill that concerns class 1, or of a moment in which slices waited for the processor, do not count for its promises. They do
-for everything else.
+The promises to class 1 cannot be kept while a process that class 1 needs is dead, or while other programs use the
+processor. Checks within `RECOVERY_S` after such a moment do not count for the promises to class 1, but for everything else.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ SETTINGS = LiveSettings.model_validate(
     {"train_max": 1000, "retained_bytes": 256 << 20, "results_bytes": 256 << 20}
 )
 FIRST = "class1"
-# Priority, delay target in ms, and the most that is offered, as a part of what the machine can do.
+# Priority, delay target in ms, and maximum offered load (as a fraction of what the machine can process) of each class.
 CLASSES: Mapping[str, tuple[float, float, float]] = {
     FIRST: (6, 300, 0.45),
     "class2": (3, 400, 0.6),
@@ -62,16 +61,16 @@ CLASSES: Mapping[str, tuple[float, float, float]] = {
 }
 LOOK_S, MEMORY_EVERY_S = 0.5, 5.0
 LOAD_LASTS_S, KILL_EVERY_S = (5.0, 15.0), (20.0, 60.0)
-# A new process takes some seconds, and what has come meanwhile some more.
+# Seconds until a system has recovered: starting a process takes some of them, and processing what arrived meanwhile the rest.
 RECOVERY_S = 20.0
-# Of the time of slices between two looks: more is no machine of ours.
+# Other programs disturb the run if slices lack the processor for more than this fraction of their time.
 TAKEN_PART = 0.15
 ANSWER_S = 5.0
 COOL_DOWN_S = 90.0
 WITHIN_TARGET_LEAST = 0.95
-# Of what a process holds for itself: what may be added over the second half of a run of any length.
+# Maximum growth of a process's own memory over the second half of a run of any length.
 GROWTH_MB = 64.0
-# A snapshot of a class's state beside what its log may take.
+# Maximum size of a snapshot of a class's state, in addition to the bytes of its log.
 STATES_BYTES = 256 << 20
 
 
@@ -88,11 +87,11 @@ def declared(name: str, lossless: bool = False, prefix: str = "") -> LiveClass:
     )
 
 
-# -- what is looked at ---------------------------------------------------------------------------------------------
+# -- run of the endurance test ------------------------------------------------------------------------------------
 
 
 class Answers:
-    """Follows a class's log: the numbers of each query's answers go on where they were."""
+    """Reader of a class's log that checks the sequence numbers of each query's answers for gaps and repetitions."""
 
     def __init__(self, folder: Path) -> None:
         self._log = Reader(folder)
@@ -109,7 +108,7 @@ class Answers:
                 if not is_snapshot(payload):
                     self._follow(payload)
         except FrameForgotten as lost:
-            # This process was too slow; the first answer after it says where numbers are.
+            # This process read too slowly. Checking continues with the sequence number of the next answer of each query.
             self.forgotten += lost.next - self._next
             self._next = lost.next
             self.seen.clear()
@@ -119,29 +118,29 @@ class Answers:
             for answer in answers_of(payload, query):
                 expected = self.seen.get(query, None if self.forgotten else 0)
                 if expected is not None and answer.first != expected:
-                    self.wrong.append(f"{query}: {answer.first} where {expected} comes next")
+                    self.wrong.append(f"{query}: answer {answer.first} instead of {expected}")
                 self.seen[query] = answer.first + len(answer.train)
             if self.seen.get(query, count) != count:
-                self.wrong.append(f"{query}: {count} committed, {self.seen[query]} there")
+                self.wrong.append(f"{query}: {count} answers committed, but {self.seen[query]} in the log")
 
 
 @dataclass
 class Findings:
-    """What the run has come to so far."""
+    """Problems and figures that the checks of the run have found until now."""
 
     looks: int = 0
     unanswered: int = 0
-    """Looks at a class whose host did not answer."""
+    """Number of checks of a class that its host did not answer."""
     kills: Counter[str] = field(default_factory=Counter)
     ledger: list[str] = field(default_factory=list)
     mismatches: list[str] = field(default_factory=list)
     promised: int = 0
-    """Looks at class 1 that count for its promises."""
+    """Number of checks of class 1 that count for the promises to class 1."""
     taken: int = 0
-    """Looks before which others had the processor that is the lane's."""
+    """Number of checks that do not count because other programs used the lane's processor."""
     in_time: int = 0
     lost: int = 0
-    """Of class 1, in those looks."""
+    """Number of tuples that class 1 lost before checks that count; `in_time` is the number of such checks with p99 within the target."""
     p99_ms: list[float] = field(default_factory=list)
     memory_mb: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     shared_mb: list[float] = field(default_factory=list)
@@ -149,7 +148,7 @@ class Findings:
 
 @dataclass
 class Soak:
-    """One run on a running system."""
+    """One run of the endurance test, on a running system."""
 
     system: System
     feeder: Feeder
@@ -171,7 +170,7 @@ class Soak:
         self.answers = {name: Answers(self._dirs.class_log(name)) for name in CLASSES}
 
     def run(self) -> None:
-        """The loop: change the load, kill, look."""
+        """Change the load, kill processes and check the system until the time is over."""
         began = time.monotonic()
         load_at, kill_at, memory_at = began, began + self._drawn(KILL_EVERY_S), began
         while (now := time.monotonic()) < began + self.seconds:
@@ -188,7 +187,7 @@ class Soak:
             time.sleep(max(0.0, LOOK_S - (time.monotonic() - now)))
 
     def cool_down(self) -> dict[str, int]:
-        """By class, what is still not accounted for when nothing comes any more."""
+        """Stop the input, and return by class how many accepted tuples are still not accounted for after some time."""
         accepted = self.feeder.offer({name: steps(0.0) for name in CLASSES}).accepted
         until = time.monotonic() + COOL_DOWN_S
         while True:
@@ -204,13 +203,13 @@ class Soak:
 
     def _change_load(self) -> None:
         parts = {name: self.chance.uniform(0.0, most) for name, (_, _, most) in CLASSES.items()}
-        # Now and then somebody is silent, and lends everything.
+        # Sometimes a class gets no input and lends everything.
         for name in parts:
             if self.chance.random() < 0.2:
                 parts[name] = 0.0
         self.feeder.offer({name: steps(part * self.capacity_per_s) for name, part in parts.items()})
 
-    # -- kills ----------------------------------------------------------------------------------------------------
+    # -- killing of processes -------------------------------------------------------------------------------------
 
     def _kill(self, at: float) -> None:
         hosts = {f"host of {name}": host_name(host) for name, host in self._hosts.items()}
@@ -219,14 +218,14 @@ class Soak:
         try:
             pid: int = ray.get(find((hosts | others)[who]).ping.remote(), timeout=ANSWER_S)
         except (ray.exceptions.RayError, ValueError):
-            return  # it is dead already
+            return  # the process is dead already
         os.kill(pid, signal.SIGKILL)
         self.found.kills[who] += 1
         self.console.print(f"{at:6.0f} s  killed the {who}", highlight=False)
         if who in (f"host of {FIRST}", *others):
             self._disturbed_until = time.monotonic() + RECOVERY_S
 
-    # -- looks ----------------------------------------------------------------------------------------------------
+    # -- checks during the run ------------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
         self.found.looks += 1
@@ -245,12 +244,12 @@ class Soak:
                 self._check_promises(status, now)
 
     def _is_taken(self) -> bool:
-        """Whether slices had too little of the processor since the last look."""
+        """Return True if slices had the processor for too small a part of their time since the last check."""
         before = self._lane
         try:
             (lane,) = self.system.turns(self.node).lanes
         except (ray.exceptions.RayError, ValueError):
-            return False  # its dispatcher was killed, which counts on its own
+            return False  # the dispatcher was killed, which already counts as a disturbance
         self._lane = lane.in_slices_s, lane.used_s
         if before is None or lane.in_slices_s <= before[0]:
             return False
@@ -276,7 +275,7 @@ class Soak:
         one, before = status.figures, self._shed
         lost = one.shed + one.late + one.rejected + one.failed
         self._shed = lost
-        # Percentiles are of the last seconds.
+        # Percentiles cover the last RECENT_S seconds, which must not include the disturbance.
         if now < self._disturbed_until + RECENT_S or before is None or status.repeating:
             return
         self.found.promised += 1
@@ -305,7 +304,7 @@ def steps(rate: float) -> StepArrivals:
 
 
 def disk_mb(folder: Path) -> float:
-    """What the files in there take."""
+    """Return the megabytes that the files in a folder take."""
     total = 0
     for file in folder.rglob("*"):
         with suppress(OSError):
@@ -313,7 +312,7 @@ def disk_mb(folder: Path) -> float:
     return total / 1e6
 
 
-# -- the verdict ---------------------------------------------------------------------------------------------------
+# -- result of the endurance test ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -327,26 +326,24 @@ def checks(soak: Soak, missing: Mapping[str, int], events: Path) -> Iterator[Che
     found, report = soak.found, replay(events)
     yield Check("ledgers close at every look", not found.ledger, told(found.ledger, f"{found.looks:,} looks"))
     yield Check(
-        "all that was accepted is accounted for", not any(missing.values()), f"missing {dict(missing)}"
+        "all accepted tuples are accounted for", not any(missing.values()), f"missing {dict(missing)}"
     )
     wrong = [line for one in soak.answers.values() for line in one.wrong]
     commits = sum(one.frames for one in soak.answers.values())
     skipped = sum(one.forgotten for one in soak.answers.values())
-    yield Check(
-        "answers have no gaps", not wrong, told(wrong, f"{commits:,} commits, {skipped:,} not looked at")
-    )
-    yield Check(
-        "what is repeated comes out as before", not found.mismatches, told(found.mismatches, "all of it")
-    )
+    yield Check("answers have no gaps", not wrong, told(wrong, f"{commits:,} commits, {skipped:,} not read"))
+    yield Check("repeated answers are equal", not found.mismatches, told(found.mismatches, "all of them"))
     p99_ms = float(np.median(found.p99_ms)) if found.p99_ms else 0.0
     in_time = found.in_time / found.promised if found.promised else 0.0
     yield Check(
         f"{FIRST} loses nothing",
         found.lost == 0,
-        f"{found.lost:,} tuples in {found.promised:,} looks; the processor was taken before {found.taken:,}",
+        f"{found.lost:,} tuples in {found.promised:,} looks; {found.taken:,} looks were disturbed by other programs",
     )
     yield Check(
-        f"{FIRST} is in time", in_time >= WITHIN_TARGET_LEAST, f"{in_time:.1%} of looks, p99 {p99_ms:.0f} ms"
+        f"{FIRST} is answered in time",
+        in_time >= WITHIN_TARGET_LEAST,
+        f"{in_time:.1%} of looks, p99 {p99_ms:.0f} ms",
     )
     for role, samples in found.memory_mb.items():
         growth, most = growth_mb(samples), max(mb for _, mb in samples)
@@ -359,7 +356,9 @@ def checks(soak: Soak, missing: Mapping[str, int], events: Path) -> Iterator[Che
     lives = sum(len(core.lives) for core in report.cores)
     problems = [] if report.agrees else remarks(report)
     yield Check(
-        "decisions are made again", report.agrees, told(problems, f"{report.events:,} in {lives} lives")
+        "a replay makes the same decisions",
+        report.agrees,
+        told(problems, f"{report.events:,} in {lives} lives"),
     )
 
 
@@ -368,7 +367,7 @@ def told(problems: Sequence[str], otherwise: str) -> str:
 
 
 def growth_mb(samples: Sequence[tuple[float, float]]) -> float:
-    """By a straight line through the second half."""
+    """Return how much the samples grow in their second half, by the straight line that fits this half best."""
     half = [one for one in samples if one[0] >= samples[-1][0] / 2]
     if len(half) < 2 or half[0][0] == half[-1][0]:
         return 0.0
@@ -384,9 +383,11 @@ def logs_bound_mb() -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__.split("\n")[0])
     parser.add_argument("--minutes", type=float, default=20.0)
-    parser.add_argument("--seed", type=int, default=1, help="of load and kills")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random load and kills")
     parser.add_argument("--json", type=Path, help="also write the result to this file")
-    parser.add_argument("--keep", type=Path, help="folder for the event logs; removed if none is given")
+    parser.add_argument(
+        "--keep", type=Path, help="folder that keeps the event logs (default: they are removed)"
+    )
     given = parser.parse_args()
     console = Console()
     with tempfile.TemporaryDirectory(prefix="weir-soak-") as temporary:

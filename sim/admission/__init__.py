@@ -1,4 +1,4 @@
-"""The admission plan: whether a delay target can hold, and what other classes would lose.
+"""Admission plan: forecast of which delay targets would hold after a change, and what other classes would lose.
 
-Start with `planner.py`. Imports `sim` and `configs`.
+Start with `planner.py`. This package imports `sim` and `configs`.
 """

@@ -1,12 +1,13 @@
-"""From the classes of a plan to a scenario that is run in a second or two, whatever the rates and however many classes.
+"""Scenario for an admission plan, made from the classes of the plan. The scenario is simulated in a second or two, whatever the rates
+and the number of classes.
 
-A simulated tuple stands for a *bundle*: as many tuples as it takes for all streams together to have no more than
-some thousand a second. Loads stay what they are, and so do the costs of calls; trains are as much shorter in bundles. What is
-lost is detail below the work of a bundle, a millisecond or so.
+A simulated tuple stands for a *bundle* of tuples. Bundles are so large that all streams together have at most a few thousand
+of them per second. Loads and the costs of calls stay the same, and trains have fewer simulated tuples. Times that are shorter than
+the work on one bundle, about a millisecond, are not simulated exactly.
 
-A class is one source a stream with what follows from it as a chain of equal steps, so that a slice may end within it. With
-more classes than `SINGLE_MAX` those that ask for least are planned in groups of such as are alike; those that are asleep, which
-only lend, are always one group.
+A simulated class has one source per stream, followed by a chain of equal operators, so that a slice may end between two
+operators. With more awake classes than `SINGLE_MAX`, the classes with the smallest load are planned in groups of similar
+classes. Sleeping classes, which only lend, are always one group.
 """
 
 from __future__ import annotations
@@ -32,43 +33,44 @@ from configs.scenario.scenario import (
 from sim.admission.situation import ClassLoad, InputLoad, Situation
 from sim.run.rng import generator
 
-# Warm-up: headroom is learned and shares settle within some redistributions of 1.5 s; then what is planned is what comes.
+# Length of the warm-up, in which headrooms and shares settle, and of the measured part of the run, in seconds.
 WARM_UP_S, SEEN_S = 6.0, 12.0
-# All streams together, and for each class more; what is simulated of one takes some microseconds.
+# Maximum number of bundles per second: of all streams together, and in addition for each class.
 BUNDLES_PER_S, BUNDLES_OF_CLASS = 4000.0, 50.0
-# Awake classes that are simulated one by one.
+# Maximum number of awake classes that are simulated one by one.
 SINGLE_MAX = 60
-# A queue that may be longer than this takes longer to fill than the run lasts: such a target is planned as this one.
+# Longest delay target that is simulated, because a longer queue would not fill within the run; it replaces longer targets.
 TARGET_MAX_S = 4.0
-# Handing a lane over takes so long live (bench/RESULTS.md, p50), and choosing an operator.
+# Time for handing a lane to another class in a live system (median in bench/RESULTS.md), and time for choosing an operator.
 COSTS = Costs(turn_us=50.0, decision_us=1.0)
-# No step is to take longer than this, since live it is many operators' calls, between which slices end.
+# Maximum length of one simulated operator call in seconds. A live class runs many short calls, and slices end between calls.
 STEP_S, STEPS_MAX = 0.002, 6
-# The rarest answers of a class are simulated as if they were this part of the most frequent ones, to be seen at all.
+# A stream gives at least this fraction of the answers per tuple that the class's stream with the most answers gives.
+# Rarer answers might not occur in the run.
 RAREST = 0.05
-# A class runs in one lane at a time: what stands for several is divided so that a lane has room for more than one.
+# Maximum load of one simulated class, in lanes. A class runs in one lane at a time, so a group with more load is divided.
 LANE_PART = 0.5
-# Entitled to something, and asking for so many times that.
+# Capacity that every other class asks for in the worst case, as a multiple of the capacity that the class is entitled to.
 GREED = 2.0
 NEVER_S = 1e9
-# Who asks for less has hardly any input.
+# Load below which a class counts as having no input, in processors.
 LEAST_LOAD = 1e-6
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """A scenario, and who stands in it for whom."""
+    """Scenario to simulate, and the simulated classes that represent each real class."""
 
     scenario: Scenario
     units: Mapping[str, tuple[str, ...]]
-    """By class, the simulated ones that are it, or that it is one of."""
+    """Names of the simulated classes that represent a real class or its group, by name of the real class."""
     grouped: Mapping[str, float]
-    """Of classes that are planned with others, which part of the group's share and load is theirs."""
+    """Fraction of a group's share and load that belongs to one class, by name of the class; only for classes in groups."""
 
 
 @dataclass(frozen=True)
 class ClassGroup:
-    """Classes that are simulated as one, or the shards of one that are simulated as several."""
+    """Classes that are simulated together. `whole` is their sum, which is divided into `pieces` simulated classes."""
 
     members: tuple[ClassLoad, ...]
     whole: ClassLoad
@@ -77,11 +79,12 @@ class ClassGroup:
 
 @dataclass
 class Builder:
-    """One scenario in the making."""
+    """Builder of one scenario."""
 
     situation: Situation
     greedy: frozenset[str] | None = None
-    """At worst: who does not ask for all that there is, but has no more than its original share."""
+    """Names of the planned classes, to simulate the worst case: planned classes may not borrow, and other classes ask for
+    more than their share."""
     networks: dict[str, QueryNetwork] = field(default_factory=dict)
     classes: list[SimulatedClass] = field(default_factory=list)
 
@@ -167,11 +170,11 @@ class Builder:
         return name
 
     def _phase(self, name: str, place: int) -> float:
-        """When in a period batches come; the same in all runs of a plan, which are compared."""
+        """Return the fraction of each period after which its batch arrives; it is the same in all runs, so that runs can be compared."""
         return generator(self.situation.seed, "phase", name, str(place)).random()
 
     def _at_worst(self, group: ClassGroup, groups: Sequence[ClassGroup]) -> ClassGroup:
-        """Who is planned may not borrow; everybody else asks for more than he is entitled to."""
+        """Return the group for the worst case: a planned class may not borrow, and any other class asks for more than its share."""
         assert self.greedy is not None
         whole = group.whole
         if all(member.name in self.greedy for member in group.members):
@@ -186,7 +189,7 @@ class Builder:
 
 
 def asking(one: ClassLoad, load: float, train_max: int) -> ClassLoad:
-    """The class with so much input that it asks for this load, at least."""
+    """Return the class with its input raised until its load is at least `load`, in processors."""
     inputs = one.inputs
     if sum(input_.load(train_max) for input_ in inputs) < LEAST_LOAD:
         inputs = tuple(replace(input_, rate=1.0) for input_ in inputs if input_.tuple_s > 0) or (SOMETHING,)
@@ -194,15 +197,16 @@ def asking(one: ClassLoad, load: float, train_max: int) -> ClassLoad:
     return replace(one, inputs=tuple(replace(input_, rate=factor * input_.rate) for input_ in inputs))
 
 
-# A class without queries, once it has some.
+# Input assumed in the worst case for a class that has no queries yet.
 SOMETHING = InputLoad(rate=1.0, tuple_s=1e-5)
 
 
-# -- groups ------------------------------------------------------------------------------------------------------
+# -- groups of classes that are simulated together
+# ------------------------------------------------------------------------------------------------------
 
 
 def grouped(classes: Sequence[ClassLoad], planned: set[str], lanes: int, train_max: int) -> list[ClassGroup]:
-    """Who is simulated by himself, as several or with others; in the order of names, as shares are moved."""
+    """Return the groups of classes that are simulated together, ordered by name; shares move in this order."""
     total = sum(class_.declared.priority for class_ in classes)
     asleep = [class_ for class_ in classes if not class_.rate and class_.name not in planned]
     awake = sorted(
@@ -224,7 +228,7 @@ def grouped(classes: Sequence[ClassLoad], planned: set[str], lanes: int, train_m
 
 
 def load_of(one: ClassLoad) -> float:
-    """Processors, about: calls are those of trains that come a hundred times a second, or as batches do."""
+    """Return the approximate load of a class in processors, for one train per batch or 100 trains per second."""
     return sum(
         load.rate * load.tuple_s + load.call_s * min(load.rate, trains_of(load)) for load in one.inputs
     )
@@ -235,7 +239,7 @@ def trains_of(given: InputLoad) -> float:
 
 
 def likeness(one: ClassLoad, planned: bool) -> Hashable:
-    """Of classes that may be planned as one; loads within a factor of two of each other's, as parts of what they have."""
+    """Return a key by which classes are grouped: classes with equal keys have similar terms and similar load per priority."""
     declared = one.declared
     size = round(math.log2(max(load_of(one) / declared.priority, 1e-9)))
     return (
@@ -250,7 +254,7 @@ def likeness(one: ClassLoad, planned: bool) -> Hashable:
 
 
 def coarser(alike: Mapping[Hashable, list[ClassLoad]]) -> defaultdict[Hashable, list[ClassLoad]]:
-    """By their targets' size alone."""
+    """Merge groups, so that only three criteria separate classes: planned or not, size of the delay target, lossless or not."""
     buckets: defaultdict[Hashable, list[ClassLoad]] = defaultdict(list)
     for key, members in alike.items():
         planned = isinstance(key, tuple) and key[0]
@@ -262,7 +266,7 @@ def coarser(alike: Mapping[Hashable, list[ClassLoad]]) -> defaultdict[Hashable, 
 
 
 def together(members: Sequence[ClassLoad], train_max: int) -> ClassLoad:
-    """One class that is entitled to what all of them are, and asks for what they ask; its terms are the strictest."""
+    """Return one class with the sums of the members' priorities and loads, and the strictest of their terms."""
     if len(members) == 1:
         return members[0]
     declared = [member.declared for member in members]
@@ -274,7 +278,7 @@ def together(members: Sequence[ClassLoad], train_max: int) -> ClassLoad:
         "lendable": sum(class_.priority * class_.lendable for class_ in declared) / priority,
         "borrow_limit": min(1.0, sum(class_.borrow_limit for class_ in declared)),
         "max_drop": min(member.max_drop for member in members),
-        # None lets tuples grow older than any age.
+        # A maximum age of None means no limit, so the group has no limit if one of its classes has no limit.
         "max_age_ms": max(ages) if (ages := known_ages(declared)) else None,
     }
     loads = [each for member in members for each in member.inputs]
@@ -283,19 +287,19 @@ def together(members: Sequence[ClassLoad], train_max: int) -> ClassLoad:
 
 
 def known_ages(declared: Sequence[PriorityClass]) -> list[float]:
-    """Return the ages from which on each class drops; empty if one of them has none."""
+    """Return the values of `max_age_ms` of all classes; empty if any class has no maximum age."""
     ages = [class_.max_age_ms for class_ in declared]
     return [age for age in ages if age is not None] if None not in ages else []
 
 
 def without_calls(given: InputLoad, train_max: int) -> InputLoad:
-    """With the cost of calls as one of tuples: trains of several classes cannot be one train."""
+    """Return the input with the cost of calls added to the cost of tuples, because tuples of different classes share no train."""
     train = min(max(given.rate / trains_of(given), 1.0), train_max) if given.rate > 0 else train_max
     return replace(given, tuple_s=given.tuple_s + given.call_s / train, call_s=0.0)
 
 
 def one_queue(inputs: Sequence[InputLoad]) -> InputLoad:
-    """Several streams as one: of a group, and of a class in which they wait for each other; each train has some of all."""
+    """Combine several inputs into one: for a group of classes, or for a class in which tuples of several streams wait for each other."""
     rate = sum(input_.rate for input_ in inputs)
     weights = [input_.rate / rate if rate else 1 / len(inputs) for input_ in inputs]
     each = list(zip(weights, inputs, strict=True))
@@ -310,7 +314,7 @@ def one_queue(inputs: Sequence[InputLoad]) -> InputLoad:
 
 
 def turn_costs(classes: Sequence[ClassLoad], groups: Sequence[ClassGroup]) -> Costs:
-    """A turn of what stands for several classes is as long as theirs together."""
+    """Return the costs of scheduling; a simulated class that stands for several classes has the costs of all of their turns."""
     awake = [group for group in groups if group.whole.rate]
     turns = sum(max(member.shards for member in group.members) * len(group.members) for group in awake)
     simulated = sum(group.pieces for group in awake)
@@ -319,11 +323,11 @@ def turn_costs(classes: Sequence[ClassLoad], groups: Sequence[ClassGroup]) -> Co
     return COSTS.model_copy(update={"turn_us": COSTS.turn_us * turns / simulated})
 
 
-# -- input -------------------------------------------------------------------------------------------------------
+# -- input of simulated classes ----------------------------------------------------------------------------------
 
 
 def water_level(rates: Iterable[float], most: float) -> float:
-    """The rate to which the highest are lowered so that all together are no more than `most`."""
+    """Return the rate to which higher rates must be lowered so that the sum of the rates is at most `most`."""
     left, level = most, math.inf
     ordered = sorted(rates)
     for place, rate in enumerate(ordered):
@@ -335,7 +339,7 @@ def water_level(rates: Iterable[float], most: float) -> float:
 
 
 def arrivals_of(rate: float, batch_s: float, most: float, phase: float) -> tuple[Arrivals, float]:
-    """How bundles come, and how many tuples one is."""
+    """Return the arrivals of bundles, and the number of tuples in a bundle."""
     in_batch = round(min(rate, most) * batch_s)
     if in_batch > 1:
         at_s = min(phase, 0.999) * batch_s
@@ -343,13 +347,13 @@ def arrivals_of(rate: float, batch_s: float, most: float, phase: float) -> tuple
         return TraceArrivals(kind="trace", times_s=times, repeat=True), rate * batch_s / in_batch
     if rate * batch_s >= 1 and most * batch_s >= 1:
         return ConstantArrivals(kind="constant", rate=1 / batch_s), rate * batch_s
-    if rate > most:  # many tuples come more evenly than one stands for them could by chance
+    if rate > most:  # bundles of many tuples arrive more evenly than single tuples at random times
         return ConstantArrivals(kind="constant", rate=most), rate / most
     return PoissonArrivals(kind="poisson", rate=rate), 1.0
 
 
 def query_of(stream: str, given: InputLoad, bundle: float, train_max: int, answers: float) -> QueryModel:
-    """All that follows from a stream's tuples, in steps that are not too long."""
+    """Return the query that stands for all work on a stream's tuples, divided into operator calls of limited length."""
     whole_s = train_max * given.tuple_s + given.call_s
     steps = max(1, min(STEPS_MAX, given.calls, math.ceil(whole_s / STEP_S)))
     tuple_us, call_us = 1e6 * given.tuple_s * bundle / steps, 1e6 * given.call_s / steps

@@ -1,12 +1,13 @@
-"""The plan of an admission: can a class's delay target hold here, and what would the others lose?
+"""Planner for admission: forecasts which delay targets would hold in a system, and what other classes would lose.
 
-    plan(situation)     runs the situation as it is, as it would be, and as it would be at worst, and compares them
+    plan(situation) simulates the situation without the new classes, with the new classes, and in the worst case
 
-At worst everybody else takes all that he is entitled to, and what is planned has its original share, of which it may shed
-what it allows: what it is promised has to hold then too. The runs are those of the simulator: the same round robin, load
-managers, coordinator and operator schedulers as live. The same situation gives the same plan.
+In the worst case, every other class asks for twice what it is entitled to, and the new classes may not borrow. Delay
+targets of new classes must hold in this case too. The simulator uses the same round robin, load managers, coordinator and
+operator schedulers as the live system. The same situation always gives the same plan.
 
-A target holds if the 95th percentile of response times is within it, no more is lost than may be, and no queue is growing.
+A target holds if the 95th percentile of response times is not above the target, losses are not above `max_drop`, and no queue keeps
+growing.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ from sim.admission.planned_scenario import SINGLE_MAX, TARGET_MAX_S, WARM_UP_S, 
 from sim.admission.situation import AdmissionPlan, ClassLoad, ClassPlan, Forecast, Situation
 from sim.simulation import Simulation
 
-# Losses are drawn by chance: the part that was lost may be beyond the part that may be by so much.
+# Tolerance for `max_drop`: shedding is random, so a class may lose slightly more than planned.
 DROP_TOLERANCE = 0.01
-# A queue that has grown by more than this part of what came in is growing.
+# A queue keeps growing if it grew by more than this fraction of the input.
 GROWTH = 0.02
-# What is lost more, and response times that are so much longer and so near to the target, are worth a word.
+# Warnings mention additional losses above LOSS_TOLD, as a fraction of the input.
+# Warnings mention a p95 that is above SLOWER_TOLD times its previous value and above NEAR_TOLD times the target.
 LOSS_TOLD, SLOWER_TOLD, NEAR_TOLD = 0.005, 1.2, 0.5
-# By name; of more, only how many there are.
+# Maximum number of classes that warnings of one kind name; further classes are only counted.
 CLASSES_TOLD = 20
-# With lanes that are busier than this, queues are as long as chance has them.
+# Fraction of lane time in use above which the plan warns that small differences of input change the result.
 BUSY_TOLD = 0.9
 
 
 def plan(situation: Situation) -> AdmissionPlan:
-    """What becomes of every class."""
+    """Return the plan for a situation: a forecast for every class, warnings, and assumptions."""
     planned = {load.name: load for load in situation.planned}
     after = situation.after()
     before, then = run(situation, situation.running), run(situation, after)
@@ -74,28 +76,28 @@ def class_plan(
 
 
 def is_kept(one: ClassPlan, run: Forecast) -> bool:
-    """Whether the target holds in the run."""
+    """Return True if the class's target holds in this run."""
     in_time = run.p95_ms is None or run.p95_ms <= min(one.target_ms, 1e3 * TARGET_MAX_S)
     return in_time and run.drop <= one.max_drop + DROP_TOLERANCE and not run.falls_behind
 
 
 def is_to_hold(one: ClassPlan) -> bool:
-    """Nobody is blamed for a target that is missed as it is."""
+    """Return True if the class's delay target must hold; running classes that already miss their targets are exempt."""
     return one.planned or one.before is None or is_kept(one, one.before)
 
 
-# -- words -------------------------------------------------------------------------------------------------------
+# -- texts of the plan -------------------------------------------------------------------------------------------
 
 
 def reason(one: ClassPlan) -> str:
-    outcomes = [f"with the load there is, {outcome(one, one.after)}"]
+    outcomes = [f"with the present load, {outcome(one, one.after)}"]
     if one.at_worst is not None:
         outcomes.append(f"at worst {outcome(one, one.at_worst)}")
     return "; ".join(outcomes)
 
 
 def ages(one: ClassLoad, found: ClassPlan) -> str:
-    """Return what becomes of input that a class falls behind with; empty if it does not, or if its age is bounded."""
+    """Return a text on what happens if the class cannot keep up with its input; empty if the class keeps up or has a maximum age."""
     runs = [found.after] if found.at_worst is None else [found.after, found.at_worst]
     if not any(run.falls_behind for run in runs):
         return ""
@@ -110,16 +112,16 @@ def ages(one: ClassLoad, found: ClassPlan) -> str:
 
 def outcome(one: ClassPlan, run: Forecast) -> str:
     if run.p95_ms is None and not run.falls_behind:
-        return "nothing comes in for it"
+        return "the class has no input"
     times = (
-        "no answer comes"
+        "there are no answers"
         if run.p95_ms is None
         else f"p95 {duration(run.p95_ms)} of {duration(one.target_ms)}"
     )
     if is_kept(one, run):
         return f"{times} and {lost(run.drop)}"
     if run.falls_behind or run.drop >= one.max_drop - DROP_TOLERANCE:
-        return f"{times}: it asks for {run.load:.2g} processors and may lose {one.max_drop:.0%} at most"
+        return f"{times}: the class needs {run.load:.2g} processors and may lose at most {one.max_drop:.0%}"
     return f"{times} and {lost(run.drop)}"
 
 
@@ -128,7 +130,7 @@ def lost(drop: float) -> str:
 
 
 def warnings(classes: Sequence[ClassPlan], names: Collection[str] | None = None) -> Iterable[str]:
-    """Targets that would be missed first, then what others lose; only of these classes by name, if any are given."""
+    """Yield warnings about missed targets, then about losses of other classes. With `names`, only classes in `names` are named."""
     missed = [
         f"{called(class_, names)} would miss its delay target of {duration(class_.target_ms)}: {class_.why}"
         for class_ in classes
@@ -154,13 +156,13 @@ def called(one: ClassPlan, names: Collection[str] | None) -> str:
 
 
 def seen_by(found: AdmissionPlan, names: Collection[str]) -> AdmissionPlan:
-    """The plan for who may know of these classes alone: what others lose is told, but not who they are."""
+    """Return the plan for a user that may see only the classes `names`; losses of other classes are shown without names."""
     own = tuple(class_ for class_ in found.classes if class_.name in names)
     return replace(found, classes=own, warnings=tuple(warnings(found.classes, names)))
 
 
 def loss(one: ClassPlan, before: Forecast) -> str:
-    """What a class that runs would have less of."""
+    """Return a text on what a running class would lose; empty if the loss is too small to mention."""
     after = one.after
     losses = []
     if after.drop > before.drop + LOSS_TOLD:
@@ -177,20 +179,20 @@ def loss(one: ClassPlan, before: Forecast) -> str:
 def simplified(situation: Situation, classes: Sequence[ClassLoad], busy: float) -> Iterable[str]:
     awake = [class_ for class_ in classes if class_.rate]
     if len(awake) > SINGLE_MAX:
-        yield f"the {len(awake) - SINGLE_MAX} classes that ask for least were planned in groups of such as are alike"
+        yield f"the {len(awake) - SINGLE_MAX} classes with the smallest load were planned in groups of similar classes"
     for load in situation.planned:
         if load.declared.delay_target_ms > 1e3 * TARGET_MAX_S:
             yield f"class {load.name} was planned with a target of {TARGET_MAX_S:g} s"
     if busy > BUSY_TOLD:
-        yield f"lanes are busy for {busy:.0%} of the time: so near to all of it, a little more or less input changes much"
+        yield f"lanes are busy for {busy:.0%} of the time: near saturation, slightly more or less input changes the result"
 
 
-# -- runs --------------------------------------------------------------------------------------------------------
+# -- simulated runs ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """What came of one."""
+    """Forecast of each class from one simulated run, and the fraction of lane time in which classes ran."""
 
     classes: Mapping[str, Forecast]
     busy: float
@@ -199,7 +201,7 @@ class RunFigures:
 def run(
     situation: Situation, classes: Sequence[ClassLoad], modest: frozenset[str] | None = None
 ) -> RunFigures:
-    """One run of the classes; at worst, if it is said who has only what he is entitled to."""
+    """Simulate the classes. With `modest`, simulate the worst case: all classes except those in `modest` ask for more than their share."""
     if not classes:
         return RunFigures({}, 0.0)
     simulated = Builder(situation, modest).built(classes)
@@ -214,7 +216,7 @@ def run(
 
 @dataclass
 class Begun:
-    """A class at the end of the warm-up."""
+    """Tuple counts of a class at the end of the warm-up, which are subtracted from its counts at the end of the run."""
 
     ledger: TupleLedger
     shared_s: float
@@ -224,12 +226,12 @@ class Begun:
 
 @dataclass
 class RunObservation:
-    """What is seen of a run after its warm-up."""
+    """Observer of a run, which measures classes only after the warm-up."""
 
     begun: dict[str, Begun] = field(default_factory=dict)
 
     def look(self, run: Simulation) -> None:
-        """At the end of each cycle; what came before the first that is seen does not count."""
+        """Record the counts at the end of the warm-up, which are subtracted later; called after each load cycle."""
         if not self.begun and run.now >= WARM_UP_S:
             for name, host in run.hosts.items():
                 held = host.door.held(run.now)
@@ -263,13 +265,13 @@ class RunObservation:
 
 
 def grown(queued: Sequence[int]) -> float:
-    """By how many tuples a queue has grown; batches come and go."""
+    """Return the growth of a queue in tuples: its mean length in the last third of the run minus that in the first third."""
     third = len(queued) // 3
     return (sum(queued[-third:]) - sum(queued[:third])) / third
 
 
 def of_class(one: ClassLoad, simulated: Simulated, forecasts: Mapping[str, Forecast]) -> Forecast:
-    """A class's own, from those of what stood for it."""
+    """Return the forecast of a class, computed from the forecasts of the simulated classes that represent the class."""
     own = [forecasts[name] for name in simulated.units[one.name]]
     part = simulated.grouped.get(one.name, 1.0)
     return rounded(
@@ -296,7 +298,7 @@ def worst(values: Sequence[float | None]) -> float | None:
 
 
 def rounded(one: Forecast) -> Forecast:
-    """So that it reads well."""
+    """Return the forecast with its figures rounded for display."""
 
     def near(value: float | None, digits: int) -> float | None:
         return None if value is None else round(value, digits)

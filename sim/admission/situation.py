@@ -1,4 +1,4 @@
-"""What a plan is made from, and what it says: the classes of a system with what comes in for each, and what becomes of them."""
+"""Input and output of the admission planner: a system's classes with their loads, and the forecast for each class."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from typing import Any
 from configs.classes.live_class import LiveSettings
 from configs.classes.priority_class import PriorityClass
 
-# -- what is there ---------------------------------------------------------------------------------------------
+# -- input -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class InputLoad:
-    """One stream as a class reads it."""
+    """Load of one stream on a class that reads the stream."""
 
     rate: float
-    """Tuples a second that are offered."""
+    """Number of tuples of the stream per second that are offered to the class."""
     tuple_s: float
-    """Processor-seconds of a tuple, with all that follows from it in the class's network."""
+    """Processor-seconds per tuple, in all operators of the class together."""
     call_s: float = 0.0
-    """The same of a train, however long it is."""
+    """Fixed processor-seconds per train, in all operators of the class together."""
     answers: float = 1.0
-    """Of one tuple."""
+    """Number of answers of the class per tuple of the stream."""
     batch_s: float = 0.0
-    """Time from one batch to the next; 0: tuples come one by one."""
+    """Seconds from one batch of the stream to the next batch; 0 if tuples arrive one by one."""
     calls: int = 1
-    """Operators that a train goes through."""
+    """Number of operators that a train passes."""
 
     def load(self, train_max: int) -> float:
-        """Processors that it asks for at trains as long as they can be."""
+        """Return the load in processors if all trains have the maximum length."""
         return self.rate * (self.tuple_s + self.call_s / train_max)
 
 
 @dataclass(frozen=True, slots=True)
 class ClassLoad:
-    """A class: what it is entitled to, and what is asked of it."""
+    """Class with its declared terms and its load."""
 
     declared: PriorityClass
     inputs: tuple[InputLoad, ...]
-    """None, or all at rate 0: it is asleep."""
+    """Loads of the class's streams. If the list is empty, or all rates are 0, the class is asleep."""
     lossless: bool = False
     shards: int = 1
 
@@ -59,75 +59,75 @@ class ClassLoad:
 
 @dataclass(frozen=True)
 class Situation:
-    """A system, and the classes that are to be new in it or other than they were."""
+    """System with its running classes, and the classes that would be added or changed."""
 
     lanes: int
     settings: LiveSettings
     running: tuple[ClassLoad, ...] = ()
     planned: tuple[ClassLoad, ...] = ()
-    """Those of names that run take the place of these."""
+    """Added or changed classes. A planned class replaces the running class of the same name."""
     assumed: tuple[str, ...] = ()
-    """What was not measured, and what was taken instead."""
+    """Inputs that were not measured, each with the assumed value."""
     seed: int = 1
 
     def after(self) -> tuple[ClassLoad, ...]:
-        """All classes, with those that are planned."""
+        """Return all classes as they would be after the change: the planned classes, and the unchanged running classes."""
         names = {load.name for load in self.planned}
         return (*(load for load in self.running if load.name not in names), *self.planned)
 
 
-# -- what becomes of it ------------------------------------------------------------------------------------------
+# -- output ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A class in one of the runs; without response times if nothing comes in for it."""
+    """Figures of a class in one simulated run; response times are None if the class has given no answers."""
 
     share: float
     load: float
-    """Processors that are asked for."""
+    """Load that is offered to the class, in processors."""
     drop: float
-    """Part of the input that is shed or finds no room."""
+    """Fraction of the class's input that is lost."""
     mean_ms: float | None = None
     p95_ms: float | None = None
     p99_ms: float | None = None
     within_target: float | None = None
-    """Part of the answers that come within the target."""
+    """Fraction of the class's answers within the delay target."""
     falls_behind: bool = False
-    """Its queue grows as long as this goes on."""
+    """True if the class's queue keeps growing."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassPlan:
-    """What is in store for one class."""
+    """Forecast for one class: its figures in each simulated run, and whether its delay target holds."""
 
     name: str
     target_ms: float
     max_drop: float
     planned: bool
     before: Forecast | None
-    """None: it does not run."""
+    """Figures without the change; None if the class does not run at present."""
     after: Forecast
     at_worst: Forecast | None
-    """When everybody else takes all that he is entitled to; of classes that are planned."""
+    """Figures while every other class asks for twice what it is entitled to; None if the class is not planned."""
     holds: bool
-    """Whether the target holds afterwards, for a planned class also at worst."""
+    """True if the delay target holds after the change; for a planned class, also in the worst case."""
     why: str
 
 
 @dataclass(frozen=True)
 class AdmissionPlan:
-    """The answer."""
+    """Answer of the planner: forecasts of all classes, and warnings."""
 
     classes: tuple[ClassPlan, ...]
     holds: bool
-    """No target is missed that is to be kept: those of planned classes, and of those that keep theirs now."""
+    """True if all targets hold, also in the worst case. Targets that running classes already miss are ignored."""
     holds_now: bool
-    """The same with the load there is."""
+    """True if all targets hold at the present load; the worst case is ignored."""
     busy: float
-    """Part of the lanes' time that is used, afterwards with the load there is."""
+    """Fraction of the lanes' time that is used after the change, at the present load."""
     warnings: tuple[str, ...]
-    """Who would miss a target, and who would lose what."""
+    """Sentences on classes that would miss a target, or lose more than at present."""
     assumed: Sequence[str]
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Forecasts of a class's objective under other policies and plans, from what was measured of it.
+"""Forecasts of a class's objective under other policies and plans, from the class's measurements.
 
-Start with `policy_forecast.py`. Imports `sim.run` and `engine`.
+Start with `policy_forecast.py`. This package imports `sim.run` and `engine`.
 """

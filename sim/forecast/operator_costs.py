@@ -1,12 +1,13 @@
-"""From the operators of a class to what a tuple of each stream costs it: as measured, as those that are like it, or as assumed.
+"""Costs of operators, and of a tuple of each stream. A cost is measured, estimated from similar operators, or assumed.
 
-The cost of a call is o + n·p. What is measured is the cost of a tuple at the trains that there were, o/n + p; since o hardly
-depends on what an operator computes, it is taken from `COSTS`, and p is what is left. Without that a class of few tuples,
-whose trains are short, would seem to be as costly at any rate.
+A call of an operator on n tuples costs o + n·p: a fixed cost o and a cost p per tuple. Measurements give only the cost per
+tuple at the actual train length, o/n + p. The fixed cost o hardly depends on what an operator computes, so it is taken from
+`COSTS`, and p is the rest. Without this division, a class with a low rate and short trains would seem equally expensive per
+tuple at high rates.
 
-`COSTS` is the one place of costs that are assumed. They are those of W11's operators on one core of a server of 2025, run in
-this process at trains of 100, 500 and 2,000 tuples of two to six columns, with o and p fitted to the three; a machine whose
-cores are half as fast has twice these.
+`COSTS` holds all assumed costs. The assumed costs were measured with the operators of workload W11 on one core of a server
+of 2025. Trains had 100, 500 and 2,000 tuples of two to six columns, and o and p were fitted to the three measurements. On a
+core that is half as fast, costs are twice as high.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from dataclasses import dataclass
 from engine.class_.explain import MEASURED_TUPLES, PlanLine
 from scheduler.operators.network import Estimate, Network, ScheduledOperator
 
-# Of what a tuple was measured to cost, a part is its own, however short its train.
+# Minimum part of the measured cost per tuple that is taken as p (cost of a tuple without the call), even after very short trains.
 OWN_PART = 0.1
-# Calls of a window's operator for one of the operator that fills its panes, if they have not been counted.
+# Assumed calls of a window operator per call of the operator that fills its panes, if calls have not been counted.
 RARELY = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Processor-seconds of a call and of each tuple in it, and tuples that come out for one that goes in."""
+    """Cost of an operator: processor-seconds per call and per tuple, and output tuples per input tuple."""
 
     call_s: float
     tuple_s: float
     selectivity: float = 1.0
 
 
-# By kind of operator, as it is called in a plan up to the colon.
+# Assumed costs by kind of operator; the kind is the part of an operator's name before the colon.
 COSTS: Mapping[str, Cost] = {
     "source": Cost(15e-6, 3e-9),
     "filter": Cost(14e-6, 3e-9, 0.5),
@@ -48,20 +49,20 @@ COSTS: Mapping[str, Cost] = {
     "union": Cost(12e-6, 3e-9),
 }
 OTHER = Cost(20e-6, 10e-9)
-# Its tuples wait for each other: the oldest goes first, whichever stream it is of.
+# Beginnings of the names of operators that combine several streams, so that a tuple of one stream waits for tuples of another.
 MEETS = ("join.", "union")
 
 
 @dataclass(frozen=True, slots=True)
 class StreamCost:
-    """What a tuple of a stream costs the class that reads it, with all that follows from it."""
+    """Cost of a stream for a class that reads the stream, summed over all of the class's operators."""
 
     stream: str
     call_s: float
-    """Of all calls for one train of the source."""
+    """Fixed cost of all operator calls that one train of the source causes, in processor-seconds."""
     tuple_s: float
     answers: float
-    """Of one tuple."""
+    """Number of answers per tuple of the stream."""
     operators: int
 
 
@@ -74,7 +75,7 @@ def is_measured(line: PlanLine) -> bool:
 
 
 def measured(line: PlanLine) -> Cost:
-    """What was measured, divided into what a call costs and what a tuple does."""
+    """Return the measured cost of an operator, divided into cost per call and cost per tuple."""
     cost_s, train = 1e-6 * line.cost_us, line.tuples / line.calls
     usual = COSTS.get(kind_of(line), OTHER)
     call_s = min(usual.call_s, (1 - OWN_PART) * cost_s * train)
@@ -82,7 +83,7 @@ def measured(line: PlanLine) -> Cost:
 
 
 def likes(lines: Iterable[PlanLine]) -> dict[str, Cost]:
-    """By kind, what its operators cost on the mean of the tuples that they take."""
+    """Return the mean cost of the measured operators of each kind, weighted by their tuples."""
     sums: dict[str, tuple[float, float, float, float]] = {}
     for line in lines:
         if is_measured(line):
@@ -95,7 +96,10 @@ def likes(lines: Iterable[PlanLine]) -> dict[str, Cost]:
 
 
 def like(line: PlanLine, known: Mapping[str, Cost]) -> Cost:
-    """What one that has not run may cost. How much a condition lets through is its own, whatever others do."""
+    """Return the estimated cost of an operator that has not run, from measured operators of its kind.
+
+    The selectivity of a condition is not copied from other conditions but assumed.
+    """
     assumed = COSTS.get(kind_of(line), OTHER)
     cost = known.get(kind_of(line), assumed)
     if kind_of(line) in ("filter", "select"):
@@ -104,7 +108,7 @@ def like(line: PlanLine, known: Mapping[str, Cost]) -> Cost:
 
 
 def stream_costs(lines: Sequence[PlanLine], costs: Sequence[Cost]) -> list[StreamCost]:
-    """What a tuple of each stream costs, from what each operator does, in the lines' order."""
+    """Return the cost of each stream; `costs` has the costs of the operators in the order of `lines`."""
     network = Network(
         tuple(ScheduledOperator(line.name, line.feeds, kind_of(line) == "source") for line in lines)
     )
@@ -126,11 +130,11 @@ def stream_costs(lines: Sequence[PlanLine], costs: Sequence[Cost]) -> list[Strea
 
 
 def calls_below(lines: Sequence[PlanLine], costs: Sequence[Cost], source: int) -> dict[int, float]:
-    """The source and all that follow it, with how often each is called for one call of the source."""
+    """Return the source and all operators behind the source, each with its number of calls per call of the source."""
     reached, stack = {source: 1.0}, [source]
     while stack:
         above = stack.pop()
-        # Panes give their tuples to nobody; windows over them are called when they close.
+        # An operator that fills panes emits no tuples; the windows over them are called when a pane closes.
         often = reached[above] * (1.0 if costs[above].selectivity else RARELY)
         for below in lines[above].feeds:
             if reached.get(below, 0.0) < often:
@@ -143,5 +147,5 @@ def calls_below(lines: Sequence[PlanLine], costs: Sequence[Cost], source: int) -
 
 
 def meet(lines: Iterable[PlanLine]) -> bool:
-    """Whether tuples of several streams wait for each other in some operator."""
+    """Return True if any of the operators combines several streams, so that a tuple of one stream waits for tuples of another."""
     return any(kind_of(line).startswith(MEETS) for line in lines)

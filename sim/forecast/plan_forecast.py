@@ -1,17 +1,19 @@
-"""What a class's objective would come to by other policies and by other plans of its queries, which answer the same.
+"""Forecasts of a class's objective under other policies and under other, equivalent plans of its queries.
 
-    forecasts(now, policies, …)     all policies by the plan in force; by the others, the policy in force and the best one
+    forecasts(now, policies, …)     the current plan with all policies; other plans with the current and the best policy
 
-No plan but the one in force has been measured. Of another, an operator costs what the one costs that computes the same now, and
-gives as many tuples. What is known of the rest follows from that:
+Only the current plan has been measured. An operator of another plan has the cost and selectivity of the operator that
+computes the same in the current plan. Cost and selectivity of all other operators are estimated:
 
-    a condition moved before a join     lets through what it does of the tuples that came in last; costs what its like costs
-    a join without it                   takes as many more tuples and gives the same: costs grow by the pairs that it finds,
-                                        and by the condition for each of them
-    operators of queries apart          as the one that they have in common
+    operator of the other plan              estimate
+    a condition that moves before a join    selectivity on a sample of recent tuples; cost of similar operators
+    a join after which it is then tested    more input and the same output; its cost grows with the pairs that it finds
+                                            and with testing the condition on each pair
+    an operator per query instead of one    cost and selectivity of the shared operator
+    for several queries
 
-1. Where something is not known, a plan is not forecast; nor is one that has the same operators as another, or more than
-   `STEPS_MORE` times as much to simulate.
+1. A plan is not forecast if an estimate is missing, or if the plan has the same operators as another plan. Nor is a plan that
+   takes more than `STEPS_MORE` times as long to simulate as the current plan.
 2. All plans are simulated for the same input and time.
 """
 
@@ -44,17 +46,17 @@ from sim.forecast.policy_forecast import (
     with_answers,
 )
 
-# Classes with more queries choose among policies alone: the operators of another plan take a millisecond a query or so.
+# Maximum number of queries of a class for which other plans are forecast; making a plan takes about a millisecond per query.
 QUERIES_MAX = 1000
 STEPS_MORE = 4.0
-# A pair that a join finds costs this part of what a tuple costs it.
+# Assumed cost of a pair that a join finds, as a multiple of the cost of an input tuple of the join.
 PAIR_PART = 0.4
-# What a condition lets through is believed from so many tuples on.
+# Minimum number of sampled tuples from which a condition's selectivity is estimated.
 SAMPLE_LEAST = 100
 
 
 def forecasts(now: ClassNow, policies: Sequence[PolicySettings], simulate: Simulate) -> dict[str, float]:
-    """What the objective comes to under each choice, by its text; none if nothing comes in."""
+    """Return the forecast value of the objective for each choice of policy and plan, by the choice's text; empty without input."""
     forecasts = policy_forecast.forecasts(now, policies, simulate)
     if now.running is None or not forecasts:
         return forecasts
@@ -82,7 +84,7 @@ def by_choice(
 def other_plans(
     now: ClassNow, running: RunningPlan
 ) -> Iterator[tuple[PlanSettings, tuple[TriedOperator, ...]]]:
-    """Those that make a difference, with their operators as they would be measured."""
+    """Yield each equivalent plan with operators that differ from the current plan; also yield these operators and their estimated costs."""
     if len(running.queries) > QUERIES_MAX or not all(map(is_known, now.lines)):
         return
     shapes = [shape_of(running.network(running.planned_as))]
@@ -103,18 +105,18 @@ def other_plans(
 
 
 def is_known(line: PlanLine) -> bool:
-    """Sources that nothing has come to yet are told apart from such of which too little is known."""
+    """Return False for a source that has had input, but has not run often enough to know its cost; True for any other operator."""
     return is_measured(line) or not line.name.startswith("source:") or not line.tuples
 
 
 def shape_of(made: ClassNetwork) -> list[tuple[str, tuple[int, ...]]]:
-    """Operators by what they are called, and whom they feed."""
+    """Return the name of each operator with the numbers of the operators that read its output. Plans with equal shapes have the same operators."""
     place = {id(node): number for number, node in enumerate(made.nodes)}
     return [(node.name, tuple([place[id(below)] for below in node.downstream])) for node in made.nodes]
 
 
 class MeasuredOperators:
-    """The operators that run, and what follows for others."""
+    """Measured operators of the current plan, from which operators of other plans are estimated."""
 
     def __init__(self, now: ClassNow, running: RunningPlan) -> None:
         self._running, self._lines = running, now.lines
@@ -124,7 +126,7 @@ class MeasuredOperators:
         self._came = {name: sum(slot.tuples for slot in slots) for name, slots in now.arrivals.items()}
         self._above: dict[int, int] = {}
         self._taken = [0.0 for _ in self._operators]
-        """Tuples that came to each operator."""
+        """Number of input tuples of each operator."""
         for number, operator in enumerate(self._operators):
             if operator.stream:
                 self._taken[number] = float(self._came.get(operator.stream, 0))
@@ -133,7 +135,7 @@ class MeasuredOperators:
                 self._taken[below] += self._given(number)
 
     def operators_of(self, made: ClassNetwork, aligned: Aligned) -> tuple[TriedOperator, ...] | None:
-        """None if something is not known."""
+        """Return the operators of another plan with estimated costs, or None if an estimate is missing."""
         place = {id(node): number for number, node in enumerate(made.nodes)}
         taken = [0.0 for _ in made.nodes]
         operators: list[TriedOperator] = []
@@ -185,11 +187,11 @@ class MeasuredOperators:
         return self._operators[number].cost
 
     def same(self, node: QueuedOperator, aligned: Aligned) -> int | None:
-        """Which operator computes the same now."""
+        """Return the number of the running operator that computes the same as the given operator, or None."""
         if node.source:
             return self._place.get(node.key)
         if node.name == "panes":
-            # They are as long as all windows over them allow, and those may be others.
+            # Panes depend on all windows over the panes, which may differ between plans. So panes are found by a window.
             window = self.same(node.downstream[0], aligned)
             return None if window is None else self._above.get(window)
         plan = plan_of(node)
@@ -197,7 +199,7 @@ class MeasuredOperators:
         return self._place.get((same, node.key[1]) if isinstance(node.key, tuple) else same)
 
     def _cost_of_step(self, node: QueuedOperator, plan: Filter | Project) -> Cost | None:
-        """Of a condition that nobody tests by itself, or a projection that nobody makes."""
+        """Return the estimated cost of a condition or projection that has no operator of its own in the current plan."""
         assumed = like(
             PlanLine(
                 number=0,
@@ -216,7 +218,7 @@ class MeasuredOperators:
         return None if part is None else replace(assumed, selectivity=part)
 
     def _cost_of_join(self, node: QueuedOperator, number: int, taken: float, moved: Moved) -> Cost | None:
-        """With other conditions before it, it gives the same."""
+        """Return the estimated cost of a join when other conditions are tested before the join; the final output stays the same."""
         cost, before, returned = self._operators[number].cost, self._taken[number], self._given(number)
         tests = [self._place.get(part) for part in moved.away]
         parts = [self._part(part) for part in moved.here]
@@ -229,7 +231,7 @@ class MeasuredOperators:
         passed_then = math.prod(part for part in parts if part is not None)
         if min(passed_now, passed_then) <= 0:
             return None
-        # Of the pairs that are found, only those are given that pass what is tested after.
+        # A join finds more pairs than it emits if conditions are tested on the pairs.
         pairs = returned / before * max(1.0, passed_now / passed_then)
         pairs_then = returned / taken * max(1.0, passed_then / passed_now)
         tuple_s = cost.tuple_s
@@ -239,7 +241,7 @@ class MeasuredOperators:
         return Cost(cost.call_s, tuple_s, returned / taken)
 
     def _part(self, plan: Plan) -> float | None:
-        """Of the tuples that came in last, which part passes a condition; None if there are too few of them."""
+        """Return the fraction of sampled recent tuples that pass a condition; None if there are too few samples."""
         assert isinstance(plan, Filter | Project)
         sample = passed(below_step(plan), self._running.samples)
         if sample is None or len(sample) < SAMPLE_LEAST:
@@ -248,13 +250,13 @@ class MeasuredOperators:
 
 
 def plan_of(node: QueuedOperator) -> Plan | None:
-    """What the operator computes, or has a side of; None of a source or of panes."""
+    """Return the plan step that the operator computes; for a side of a join, the join; None for a source or panes."""
     key = node.key[0] if isinstance(node.key, tuple) else node.key
     return None if isinstance(key, str) else cast(Plan, key)
 
 
 def passed(plan: Plan, samples: Mapping[str, Train]) -> Train | None:
-    """The tuples of a stream's sample that come out; None behind anything but conditions and projections."""
+    """Return the output of a plan for the sampled tuples; None if the plan has steps other than conditions and projections."""
     if isinstance(plan, Scan):
         return samples.get(plan.stream.name.lower())
     if not isinstance(plan, Filter | Project | Apart):

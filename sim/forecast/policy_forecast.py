@@ -1,11 +1,14 @@
-"""What a class's objective would come to under each policy: the simulator, fed with what was measured of the class.
+"""Forecasts of a class's objective under each policy, made by the simulator from measurements of the class.
 
-    forecasts(now, policies, …)     a short run for each, of the same arrivals, choices and costs
+    forecasts(now, policies, …)     one short run for each policy, with the same arrivals, random numbers and costs
 
-The class is alone, on a processor as fast as what it can really spend. Arrivals are those of its last load cycles, spread
-within a cycle by chance or, if they came in batches, at as many moments; if these are too many, those of the busiest stretch. A simulated tuple is a bundle, where there would
-be more than `STEPS_MAX` tuples at all operators together; costs of calls stay what they are. A run goes on until nothing is
-queued: a policy that lets some starve gains nothing by it. The same class gives the same forecasts.
+The class runs alone, on a processor with the speed of the capacity that the class can really spend. Arrivals are those of
+the class's last load cycles. Within a cycle, tuples arrive at random times, or in as many batches as were measured. If
+there are too many cycles, the consecutive cycles with the most arrivals are used.
+
+If there would be more than `STEPS_MAX` tuples at all operators together, a simulated tuple stands for a bundle of tuples; the
+fixed costs of calls stay the same. A run continues until nothing is queued, so that leaving tuples unprocessed cannot
+improve a policy's forecast. Equal measurements give equal forecasts.
 """
 
 from __future__ import annotations
@@ -33,54 +36,55 @@ from sim.run.rng import generator
 from sim.run.simulated_answers import AnswerTotals
 from sim.run.simulated_host import SimulatedHost
 
-# Tuples at all operators together, in one run: some half second of work.
+# Maximum number of processed tuples in one run, summed over all operators; such a run takes about half a second.
 STEPS_MAX = 100_000
-# So much time is simulated, if it takes no more steps; what was seen is repeated until then.
+# Length of a run in simulated seconds, unless it takes too many tuples. Measured arrivals are repeated to fill the run.
 SECONDS = 8.0
 LEAST_SECONDS = 0.5
-# How often queues are looked at, in a run whose objective is memory.
+# Milliseconds between two samples of the queues, when the objective is memory.
 LOOK_MS = 20.0
-# Costs are those of a processor that the class has for itself; of less than this nothing can be told.
+# Smallest speed of the simulated processor, in processors. A lower capacity would make costs meaningless.
 LEAST_CAPACITY = 1e-3
 ONE_CLASS = "class"
-# Of those who take answers and do nothing else.
+# Cost, close to 0, of an operator that the simulation adds to count the answers of one query.
 ANSWERED = Cost(0.0, 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
 class CycleArrivals:
-    """Of one stream in one load cycle."""
+    """Number of tuples and batches of one stream that arrived in one load cycle."""
 
     tuples: int
     batches: int = 0
-    """In which they came; 0: one by one."""
+    """Number of batches in which the tuples arrived; 0 if tuples arrived one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TriedOperator:
-    """An operator that feeds others by their places, with what was measured of it."""
+    """Operator with its measurements; `feeds` has the numbers of the operators that get its output."""
 
     name: str
     feeds: tuple[int, ...]
     cost: Cost
     stream: str = ""
-    """Whose tuples it takes in; empty if others feed it."""
+    """Stream from which the operator takes tuples; empty if other operators feed the operator."""
     partner: int | None = None
     utility: Utility | None = None
-    """What answers are worth, if it gives some."""
+    """Points of the QoS graph of the operator's answers, if the operator emits answers."""
     weight: float = 1.0
-    """How much it counts that they are fresh."""
+    """Weight of the operator's query: how much the staleness of its answers counts."""
     slack_s: float | None = None
-    """How long answers may take before they are tardy, if they have a deadline."""
+    """Seconds after which the operator's answers are tardy; None if answers have no deadline."""
     tells: float = 0.0
-    """Of its selectivity, how often it calls those that it feeds without a tuple."""
+    """Number of calls without tuples to the operators that get its output, per input tuple; the selectivity includes such calls."""
     told: bool = False
-    """Whether it is called so; its cost and its selectivity are those of a call."""
+    """True if the operator is called without tuples; its cost and selectivity are then per call, not per tuple."""
     believed: Estimate | None = None
-    """What the class's policy goes by; of who is told without a tuple it knows less than is simulated."""
+    """Cost and selectivity that the class's policy uses, if they differ from the simulated cost and selectivity."""
 
     def in_bundles(self, bundle: float) -> Cost:
-        """Where a tuple stands for so many. Calls without tuples are as many as they are: a window ends once."""
+        """Return the cost of the operator if a simulated tuple stands for `bundle` tuples. The number of calls without
+        tuples stays the same."""
         if self.told:
             return replace(self.cost, selectivity=self.cost.selectivity / bundle)
         selectivity = self.cost.selectivity + self.tells * (bundle - 1)
@@ -89,30 +93,31 @@ class TriedOperator:
 
 @dataclass(frozen=True)
 class ClassNow:
-    """A class as it is."""
+    """Present state of a class, from which forecasts are made."""
 
     objective: Objective
     operators: tuple[TriedOperator, ...]
     arrivals: Mapping[str, tuple[CycleArrivals, ...]]
-    """By stream, of its last load cycles, oldest first; as many of each."""
+    """Arrivals of the last load cycles by stream, oldest first; the same number of cycles for each stream."""
     cycle_s: float
     capacity: float
-    """Processors that it can spend."""
+    """Capacity that the class can really use, in processors."""
     train_max: int
     settles: bool = False
-    """Whether answers are handed out when nothing is queued behind the sources, as live."""
+    """True if answers are held back until nothing is queued behind the sources, as in the live system."""
     running: RunningPlan | None = None
-    """What plans of its queries are made from; None where there are none."""
+    """Current plan, from which equivalent plans are made; None if there is only one plan."""
     lines: tuple[PlanLine, ...] = ()
-    """Of what runs."""
+    """Measurements of the running operators."""
     before: Choice | None = None
-    """What it ran by before, to be told which was better."""
+    """Previous choice of policy and plan, which is also forecast for comparison."""
     steps: float = 0.0
-    """Tuples at all operators in a load cycle, by which it is said how long a run is; 0: those of its own."""
+    """Number of processed tuples per load cycle, summed over all operators, which determines the length of a run; 0:
+    computed from `operators`."""
 
     @property
     def is_known(self) -> bool:
-        """Whether there is something to simulate."""
+        """Return True if there are enough measurements to simulate the class."""
         streams = {operator.stream for operator in self.operators if operator.stream}
         came = {name for name, slots in self.arrivals.items() if any(slot.tuples for slot in slots)}
         if self.objective == "tardiness" and all(operator.slack_s is None for operator in self.operators):
@@ -122,21 +127,21 @@ class ClassNow:
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveFigures:
-    """All that an objective is measured by, over some time; None where nothing is known of it."""
+    """Figures from which the value of an objective is computed; None stands for a figure that is not known."""
 
     responses: ResponseStatistics
     queued: float
-    """Tuples, on the mean."""
+    """Mean number of queued tuples."""
     stale: float | None = None
-    """Part of the time for which outputs were behind what had arrived for them."""
+    """Part of the time for which outputs were stale."""
     lost: float | None = None
-    """Utility that an answer lost to its latency, on the mean."""
+    """Mean utility that answers lost by their response times."""
     tardy_ms: float | None = None
-    """Time by which an answer missed its deadline, on the mean of those that have one."""
+    """Mean time in milliseconds by which answers with deadlines missed their deadlines."""
 
 
 class SimulatedRun(Protocol):
-    """A run in virtual time, as far as it is looked at here."""
+    """Run in virtual time: the part of `Simulation` that forecasts read."""
 
     now: float
 
@@ -150,7 +155,7 @@ class SimulatedRun(Protocol):
 def quality(
     responses: ResponseStatistics, totals: AnswerTotals, queued: float, seconds: float
 ) -> ObjectiveFigures:
-    """Return the figures of an objective from the answers within this time."""
+    """Return the figures for objectives from the answers of the last `seconds`."""
     return ObjectiveFigures(
         responses=responses,
         queued=queued,
@@ -160,12 +165,12 @@ def quality(
     )
 
 
-# A run to its end, without load management; whom to show each load cycle.
+# Function that runs a scenario to its end without load management, and calls its second argument after each load cycle.
 Simulate = Callable[[Scenario, Callable[[SimulatedRun], None] | None], SimulatedRun]
 
 
 def forecasts(now: ClassNow, policies: Sequence[PolicySettings], simulate: Simulate) -> dict[str, float]:
-    """What the objective comes to under each policy, by its name; none if nothing comes in."""
+    """Return the forecast value of the objective for each policy, by the policy's text; empty without input."""
     if not now.is_known:
         return {}
     scenario, bundle = scenario_of(now)
@@ -185,7 +190,7 @@ def forecasts(now: ClassNow, policies: Sequence[PolicySettings], simulate: Simul
 
 @dataclass
 class Queues:
-    """What is queued in a run, as seen at each load cycle while input comes."""
+    """Observer that computes the mean number of queued tuples in a run, sampled at each load cycle while input arrives."""
 
     total: int = 0
     looks: int = 0
@@ -201,9 +206,9 @@ class Queues:
 
 
 def objective_value(objective: Objective, seen: ObjectiveFigures) -> float | None:
-    """In the unit of `configs.classes.objectives`, less is better; None without answers, or where nothing can be measured.
+    """Return the objective's value in the unit of `configs.classes.objectives` (less is better); None if not measurable.
 
-    ℓ2 norms are those of one answer (root mean squares), so that more answers are not worse ones.
+    ℓ2 norms are per answer (root mean squares), so that more answers do not count as worse.
     """
     if objective == "memory":
         return seen.queued
@@ -232,17 +237,17 @@ def objective_value(objective: Objective, seen: ObjectiveFigures) -> float | Non
             return seen.tardy_ms
 
 
-# -- the run -----------------------------------------------------------------------------------------------------
+# -- scenario and arrivals of the run ----------------------------------------------------------------------------
 
 
 def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
-    """The class alone, and how many tuples a simulated one stands for."""
+    """Return a scenario with only this class, and the number of real tuples for which a simulated tuple stands."""
     by_cycle = steps_by_cycle(now)
-    # As many cycles as make the time that is simulated; if those are too many steps, fewer.
+    # The run has SECONDS simulated seconds, or fewer if it would process too many tuples.
     of_cycle = now.steps or steps_of_cycle(now)
     cycles = max(1, round(SECONDS / now.cycle_s))
     length = max(min(cycles, int(STEPS_MAX / max(of_cycle, 1.0))), round(LEAST_SECONDS / now.cycle_s), 1)
-    # By what came, so that it is the same for all plans.
+    # The stretch of cycles is chosen by the number of arrivals, so that it is the same for all plans.
     start = busiest_stretch([sum(came.values()) for came in came_by_cycle(now)], length)
     steps = sum(by_cycle[(start + place) % len(by_cycle)] for place in range(length))
     bundle = max(1.0, steps / STEPS_MAX)
@@ -253,7 +258,7 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
             name=operator.name,
             feeds=operator.feeds,
             stream=stream_name(number_of(now, operator.stream)) if operator.stream else None,
-            query=str(place),  # names are not told apart: there may be many selects
+            query=str(place),  # operators' names are not unique: there may be many selects
             selectivity=cost.selectivity,
             tuple_us=1e6 * cost.tuple_s / speed,
             call_us=1e6 * cost.call_s / speed,
@@ -305,19 +310,19 @@ def stream_name(number: int) -> str:
 
 
 def steps_by_cycle(now: ClassNow) -> list[float]:
-    """Tuples at all operators together, for what came in each load cycle."""
+    """Return, for each load cycle, the number of tuples that all operators together process because of its arrivals."""
     steps = steps_a_tuple(now)
     return [sum(steps[name] * count for name, count in came.items()) for came in came_by_cycle(now)]
 
 
 def steps_of_cycle(now: ClassNow) -> float:
-    """The same on the mean."""
+    """Return the mean number of tuples per load cycle that all operators together process."""
     by_cycle = steps_by_cycle(now)
     return sum(by_cycle) / max(len(by_cycle), 1)
 
 
 def came_by_cycle(now: ClassNow) -> list[dict[str, int]]:
-    """Tuples by stream."""
+    """Return the number of arrived tuples by stream, for each load cycle."""
     cycles = max(len(slots) for slots in now.arrivals.values())
     return [
         {name: slots[place].tuples for name, slots in now.arrivals.items() if place < len(slots)}
@@ -326,16 +331,19 @@ def came_by_cycle(now: ClassNow) -> list[dict[str, int]]:
 
 
 def busiest_stretch(came: Sequence[float], length: int) -> int:
-    """Where so many cycles in a row begin in which most came, after the last one the first again. A burst is what policies differ
-    in, and it need not have come last. Of several that one which begins with most, so that what is left of a burst is seen."""
+    """Return the first of the `length` consecutive cycles with the most arrivals. The first cycle follows the last cycle.
+
+    Policies differ mainly in bursts, which need not be recent. Among stretches with equally many arrivals, the stretch with
+    the most arrivals in its first cycle is chosen, so that the effect of a burst lies within the run.
+    """
     rest = length % len(came)
     upto = [0.0, *accumulate((*came, *came))]
     return max(range(len(came)), key=lambda one: (upto[one + rest] - upto[one], came[one], one))
 
 
 def steps_a_tuple(now: ClassNow) -> dict[str, float]:
-    """By stream, how many tuples there are at all operators for one that comes in."""
-    # Of a network in which a tuple costs one step everywhere, that is what a segment costs.
+    """Return by stream the number of tuples that all operators together process because of one arriving tuple."""
+    # This number is what the cost of the source's segment would be if every operator had cost 1 per tuple.
     network = Network(
         tuple(
             ScheduledOperator(operator.name, operator.feeds, bool(operator.stream))
@@ -351,7 +359,7 @@ def steps_a_tuple(now: ClassNow) -> dict[str, float]:
 
 
 def times_of(now: ClassNow, stream: str, start: int, length: int, bundle: float) -> tuple[float, ...]:
-    """When bundles come: what was seen from that cycle on, from its beginning again where it is too short."""
+    """Return the arrival times of bundles in `length` cycles, beginning with cycle `start`; measured cycles are repeated if needed."""
     slots, chance = now.arrivals.get(stream, ()), generator(1, "lookahead", stream)
     times: list[float] = []
     owed = chance.random()
@@ -362,11 +370,11 @@ def times_of(now: ClassNow, stream: str, start: int, length: int, bundle: float)
         begin = place * now.cycle_s
         moments = [begin + now.cycle_s * chance.random() for _ in range(slot.batches or count)]
         times += [moments[number % len(moments)] for number in range(count)] if moments else []
-    # A stream of which nothing was seen says so after the end.
+    # A trace must have at least one arrival, so a stream without input gets one arrival after the end of the run.
     return tuple(sorted(times)) or (2 * length * now.cycle_s,)
 
 
-# -- from operators that run -------------------------------------------------------------------------------------
+# -- simulated operators, made from measured operators -----------------------------------------------------------
 
 
 def tried_operators(
@@ -375,8 +383,11 @@ def tried_operators(
     weights: Sequence[float] = (),
     slacks: Sequence[float | None] = (),
 ) -> tuple[TriedOperator, ...]:
-    """As they are measured, with graphs, weights and slacks of those that give answers, by their places. A window is told by its
-    panes that time has come: that has no tuples, only calls, so panes are taken to give it one tuple a call."""
+    """Return the operators as measured; `graphs`, `weights` and `slacks` have the values of operators with answers, by operator number.
+
+    Panes call their window without tuples when event time reaches the end of the window. Each such call is simulated as one
+    tuple.
+    """
     operators: list[TriedOperator] = []
     partners = joined(lines)
     points = dict(enumerate(None if graph is None else graph.points for graph in graphs))
@@ -413,8 +424,11 @@ def with_answers(
     graphs: Mapping[str, UtilityGraph],
     weights: Mapping[str, float],
 ) -> tuple[TriedOperator, ...]:
-    """Where an operator gives the answers of several queries, or feeds others as well, each query's are counted by themselves:
-    what takes them costs next to nothing. `outputs` are the queries of each operator, by its place."""
+    """Return the operators, with an added operator per query if an operator answers several queries or also feeds operators.
+
+    Answers of each query are then counted separately; the added operators cost almost nothing. `outputs` are the names of the
+    queries that each operator answers, by operator number.
+    """
     extended = list(operators)
     for number, queries in enumerate(outputs):
         operator = operators[number]
@@ -440,12 +454,12 @@ def with_answers(
 
 
 def is_told(line: PlanLine) -> bool:
-    """Whether it is called without tuples."""
+    """Return True if the operator was called without tuples, because event time has advanced."""
     return line.tuples == 0 and line.calls > 0
 
 
 def joined(lines: Sequence[PlanLine]) -> dict[int, int]:
-    """The other side of each side of a join: they come one after the other, and feed the same."""
+    """Return the number of the other side for each side of a join. The two sides are neighbours and feed the same operators."""
     partners: dict[int, int] = {}
     for left, right in pairwise(lines):
         sides = kind_of(left).endswith(".left") and kind_of(right).endswith(".right")

@@ -1,4 +1,4 @@
 """Results of a run: figures, checked promises, the verdict in words, and the HTML report.
 
-Start with `outcome.py`. Imports `sim` and `configs`.
+Start with `outcome.py`. This package imports `sim` and `configs`.
 """

@@ -1,4 +1,4 @@
-"""Frame and tables of the pages that reports are: each is one HTML document, which loads nothing."""
+"""Frame and tables of HTML reports. Each report is a single document that loads no other files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def document(title: str, style: str, parts: Iterable[str]) -> str:
-    """Return a page of parts in HTML."""
+    """Return an HTML page; `parts` has the HTML texts of its content, in their order."""
     body = "\n".join(parts)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
@@ -23,5 +23,5 @@ def table(heads: Iterable[str], rows: Iterable[str]) -> str:
 
 
 def row(*cells: str) -> str:
-    """Return a table row of cells in HTML."""
+    """Return a table row; `cells` has the HTML text of each cell."""
     return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"

@@ -1,4 +1,4 @@
-"""What is left of a run when it is over, simulated or live: promises are checked and pages are made from it."""
+"""Outcome of a finished run, simulated or live. Promises are checked on this outcome, and report pages are made from it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from sim.series import ClassSeries
 
 @dataclass(frozen=True)
 class Outcome:
-    """A result, and how the run came to it."""
+    """Figures of a finished run, with its time series over load cycles and its moves of shares."""
 
     result: Mapping[str, Any]
-    """What `sim.outcome.results` makes: the object that `-o json` prints."""
+    """Object that `-o json` prints, made by `sim.outcome.results`."""
     description: str
     lanes: int
     series: Mapping[str, ClassSeries]
     moves: Sequence[ShareMove] = ()
-    """Moves of shares, at times as in the series."""
+    """Moves of shares between classes; times are on the same clock as the time series."""
     queries: Mapping[str, str] = field(default_factory=dict)
-    """What each query computes, in words."""
+    """Description of each query: what it computes, in words."""
 
     @property
     def classes(self) -> Sequence[Mapping[str, Any]]:

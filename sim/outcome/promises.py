@@ -1,4 +1,4 @@
-"""Whether a run kept what Weir promises. Each promise is checked on what came out, never on the settings."""
+"""Promises of Weir, checked on a finished run. A check uses only what was measured in the run, never the settings."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 from sim.outcome.outcome import Outcome
 from sim.series import ClassSeries
 
-# For so long after a class has asked for more than its share it may still be shed: what it drops is taken back in steps.
+# Seconds for which a class may still be shed after its load has fallen to its share, because the drop rate falls in steps.
 SETTLED_S = 3.0
-# Shares in results are rounded.
+# Tolerance for shares, which are rounded in results.
 ROUNDED = 1e-6
-# Under overload, at least this part of what the machine was calibrated at is to be useful work.
+# Minimum useful throughput under overload, as a fraction of the calibrated throughput of the machine.
 USEFUL_LEAST = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One promise and whether this run kept it."""
+    """Promise of Weir to its users, and the result of checking the promise on a run."""
 
     text: str
     kept: bool
@@ -29,14 +29,14 @@ class Promise:
 
 
 def check_promises(run: Outcome) -> list[Promise]:
-    """What holds whatever the load."""
+    """Check the promises that must hold under any load."""
     return [*targets(run), *entitlements(run), *reclaims(run), ledger(run)]
 
 
 def check_overload(
     run: Outcome, entitled: str, useful_per_s: float, calibrated_per_s: float
 ) -> list[Promise]:
-    """What holds as well when others ask for more than there is, and class `entitled` for less than its share."""
+    """Check the promises for a run in which class `entitled` asks for less than its share, and other classes for more than theirs."""
     class_ = next(class_ for class_ in run.classes if class_["name"] == entitled)
     others = [other for other in run.classes if other["name"] != entitled]
     return [
@@ -58,10 +58,10 @@ def targets(run: Outcome) -> Iterator[Promise]:
 
 
 def entitlements(run: Outcome) -> Iterator[Promise]:
-    """A class loses nothing while it asks for no more than its original share, whatever the others do.
+    """Check that each class loses nothing while its load is at most its original share, whatever other classes do.
 
-    What it asks for is measured, and grows when the processor becomes slower: a class that then asks for more than its
-    share may be shed, until it asks for less again.
+    The load is measured in processors, so the load grows when the processor becomes slower. While the load is above the
+    share, the class may be shed.
     """
     for class_ in run.classes:
         series, share = run.series[class_["name"]], class_["share"]["original"] * run.lanes
@@ -69,9 +69,9 @@ def entitlements(run: Outcome) -> Iterator[Promise]:
         within = list(settled_within(series, share))
         if not within:
             continue
-        beyond = sum(load > share for load in loads) / len(loads)  # part of the time
+        beyond = sum(load > share for load in loads) / len(loads)  # fraction of all load cycles
         dropping = sum(drop > 0 for drop in within)
-        # A drop may have been decided when nothing came.
+        # A drop that was decided while no tuples arrived has shed nothing.
         keeps_within = class_["shed"] == 0 or (beyond > 0 and not dropping)
         late = f"; {class_['late']:,} rows were late" if class_["late"] else ""
         yield Promise(
@@ -82,17 +82,17 @@ def entitlements(run: Outcome) -> Iterator[Promise]:
 
 
 def of_losses(shed: int, load: float, share: float, beyond: float, kept: bool) -> str:
-    """Return what was shed within the share, and what while the class asked for more, in words."""
+    """Return a text on what was shed while the load was within the share, and while the load was above the share."""
     its = f"its share of {share:.2f} processors"
     if not beyond:
-        return f"{shed:,} tuples were shed; it asked for up to {load:.2f} of {its}"
+        return f"{shed:,} tuples were shed; the class asked for up to {load:.2f} of {its}"
     within = "nothing was shed within" if kept else "input was shed within"
-    more = f"it asked for more, up to {load:.2f}, {max(beyond, 0.01):.0%} of the time"
+    more = f"the class asked for more, up to {load:.2f}, {max(beyond, 0.01):.0%} of the time"
     return f"{within} {its}; {more}, and {shed:,} tuples were shed {'then' if kept else 'in all'}"
 
 
 def settled_within(series: ClassSeries, share: float) -> Iterator[float]:
-    """What was dropped whenever the load was within the share, and had been for a while."""
+    """Yield the drop rates at times when the load had been within the share for more than SETTLED_S."""
     beyond_at = -inf
     for at_s, load, drop in zip(series.at_s, series.load, series.drop, strict=True):
         if load is not None and load > share:
@@ -102,7 +102,7 @@ def settled_within(series: ClassSeries, share: float) -> Iterator[float]:
 
 
 def reclaims(run: Outcome) -> Iterator[Promise]:
-    """An owner that asks for its capacity back has it when the call returns."""
+    """Check that each class that reclaimed capacity had its original share when the reclaim returned."""
     for class_ in run.classes:
         name, original = class_["name"], class_["share"]["original"]
         moves = [move for move in run.moves if move.reason == f"reclaim by {name}"]
@@ -149,7 +149,7 @@ def losses_by_priority(classes: list[Mapping[str, Any]]) -> Promise:
 
 def useful(useful_per_s: float, calibrated_per_s: float) -> Promise:
     return Promise(
-        "useful throughput is near the calibrated",
+        "useful throughput is near the calibrated throughput",
         useful_per_s >= USEFUL_LEAST * calibrated_per_s,
         f"{useful_per_s / 1e6:.2f} of {calibrated_per_s / 1e6:.2f} M/s, {useful_per_s / calibrated_per_s:.0%}",
     )

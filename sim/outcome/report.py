@@ -1,4 +1,4 @@
-"""One self-contained HTML page of a run: what happened, in words and in the papers' kinds of plots over time (DILoS Figs 2–8)."""
+"""Report of a run as one HTML page: a summary, tables, and plots over time like those of the DILoS paper (Figs 2–8)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from sim.outcome.verdict import verdict
 from sim.series import ClassSeries
 
 CLASSES_PLOTTED = len(COLOURS)
-QUERIES_SHOWN = 50  # of each class
+QUERIES_SHOWN = 50  # maximum number of queries listed for each class
 MOVES_SHOWN = 40
-# A class's first estimates may be far off, and would press all others flat: this many times the lanes are drawn.
+# Highest load in plots, as a multiple of the lanes: the first estimates of a load may be far too high, and would flatten all curves.
 LOAD_SHOWN = 2.5
 
 STYLE = f"""
@@ -45,7 +45,7 @@ summary {{ cursor: pointer; padding: .3rem 0 }} code, li {{ font-size: .92rem }}
 
 
 def write_report(run: Outcome, promises: Sequence[Promise], folder: Path, more: Sequence[str] = ()) -> Path:
-    """Write the page into the folder, with more parts in HTML at its end; its path."""
+    """Write the page into the folder and return its path; the HTML texts in `more` are added at the end of the page."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{run.result['scenario']}-{run.result['manager']}.html"
     path.write_text(page(run, promises, more), encoding="utf-8")
@@ -73,7 +73,7 @@ def page(run: Outcome, promises: Sequence[Promise], more: Sequence[str] = ()) ->
         class_table(result),
     ]
     if result["lending"]:
-        parts += ["<h2>Who lent to whom</h2>", lending_table(result["lending"])]
+        parts += ["<h2>Lending between classes</h2>", lending_table(result["lending"])]
     if run.moves:
         parts += ["<h2>Moves of capacity</h2>", move_list(run.moves)]
     parts += ["<h2>Answers</h2>", *answers(run)]
@@ -81,7 +81,7 @@ def page(run: Outcome, promises: Sequence[Promise], more: Sequence[str] = ()) ->
 
 
 def length(result: Mapping[str, Any]) -> str:
-    """Without chance there is no seed."""
+    """Return the length of the run and its seed; a run without randomness has no seed."""
     seed = "" if result["seed"] is None else f", seed {result['seed']}"
     return f"{result['seconds']:g} s{seed}"
 
@@ -127,11 +127,12 @@ ANSWERS = (
 
 
 def answers(run: Outcome) -> list[str]:
-    """Return a table with a row for each class, and a folded table for the queries of each, with what they compute."""
+    """Return a table with a row for each class, and for each class a folded table of its queries."""
     classes = run.classes
     parts = [
-        '<p class="dim">Slowdown: response time over what an answer costs alone. Worth: utility by latency, 1 at most. Stale: part of '
-        "the time in which an output was behind its input. Tardy: answers of windows after their deadline.</p>",
+        '<p class="dim">Slowdown: response time divided by the time that an answer takes in an idle system. Worth: utility by response '
+        "time, at most 1. Stale: part of the time for which an output was behind its input. Tardy: part of the window answers that came "
+        "after their deadline.</p>",
         answers_table("class", [class_row(class_) for class_ in classes]),
     ]
     for class_ in classes:
@@ -161,14 +162,14 @@ def class_row(one: Mapping[str, Any]) -> str:
 
 
 def query_cell(name: str, computes: Mapping[str, str]) -> str:
-    """The name of a query, and below it what it computes."""
+    """Return a table cell with a query's name, and below it what the query computes."""
     text = computes.get(name)
     below = f"<br><small>{html.escape(text)}</small>" if text else ""
     return f"{html.escape(name)}{below}"
 
 
 def answers_row(name: str, figures: Mapping[str, Any], mean_ms: float) -> str:
-    """A row of a class or a query; a dash stands for what was not measured."""
+    """Return the table row of a class or query; a dash stands for a figure that was not measured."""
     count, missed, late = figures["results"], figures["missed"], figures["tardiness"] or {"due": 0}
     cells = (
         name,
@@ -208,17 +209,17 @@ Draw = Callable[[Axes, str, ClassSeries, LineStyle], None]
 
 
 def plots(run: Outcome) -> list[str]:
-    """The figures, each with what it shows in words."""
+    """Return the plots, each with a caption."""
     return [
         figure(run, "share of the lanes", draw_share)
-        + "lending shows as shares that leave their start</figcaption></figure>",
+        + "a class that lends or borrows leaves its initial share</figcaption></figure>",
         figure(run, "response time, ms (log)", draw_response(run), log=True)
-        + "mean since the point before; dashed: the class's delay target</figcaption></figure>",
+        + "mean response time since the previous point; dashed: the class's delay target</figcaption></figure>",
         figure(run, "headroom and load, processors", draw_headroom, most=LOAD_SHOWN * run.lanes)
-        + "solid: capacity the class believes it has; dotted: load offered to it</figcaption></figure>",
+        + "solid: headroom, the capacity that the class can spend; dotted: load offered to the class</figcaption></figure>",
         figure(run, "drop rate", draw_drop) + "part of the input that is shed</figcaption></figure>",
         figure(run, "queued tuples", draw_queue)
-        + "everything waiting inside the class</figcaption></figure>",
+        + "tuples that are queued inside the class</figcaption></figure>",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The one object that a run answers with: what `-o json` prints, tables show and plots are made of."""
+"""Result of a run as one object, which `-o json` prints, and from which tables and plots are made."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def outcome_of(run: Simulation, policy: str) -> Outcome:
 
 
 def computed(scenario: Scenario) -> dict[str, str]:
-    """Return what each modelled query computes, in words; queries of one name that differ are left out."""
+    """Return descriptions of the simulated queries by name; a name that several different queries have is left out."""
     words: dict[str, set[str]] = {}
     for network in scenario.networks.values():
         if isinstance(network, QueryNetwork):
@@ -49,14 +49,14 @@ def computed(scenario: Scenario) -> dict[str, str]:
 
 
 def in_words(operator: OperatorModel) -> str:
-    """Return what an operator does."""
+    """Return a description of what an operator does."""
     match operator:
         case SelectBox():
-            return f"a filter that {operator.selectivity:.4g} of its input passes"
+            return f"a filter that passes {operator.selectivity:.4g} of its input"
         case ProjectBox():
             return "a projection"
         case LookupBox():
-            return f"a lookup with {operator.selectivity:.4g} matches each"
+            return f"a lookup with {operator.selectivity:.4g} matches per tuple"
         case AggregateBox():
             return f"an aggregate of {operator.groups} groups, every {operator.slide_s:g} s over {operator.range_s:g} s"
         case JoinBox():
@@ -64,7 +64,7 @@ def in_words(operator: OperatorModel) -> str:
 
 
 def results(run: Simulation, policy: str) -> dict[str, Any]:
-    """Everything in the units of the field names; rounded, so that it reads well and diffs well."""
+    """Return all figures of a run, rounded, in the units that the field names state."""
     scenario = run.scenario
     spent_s = run.busy_s + run.overhead_s
     lending = run.ring.capacity.lending(run.now + run.clock_offset) if run.ring.capacity else {}
@@ -128,7 +128,7 @@ def class_results(
     memory: Mapping[str, float] | None = None,
     queries: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """What is told of a class, simulated or live."""
+    """Return the figures of a class, simulated or live."""
     return {
         "name": settings.name,
         "priority": settings.priority,

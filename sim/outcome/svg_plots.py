@@ -1,4 +1,4 @@
-"""Plots as SVG within a page: they take the page's colours, light or dark, and each line has a mark of its own."""
+"""Plots as SVG elements of a page: plots use the page's colours, light or dark, and each line has its own marker."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from matplotlib.ticker import LogFormatterSciNotation
 
 from configs import numbers
 
-# Okabe and Ito's colours, which differ for colour-blind readers too, in the order of classes.
+# Colours by Okabe and Ito, which colour-blind readers can distinguish too, in the order of classes.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7f7f7f")
 MARKS = ("o", "s", "^", "D", "P", "v", "X")
-# Marks on each line.
+# Number of markers on each line.
 MARKS_A_LINE = 9
 # matplotlib's own colours for text and axes, and for grids.
 INK, GRID = "#000000", "#b0b0b0"
@@ -26,7 +26,7 @@ NAMES = {colour.lower(): f"var(--series-{place})" for place, colour in enumerate
     INK: "currentColor",
     GRID: "var(--grid)",
 }
-# Of a page with plots; the page itself says `color-scheme: light dark`.
+# Style of a page with plots; the page itself sets `color-scheme: light dark`.
 PLOT_STYLE = """
 :root { --card: light-dark(#fff, #16181c); --grid: light-dark(#b0b0b0, #6b7280);
   --series-1: light-dark(#0072b2, #5ab0ea); --series-2: light-dark(#d55e00, #ff8f52); --series-3: light-dark(#009e73, #2fc79a);
@@ -38,21 +38,21 @@ figure svg { width: 100%; height: auto; display: block } figure svg text { fill:
 
 
 class LineStyle(NamedTuple):
-    """Colour and mark of the lines of one class."""
+    """Colour and marker of the lines of one class."""
 
     colour: str
     mark: str
     place: int
 
     def marked(self, points: int) -> dict[str, Any]:
-        """Return the settings of a line with marks; marks of different classes stand at different points."""
+        """Return the matplotlib settings of a line; markers of different classes are at different points."""
         step = max(1, points // MARKS_A_LINE)
         start = step * self.place // len(MARKS)
         return {"color": self.colour, "marker": self.mark, "ms": 4.5, "markevery": (start, step)}
 
 
 def look_of(place: int) -> LineStyle:
-    """Return the look of the class at a place; there are as many looks as colours."""
+    """Return the style of the class with this position in the order of classes."""
     return LineStyle(COLOURS[place], MARKS[place], place)
 
 
@@ -69,14 +69,14 @@ def svg(drawing: Figure, salt: str) -> str:
 
 
 class WholeNumbers(LogFormatterSciNotation):
-    """Labels of a logarithmic axis without exponents; ticks between powers of ten have labels where there is room."""
+    """Formatter of labels for logarithmic axes: without exponents, and between powers of ten only if there is room."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
         return f"{x:,.10g}" if super().__call__(x, pos) else ""
 
 
 def logarithmic(axes: Axes, side: Literal["x", "y"]) -> None:
-    """Make the axis of a side logarithmic."""
+    """Make the x or y axis logarithmic."""
     axes.set(**{f"{side}scale": "log"})
     axis = axes.xaxis if side == "x" else axes.yaxis
     axis.set_major_formatter(WholeNumbers())
@@ -84,7 +84,7 @@ def logarithmic(axes: Axes, side: Literal["x", "y"]) -> None:
 
 
 def draw_bars(axes: Axes, bars: Mapping[str, float], label: str, log: bool) -> None:
-    """Draw horizontal bars, so that long names can be read; the first is on top."""
+    """Draw horizontal bars, so that long names can be read; the first bar is at the top."""
     colours = [COLOURS[place % len(COLOURS)] for place in range(len(bars))]
     drawn = axes.barh(list(bars), list(bars.values()), color=colours, height=0.65)
     axes.bar_label(

@@ -1,4 +1,4 @@
-"""A run in a few plain sentences: whether promises were kept, which class lent to which, and what was lost."""
+"""Summary of a run in a few sentences: promises kept or broken, the largest loan between classes, and losses."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from sim.outcome.outcome import Outcome
 from sim.outcome.promises import ROUNDED, Promise
 
 LOSSES = ("shed", "late", "rejected", "failed")
-# Part of the planned input.
+# The summary mentions missing input if more than this fraction of the planned input was not delivered.
 MISSED_MOST = 0.1
-# A share that has grown or shrunk by less than this is not mentioned.
+# Smallest growth of a class's share for which the summary mentions lending.
 SHARE_LEAST = 0.02
 
 
@@ -28,7 +28,7 @@ def kept(promises: Sequence[Promise]) -> str:
 
 
 def lent(run: Outcome) -> Iterator[str]:
-    """Yield a sentence for the largest loan, and one for its return."""
+    """Yield a sentence on the largest loan, and a sentence on how this loan was paid back."""
     lending: Mapping[str, Mapping[str, float]] = run.result["lending"]
     loans = [
         (seconds, lender, borrower)
@@ -46,7 +46,7 @@ def lent(run: Outcome) -> Iterator[str]:
     at_s = run.series[borrower].at_s[shares.index(peak)]
     yield (
         f"{lender} did not need all of its share, and lent {borrower} {seconds:.1f} processor-seconds of it: "
-        f"{borrower} had {peak:.0%} of the lanes {at_s:.0f} s into the run, {original[borrower]:.0%} are its own."
+        f"{borrower} had {peak:.0%} of the lanes {at_s:.0f} s into the run; its own share is {original[borrower]:.0%}."
     )
     returned = [move.after[lender] for move in run.moves if move.reason == f"reclaim by {lender}"]
     times = len(returned)
@@ -66,19 +66,19 @@ def lost(classes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def missed(result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence if live feeds brought much less than was planned."""
+    """Yield a sentence if the processes that feed input to a live system delivered much less than planned."""
     offered = result.get("offered", {}).values()
     late = sum(stream["missed"] for stream in offered)
     planned = late + sum(stream["accepted"] for stream in offered)
     if late > MISSED_MOST * planned:
         yield (
-            f"The feeds brought only {1 - late / planned:.0%} of the planned input, since other programs or Spark itself needed "
-            "the processors: less was asked of the classes than the scenario says."
+            f"The feeds delivered only {1 - late / planned:.0%} of the planned input, because other programs or Spark itself needed "
+            "the processors: the classes had less load than the scenario plans."
         )
 
 
 def percent(part: int, whole: int) -> str:
-    """Return a percentage; a small one is not rounded to 0."""
+    """Return a percentage as text; a small share is shown as less than 0.1%, not as 0."""
     if not part:
         return "none"
     return f"{part / whole:.1%}" if part >= whole / 1000 else "less than 0.1%"

@@ -1,4 +1,4 @@
-"""One simulated class host: operators as cost models, arrivals, queues and random generators.
+"""Simulated host of a class: cost models of operators, arrivals, queues and random generators.
 
-Start with `simulated_host.py`. Imports the pure ring and `configs`.
+Start with `simulated_host.py`. This package imports the decision makers (`scheduler`, `loadshed`) and `configs`.
 """

@@ -1,4 +1,4 @@
-"""Arrival times of a stream, tuple by tuple, in ascending chunks."""
+"""Arrival times of the tuples of a simulated stream, in chunks of ascending times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHUNK = 1024
 def arrival_chunks(
     settings: Arrivals, rng: random.Random, scale: float, end_s: float
 ) -> Iterator[list[float]]:
-    """Times below `end_s` at `scale` times the declared rate, in chunks."""
+    """Return chunks of arrival times before `end_s`, at `scale` times the declared rate."""
     times: Iterator[float]
     match settings:
         case ConstantArrivals():
@@ -44,7 +44,7 @@ def chunked(times: Iterable[float]) -> Iterator[list[float]]:
 
 
 def constant(rate: float, rng: random.Random) -> Iterator[float]:
-    # The phase is drawn so that streams of equal rate do not arrive in step.
+    # The first arrival is at a random time within a gap, so that streams of equal rate do not all have tuples at the same moments.
     gap, phase = 1 / rate, rng.random()
     return ((number + phase) * gap for number in itertools.count())
 
@@ -57,14 +57,14 @@ def poisson(rate: float, rng: random.Random, start_s: float = 0.0) -> Iterator[f
 
 
 def grouped(times: Iterator[float], together: int) -> Iterator[float]:
-    """So many in a row at the time of the first of them."""
+    """Yield times in groups of `together`: all tuples of a group arrive at the time of its first tuple."""
     if together == 1:
         return times
     return (group[0] for group in iter(lambda: list(itertools.islice(times, together)), []) for _ in group)
 
 
 def bursts(settings: BurstArrivals, scale: float, rng: random.Random) -> Iterator[float]:
-    """Poisson during ON periods; period lengths are Pareto with the given means."""
+    """Yield Poisson arrivals during ON periods; lengths of ON and OFF periods follow Pareto distributions."""
     on_part = settings.on_s / (settings.on_s + settings.off_s)
     rate_on = settings.rate * scale / on_part
     now = 0.0
@@ -79,13 +79,13 @@ def before(end_s: float, times: Iterator[float]) -> Iterator[float]:
 
 
 def pareto(mean: float, alpha: float, rng: random.Random) -> float:
-    """A Pareto variate with the given mean: its least value is mean·(α−1)/α."""
+    """Return a Pareto-distributed number with the given mean; the smallest possible number is mean·(α−1)/α."""
     return mean * (alpha - 1) / alpha * rng.paretovariate(alpha)
 
 
 def steps(settings: StepArrivals, scale: float, rng: random.Random) -> Iterator[float]:
-    """Equally spaced at the rate of the moment; what is left of a gap carries over a change of rate."""
-    due = rng.random()  # parts of a tuple still to come before the next one
+    """Yield equally spaced times at the current rate; a gap that has begun continues when the rate changes."""
+    due = rng.random()  # fraction of a gap that has to pass before the next tuple
     ends = [step.at_s for step in settings.steps[1:]] + [float("inf")]
     for step, end in zip(settings.steps, ends, strict=True):
         rate, now = step.rate * scale, step.at_s

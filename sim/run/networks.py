@@ -1,7 +1,7 @@
-"""From a scenario's networks to what the simulator runs: operators as cost models, plus the scheduler's graph.
+"""Operators that the simulator runs as cost models, made from a scenario's networks, and their connections for the scheduler.
 
-A query network gets one source operator a stream, which takes tuples into the network and feeds every query that
-reads the stream. In Sharaf's testbed there is none: each query's first operator has its own queue of the stream.
+A query network has one source operator per stream, which takes tuples into the network and feeds every query that
+reads the stream. Sharaf's testbed has no such sources: each query's first operator has its own queue of the stream.
 """
 
 from __future__ import annotations
@@ -33,33 +33,34 @@ SQRT_2 = sqrt(2.0)
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One operator's cost model: a call on n tuples costs call_s + n·tuple_s, plus what its results cost."""
+    """Cost model of one operator: a call on n tuples costs call_s + n·tuple_s seconds, plus the cost of the results."""
 
     name: str
-    query: str  # empty for a source
+    query: str  # name of the query; empty for a source
     call_s: float
     tuple_s: float
-    model: OperatorModel | None = None  # None: a source
+    model: OperatorModel | None = None  # None for a source
     size_out: float = 1.0
-    partner: int | None = None  # the other side of a join
-    drift: Drift | None = None  # of the data that a select or a lookup chooses from
+    partner: int | None = None  # number of the other side of a join
+    drift: Drift | None = None  # drift of the data that a select or a lookup filters
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Data in percent, normally distributed; the mean begins at 50 and rises by one in each of 100 intervals (Sharaf §3.8.5).
+    """Normal distribution of values with a drifting mean, which begins at 50 and rises by one in each of 100 intervals (Sharaf §3.8.5).
 
-    A query keeps the values of a range, which is as wide as its selectivity of uniform data and lies anywhere. Were all ranges
-    to begin at 0, who keeps most of uniform data would keep most of any, and what was assumed would stay in the right order.
+    A query keeps the values of one range. The width of the range is the query's selectivity on uniform data, and its position is
+    random. If all ranges began at 0, the order of the queries by selectivity would never change, and assumed orders would stay
+    right.
     """
 
     std: float
     seconds: float
     place: float
-    """Of the range, from 0, where it begins with the least value, to 1, where it ends with the greatest."""
+    """Place of the range: 0 if it begins at the least value, 1 if it ends at the greatest value."""
 
     def chance(self, selectivity: float, at: float) -> float:
-        """That a value lies in the range."""
+        """Return the probability that a value which arrives at time `at` lies in the range."""
         mean = 50 + int(100 * at / self.seconds)
         least = self.place * 100 * (1 - selectivity)
         return self._below(least + 100 * selectivity - mean) - self._below(least - mean)
@@ -70,18 +71,27 @@ class Drift:
 
 @dataclass
 class BoxPlan:
-    """The boxes of a class in topological order, how they are joined up, and where streams enter."""
+    """Operators of a class in topological order, their connections, and the operators where streams enter."""
 
     boxes: list[Box] = field(default_factory=list)
     downstream: list[list[int]] = field(default_factory=list)
-    entries: dict[str, list[int]] = field(default_factory=dict)  # stream → operators with a queue of it
-    readers: dict[int, tuple[str, ...]] = field(default_factory=dict)  # root → streams its query reads
-    utilities: dict[int, UtilityGraph] = field(default_factory=dict)  # root → its query's own graph
-    weights: dict[int, float] = field(default_factory=dict)  # root → weight of its query; 1 without
-    slacks: dict[int, float] = field(default_factory=dict)  # root → seconds until its answers are tardy
+    entries: dict[str, list[int]] = field(
+        default_factory=dict
+    )  # for each stream, the operators that take tuples from it
+    readers: dict[int, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # for each root, the streams that its query reads
+    utilities: dict[int, UtilityGraph] = field(
+        default_factory=dict
+    )  # for each root with a QoS graph of its own, this graph
+    # For each root, the weight of its query; a root without an entry has weight 1.
+    weights: dict[int, float] = field(default_factory=dict)
+    slacks: dict[int, float] = field(
+        default_factory=dict
+    )  # for each root, the seconds after which its answers are tardy
     beliefs: dict[int, Estimate] = field(
         default_factory=dict
-    )  # of operators that policies take for others than they are
+    )  # for some operators, an estimate that policies get instead of the true values
 
     def add(self, box: Box, fed_by: Sequence[int] = ()) -> int:
         self.boxes.append(box)
@@ -92,7 +102,7 @@ class BoxPlan:
         return number
 
     def network(self, graph: UtilityGraph | None = None) -> Network:
-        """`graph` is that of roots without one of their own."""
+        """Return the network of operators for the scheduler; `graph` is the QoS graph for roots without a QoS graph of their own."""
         sources = {number for entry in self.entries.values() for number in entry}
         return Network(
             tuple(
@@ -111,21 +121,21 @@ class BoxPlan:
         )
 
     def load(self, train: int, rates: Mapping[str, float]) -> float:
-        """Processor-seconds a second that the streams ask for at trains of the given length."""
+        """Return the load in processors that the streams offer at the given rates and train length."""
         segments = self.network().segments(self.estimates(train, rates))
         return sum(
             rates[stream] * segments[n].cost_s for stream, entry in self.entries.items() for n in entry
         )
 
     def estimates(self, train: int, rates: Mapping[str, float]) -> list[Estimate]:
-        """What the model itself implies at trains of the given length and the given stream rates."""
+        """Return the modelled cost and selectivity of each operator, at the given train length and stream rates."""
         inflow = [0.0] * len(self.boxes)
         for stream, numbers in self.entries.items():
             for number in numbers:
                 inflow[number] += rates.get(stream, 0.0)
         estimates = []
         for number, box in enumerate(self.boxes):
-            # Both sides of a join are fed by operators that come before either.
+            # Operators that feed a join come before both sides of the join, so the input rate of the other side is already known here.
             across = inflow[box.partner] if box.partner is not None else 0.0
             selectivity, extra_s = expected(box.model, inflow[number], across)
             estimates.append(Estimate(box.call_s / train + box.tuple_s + extra_s, selectivity))
@@ -135,14 +145,16 @@ class BoxPlan:
 
 
 def expected(model: OperatorModel | None, inflow: float, across: float) -> tuple[float, float]:
-    """Mean output tuples and mean extra processor-seconds per input tuple; `across` feeds the join's other side."""
+    """Return the mean number of output tuples and the mean extra processor-seconds per input tuple.
+
+    `inflow` and `across` are rates in tuples per second: of this input, and of the other side of a join."""
     match model:
         case None | ProjectBox():
             return 1.0, 0.0
         case SelectBox() | LookupBox():
             return model.selectivity, 0.0
         case AggregateBox():
-            # A slide in which no tuple came has no result of its own: at most one set of results a tuple.
+            # A slide without tuples gives no results, so there is at most one set of results per tuple.
             per_tuple = model.groups / max(model.slide_s * inflow, 1.0) if inflow > 0 else 0.0
             return per_tuple, per_tuple * model.result_us * 1e-6
         case JoinBox():
@@ -153,7 +165,7 @@ def expected(model: OperatorModel | None, inflow: float, across: float) -> tuple
 def build_plan(
     model: NetworkModel, costs: Costs, rng: random.Random, cost_scale: float = 1.0, seconds: float = 1.0
 ) -> BoxPlan:
-    """The plan of a run of so many seconds, which only data that drift depend on."""
+    """Return the operators of a network. `seconds`, the length of the run, matters only for drifting data."""
     match model:
         case QueryNetwork():
             return query_plan(model, costs)
@@ -198,7 +210,7 @@ def operator_plan(model: OperatorNetwork, costs: Costs) -> BoxPlan:
 
 
 def queries_of(model: OperatorNetwork) -> list[str]:
-    """Of each operator; what answers and names none is a query of its own, called as it is."""
+    """Return the query of each operator. A root without a query becomes its own query, with the operator's name."""
     taken = {operator.query for operator in model.operators}
     queries = []
     for number, box in enumerate(model.operators):
@@ -230,7 +242,7 @@ def query_plan(model: QueryNetwork, costs: Costs) -> BoxPlan:
             if query.utility is not None:
                 plan.utilities[number] = UtilityGraph(points=query.utility)
             plan.weights[number] = query.weight
-            # A window's answer has to be there when event time reaches the next pane (`loadshed.tardiness`).
+            # A window's answer is due one pane after the end of the window (`loadshed.tardiness`).
             for operator in query.operators:
                 if operator.kind == "aggregate":
                     plan.slacks[number] = pane_s(operator)
@@ -238,14 +250,14 @@ def query_plan(model: QueryNetwork, costs: Costs) -> BoxPlan:
 
 
 def pane_s(window: AggregateBox) -> float:
-    """The longest panes that the window and its slides are made of, as live."""
+    """Return the length of the window's panes in seconds: the greatest common divisor of range and slide, as live."""
     return gcd(round(window.range_s * 1e6), round(window.slide_s * 1e6)) / 1e6 or window.slide_s
 
 
 def add_join(
     plan: BoxPlan, name: str, query: str, operator: OperatorModel, costs: Costs, fed_by: list[int]
 ) -> list[int]:
-    """The two sides of a join, each fed by one of the two."""
+    """Add the two sides of a join, each fed by one of the two operators in `fed_by`; return their numbers."""
     first = len(plan.boxes)
     for side, feeder, partner in zip(("left", "right"), fed_by, (first + 1, first), strict=True):
         plan.add(replace(box_of(f"{name}.{side}", query, operator, costs), partner=partner), [feeder])
@@ -258,12 +270,12 @@ def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_sca
     select, stream = NONE, streams[0]
     for place in range(model.queries):
         name = f"Q{place + 1}"
-        # Queries are drawn at random: any that come in a row are a random group, and share their select.
+        # Each `model.shared` consecutive queries share one select; since queries are drawn at random, so are these groups.
         is_first = place % model.shared == 0
         if is_first and len(streams) > 1:
             stream = streams[rng.randrange(len(streams))]
         tuple_us = model.tuple_us * cost_scale * 2 ** rng.randrange(model.cost_classes)
-        # In percent steps, as the thesis draws them from attributes in [1, 100].
+        # Selectivities are whole percentages, because the thesis draws them from attributes in [1, 100].
         selectivity = (
             rng.randint(round(model.selectivity_min * 100), round(model.selectivity_max * 100)) / 100
         )
@@ -291,7 +303,7 @@ def sharaf_plan(model: SharafNetwork, costs: Costs, rng: random.Random, cost_sca
 def add_joined(
     plan: BoxPlan, name: str, streams: Sequence[str], selecting: SelectBox, joining: JoinBox, costs: Costs
 ) -> None:
-    """A query whose streams each go through a select before they meet."""
+    """Add a query that selects from each of its streams, and then joins them."""
     selects = [plan.add(box_of(f"{name}.select.{stream}", name, selecting, costs)) for stream in streams]
     for stream, number in zip(streams, selects, strict=True):
         plan.entries[stream].append(number)

@@ -11,14 +11,15 @@ from sim.run.arrivals import arrival_chunks
 from sim.run.networks import BoxPlan, build_plan
 from sim.run.rng import generator
 
-# The factor on a class's rates that gives its offered load: how near it is found, and the largest looked for.
+# Allowed relative error of the factor by which a class's arrival rates are multiplied, and largest factor that is tried.
 SCALE_ERROR, SCALE_MAX = 1e-9, 1e9
 
 
 def scaled_plan(scenario: Scenario, settings: SimulatedClass, seed: int) -> tuple[BoxPlan, float]:
-    """The class's plan, and the factor on its arrival rates that gives the offered load it declares.
+    """Return the class's operators, and the factor for its arrival rates that gives the declared offered load.
 
-    Sharaf's testbed scales its costs instead, to the mean rate that its trace really has (§3.7).
+    For Sharaf's testbed, costs are scaled instead of rates, so that the load is right at the real mean rate of the trace
+    (§3.7).
     """
     model = scenario.networks[settings.network]
     rates = {name: stream.arrivals.mean_rate() for name, stream in settings.streams.items()}
@@ -37,13 +38,18 @@ def scaled_plan(scenario: Scenario, settings: SimulatedClass, seed: int) -> tupl
     if model.kind == "sharaf":
         return plan_of(offered / plan.load(train, rates)), 1.0
     if plan.load(train, {stream: rate * SCALE_MAX for stream, rate in rates.items()}) < offered:
-        hint = "give the operators of its network a cost per tuple, or leave offered_load out"
-        raise InvalidInput("no rate gives such a load", f"{settings.name}.offered_load", offered, hint)
+        hint = "give the operators of the network a cost per tuple, or leave offered_load out"
+        raise InvalidInput(
+            "no arrival rate is high enough for this offered load",
+            f"{settings.name}.offered_load",
+            offered,
+            hint,
+        )
     return plan, rate_scale(plan, train, rates, offered)
 
 
 def rate_scale(plan: BoxPlan, train: int, rates: Mapping[str, float], offered: float) -> float:
-    """The factor on the rates at which the plan's load is `offered`: joins make it grow faster than the rates."""
+    """Return the factor by which rates are multiplied to offer the load `offered`. With joins, the load grows faster than the rates."""
 
     def load(scale: float) -> float:
         return plan.load(train, {stream: rate * scale for stream, rate in rates.items()})

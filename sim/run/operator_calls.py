@@ -1,4 +1,4 @@
-"""Operator calls of a simulated class: the one under way, and what all of them took, returned and cost."""
+"""Operator calls of a simulated class: the call in progress, and the tuples and processor time of all calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sim.run.operator_models import Effect
 
 @dataclass(slots=True)
 class OperatorCall:
-    """The operator call under way, or cut short by the host's death."""
+    """Operator call that is in progress, or that was interrupted because the host died."""
 
     operator: int
     train: list[float]
@@ -23,13 +23,13 @@ class OperatorCall:
 
 
 class OperatorCalls:
-    """At most one call at a time. A train counts as taken from the beginning of its call."""
+    """Operator calls of a class, one at a time. A train counts as taken when its call begins."""
 
     def __init__(self, plan: BoxPlan, effects: Sequence[Effect]) -> None:
         size = len(plan.boxes)
         self.under_way: OperatorCall | None = None
         self.last_train: tuple[int, int] = (NONE, 0)
-        """Source operator that let the last train in, and the number of its tuples."""
+        """Source operator that took the last train from a stream, and the number of tuples in the train."""
         self._sources = frozenset(number for numbers in plan.entries.values() for number in numbers)
         self._effects = effects
         self._call_s = [box.call_s for box in plan.boxes]
@@ -52,13 +52,13 @@ class OperatorCalls:
         return call
 
     def cost_s(self, call: OperatorCall) -> float:
-        """Processor-seconds of the call, with the rebuilding of windows if that is still to be done."""
+        """Return the processor-seconds of the call, including the rebuilding of windows after a restart."""
         if self._rebuild_s:
             call.cost_s, self._rebuild_s = call.cost_s + self._rebuild_s, 0.0
         return call.cost_s
 
     def end(self) -> OperatorCall | None:
-        """End the call under way and return it; None if the host died under it."""
+        """End the call in progress and return it; return None if the host died during the call."""
         call = self.under_way
         if call is None or not call.runs:
             return None
@@ -68,41 +68,41 @@ class OperatorCalls:
         return call
 
     def interrupt(self) -> None:
-        """Cut the call under way short: it runs again, with the results it would have had."""
+        """Interrupt the call in progress; the call will run again with the same results."""
         if self.under_way is not None:
             self.under_way.runs = False
 
     def rebuild(self, seconds: float) -> None:
-        """Charge the next call with rebuilding the windows."""
+        """Add the time for rebuilding windows to the cost of the next call."""
         self._rebuild_s = seconds
 
-    # --- accounts ------------------------------------------------------------------------------------
+    # --- counts and mean costs ------------------------------------------------------------------------------------
 
     def tuples_under_way(self, operator: int) -> int:
         call = self.under_way
         return len(call.train) if call is not None and call.operator == operator else 0
 
     def is_inside(self) -> bool:
-        """Return True if the call under way is not a source's."""
+        """Return True if a call of an operator other than a source is in progress."""
         return self.under_way is not None and self.under_way.operator not in self._sources
 
     def taken(self, operator: int) -> int:
         return self._taken[operator]
 
     def delivered(self, operators: Iterable[int]) -> int:
-        """Return how many tuples of a stream all of its source operators have finished taking in."""
+        """Return how many tuples of a stream have been processed by all of its source operators."""
         return min(self._taken[number] - self.tuples_under_way(number) for number in operators)
 
     def reset_taken(self, operators: Iterable[int], tuples: int) -> None:
-        """Level a stream's source operators after all that was inside has failed."""
+        """Set the number of tuples that each of the stream's source operators has taken, after all tuples in the class have failed."""
         for number in operators:
             self._taken[number] = tuples
 
     def mean_train(self, operator: int) -> float:
-        """Tuples per call; 1 before there was one."""
+        """Return the operator's mean number of tuples per call; 1 before its first call."""
         return max(1.0, self._taken[operator] / max(self._calls[operator], 1))
 
     def mean_estimate(self, operator: int) -> Estimate | None:
-        """Cost and selectivity over all that it has taken; None before it has taken anything."""
+        """Return the operator's mean cost and selectivity over all its tuples; None before its first tuple."""
         taken = self._taken[operator]
         return Estimate(self._spent_s[operator] / taken, self._returned[operator] / taken) if taken else None

@@ -1,7 +1,7 @@
-"""What each kind of operator does to a train of arrival times: which come out, and what that costs extra.
+"""Models of each kind of simulated operator: the tuples that a call emits for a train, and the extra cost of these tuples.
 
-A tuple is its arrival time; a result carries the arrival of the tuple that caused it (for a window result the one
-that closed the window, for a pair the later of the two).
+A tuple is represented by its arrival time. A result has the arrival time of the tuple that caused the result: for a window,
+the tuple that closed the window; for a joined pair, the later tuple.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from scheduler.operators.network import Estimate, Network
 from sim.run.networks import Box, BoxPlan, Drift
 from sim.run.rng import generator
 
-# A train of arrival times in; the results' arrival times and their extra processor-seconds out.
+# Function that takes a train of arrival times, and returns the arrival times of the results and the extra processor-seconds.
 Effect = Callable[[list[float]], tuple[list[float], float]]
 
 EXPIRE_AT = 1024
 
 
 def build_effect(box: Box, rng: random.Random, evenly: bool) -> Effect:
-    """The effect of any operator with one input."""
+    """Return the model of an operator that has one input."""
     match box.model:
         case None | ProjectBox():
             return pass_all
@@ -54,7 +54,7 @@ def drifting_select(selectivity: float, drift: Drift, rng: random.Random) -> Eff
 
 
 class Even:
-    """Every k-th: after n tuples, round(n·selectivity) have come out."""
+    """Selection without randomness: after n input tuples, round(n·selectivity) tuples have been emitted."""
 
     def __init__(self, selectivity: float) -> None:
         self._selectivity = selectivity
@@ -71,7 +71,7 @@ class Even:
 
 
 class Multiply:
-    """More than one result a tuple: the whole part always, the rest by a coin."""
+    """Operator that may emit several results per tuple: the integer part of its selectivity, and at random one more result."""
 
     def __init__(self, selectivity: float, rng: random.Random) -> None:
         self._whole, self._rest = int(selectivity), selectivity % 1
@@ -85,7 +85,7 @@ class Multiply:
 
 
 class PaneModel:
-    """A sliding window aggregate: `groups` results whenever a tuple passes the end of a slide."""
+    """Sliding window aggregate, which emits `groups` results whenever a tuple passes the end of a slide."""
 
     def __init__(self, model: AggregateBox) -> None:
         self._slide = model.slide_s
@@ -110,11 +110,11 @@ class PaneModel:
 
 
 class Pair(float):
-    """A joined tuple: the arrival of the later of the two, and from when on its slowdown counts.
+    """Joined pair: the arrival time of the later tuple, and the time `since` from which the slowdown of the pair is counted.
 
-    Without anybody else in the system the earlier one would have been through its side before, or would just be in it, when
-    the later one came; what the pair had to wait beyond that is queueing, and only that is slowdown (Sharaf §3.4.1.2):
-    H = 1 + (D_actual − D_ideal)/T = (D_actual − since)/T with since = D_ideal − T.
+    In an idle system, the join would have finished the earlier tuple, or be processing the earlier tuple, when the later
+    tuple arrives. Only further waiting is slowdown (Sharaf §3.4.1.2): H = 1 + (D_actual − D_ideal)/T = (D_actual −
+    since)/T, with since = D_ideal − T.
     """
 
     __slots__ = ("since",)
@@ -127,14 +127,14 @@ class Pair(float):
 
 
 def since(arrival: float) -> float:
-    """From when on the slowdown of an answer counts."""
+    """Return the time since which the waiting of an answer counts as slowdown."""
     return arrival.since if isinstance(arrival, Pair) else arrival
 
 
 class JoinSide:
-    """One input of a symmetric window join: each tuple probes the other side's recent tuples and joins its own.
+    """Side of a symmetric window join: each tuple is matched with recent tuples of the other side, and then stored.
 
-    A pair is found once, by whichever of the two is processed later.
+    A pair is found once, when the second tuple of the pair is processed.
     """
 
     def __init__(
@@ -194,9 +194,9 @@ class JoinSide:
                 own.append(arrival)
 
     def _expire(self, newest: float) -> None:
-        """Forget the other side's tuples that this side's later tuples cannot meet any more."""
+        """Delete tuples of the other side that are too old to match later tuples of this side."""
         gone = bisect_left(self._other, newest - self._window)
-        # Deleting from the front of a list moves the rest: not for a few.
+        # Deleting from the front of a list moves all other items, so a few expired tuples are kept.
         if gone > EXPIRE_AT:
             del self._other[:gone]
 
@@ -204,7 +204,7 @@ class JoinSide:
 def join_sides(
     left: Box, right: Box, rng: random.Random, evenly: bool, ways_s: tuple[float, float] = (0.0, 0.0)
 ) -> tuple[Effect, Effect]:
-    """The effects of both sides of a join; a tuple alone would be through each in so many seconds."""
+    """Return the models of both sides of a join; `ways_s` has the time that a tuple takes through each side in an idle system."""
     recent_left: list[float] = []
     recent_right: list[float] = []
     return (
@@ -216,7 +216,7 @@ def join_sides(
 def build_effects(
     plan: BoxPlan, network: Network, alone: Sequence[Estimate], name: str, seed: int, evenly: bool
 ) -> list[Effect]:
-    """Return the model of each operator with a generator of its own; the two sides of a join share one."""
+    """Return the model of each operator. Each operator has its own random generator; the two sides of a join share one generator."""
     effects: list[Effect] = []
     for number, box in enumerate(plan.boxes):
         rng = generator(seed, name, box.name)

@@ -1,7 +1,7 @@
 """Queues of a simulated class's operators: arrival times of tuples, with the oldest first.
 
-1. The scheduler is notified of each change: which operators have input, since when, and how many tuples where a policy asks for that.
-2. `memory` holds the size of all queued tuples and of the train under way, which leaves it when its call ends.
+1. The scheduler is notified of each change: which operators have input, since when, and (if a policy needs it) how many tuples.
+2. `memory` counts the size of all queued tuples and of the train in progress. The train is subtracted when its call ends.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from scheduler.operators.scheduler import OperatorScheduler
 from sim.run.networks import BoxPlan
 from sim.run.queue_memory import QueueMemory
 
-# Consumed tuples at the front of a queue are cut off when there are this many.
+# When this many tuples at the front of a queue have been taken, these tuples are deleted from the list.
 CUT_AT = 4096
 
 
 class OperatorQueues:
-    """A queue per operator, by the operator's number."""
+    """Queues of all operators, by the operator's number."""
 
     def __init__(self, plan: BoxPlan, scheduler: OperatorScheduler) -> None:
         size = len(plan.boxes)
@@ -31,12 +31,12 @@ class OperatorQueues:
         self._queues: list[list[float]] = [[] for _ in range(size)]
         self._heads = [0] * size
         self._downstream = [tuple(below) for below in plan.downstream]
-        self._size_in = [1.0] * size  # of a tuple in the operator's queue
+        self._size_in = [1.0] * size  # size of one tuple in the operator's queue
         for above, below in enumerate(self._downstream):
             for number in below:
                 self._size_in[number] = plan.boxes[above].size_out
 
-    # --- what is queued ------------------------------------------------------------------------------
+    # --- state of the queues -------------------------------------------------------------------------------
 
     def pending(self, operator: int) -> int:
         return len(self._queues[operator]) - self._heads[operator]
@@ -49,12 +49,12 @@ class OperatorQueues:
         return not any(map(self.pending, range(len(self._queues))))
 
     def has_inside(self, operators: Iterable[int] | None = None) -> bool:
-        """Return True if one of the operators, by default of all, has input and is no source."""
+        """Return True if any of the given operators (default: all operators) has input; source operators do not count."""
         numbers = range(len(self._queues)) if operators is None else operators
         return any(self.pending(number) for number in numbers if number not in self.sources)
 
     def heads(self, operators: Iterable[int] | None = None) -> list[tuple[int, float, int]]:
-        """Operators that have input, with the arrival of the oldest tuple and the number of tuples that wait."""
+        """Return the operators that have input, each with the arrival time of the oldest tuple and the number of queued tuples."""
         numbers = range(len(self._queues)) if operators is None else operators
         return [
             (number, self._queues[number][self._heads[number]], pending)
@@ -63,29 +63,29 @@ class OperatorQueues:
         ]
 
     def older(self, operator: int, before: float) -> int:
-        """Return how many of the operator's tuples arrived before this time."""
+        """Return the number of the operator's queued tuples that arrived before a time."""
         head = self._heads[operator]
         return bisect_left(self._queues[operator], before, lo=head) - head
 
     def work_s(self, believed: NetworkEstimates) -> float:
-        """Processor-seconds that everything queued in the class will take."""
+        """Return the processor-seconds that all tuples queued in the class will take."""
         return sum(
             pending * believed.segments[number].cost_s
             for number in range(len(self._queues))
             if (pending := self.pending(number))
         )
 
-    # --- how it changes ------------------------------------------------------------------------------
+    # --- changes of the queues -------------------------------------------------------------------------------------
 
     def extend(self, operators: Sequence[int], batch: Sequence[float], stamp: float, now: float) -> None:
-        """Queue a batch of a stream at each of its source operators. `announce` them afterwards."""
+        """Queue a batch of a stream at each of its source operators. Call `announce` for each operator afterwards."""
         for number in operators:
             self._queues[number].extend(batch)
         copies = len(operators)
         self.memory.has_come(copies * len(batch), copies * (len(batch) * stamp - sum(batch)), now)
 
     def evict(self, operators: Sequence[int], tuples: int) -> int:
-        """Drop the oldest tuples that no operator of the stream has taken; fewer if there are fewer."""
+        """Drop up to `tuples` of the oldest tuples that no source operator has taken; return the number dropped."""
         untouched = min(map(self.pending, operators))
         gone = min(tuples, untouched)
         for number in operators:
@@ -99,7 +99,7 @@ class OperatorQueues:
         return gone
 
     def take(self, operator: int, most: int) -> list[float]:
-        """Dequeue a train of at most this many tuples."""
+        """Dequeue a train of at most `most` tuples."""
         queue, head = self._queues[operator], self._heads[operator]
         tuples = len(queue) - head
         if tuples <= most:
@@ -115,7 +115,7 @@ class OperatorQueues:
         return train
 
     def pass_on(self, operator: int, tuples: int, out: list[float], now: float) -> None:
-        """End an operator's call: queue its results where they go next, and forget the train it took."""
+        """End an operator's call: queue its results at the next operators, and free the memory of its train."""
         growth = -tuples * self._size_in[operator]
         if out:
             for number in self._downstream[operator]:
@@ -135,7 +135,7 @@ class OperatorQueues:
             self._scheduler.ready(number, out[0])
 
     def announce(self, number: int) -> None:
-        """Notify the scheduler whether the operator has input, and since when its oldest tuple waits."""
+        """Notify the scheduler whether the operator has input, and when its oldest tuple arrived."""
         queue, head = self._queues[number], self._heads[number]
         if head < len(queue):
             if self._scheduler.counted[number]:
@@ -149,7 +149,7 @@ class OperatorQueues:
             self.announce(number)
 
     def clear(self) -> None:
-        """Lose all that is queued. `announce_all` afterwards."""
+        """Drop all queued tuples. Call `announce_all` afterwards."""
         self._queues = [[] for _ in self._queues]
         self._heads = [0] * len(self._heads)
         self.busy_inside = 0

@@ -1,4 +1,4 @@
-"""How much memory queued tuples take over time: number times size, exactly, from one change to the next."""
+"""Memory that queued tuples take: number of tuples times size, with the exact integral over time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class QueueMemory:
-    """What queues hold, with the mean over time and the most there has been. Time does not go back here."""
+    """Total size of all queued tuples: current value, maximum, and mean over time. Calls must come in the order of time."""
 
     held: float = 0.0
     peak: float = 0.0
@@ -26,7 +26,7 @@ class QueueMemory:
             self.peak = self.held
 
     def has_come(self, size: float, waited_s: float, now: float) -> None:
-        """What came before this moment; `waited_s` is the waits of all of it by size."""
+        """Add tuples that arrived before `now`; `waited_s` is the sum of (waiting time × size) over these tuples."""
         self.area += waited_s
         self.change(size, now)
 

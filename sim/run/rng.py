@@ -1,4 +1,5 @@
-"""One seed a run; every component draws from its own generator, so a new one does not shift the others."""
+"""Random number generators made from the seed of a run. Each component has a generator of its own, so that a new component changes
+no results of others."""
 
 from __future__ import annotations
 
@@ -12,5 +13,5 @@ def generator(seed: int, *path: str) -> random.Random:
 
 
 def array_generator(seed: int, *path: str) -> np.random.Generator:
-    """For who draws whole arrays."""
+    """Return a generator for components that draw whole arrays of random numbers."""
     return np.random.default_rng(generator(seed, *path).getrandbits(128))

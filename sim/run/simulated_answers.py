@@ -1,7 +1,7 @@
 """Quality of a simulated class's answers: response times, slowdown, utility, staleness and tardiness.
 
-Response times of the whole class have percentiles (`loadshed.responses`). Of a query there are means and counts, under the names
-that the live system has for them (`services.watch.quality`).
+For the whole class, response times have percentiles (`loadshed.responses`). For each query, there are only means and
+counts, with the names of the live system (`services.watch.quality`).
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from sim.run.operator_queues import OperatorQueues
 
 @dataclass(frozen=True, slots=True)
 class AnswerTotals:
-    """Utility, staleness and tardiness of all answers so far."""
+    """Utility, staleness and tardiness of all answers until now."""
 
     answers: int
     utility: float
-    """Of all together."""
+    """Sum of the utilities of all answers."""
     stale_s: float
-    """For how long outputs have been stale, on the mean by the weights of their queries."""
+    """Seconds for which outputs were stale: mean over all queries, weighted by the queries' weights."""
     due: int
-    """Answers that had a deadline."""
+    """Number of answers that had a deadline, whether they met it or not."""
     tardy_s: float
-    """How long after it they came, all of them together."""
+    """Sum of the seconds by which answers missed their deadlines."""
 
     def since(self, before: AnswerTotals) -> AnswerTotals:
-        """Return the totals of the answers since earlier totals."""
+        """Return the difference from earlier totals: the totals of the answers since that time."""
         return AnswerTotals(
             answers=self.answers - before.answers,
             utility=self.utility - before.utility,
@@ -52,26 +52,26 @@ class AnswerTotals:
 
 @dataclass
 class QueryAnswers:
-    """Of one query, however many roots it has."""
+    """Statistics of the answers of one query, over all of its roots."""
 
     utility: UtilityStatistics
     weight: float
     is_due: bool
-    """Whether its answers have deadlines."""
+    """True if the query's answers have deadlines."""
     staleness: OutputStaleness = field(default_factory=lambda: OutputStaleness(0.0))
     tardiness: AnswerTardiness = field(default_factory=AnswerTardiness)
     response_s: float = 0.0
-    """Of all answers together, as is `slowdown`."""
+    """Sum of the response times of all answers; `slowdown` is the sum of their slowdowns."""
     slowdown: float = 0.0
 
 
 class SimulatedAnswers:
-    """Answers of one class, as they leave it."""
+    """Statistics of the answers that leave one class."""
 
     def __init__(
         self, plan: BoxPlan, network: Network, alone: Sequence[Estimate], graph: UtilityGraph, target_s: float
     ) -> None:
-        """`alone` are costs of a tuple that nothing waits for; `graph` is that of roots without one of their own."""
+        """Begin without answers. `alone` has the costs of operators for a single tuple; `graph` is the QoS graph of roots without one."""
         self.responses = ResponseStatistics(target_s)
         self.queries: dict[str, QueryAnswers] = {}
         self._sample: ResponseStatistics | None = None
@@ -91,7 +91,7 @@ class SimulatedAnswers:
         self._cycle_results = dict.fromkeys(network.roots, 0)
 
     def add(self, root: int, out: Sequence[float], stamp: float) -> None:
-        """Count answers that leave at `stamp`; `out` is when what caused each of them arrived."""
+        """Count answers that leave at time `stamp`; `out` has the arrival times of the tuples that caused the answers."""
         times = [stamp - arrival for arrival in out]
         self._cycle_s[root] += sum(times)
         self._cycle_results[root] += len(times)
@@ -123,16 +123,16 @@ class SimulatedAnswers:
             responses.add_slowed(times, slowdowns)
 
     def restart_responses(self) -> None:
-        """Forget the response times so far, for instance those of a warm-up."""
+        """Discard all response times until now, for instance those of a warm-up."""
         self.responses = ResponseStatistics(self.responses.target_s)
 
     def new_sample(self) -> ResponseStatistics:
-        """Return response times of the answers from now on, until the next sample."""
+        """Return statistics that collect response times from now on, until the next call of this method."""
         self._sample = ResponseStatistics(self.responses.target_s)
         return self._sample
 
     def end_cycle(self, root: int, waiting_s: float) -> OutputCycle:
-        """A root's answers in the load cycle that ends; the next one begins."""
+        """Return a root's answers of the load cycle that ends, and begin the next cycle."""
         results, response_s = self._cycle_results[root], self._cycle_s[root]
         self._cycle_results[root], self._cycle_s[root] = 0, 0.0
         mean_s = response_s / results if results else 0.0
@@ -151,7 +151,7 @@ class SimulatedAnswers:
         )
 
     def utility(self) -> dict[str, float]:
-        """Of all answers, and as the mean over queries, as Aurora tells it."""
+        """Return the mean utility of all answers, and the mean of the queries' mean utilities (the figure of Aurora)."""
         whole = UtilityStatistics(self._graph)
         for query in self.queries.values():
             whole.include(query.utility)
@@ -165,12 +165,12 @@ class SimulatedAnswers:
         }
 
     def staleness(self, now: float) -> dict[str, float]:
-        """Of the outputs so far; the mean by the weights of their queries."""
+        """Return the maximum staleness of a query, and the mean staleness of all queries, weighted by the queries' weights."""
         shares = [query.staleness.share(now) for query in self.queries.values()]
         return {"mean": self._by_weight(shares), "max": max(shares)}
 
     def tardiness(self) -> dict[str, float] | None:
-        """Of the answers that had a deadline; None if no query gives such."""
+        """Return the tardiness of answers that had a deadline; None if no query has deadlines."""
         accounts = [query.tardiness for query in self.queries.values() if query.is_due]
         if not accounts:
             return None
@@ -183,7 +183,7 @@ class SimulatedAnswers:
         }
 
     def by_query(self, now: float) -> dict[str, dict[str, Any]]:
-        """Figures of each query, by its name."""
+        """Return the figures of each query, by name."""
         figures = {}
         for name, query in self.queries.items():
             count, tardiness = query.utility.count, query.tardiness
@@ -209,25 +209,25 @@ class SimulatedAnswers:
 
 
 class UnsettledAnswers:
-    """Answers that wait until nothing is queued behind the sources, as those of a live class do."""
+    """Answers that are held back until nothing is queued behind the sources, as in a live class."""
 
     def __init__(
         self, plan: BoxPlan, network: Network, queues: OperatorQueues, answers: SimulatedAnswers
     ) -> None:
         self.waiting: list[tuple[int, list[float]]] = []
-        """Roots, and when what caused their answers arrived."""
+        """Held answers by root: the arrival times of the tuples that caused the answers."""
         self._network, self._queues, self._answers = network, queues, answers
         self._query_of = {root: plan.boxes[root].query for root in network.roots}
         self._feeding: dict[int, set[int]] = {}
 
     def hand_out(self, stamp: float) -> None:
-        """Nothing is queued behind the sources: hand out all answers."""
+        """Release all waiting answers. Call it when nothing is queued behind the sources."""
         for root, out in self.waiting:
             self._answers.add(root, out, stamp)
         self.waiting.clear()
 
     def hand_out_finished(self, stamp: float) -> None:
-        """Amid the work on a train, hand out the answers of queries that have nothing left inside."""
+        """Release the answers of queries that have no queued tuples, while other queries still have some."""
         if not self.waiting:
             return
         unfinished = {
@@ -241,7 +241,7 @@ class UnsettledAnswers:
                 self._answers.add(root, out, stamp)
 
     def _above(self, root: int) -> set[int]:
-        """The root and all that feeds it."""
+        """Return the root and all operators from which the root gets tuples, directly or indirectly."""
         operators = self._feeding.get(root)
         if operators is None:
             operators = self._feeding[root] = self._network.feeding([root])

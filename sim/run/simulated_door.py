@@ -1,6 +1,6 @@
-"""The input of a simulated class: arrivals, shedders, and the account of every tuple.
+"""Input of a simulated class: arrivals, shedders, and the ledger of all tuples.
 
-Arrivals are taken in lazily, at every scheduling point up to that moment, which is when they can first matter.
+Arrivals are processed lazily: each scheduling decision first processes all arrivals up to the time of the decision.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sim.run.operator_queues import OperatorQueues
 
 @dataclass(slots=True)
 class HostClock:
-    """A host's clock: virtual time, and by how much it is ahead of that."""
+    """Clock of a host: virtual time plus an offset in seconds; faults change the offset."""
 
     offset_s: float = 0.0
 
@@ -35,13 +35,13 @@ class HostClock:
 
 @dataclass(kw_only=True)
 class StreamEntry:
-    """A stream's way into the class: arrivals to come, shedder and account."""
+    """Entry of a stream into a class: future arrivals, shedder and ledger of the stream."""
 
     stream: str
     operators: list[int]
     chunks: Iterator[list[float]]
     shedder: Shedder
-    rng: np.random.Generator  # which tuples are late, and of which key
+    rng: np.random.Generator  # random generator for the lateness and the keys of tuples
     settings: StreamInput
     ledger: TupleLedger = field(default_factory=TupleLedger)
     chunk: list[float] = field(default_factory=list)
@@ -51,27 +51,27 @@ class StreamEntry:
     """True if arrivals wait at the source for room in the queue."""
 
     def due(self, now: float) -> int:
-        """Return how many arrivals up to now have not come in; fetches the chunks they are in."""
+        """Return the number of tuples that have arrived until `now` but are not processed yet; fetches chunks as needed."""
         while self.chunk and self.chunk[-1] <= now and (more := next(self.chunks, [])):
             self.chunk, self.place = [*self.chunk[self.place :], *more], 0
         return bisect_right(self.chunk, now, self.place) - self.place
 
     def next_arrival(self) -> float:
-        """The next arrival, `inf` at the end; fetches a chunk if needed."""
+        """Return the time of the next arrival, `inf` after the last; fetches a chunk if needed."""
         if self.place >= len(self.chunk):
             self.chunk, self.place = next(self.chunks, []), 0
         return self.chunk[self.place] if self.chunk else inf
 
     def keys(self, tuples: int) -> Keys | None:
-        """Keys for arriving tuples, where they decide what is shed."""
+        """Return random keys for arriving tuples; None if shedding does not depend on keys."""
         if self.shedder.victim != "fair":
             return None
-        # Zipf-like: the logarithm of the rank, from 1 to just below one more than there are keys, is uniform.
+        # Frequencies of keys are like Zipf's law: the logarithm of a key's number is uniformly distributed.
         return ((self.settings.keys + 1) ** self.rng.random(tuples)).astype(np.int64)
 
 
 class SimulatedDoor:
-    """The streams of one class; carries out what its load manager orders."""
+    """Door of one simulated class: accepts or sheds arriving tuples as the load manager orders."""
 
     def __init__(
         self,
@@ -84,15 +84,15 @@ class SimulatedDoor:
         self.entries = entries
         self.next_arrival = min(entry.next_arrival() for entry in entries)
         self.rooms: Mapping[str, int] = {}
-        """Tuples by stream that may queue while the rest waits at its source."""
+        """Maximum number of queued tuples by stream; further tuples wait at their source."""
         self._queues, self._calls, self._clock = queues, calls, clock
         self._queue_max = queue_max
         self._held_back = False
 
-    # --- arrivals ------------------------------------------------------------------------------------
+    # --- arriving tuples ------------------------------------------------------------------------------------
 
     def ingest(self, now: float) -> None:
-        """Take in all that has arrived up to now and has room, through the shedder. The rest waits at its source."""
+        """Pass the tuples that have arrived until `now` through the shedder into the queue. Tuples without room wait at their source."""
         if self.next_arrival > now:
             return
         for entry in self.entries:
@@ -100,14 +100,14 @@ class SimulatedDoor:
                 end = min(bisect_right(entry.chunk, now, entry.place), entry.place + room)
                 batch = entry.chunk[entry.place : end]
                 entry.place = end
-                # A source that has waited brings its tuples when there is room.
+                # Tuples that waited at their source count as arriving now, because there is room now.
                 self._admit(entry, [now] * len(batch) if entry.held else batch, now)
             entry.held = entry.next_arrival() <= now
             self._held_back |= entry.held
         self.next_arrival = min(entry.next_arrival() for entry in self.entries)
 
     def _room(self, entry: StreamEntry) -> int:
-        """Return how many more tuples of the stream may come in before the next wait at their source."""
+        """Return for how many more tuples of the stream there is room; tuples without room wait at their source."""
         most = self.rooms.get(entry.stream)
         return (
             len(entry.chunk)
@@ -116,7 +116,7 @@ class SimulatedDoor:
         )
 
     def held(self, now: float) -> int:
-        """Return how many tuples wait at their sources for room."""
+        """Return the number of tuples that wait at their sources for room."""
         return sum(entry.due(now) for entry in self.entries if entry.held)
 
     def _admit(self, entry: StreamEntry, batch: list[float], now: float) -> None:
@@ -136,7 +136,7 @@ class SimulatedDoor:
                 ledger.shed += len(batch) - len(admission.kept)
                 batch = [batch[place] for place in admission.kept.tolist()]
             evict = admission.evict_oldest
-        # What does not fit into every one of the stream's queues goes into none.
+        # A tuple enters all queues of the stream or none, so the longest queue decides how many have room.
         room = self._queue_max - max(map(self._queues.pending, entry.operators))
         if len(batch) > room:
             ledger.rejected += len(batch) - room
@@ -151,31 +151,31 @@ class SimulatedDoor:
         for number in entry.operators:
             self._queues.announce(number)
 
-    # --- what the load manager orders ----------------------------------------------------------------
+    # --- shedding, as the load manager orders ------------------------------------------------------------------
 
     def set_keep(self, keep: float) -> None:
         for entry in self.entries:
             entry.shedder.keep = keep
 
     def trim(self, part: float) -> None:
-        """Drop this part of what is queued, the oldest first."""
+        """Drop a fraction of the queued tuples, the oldest tuples first."""
         for entry in self.entries:
             self._evict(entry, int(part * self.queued(entry)))
 
     def drop_older(self, age_s: float, now: float) -> None:
-        """Drop what has been queued for longer than this."""
+        """Drop tuples that have been queued for more than `age_s` seconds."""
         before = self._clock.stamp(now) - age_s
         for entry in self.entries:
             self._evict(entry, min(self._queues.older(number, before) for number in entry.operators))
 
-    # --- load cycles ---------------------------------------------------------------------------------
+    # --- measurements of a load cycle ---------------------------------------------------------------------------------
 
     def begin_cycle(self) -> None:
         for entry in self.entries:
             entry.shedder.end_cycle()
 
     def end_cycle(self, believed: NetworkEstimates, stamp: float) -> tuple[tuple[InputCycle, ...], bool]:
-        """Return the input of the cycle by stream, and whether any of it was held back at its source."""
+        """Return the input of the load cycle by stream, and True if tuples had to wait at their source."""
         inputs = tuple(
             InputCycle(
                 entry.stream,
@@ -191,17 +191,17 @@ class SimulatedDoor:
         return inputs, held_back
 
     def _waiting_s(self, entry: StreamEntry, stamp: float) -> float:
-        """Return for how long the stream's oldest tuple has waited."""
+        """Return how long the stream's oldest tuple has waited, in seconds."""
         heads = [head for _, head, _ in self._queues.heads(entry.operators)]
         call = self._calls.under_way
         if call is not None and not call.runs and call.operator in entry.operators:
             heads.append(call.train[0])
         return max(0.0, stamp - min(heads, default=stamp))
 
-    # --- accounts ------------------------------------------------------------------------------------
+    # --- counts of tuples inside the class ------------------------------------------------------------------------------------
 
     def queued(self, entry: StreamEntry) -> int:
-        """Tuples of the stream that no source operator has finished taking in, measured from the queues."""
+        """Return the number of the stream's tuples in queues and calls of its source operators."""
         return max(
             self._queues.pending(number) + self._calls.tuples_under_way(number) for number in entry.operators
         )
@@ -219,16 +219,15 @@ class SimulatedDoor:
             entry.ledger.delivered = self._calls.delivered(entry.operators)
 
     def fail_everything(self) -> None:
-        """Account for the loss of all that is queued or in a call, which the caller then clears.
-
-        The train inside fails too: sources run last, so there is one at most. In Sharaf's testbed a segment outside a tree may
-        wait longer; what its source has taken in stays delivered.
+        """Count all tuples that are queued or in a call as failed; the caller then clears the queues. A train behind the
+        sources also fails. There is at most one such train, because sources run last. In Sharaf's testbed, segments outside
+        the tree of a shared operator may hold older tuples; these remain counted as delivered.
         """
         self._count_delivered()
         source, tuples = self._calls.last_train
         if source != NONE and (self._calls.is_inside() or self._queues.has_inside()):
             ledger = next(entry.ledger for entry in self.entries if source in entry.operators)
-            # Those that another source operator has not taken yet are not delivered but queued.
+            # If several source operators take a stream, a tuple counts as delivered only after all of them have taken it.
             inside = max(0, ledger.delivered - (self._calls.taken(source) - tuples))
             ledger.delivered -= inside
             ledger.failed += inside

@@ -1,7 +1,7 @@
-"""A class host in virtual time: the class's scheduler over operators that are cost models.
+"""Simulated host of a class: the class's operator scheduler, with cost models in place of operators.
 
-The lane drives it as the live dispatcher drives a live host: `start(now)` begins the next operator call and returns
-its cost, `finish(now)` delivers its results. Everything is measured here, around the operators.
+The lane calls this host as the live dispatcher calls a live host: `start(now)` begins the next operator call and returns
+its cost, and `finish(now)` delivers its results. Costs and counts are measured here, outside the operators.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sim.run.simulated_door import HostClock, SimulatedDoor, StreamEntry
 
 
 class SimulatedHost:
-    """One class of the scenario."""
+    """Host that runs one class of a scenario in virtual time."""
 
     def __init__(self, scenario: Scenario, settings: SimulatedClass, seed: int) -> None:
         self.name, self.settings = settings.name, settings
@@ -35,7 +35,9 @@ class SimulatedHost:
         self.train_max, self.settles = settings.train_max or scenario.train_max, scenario.settles
         self.clock = HostClock()
         self.down = False
-        self.decided = True  # whether the call that has begun was chosen, and not part of a plan
+        self.decided = (
+            True  # False if the current call follows from an earlier decision, without a decision of its own
+        )
         self.processed_s = self._processed_at_cycle = 0.0
         self._ran_dry = True
 
@@ -66,10 +68,10 @@ class SimulatedHost:
             self.network, settings.first_policy, initial, scenario.adaptive, sources_last
         )
 
-    # --- what the lane calls -------------------------------------------------------------------------
+    # --- methods that the lane calls --------------------------------------------------------------------------
 
     def start(self, now: float) -> float:
-        """Begin the next operator call; its cost, or −1 if nothing has input."""
+        """Begin the next operator call; return its cost in seconds, or −1 if no operator has input."""
         if self.down:
             return -1.0
         call = self.calls.under_way
@@ -81,14 +83,14 @@ class SimulatedHost:
                 self._ran_dry = True
                 return -1.0
             call = self.calls.begin(operator, self.queues.take(operator, self.train_max))
-        else:  # the host died under it: again, with the results it would have had
+        else:  # the host died during this call, which now runs again with the same results
             call.runs = True
         return self.calls.cost_s(call)
 
     def finish(self, now: float) -> None:
-        """End the call under way: deliver its results, notify the scheduler, measure."""
+        """End the call in progress: deliver its results, notify the scheduler, and measure."""
         call = self.calls.end()
-        if call is None:  # the host died under it
+        if call is None:  # the host died during the call
             return
         operator, out, tuples = call.operator, call.out, len(call.train)
         self.queues.pass_on(operator, tuples, out, now)
@@ -111,10 +113,10 @@ class SimulatedHost:
     def has_input(self) -> bool:
         return not self.down and not self.is_empty()
 
-    # --- what the load cycle calls -------------------------------------------------------------------
+    # --- methods that are called at the end of a load cycle -----------------------------------------------------------------------
 
     def end_cycle(self, now: float, cycle_s: float) -> CycleEnded:
-        """Return the load cycle as the load manager sees it, and begin a new one."""
+        """Return the measurements of the load cycle for the load manager, and begin a new cycle."""
         believed = self.scheduler.refresh()
         self.queues.memory.until(now)
         inputs, held_back = self.door.end_cycle(believed, self.clock.stamp(now))
@@ -136,13 +138,13 @@ class SimulatedHost:
         return cycle
 
     def switch(self, policy: PolicySettings) -> None:
-        """Continue with another policy, whatever is queued and under way."""
+        """Switch to another policy; queued tuples and the call in progress stay as they are."""
         self.scheduler.switch(policy, self.queues.heads())
 
-    # --- what faults call ----------------------------------------------------------------------------
+    # --- methods that faults call ----------------------------------------------------------------------------
 
     def die(self, retained: bool) -> None:
-        """End the process. Retained input is delivered again, otherwise all that was inside has failed."""
+        """Stop the host. With `retained`, queued input survives the restart; otherwise all tuples inside fail."""
         if retained:
             self.calls.interrupt()
         else:
@@ -154,7 +156,7 @@ class SimulatedHost:
         self.queues.announce_all()
 
     def revive(self, rebuild_s: float) -> None:
-        """Start the process again; the next call also pays for rebuilding the windows."""
+        """Restart the host; its next call also takes `rebuild_s` seconds for rebuilding windows."""
         self.down = False
         self.calls.rebuild(rebuild_s)
 

@@ -1,4 +1,4 @@
-"""One self-contained HTML page of periodic queries: a schedule by group, or every schedule side by side."""
+"""Report of periodic queries as one HTML page: one schedule by group, or a comparison of all schedules."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from sim.windows.periodic_results import metric_of, title_of, words_of
 
 Answer = Mapping[str, Any]
 
-# By what a page draws, and what of it is better.
+# Figures that a page draws, each with its label.
 DRAWN = {
-    "throughput": "answers a second (more is better)",
+    "throughput": "answers per second (more is better)",
     "latency_updates": "latency, updates beyond the slide (less is better)",
     "tardiness.mean_ms": "mean tardiness, ms (less is better)",
 }
-SOONER = "run sooner than they must"
+SOONER = "have a period shorter than their slide"
 FIGURES = ("queries", "answers", "answers/s", "latency, updates", "tardiness, ms", "most, ms")
 BAR_IN, FRAME_IN = 0.28, 0.9
 BARS_DRAWN = 40
 
 
 def write_report(scenario: PeriodicScenario, answer: Answer, folder: Path) -> Path:
-    """Write the page of a run, or of a comparison, into the folder; its path."""
+    """Write the page of a run or of a comparison into the folder, and return its path."""
     folder.mkdir(parents=True, exist_ok=True)
     what = re.sub(r"[^a-z0-9]+", "-", str(answer.get("schedule", "schedules")))
     path = folder / f"{scenario.name}-{what}.html"
@@ -72,7 +72,7 @@ def page(scenario: PeriodicScenario, answer: Answer) -> str:
 
 
 def runs_table(first: str, rows: Sequence[str], *last: str) -> str:
-    return table((first, *FIGURES, "runs", "answers a run", "shared runs", "busy, s", *last), rows)
+    return table((first, *FIGURES, "runs", "answers per run", "shared runs", "busy, s", *last), rows)
 
 
 def sooner(answer: Answer) -> str:
@@ -132,7 +132,7 @@ def told(value: float | None, form: str) -> str:
 
 
 def charts(rows: Mapping[str, Answer]) -> list[str]:
-    """Of each figure, bars of those that were answered at all."""
+    """Return a bar chart of each figure; rows without answers have no bar."""
     drawings = []
     for metric, label in DRAWN.items():
         bars = {name: metric_of(result, metric) for name, result in rows.items()}

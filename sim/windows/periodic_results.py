@@ -29,7 +29,7 @@ def run_scenario(
     seed: int,
     workload: PeriodicWorkload | None = None,
 ) -> dict[str, Any]:
-    """The scenario under a schedule, in the units of the field names; rounded, so that it reads well and diffs well."""
+    """Run the scenario under a schedule; return rounded figures, in the units that the field names give."""
     workload = workload or workload_of(scenario, seed)
     outcome = run_periodic(workload, settings, scenario.seconds)
     result: dict[str, Any] = rounded(
@@ -54,7 +54,7 @@ def run_scenario(
 
 
 def compared(scenario: PeriodicScenario) -> Sequence[PeriodicSettings]:
-    """Every schedule, and those that a claim names. Where each query is alone nothing can be shared: the orders only."""
+    """Return the schedules to compare: all schedules, and those that claims name; without groups, only the order of tasks differs."""
     named = [name for claim in scenario.claims for name in (claim.schedule, claim.other)]
     sharing = SHARING if scenario.groups else ()
     return list(compared_schedules(scenario.schedule, named, sharing).values())
@@ -63,7 +63,7 @@ def compared(scenario: PeriodicScenario) -> Sequence[PeriodicSettings]:
 def compare(
     scenario: PeriodicScenario, seed: int, on_run: Callable[[int], None] = lambda _: None
 ) -> dict[str, Any]:
-    """Every schedule on the same queries, and how the scenario's claims fare. `on_run` is told how many have run."""
+    """Run every schedule on the same queries, and check the scenario's claims; `on_run` is called with the number of finished runs."""
     workload = workload_of(scenario, seed)
     answers = []
     for schedule in compared(scenario):
@@ -80,7 +80,7 @@ def compare(
 
 
 def figures(outcome: PeriodicOutcome) -> dict[str, Any]:
-    """Of whoever is among its queries; without an answer nothing was late or in time."""
+    """Return the figures of the outcome's queries; latency and tardiness are None if no query was due."""
     ended = sum(query.runs for query in outcome.queries.values())
     tardy_s = sum(query.tardiness_s for query in outcome.queries.values())
     return {
@@ -138,12 +138,12 @@ def group_of(
 
 
 def of(outcome: PeriodicOutcome, queries: Sequence[PeriodicQuery]) -> PeriodicOutcome:
-    """The part of it that is theirs."""
+    """Return an outcome with the figures of these queries only."""
     return replace(outcome, queries={query.name: outcome.queries[query.name] for query in queries})
 
 
 def judged(claim: ScheduleClaim, scenario: PeriodicScenario, answers: Sequence[Answer]) -> dict[str, Any]:
-    """A claim holds if the order does; how many times is told beside it."""
+    """Check a claim: the claim holds if the schedules are in the claimed order. The ratio is reported but not checked."""
     schedule, other = (
         schedule_text(schedule_of(name, scenario.schedule), scenario.schedule)
         for name in (claim.schedule, claim.other)
@@ -164,7 +164,7 @@ def judged(claim: ScheduleClaim, scenario: PeriodicScenario, answers: Sequence[A
 
 
 def metric_of(answer: Answer, metric: str) -> float | None:
-    """By its path; None if nothing was answered."""
+    """Return the figure at a path such as "tardiness.mean_ms"; None if nothing was answered."""
     value: Any = answer
     for name in metric.split("."):
         value = None if value is None else value[name]
@@ -172,19 +172,19 @@ def metric_of(answer: Answer, metric: str) -> float | None:
     return figure
 
 
-# -- in words ------------------------------------------------------------------------------------------------
+# -- titles and texts of claims ------------------------------------------------------------------------------
 
 NOUNS = {
     "throughput": "throughput",
     "latency_updates": "latency",
     "tardiness.mean_ms": "tardiness",
-    "tardiness.max_ms": "most tardiness",
+    "tardiness.max_ms": "greatest tardiness",
     "busy_s": "processor time",
 }
 
 
 def title_of(answer: Answer) -> str:
-    """What has run, for how long."""
+    """Return a title for a run or comparison: scenario, schedule, length and seed."""
     length = f"{answer['seconds']:g} s, seed {answer['seed']}"
     if "schedules" in answer:
         return f"{answer['scenario']}, {length}"
@@ -194,7 +194,7 @@ def title_of(answer: Answer) -> str:
 
 
 def words_of(claim: Answer) -> tuple[str, str, str]:
-    """The finding, by how much, and what came out."""
+    """Return a claim as text: the finding, the claimed ratio, and the measured ratio."""
     more = "more_than" in claim
     other = claim["more_than"] if more else claim["less_than"]
     sign, some = ("×", "more") if more else ("÷", "less")

@@ -1,7 +1,9 @@
-"""Periodic queries in virtual time: one processor that updates synopses, answers one-time queries and runs what is due.
+"""Periodic queries in virtual time: one processor updates synopses (pre-aggregated intervals), answers one-time queries and
+runs due queries.
 
-Updates and one-time queries come first, as in Golab's Algorithm 1; nothing is interrupted. A synopsis is updated at multiples of
-its interval, and not before the run under way has ended; who falls due by it is late from the update's own time on.
+Updates and one-time queries come first, as in Golab's Algorithm 1; no run is interrupted. An update of a synopsis is due at
+each multiple of its interval, but waits until the current run has ended. Lateness counts from the time at which the update
+was due.
 """
 
 from __future__ import annotations
@@ -18,32 +20,32 @@ from scheduler.windows import PeriodicQuery, ScanCosts, Task, build_periodic
 
 @dataclass(frozen=True, slots=True)
 class SynopsisLoad:
-    """Work that comes with a synopsis, whatever the schedule."""
+    """Cost of updating a synopsis, which is the same under every schedule."""
 
     interval_s: float
     update_s: float = 0.0
-    """Of the processor's time, each interval."""
+    """Processor-seconds per update; there is one update in each interval."""
 
 
 @dataclass(frozen=True)
 class PeriodicWorkload:
-    """What is to be run."""
+    """Workload of a run: queries, synopses and costs."""
 
     queries: Sequence[PeriodicQuery]
     synopses: Mapping[str, SynopsisLoad]
     costs: Mapping[str, ScanCosts]
-    """By group, in seconds."""
+    """Costs of a run of each group, in seconds."""
     one_time_every_s: float = inf
     one_time_s: float = 0.0
 
 
 @dataclass(slots=True)
 class QueryRuns:
-    """What became of one query."""
+    """Number of runs of one query, and the lateness of the runs."""
 
     runs: int = 0
     unanswered: int = 0
-    """Of them, one that was due when the time was over: as late as that, but no answer."""
+    """Number of runs (0 or 1) that were due at the end of the simulation. Such a run counts as late, but gives no answer."""
     updates_late: int = 0
     tardiness_s: float = 0.0
     tardiness_s_max: float = 0.0
@@ -62,12 +64,12 @@ class QueryRuns:
 
 @dataclass(slots=True)
 class GroupScans:
-    """What was run for a group."""
+    """Number of runs of a group of queries."""
 
     runs: int = 0
-    """One answers several queries."""
+    """Number of runs; one run answers several queries."""
     shared: int = 0
-    """Those that answered several sub-groups."""
+    """Number of runs that answered several sub-groups."""
     busy_s: float = 0.0
 
     def add(self, task: Task) -> None:
@@ -78,26 +80,26 @@ class GroupScans:
 
 @dataclass(frozen=True)
 class PeriodicOutcome:
-    """What a schedule came to."""
+    """Outcome of a workload under a schedule."""
 
     seconds: float
     queries: Mapping[str, QueryRuns]
     scans: Mapping[str, GroupScans]
-    """By group."""
+    """Runs by name of the group."""
     busy_s: float
     periods: Mapping[str, int] = field(default_factory=dict)
-    """After how many updates each query runs."""
+    """Number of synopsis updates between two runs, by query."""
     shortened: float = 0.0
-    """Share of the queries whose period is shorter than their slide."""
+    """Fraction of the queries that have a period shorter than their slide."""
 
     @property
     def tasks(self) -> int:
-        """Runs, of all groups."""
+        """Return the number of runs of all groups."""
         return sum(scan.runs for scan in self.scans.values())
 
     @property
     def shared(self) -> int:
-        """Those that answered several sub-groups."""
+        """Return the number of runs that answered several sub-groups at once."""
         return sum(scan.shared for scan in self.scans.values())
 
     @property
@@ -106,17 +108,17 @@ class PeriodicOutcome:
 
     @cached_property
     def throughput(self) -> float:
-        """Queries answered per second."""
+        """Number of answers per second."""
         return self.answers / self.seconds
 
     @cached_property
     def latency_updates(self) -> float:
-        """Updates beyond the slide, mean of the queries' means."""
+        """Mean number of synopsis updates by which answers were later than the slide: mean of the queries' means."""
         return mean([query.updates_late / query.runs for query in self.queries.values() if query.runs])
 
     @cached_property
     def tardiness_s(self) -> float:
-        """Mean of the queries' means."""
+        """Mean number of seconds by which answers were late: mean of the queries' means."""
         return mean([query.tardiness_s / query.runs for query in self.queries.values() if query.runs])
 
     @cached_property
@@ -133,7 +135,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def run_periodic(workload: PeriodicWorkload, settings: PeriodicSettings, seconds: float) -> PeriodicOutcome:
-    """The workload under a schedule. A run that is due and has not ended is as late as if it ended with the time."""
+    """Run the workload under a schedule. Runs that are still due at the end count as late, as if they ended then."""
     scheduler = build_periodic(settings)
     for name, load in workload.synopses.items():
         scheduler.open(name, load.interval_s)
@@ -144,7 +146,7 @@ def run_periodic(workload: PeriodicWorkload, settings: PeriodicSettings, seconds
     periods = {name: period for group in groups for name, period in scheduler.periods(*group).items()}
     shortened = mean([float(period < slides[name]) for name, period in periods.items()])
 
-    # When each comes next, and its name; of one-time queries, none.
+    # Time of the next update of each synopsis with its name; the entry with an empty name is the next one-time query.
     coming: list[tuple[float, str]] = [(load.interval_s, name) for name, load in workload.synopses.items()]
     if workload.one_time_every_s < inf:
         coming.append((workload.one_time_every_s, ""))
@@ -160,7 +162,7 @@ def run_periodic(workload: PeriodicWorkload, settings: PeriodicSettings, seconds
                 load = workload.synopses[name]
                 updates[name] += 1
                 scheduler.updated(name, at_s, updates[name])
-                # Multiplied, not added up: intervals such as 0.1 s would drift.
+                # Times are multiplied, not added up, because sums of intervals such as 0.1 s would drift.
                 heapreplace(coming, ((updates[name] + 1) * load.interval_s, name))
                 spent = load.update_s
             else:

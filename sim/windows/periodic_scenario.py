@@ -1,8 +1,8 @@
-"""A scenario of periodic queries as the workload that `sim.windows.periodic_run` runs, its times in intervals of synopses.
+"""Workload for `sim.windows.periodic_run`, made from a scenario of periodic queries; times become numbers of synopsis intervals.
 
-What a run of a group costs where counts are merged: in an interval as many as the attribute has values among its tuples; what an
-answer takes afterwards is a part of the counts of its whole range, which grow less than the range does: a line through the shortest and
-the longest range that the group may have.
+Cost of a run of a group that merges counts per value: each interval has as many counts as the attribute has distinct values in
+it. The cost of an answer is a fraction of the number of counts in its range. This number grows more slowly than the range,
+and is approximated by a line through the shortest and the longest range of the group.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sim.windows.periodic_run import PeriodicWorkload, SynopsisLoad
 
 
 def workload_of(scenario: PeriodicScenario, seed: int) -> PeriodicWorkload:
-    """What is to be run; the seed decides what is drawn."""
+    """Return the workload of a scenario; queries that the scenario draws at random depend on the seed."""
     drawn = drawn_queries(scenario, scenario.drawn, seed) if scenario.drawn is not None else {}
     one_time, alone = scenario.one_time, aggregates_of(scenario.aggregates, seed)
     queries = [
@@ -47,7 +47,7 @@ def workload_of(scenario: PeriodicScenario, seed: int) -> PeriodicWorkload:
 
 
 def aggregates_of(aggregates: Aggregates | None, seed: int) -> dict[str, tuple[float, float]]:
-    """Slide and cost of each, in seconds, by the name of its query, its group and its synopsis."""
+    """Return slide and cost in seconds of each aggregate by its name, which is also the name of its query, group and synopsis."""
     if aggregates is None:
         return {}
     chance = generator(seed, "sharaf-tardiness")
@@ -59,7 +59,7 @@ def aggregates_of(aggregates: Aggregates | None, seed: int) -> dict[str, tuple[f
         for _ in range(aggregates.queries)
     ]
     scale = aggregates.utilisation / sum(cost / slide for slide, cost in drawn)
-    # No group of a file can be called so.
+    # The slash makes the name unique, because names of groups in scenario files have no slash.
     return {f"aggregate/{place}": (slide, cost * scale) for place, (slide, cost) in enumerate(drawn, start=1)}
 
 
@@ -79,7 +79,7 @@ def listed_queries(name: str, group: WindowGroup, scenario: PeriodicScenario) ->
 
 
 def drawn_queries(scenario: PeriodicScenario, drawn: Drawn, seed: int) -> dict[str, list[PeriodicQuery]]:
-    """By group. One generator for all of them, in their order."""
+    """Return the randomly drawn queries of each group. One random generator is used for all groups, in the order of the groups."""
     chance = generator(seed, "golab", str(drawn.per_group))
     queries_by_group: dict[str, list[PeriodicQuery]] = {}
     for name, group in scenario.groups.items():
@@ -103,7 +103,7 @@ def drawn_queries(scenario: PeriodicScenario, drawn: Drawn, seed: int) -> dict[s
 
 
 def costs_of(group: WindowGroup, scenario: PeriodicScenario) -> ScanCosts:
-    """In seconds."""
+    """Return the costs of a run of the group, in seconds."""
     costs, synopsis = group.costs, scenario.synopses[group.synopsis]
     if isinstance(costs, CountsModel):
         return counted(costs, synopsis, windows_of(group, scenario.drawn, synopsis.interval_s))
@@ -113,7 +113,7 @@ def costs_of(group: WindowGroup, scenario: PeriodicScenario) -> ScanCosts:
 
 
 def windows_of(group: WindowGroup, drawn: Drawn | None, interval_s: float) -> list[int]:
-    """Ranges that its queries have, and the bounds of those that are drawn, in intervals."""
+    """Return the ranges of the group's listed queries, and the smallest and largest range of randomly drawn queries, in intervals."""
     bounds = (drawn.range_min_s, drawn.range_max_s) if drawn is not None else ()
     return [
         intervals(length_s, interval_s) for length_s in (*(query.range_s for query in group.queries), *bounds)
@@ -133,5 +133,5 @@ def counted(costs: CountsModel, synopsis: SynopsisModel, windows: list[int]) -> 
 
 
 def distinct(values: float, tuples: float) -> float:
-    """Of so many values, how many are among so many tuples."""
+    """Return the expected number of distinct values in `tuples` random tuples, out of `values` possible values."""
     return values * (1 - exp(-tuples / values))

@@ -1,0 +1,1 @@
+"""Picture of README as SVG; `python -m bench.picture` writes it."""
