@@ -1,4 +1,4 @@
-"""The outside world: command line, REST and console, ingest, results, metrics and dashboards.
+"""Everything that users and other programs call: command line, REST API, console, ingest, results, metrics and dashboards.
 
-Start with `cli/main.py` for commands and `api/app.py` for routes. Imports every other folder; none imports this one.
+Start with `cli/main.py` for commands and `api/app.py` for routes. This package imports all others; only `bench` imports it.
 """

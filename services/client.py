@@ -1,13 +1,13 @@
-"""A client of the service: what `weir` does from a command line, from Python.
+"""Python client of the service, with everything that the `weir` command can do.
 
     with Client() as weir:
         weir.put(QueryDeclaration(kind="Query", tenant="acme", name="odd", sql="SELECT …"))
         for row in weir.results("odd", follow=True): ...
-        weir.live.status()                       # what runs: `services.remote.live_views`
+        weir.live.status()                       # the running system: `services.remote.live_views`
 
-Which service, and whose key, say WEIR_ENDPOINT and WEIR_API_KEY; without them it is the one that `weir up` runs from
-WEIR_HOME. A query is "acme/odd"; whoever has a key of one tenant need not name it. What goes wrong is raised as by a
-catalog here: InvalidInput, UnknownName, InUse, VersionDiffers; NotAllowed, and Away if the service does not answer.
+WEIR_ENDPOINT and WEIR_API_KEY name the service and the key; without them, the client uses the service that `weir up` runs
+from WEIR_HOME. A query is named "acme/odd"; with a key of one tenant, "odd" is enough. Errors are those of a local catalog
+(InvalidInput, UnknownName, InUse, VersionDiffers), NotAllowed, and Away if the service does not answer.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Documents = DocumentLike | Sequence[DocumentLike]
 
 
 class Client:
-    """One service, as one key sees it; may be used by several threads."""
+    """Client of one service with one key; thread-safe."""
 
     def __init__(
         self,
@@ -75,7 +75,10 @@ class Client:
         address = address_of(os.environ, endpoint, key)
         if address is None:
             home_of(os.environ).must_not_be_killed()
-            raise Away("no service is known", hint=f"set {ENDPOINT}, or start one here with `weir up`")
+            raise Away(
+                "the address of the Weir service is not known",
+                hint=f"set {ENDPOINT}, or start a service here with `weir up`",
+            )
         self._wire = Wire(address, timeout_s, tries)
         self.live = LiveViews(self._get, self.tenant)
 
@@ -85,11 +88,11 @@ class Client:
 
     @property
     def key(self) -> str:
-        """What is shown to the service; in no text."""
+        """Key that authenticates the calls; it appears in no text or representation."""
         return self._wire.key
 
     def __repr__(self) -> str:
-        """The key is not shown."""
+        """Return the endpoint only, without the key."""
         return f"Client({self.endpoint!r})"
 
     def close(self) -> None:
@@ -101,38 +104,38 @@ class Client:
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A call that Ctrl-C has ended may have left the pool of connections locked: to close it could take for ever.
+        # Ctrl-C during a call may leave the connection pool locked, and closing it would then hang.
         if kind is None or not issubclass(kind, KeyboardInterrupt):
             self.close()
 
-    # -- declarations ----------------------------------------------------------------------------------
+    # -- calls about declarations ----------------------------------------------------------------------
 
     def apply(self, documents: Documents, dry_run: bool = False) -> Applied:
-        """Declare all documents, or none of them; with `dry_run` return what that would change."""
+        """Declare all documents, or none if one is refused; with `dry_run`, declare nothing, and return the changes that would be made."""
         documents = documents_in(documents)
         path = f"/v1/apply{DRY_RUN if dry_run else ''}"
         with located(documents):
             return Applied.model_validate(self._post(path, body_of(documents)))
 
     def diff(self, documents: Documents) -> Applied:
-        """What applying them would change."""
+        """Return the changes that `apply` would make."""
         return self.apply(documents, dry_run=True)
 
     def plan(self, documents: Documents, rates: Mapping[str, float] | None = None) -> dict[str, Any]:
-        """Whether delay targets would hold with them, and what the others would lose; `rates`: rows a second by stream."""
+        """Forecast the delay targets as if the documents were declared. `rates` are expected rows per second by stream."""
         documents = documents_in(documents)
         said = urlencode([("rate", f"{stream}:{rows!r}") for stream, rows in (rates or {}).items()])
         with located(documents):
             return self._post(f"/v1/plan?{said}" if said else "/v1/plan", body_of(documents))
 
     def get(self, kind: str, name: str) -> Declared:
-        """One declaration; of a query, TENANT/QUERY."""
+        """Return one declaration by its kind and name; the name of a query is TENANT/QUERY."""
         ref = ref_named(kind, name)
         answer = self._wire.call("GET", place_of(ref))
         return declared(answer.headers, answer.content, ref)
 
     def all(self, kind: str, tenant: str | None = None) -> list[Declared]:
-        """In the order in which they were declared; the queries of one tenant, if it is named."""
+        """Return all declarations of a kind, or a tenant's queries with `tenant`, in the order in which they were declared."""
         kind = kind_named(kind)
         if kind == "Session":
             try:
@@ -143,7 +146,7 @@ class Client:
         return [Declared.model_validate(item) for item in self._items(path)]
 
     def put(self, declaration: DocumentLike, version: int | None = None) -> Declared:
-        """Declare or change a document, also a plain dict; with a version, only if that version is there (0: none)."""
+        """Declare or change a document. With `version`, do so only if the declaration has this version (0: only if it does not exist)."""
         document = document_in(declaration)
         declaration = document.declaration if isinstance(document, Document) else document
         ref = ref_of(declaration)
@@ -155,12 +158,12 @@ class Client:
         return declared(answer.headers, answer.content, ref)
 
     def delete(self, kind: str, name: str, version: int | None = None, dry_run: bool = False) -> None:
-        """UnknownName if it is not there, InUse if something needs it."""
+        """Delete a declaration; raise UnknownName if it does not exist, InUse if other declarations use it."""
         path = place_of(ref_named(kind, name)) + (DRY_RUN if dry_run else "")
         self._wire.call("DELETE", path, headers=condition(version), again=dry_run)
 
     def users(self, kind: str, name: str) -> list[str]:
-        """Who needs it, and keeps it from being deleted."""
+        """Return the declarations that use the given declaration, which therefore cannot be deleted."""
         try:
             self.delete(kind, name, dry_run=True)
         except InUse as problem:
@@ -168,47 +171,49 @@ class Client:
         return []
 
     def audit(self, kind: str | None = None, name: str | None = None, most: int = 100) -> list[AuditEntry]:
-        """Changes, the last one first."""
+        """Return the changes in the audit log, latest first."""
         page = self._get("/v1/audit", kind=kind, name=name, limit=most)
         return [AuditEntry.model_validate(entry) for entry in page["items"]]
 
-    # -- keys ------------------------------------------------------------------------------------------
+    # -- calls about API keys --------------------------------------------------------------------------
 
     def list_keys(self) -> list[KeyInfo]:
-        """The oldest first."""
+        """Return all keys, oldest first."""
         return [KeyInfo.model_validate(item) for item in self._items("/v1/keys")]
 
     def create_key(self, principal: str, scopes: Iterable[str], expires_s: float | None = None) -> NewKey:
-        """The key, which nobody can find out again."""
+        """Create a key. The returned object has the key's secret, which the service never shows again."""
         said: dict[str, Any] = {"principal": principal, "scopes": list(scopes)}
         if expires_s is not None:
             said["expires_s"] = expires_s
         return NewKey.model_validate(self._post("/v1/keys", said, again=False))
 
     def revoke_key(self, id_: str) -> None:
-        """Nobody comes in with it any more."""
+        """Revoke a key, so that it no longer opens the service."""
         self._wire.call("DELETE", f"/v1/keys/{quoted(id_)}", again=False)
 
-    # -- feeds -----------------------------------------------------------------------------------------
+    # -- calls about feeds -----------------------------------------------------------------------------
 
     def to_bring(self) -> ToBring:
-        """What Spark is to bring, with the secrets of sources, and where; by a key of the scope `feeds`."""
+        """Return the feeds for Spark to run, with the secrets of their sources; needs a key with the scope `feeds`."""
         return ToBring.model_validate(self._get("/v1/ingest"))
 
     def tell_progress(self, feeds: Sequence[FeedProgress]) -> None:
-        """How they fare."""
+        """Report the progress of the feeds to the service."""
         said = orjson.dumps({"feeds": [asdict(feed) for feed in feeds]})
         self._wire.call("PUT", "/v1/ingest/progress", content=said, headers=JSON)
 
-    # -- rows ------------------------------------------------------------------------------------------
+    # -- calls that put rows into streams or read answers ----------------------------------------------
 
     def tenant(self) -> str:
-        """The one tenant that this key sees."""
+        """Return the one tenant that this key sees; raise InvalidInput if it sees no tenant or several."""
         tenants = self._get("/v1/tenants", limit=2)["items"]
         if len(tenants) != 1:
             count = "no tenant" if not tenants else "several tenants"
             raise InvalidInput(
-                f"the key sees {count}", "tenant", hint="name it: TENANT, of a query TENANT/QUERY"
+                f"the key gives access to {count}, so the tenant must be named",
+                "tenant",
+                hint="name the tenant; a query is TENANT/QUERY",
             )
         name: str = tenants[0]["document"]["name"]
         return name
@@ -221,10 +226,10 @@ class Client:
         *,
         force: bool = False,
     ) -> RowsPut:
-        """Put rows into a stream, exactly once a batch; without a name the batch has one of its own.
+        """Put rows into a stream. Rows with the same name `batch` are published only once; without a name, the rows get a random name.
 
-        A dict is one row. Several are dicts, or a table or frame of PyArrow, polars or pandas.
-        With `force`, a stream that is fed by a source or a feed takes them, too.
+        Rows are one dict, several dicts, or a table or frame of PyArrow, polars or pandas.
+        With `force`, a stream that is fed by a source or a feed takes the rows, too.
         """
         content, media = rows_content(rows)
         headers = {"Content-Type": media, "Idempotency-Key": batch or uuid.uuid4().hex}
@@ -244,17 +249,20 @@ class Client:
         limit: int | None = None,
         tail: int | None = None,
     ) -> RemoteResults:
-        """Rows from the oldest that is kept, or after a cursor (`latest`: from now on); to the last, or on and on.
+        """Return an iterator over a query's rows that begins at the oldest kept row, or after a cursor (`latest`: only new rows).
 
-        `limit` is the maximum number of rows. With `tail`, reading begins with the last that many rows that are kept.
-
-        With `forgotten`, rows that are no longer kept are told to it, and the iteration goes on after them.
+        The iteration ends with the last row that exists now; with `follow`, it continues with new rows until the query is
+        deleted. `limit` is the maximum number of rows. With `tail`, reading begins with the last `tail` rows that are kept.
+        If rows are no longer kept, the callback `forgotten` receives the error, and the iteration continues with the next
+        kept row.
         """
         for name, count in (("limit", limit), ("tail", tail)):
             if count is not None and count < 1:
-                raise InvalidInput("a number of rows is 1 or more", name, count)
+                raise InvalidInput("the value must be at least 1", name, count)
         if tail is not None and after is not None:
-            raise InvalidInput("`after` says already where to begin", "tail", tail, "leave one of them out")
+            raise InvalidInput(
+                "this argument cannot be combined with `after`", "tail", tail, "give either `tail` or `after`"
+            )
         path = self._results_path(query, tenant)
         return RemoteResults(
             wire=self._wire,
@@ -270,7 +278,7 @@ class Client:
     def results_table(
         self, query: str, tenant: str | None = None, *, after: str | None = None, most: int = ROWS_MOST
     ) -> pa.Table:
-        """The rows that are kept, `most` of them, as an Arrow table."""
+        """Return the kept rows of a query's results as an Arrow table, at most `most` rows."""
         import pyarrow as pa
 
         path, parts, rows = self._results_path(query, tenant), [], 0
@@ -285,7 +293,7 @@ class Client:
                 break
         return pa.concat_tables(parts)
 
-    # -- calls -----------------------------------------------------------------------------------------
+    # -- requests, with retries and pages --------------------------------------------------------------
 
     def _results_path(self, query: str, tenant: str | None) -> str:
         first, slash, last = query.partition("/")
@@ -302,7 +310,7 @@ class Client:
         return content
 
     def _items(self, path: str) -> Iterator[dict[str, Any]]:
-        """Of all pages."""
+        """Yield the items of a list that the service returns in pages, from all pages."""
         after: str | None = None
         while True:
             page = self._get(path, limit=PAGE, after=after)
@@ -312,11 +320,11 @@ class Client:
                 return
 
 
-# -- as it is sent ---------------------------------------------------------------------------------------------
+# -- paths of requests, and documents and errors in responses --------------------------------------------------
 
 
 def place_of(ref: Ref) -> str:
-    """Where it is."""
+    """Return the URL path of a declaration."""
     match ref.kind:
         case "Session":
             return "/v1/session"
@@ -332,7 +340,7 @@ def condition(version: int | None) -> dict[str, str]:
 
 
 def declared(headers: Mapping[str, str], content: bytes, ref: Ref) -> Declared:
-    """What one resource says; its version is its ETag."""
+    """Return the declaration in an HTTP response; the header ETag has its version."""
     document = {"kind": ref.kind, "name": ref.name} | orjson.loads(content)
     version, warnings = int(headers["ETag"].strip('"')), headers.get("Weir-Warning", "")
     return Declared.model_validate({"version": version, "document": document, "warnings": warnings})
@@ -345,13 +353,13 @@ def body_of(documents: Sequence[Declaration | Document]) -> dict[str, Any]:
     return {"documents": [as_document(declaration) for declaration in declarations]}
 
 
-# How the service calls the documents of a body.
+# Position of a document in the body of a request, as an error message of the service names it.
 IN_BODY = re.compile(r"documents\[([0-9]+)\](?: \(.*?\))?(?=: )", re.DOTALL)
 
 
 @contextmanager
 def located(documents: Sequence[Declaration | Document]) -> Iterator[None]:
-    """What goes wrong within names the place of a document as its caller knows it."""
+    """Change errors raised in the block: they name the file or the name of a document instead of its position in the request."""
     try:
         yield
     except WeirError as problem:

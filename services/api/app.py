@@ -1,4 +1,4 @@
-"""The application: a door, and behind it the routes of each part."""
+"""FastAPI application of the service: the check of keys and limits for every request, and the routes of all resources."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROUTERS = (documents, keys, caller, audit, results, rows, live, mirrors, history
 
 
 class App(FastAPI):
-    """With a description of our own."""
+    """FastAPI application with Weir's own OpenAPI description."""
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
@@ -46,7 +46,7 @@ class App(FastAPI):
 
 
 async def check_parameters(request: Request) -> None:
-    """A misspelt `dry_run` must not become a change."""
+    """Refuse unknown and repeated query parameters. Otherwise a request with a misspelt `dry_run` would make the change."""
     if not request.scope["query_string"]:
         return
     path, method = request.scope["route"].path_format, request.method.lower()
@@ -57,14 +57,16 @@ async def check_parameters(request: Request) -> None:
     names = set()
     for name, value in request.query_params.multi_items():
         if name not in schemas:
-            raise UnknownName("no such parameter", f"?{name}", hint=nearest(name, schemas))
+            raise UnknownName("unknown query parameter", f"?{name}", hint=nearest(name, schemas))
         if name in names and '"array"' not in json.dumps(schemas[name]):
-            raise InvalidInput("given twice", f"?{name}", value, "keep one of the two")
+            raise InvalidInput(
+                "the query parameter occurs twice", f"?{name}", value, "send the parameter once"
+            )
         names.add(name)
 
 
 def make_app(service: Service) -> FastAPI:
-    """What answers, in this process."""
+    """Return the application with all routes, for one service."""
     app = App(
         title="Weir",
         version=version("weir"),

@@ -1,10 +1,10 @@
-"""Who calls, and what that caller may do.
+"""Authentication and authorization: the caller of a request, by its key, and what the key allows.
 
-`Gatekeeper` stands before all routes: without a live key nobody gets further than health and the console's sign-in. What a route
-is about is for the route to ask:
+`Gatekeeper` runs before all routes: without a live key, a caller reaches only the health checks and the console's sign-in
+page. Each route then checks what the key must allow:
 
-    caller.must_be_admin()          for what concerns everybody
-    caller.must_see_tenant(name)    another's tenant is to its caller as one that is not there
+    caller.must_be_admin()          for everything that concerns all tenants
+    caller.must_see_tenant(name)    a tenant that the caller may not see is reported as missing
     caller.must_ingest(stream)
     caller.must_see_metrics()
     caller.must_bring_feeds()
@@ -38,16 +38,16 @@ BEARER = b"bearer "
 
 @dataclass(frozen=True)
 class Caller:
-    """Whose key was shown."""
+    """Caller of a request: the principal and scopes of its key."""
 
     principal: str
-    """Named in the audit log."""
+    """Name of the caller in the audit log."""
     key_id: str
     scopes: frozenset[str]
     is_admin: bool = field(init=False)
     tenants: frozenset[str] = field(init=False)
     streams: frozenset[str] = field(init=False)
-    """In small letters."""
+    """Streams to which the key may write, in lower case."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_admin", ADMIN in self.scopes)
@@ -61,17 +61,19 @@ class Caller:
         return self.is_admin or name in self.tenants
 
     def sees_stream(self, name: str) -> bool:
-        """Every tenant may read every stream; who only writes sees what it writes to."""
+        """Return True if the key may see the stream: a tenant sees all streams, a producer only the streams that it writes to."""
         return self.is_admin or bool(self.tenants) or name.lower() in self.streams
 
     def must_be_admin(self) -> None:
         if not self.is_admin:
-            raise Forbidden("the key is not an administrator's", hint=f"it needs the scope {ADMIN}")
+            raise Forbidden("the key is not an administrator's", hint=f"use a key with the scope {ADMIN}")
 
     def must_have_tenant(self) -> None:
-        """Whichever: for what every tenant may see."""
+        """Raise Forbidden unless the key is for a tenant (any tenant) or for administrators."""
         if not (self.is_admin or self.tenants):
-            raise Forbidden("the key is no tenant's", hint=f"it needs the scope {TENANT}NAME or {ADMIN}")
+            raise Forbidden(
+                "the key is not for a tenant", hint=f"use a key with the scope {TENANT}NAME or {ADMIN}"
+            )
 
     def must_see_tenant(self, name: str) -> None:
         self.must_have_tenant()
@@ -80,35 +82,41 @@ class Caller:
 
     def must_see_stream(self, name: str) -> None:
         if not self.sees_stream(name):
-            raise Forbidden("the key is not for that stream", "stream", name, "use a key with that scope")
+            raise Forbidden(
+                "the key is not for that stream", "stream", name, f"use a key with the scope {INGEST}{name}"
+            )
 
     def must_ingest(self, stream: str) -> None:
         if not (self.is_admin or stream.lower() in self.streams):
-            hint = f"it needs the scope {INGEST}STREAM of that stream"
+            hint = f"use a key with the scope {INGEST}{stream}"
             raise Forbidden("the key may not write to that stream", "stream", stream, hint)
 
     def must_see_metrics(self) -> None:
         if not (self.is_admin or METRICS in self.scopes):
-            raise Forbidden("the key is not for metrics", hint=f"it needs the scope {METRICS} or {ADMIN}")
+            raise Forbidden(
+                "the key is not for metrics", hint=f"use a key with the scope {METRICS} or {ADMIN}"
+            )
 
     def must_bring_feeds(self) -> None:
-        """Not for administrators: they see no secrets of sources."""
+        """Raise Forbidden unless the key has the scope `feeds`. Keys of administrators are refused: they may not see secrets of sources."""
         if FEEDS not in self.scopes:
-            raise Forbidden("the key is not for feeds", hint=f"it needs the scope {FEEDS}")
+            raise Forbidden("the key is not for feeds", hint=f"use a key with the scope {FEEDS}")
 
 
 def not_live() -> Unauthenticated:
-    return Unauthenticated("the key is not live", hint="it is wrong, has expired or was revoked")
+    return Unauthenticated(
+        "the key is not live", hint="check the API key: it is wrong, has expired or was revoked"
+    )
 
 
-# Among more names the nearest ones are not searched for.
+# Maximum number of known names to compare with a wrong name for the hint of its error; with more names the hint is empty.
 COMPARED_MOST = 2000
 
 
 def not_there(kind: str, name: str, known: Collection[str] | None = None) -> NotFound:
-    """Return the problem of a name that does not exist, or that the caller may not see: both look the same.
+    """Return the same NotFound for a name that does not exist and for a name that the caller may not see.
 
-    `known` are the names that the caller may see; the hint has the nearest of them.
+    `known` has the names that the caller may see; the hint lists the most similar names in `known`.
     """
     hint = ""
     if known is not None and len(known) <= COMPARED_MOST:
@@ -117,7 +125,7 @@ def not_there(kind: str, name: str, known: Collection[str] | None = None) -> Not
 
 
 def unknown(service: Service, caller: Caller, ref: Ref) -> NotFound:
-    """Return the problem of a declaration that is not there, with the nearest names that the caller may see."""
+    """Return the NotFound for a missing declaration; its hint lists the most similar names that the caller may see."""
     now = service.snapshot.now
     if ref.kind == "Query":
         entries = now.queries.get(ref.tenant, ()) if caller.sees_tenant(ref.tenant) else ()
@@ -140,7 +148,7 @@ CallerOf = Annotated[Caller, Depends(caller_of)]
 
 
 class Gatekeeper:
-    """Lets in who shows a live key, as often as it may come and with no more than it may bring."""
+    """ASGI application around the routes: it admits only requests with a live key, and limits their rate and the size of their bodies."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
@@ -169,13 +177,13 @@ class Gatekeeper:
         if holder is None:
             if path == "/" or path == CONSOLE or path.startswith(f"{CONSOLE}/"):
                 return
-            raise Unauthenticated("no key was shown", hint="send `Authorization: Bearer weir_…`")
+            raise Unauthenticated("the request has no API key", hint="send `Authorization: Bearer weir_…`")
         self._service.limits.check_request(holder.id)
         self._service.snapshot.note_used(holder.id)
         scope.setdefault("state", {})["caller"] = self._caller(holder)
 
     def _holder(self, scope: Scope) -> Holder | None:
-        """Of the key that is shown, or of the session; None if neither is."""
+        """Return the holder of the key or session in the headers; None if the headers have neither key nor session."""
         cookies = b""
         for name, value in scope["headers"]:
             if name == b"authorization":
@@ -200,14 +208,14 @@ class Gatekeeper:
         holder = self._service.snapshot.holder(key_id) if key_id else None
         is_change = scope["method"] not in READS and not scope["path"].startswith(f"{CONSOLE}/")
         if holder is not None and is_change and not any(name == HEADER for name, _ in scope["headers"]):
-            hint = f"send {HEADER.decode()}: 1, or a key instead of the cookie"
-            raise Forbidden("a change by a console names itself", hint=hint)
+            hint = f"send the header {HEADER.decode()}: 1, or a key instead of the cookie"
+            raise Forbidden(f"a change from a console session needs the header {HEADER.decode()}", hint=hint)
         return holder
 
     def _caller(self, holder: Holder) -> Caller:
         caller = self._callers.get(holder.id)
         if caller is None:
-            # Of keys that were live once; what a key may do never changes.
+            # The scopes of a key never change, so cached callers stay correct; the cache may be cleared at any time.
             if len(self._callers) >= 10_000:
                 self._callers.clear()
             caller = self._callers[holder.id] = Caller(holder.principal, holder.id, holder.scopes)
@@ -215,5 +223,5 @@ class Gatekeeper:
 
 
 def cookie_in(cookies: bytes) -> str | None:
-    """The session's, of all that a browser sends."""
+    """Return the value of the session's cookie in a Cookie header; None if the header lacks this cookie."""
     return cookie_parser(cookies.decode("latin-1")).get(COOKIE)

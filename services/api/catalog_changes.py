@@ -1,7 +1,7 @@
-"""Changes of the catalog for a caller: the document in a body, the conditions in headers, admission, and what came of it.
+"""Changes of the catalog that a caller requests. Conditions and delay targets are checked before a change is made.
 
-Secrets that were shown as hidden are kept as they are. As they are read before the change, the change is made only if the
-declaration is still the one that they were read from.
+If a document contains the replacement text of a hidden secret, the stored secret is kept. The stored secret is read before the
+change, so the change is made only if the declaration then still has the version that was read.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from services.catalog.redaction import change_told, restored
 from services.ingest.paths import missing_paths
 
 ETAG = re.compile(r'"([0-9]{1,18})"')
-# A header is one line, and proxies take no long ones.
+# Maximum characters of a Weir-Warning header; proxies reject long headers.
 HEADER_LENGTH_MAX = 2000
 ANY = "*"
 NOT_ENACTED = (
-    "what was declared does not run yet, and new queries may miss rows that are accepted before it does: "
-    "see `weir top` and the problems that it shows"
+    "the declarations are saved but do not run yet; new queries may miss rows that arrive before the queries run. "
+    "See `weir top` and the problems that it shows"
 )
 
 
 @dataclass(frozen=True)
 class Made:
-    """What was changed, or would be."""
+    """Outcome of a request: the changes that were made or, with `dry_run`, only planned; with warnings and the forecast."""
 
     changes: Sequence[DeclarationChange]
     warnings: Sequence[str] = ()
@@ -57,20 +57,20 @@ class Made:
 
 @dataclass
 class Declaring:
-    """By one caller."""
+    """Changes of the catalog by one caller."""
 
     service: Service
     caller: Caller
     dry_run: bool = False
     versions: dict[Ref, int] = field(default_factory=dict)
-    """That declarations must have before, 0 for those that must be new."""
+    """Versions that declarations must have before the change; 0 for a declaration that must not exist yet."""
 
     def declare(self, documents: Sequence[Document]) -> Made:
-        """All of them, or none."""
+        """Declare all of the documents, or none if one document is refused."""
         service = self.service
         documents = [self._with_secrets(document) for document in documents]
         plan, warnings = self._planned(documents)
-        # Other processes that run feeds may see other files.
+        # Paths of sources are checked only if this process runs the feeds, because a process on another machine may see other files.
         missing = (
             [] if service.brought is None else missing_paths(document.declaration for document in documents)
         )
@@ -80,7 +80,7 @@ class Declaring:
         if plan is not None and not plan.holds and service.settings.admission == "refuse":
             raise WouldMissTargetProblem(
                 warnings[0] if warnings else "a delay target would be missed",
-                hint="ask for less, or see the plan for what would fit",
+                hint="lower the demand, or see the plan for what would fit",
                 extra={"plan": plan.as_json(), "warnings": list(warnings)},
             )
         changes = service.catalog.apply(documents, self.caller.principal, self.versions)
@@ -89,7 +89,7 @@ class Declaring:
         return Made(changes, (*warnings, *missing, *waits))
 
     def delete(self, ref: Ref) -> Made:
-        """What nothing uses."""
+        """Delete a declaration that nothing uses."""
         catalog = self.service.catalog
         version = self.versions.get(ref)
         if self.dry_run:
@@ -100,7 +100,7 @@ class Declaring:
         return Made([DeclarationChange(ref, "deleted")])
 
     def _planned(self, documents: Sequence[Document]) -> tuple[TargetForecast | None, Sequence[str]]:
-        """Asked only of what would change something, and can be; with what there is to warn of."""
+        """Return the forecast of delay targets and its warnings; no forecast if the changes cannot affect delay targets."""
         planner, admission = self.service.planner, self.service.settings.admission
         starting = self.service.waits_for() if planner is None else ""
         if (planner is None and not starting) or (admission == "off" and not self.dry_run):
@@ -108,21 +108,24 @@ class Declaring:
         if not needs_plan(self.service.catalog.diff(documents, self.versions)):
             return None, ()
         if planner is None:
-            # Without a plan, what is declared while the system starts would get past admission.
+            # While the system starts, no forecast can be made. Admission `refuse` then refuses each change, because none can be checked.
             if admission == "refuse":
-                raise NotRunning(starting, hint="declare it once /readyz is ready: admission plans it then")
+                raise NotRunning(
+                    starting,
+                    hint="declare the documents again once /readyz answers 200: only then can admission check delay targets",
+                )
             return None, (f"no plan was made: {starting}",)
         try:
             plan = planner.plan(documents, tenants=None if self.caller.is_admin else self.caller.tenants)
         except (Away, TooManyRequests) as problem:
-            # What runs may be away for a moment, or others plan; only who asks for promises waits for it.
+            # If the running system does not answer or is busy with other forecasts, the change fails only with admission `refuse`.
             if admission == "refuse":
                 raise
             return None, (f"no plan was made: {problem.title}",)
         return plan, tuple(plan.warnings)
 
     def _with_secrets(self, one: Document) -> Document:
-        """With those that were shown as hidden."""
+        """Return the document with its hidden secrets replaced by the stored ones."""
         entry = self.service.snapshot.now.get(one.ref)
         whole = restored(one, entry.stored.declaration if entry else None)
         if whole is not one and entry is not None:
@@ -130,53 +133,68 @@ class Declaring:
         return whole
 
 
-# -- one document ----------------------------------------------------------------------------------------------
+# -- functions for requests with one document ------------------------------------------------------------------
 
 
 def document_at(ref: Ref, data: Any) -> Document:
-    """The document of a body, whose kind and name the path says."""
+    """Return the document in a body; its kind, tenant and name come from the path."""
     check_name(ref.name, "name")
     said = {"kind": ref.kind, "name": ref.name} | ({"tenant": ref.tenant} if ref.tenant else {})
     if not isinstance(data, Mapping):
-        hint = f"send the document of a {ref.kind}"
-        raise InvalidInput("the body must hold keys and values", value=data, hint=hint)
+        hint = f"send the fields of a {ref.kind}"
+        raise InvalidInput("the body must be an object of keys and values", value=data, hint=hint)
     for key, value in said.items():
         if key in data and data[key] != value:
-            raise InvalidInput(f"the path says {value}", key, data[key], "leave it out, or let both agree")
+            raise InvalidInput(
+                f"`{key}` of the body differs from {value} in the path",
+                key,
+                data[key],
+                f"leave out `{key}`, or write {value}",
+            )
     return declared_in({**said, **data}, BODY)
 
 
 def check_name(name: str, parameter: str) -> None:
-    """Of what is to be declared."""
+    """Raise InvalidInput if a declaration cannot have this name."""
     if not is_name(name):
-        raise InvalidInput("not a valid name", f"?{parameter}", name, A_NAME)
+        raise InvalidInput("this is not a valid name", f"?{parameter}", name, A_NAME)
 
 
-# -- conditions ------------------------------------------------------------------------------------------------
+# -- conditions in the headers of requests ---------------------------------------------------------------------
 
 
 def wanted_version(here: SnapshotEntry | None, if_match: str | None, if_none_match: str | None) -> int | None:
-    """Which one it must be now; None if any."""
+    """Return the version that the request's conditions demand: 0 if the declaration must not exist, None if any version will do."""
     if if_none_match is not None:
         if if_none_match.strip() != ANY:
-            hint = "send * to declare only what is new; or If-Match with a version"
-            raise InvalidInput("not a condition of a change", "header If-None-Match", if_none_match, hint)
+            hint = "send `If-None-Match: *` to create only, or If-Match with a version"
+            raise InvalidInput(
+                "the header If-None-Match of a change can only be `*`",
+                "header If-None-Match",
+                if_none_match,
+                hint,
+            )
         return 0
     if if_match is None:
         return None
     if if_match.strip() == ANY:
         if here is None:
-            raise VersionDiffers("it is not there", "header If-Match", ANY, "declare it without If-Match")
+            raise VersionDiffers("the declaration does not exist", "header If-Match", ANY, "omit If-Match")
         return None
     match = ETAG.fullmatch(if_match.strip())
     if match is None:
-        state = "not there" if here is None else f"at version {here.stored.version} now"
-        raise VersionDiffers(f"it is {state}", "header If-Match", if_match, 'send one ETag, as "12"')
+        state = "does not exist" if here is None else f"is at version {here.stored.version} now"
+        raise VersionDiffers(
+            f"this is not the ETag of a version; the declaration {state}",
+            "header If-Match",
+            if_match,
+            'send one ETag, for example "12"',
+        )
     return int(match[1])
 
 
 def is_fresh(entry: SnapshotEntry, if_none_match: str | None) -> bool:
-    """Whether the caller has it already."""
+    """Return True if If-None-Match contains this version or `*`: the caller has the document, so the response needs no body."""
     if if_none_match is None:
         return False
     etags = [etag.strip().removeprefix("W/") for etag in if_none_match.split(",")]

@@ -1,7 +1,7 @@
-"""The catalog as it is now, in memory: reads never touch the database.
+"""Snapshot of the catalog in memory, so that reads never touch the database.
 
-It is refreshed by whoever changes something through this service, before that is answered, and by a thread that looks
-for changes of others. What is seen is one state of the whole catalog; a later one takes its place at once.
+A change made through this service refreshes the snapshot before the caller gets the response; a thread polls for changes that
+other processes make. Each snapshot is one consistent state of the whole catalog, and replaces the previous snapshot as a whole.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from services.common.background_thread import BackgroundThread
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 0.25
-# When keys were used last is known to the minute; it may be written as late as that.
+# Seconds between writes of the times at which keys were last used.
 NOTE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEntry:
-    """A declaration, and how it is shown."""
+    """Declaration with its JSON documents, which are rendered once and then sent to all callers."""
 
     stored: StoredDeclaration
     document: bytes
-    """JSON, without secrets."""
+    """JSON document for administrators, without secrets."""
     public: bytes
-    """What those who are no administrators see of it."""
+    """JSON document for callers other than administrators, without secrets and without the source."""
 
     @property
     def ref(self) -> Ref:
@@ -52,16 +52,16 @@ class SnapshotEntry:
 
 @dataclass(frozen=True)
 class SnapshotContents:
-    """All that is declared, as of one moment."""
+    """Snapshot of all declarations and live keys at one moment."""
 
     revision: int
     entries: Mapping[Ref, SnapshotEntry]
     of_kind: Mapping[str, Sequence[SnapshotEntry]]
-    """In the order in which they were declared; so are these:"""
+    """Declarations by kind, each kind in the order of declaration."""
     queries: Mapping[str, Sequence[SnapshotEntry]]
-    """By tenant."""
+    """Queries by tenant, in the order in which they were declared."""
     holders: Mapping[bytes, Holder]
-    """Live keys by their digests."""
+    """Live keys by digest."""
     by_id: Mapping[str, Holder]
 
     def get(self, ref: Ref) -> SnapshotEntry | None:
@@ -72,7 +72,7 @@ class SnapshotContents:
 
 
 class CatalogSnapshot(BackgroundThread):
-    """`now` is what is known; from `start` to `stop` it follows the catalog."""
+    """Holder of the current snapshot of the catalog (`now`); a thread keeps the snapshot up to date between `start` and `stop`."""
 
     def __init__(self, catalog: Catalog, look_s: float = LOOK_S) -> None:
         super().__init__("snapshot")
@@ -84,23 +84,23 @@ class CatalogSnapshot(BackgroundThread):
         self.now = SnapshotContents(revision=-1, entries={}, of_kind={}, queries={}, holders={}, by_id={})
         self.refresh()
 
-    # -- reading ---------------------------------------------------------------------------------------
+    # -- methods that read the snapshot ------------------------------------------------------------------
 
     def holder_of(self, key: bytes) -> Holder | None:
-        """Who shows the key, if anybody may."""
+        """Return the holder of the key, or None if the key is not live."""
         digest = self._catalog.keys.digest_of(key)
         holder = self.now.holders.get(digest)
-        # Found by its hash under a pepper, of which no caller can tell how much was right.
+        # Keys are looked up by a peppered hash, so that the time of a lookup does not reveal how much of a wrong key is right.
         is_right = hmac.compare_digest(digest, holder.digest if holder else b"")
         return holder if holder and is_right and holder.is_live(time.time()) else None
 
     def holder(self, key_id: str) -> Holder | None:
-        """Of a key that is live."""
+        """Return the holder of the key with this ID, or None if the key is not live."""
         holder = self.now.by_id.get(key_id)
         return holder if holder and holder.is_live(time.time()) else None
 
     def priority_classes(self) -> dict[str, str]:
-        """What each tenant is declared with."""
+        """Return the priority class of each tenant."""
         tenants = (
             declaration_entry.stored.declaration for declaration_entry in self.now.of_kind.get("Tenant", ())
         )
@@ -111,10 +111,10 @@ class CatalogSnapshot(BackgroundThread):
     def note_used(self, key_id: str) -> None:
         self._used[key_id] = time.time()
 
-    # -- following -------------------------------------------------------------------------------------
+    # -- methods that keep the snapshot up to date -------------------------------------------------------
 
     def refresh(self) -> SnapshotContents:
-        """As the catalog is now, or later."""
+        """Read the catalog's changes into a new snapshot, if there are any, and return the current snapshot."""
         with self._lock:
             before = self.now
             if self._catalog.revision() != before.revision:
@@ -151,14 +151,14 @@ class CatalogSnapshot(BackgroundThread):
         self._look(is_last=True)
 
     def _look(self, is_last: bool = False) -> None:
-        """What was known stands while the catalog does not answer."""
+        """Refresh the snapshot, and store when keys were used. If the catalog does not answer, keep the old snapshot."""
         try:
             self.refresh()
             if is_last or time.monotonic() >= self._noted_at + NOTE_S:
                 self._note()
         except Exception as problem:
             if not self._is_away:
-                LOG.warning("the catalog cannot be followed: %s", problem, exc_info=not_ours(problem))
+                LOG.warning("cannot read the catalog: %s", problem, exc_info=not_ours(problem))
             self._is_away = True
         else:
             self._is_away = False
@@ -179,11 +179,11 @@ def entry_of(stored: StoredDeclaration) -> SnapshotEntry:
 
 
 def not_ours(problem: Exception) -> Exception | None:
-    """Whose story is worth telling."""
+    """Return the exception if its traceback is to be logged; None for a WeirError, which is logged without a traceback."""
     return None if isinstance(problem, WeirError) else problem
 
 
 def page(entries: Sequence[SnapshotEntry], after: int, limit: int) -> Sequence[SnapshotEntry]:
-    """Those that were declared after a place."""
+    """Return up to `limit` entries with order numbers above `after`."""
     first = bisect_right(entries, after, key=lambda one: one.stored.place)
     return entries[first : first + limit]

@@ -1,7 +1,10 @@
-"""Decisions of the running system as the service tells them: in words, and with the numbers they were made on.
+"""Decisions of the running system as the API shows them: as text, and with the figures that led to each decision.
 
-A load decision is the branch of ALoMa that was taken at the end of a load cycle; a share decision is a redistribution, a
-reclaim or a change of classes; a policy decision is a comparison of a class that tunes itself. To a tenant all others are ANOTHER, together: it learns neither their names nor their number.
+- A load decision is what the load manager of a class (ALoMa) decided at the end of a load cycle, such as `drop more`.
+- A share decision is a redistribution, a reclaim or a change of classes.
+- A policy decision is a comparison of policies for a class that tunes itself.
+
+A tenant sees all other classes together as ANOTHER: it learns neither the names nor the number of other classes.
 """
 
 from __future__ import annotations
@@ -20,35 +23,47 @@ from scheduler.capacity.core import ShareMove
 from scheduler.tuning import TuningDecision as Tuned
 
 ANOTHER = "another class"
-# Of what is told as moved.
+# A smaller change of a share, as a fraction of the lanes, is not shown.
 LEAST = 0.0005
 
 Naming = Callable[[str], str]
-Share = Annotated[float, Field(description="Of the lanes of the node.")]
+Share = Annotated[float, Field(description="Share of a class, as a fraction of the node's lanes.")]
 
 
 class LoadFigures(BaseModel):
-    """What the decision was made on, and what came of it. Loads and headroom are in processors."""
+    """Figures of a class before and after a load decision. Loads and headroom are in processors."""
 
-    offered_load: float = Field(description="Work that came, a second.")
-    load: float = Field(description="Work that was let in, a second.")
+    offered_load: float = Field(description="Load that was offered to the class, in processors.")
+    load: float = Field(description="Load that the class admitted, in processors.")
     headroom_before: float
     headroom: float
-    drop_before: float = Field(description="Part of the input that was dropped until then.")
+    drop_before: float = Field(description="Fraction of the input that was dropped before the decision.")
     drop: float
     response_of_target: float | None = Field(
-        description="Worst mean response over its target, if there was any."
+        description="Largest mean response time of a query divided by the delay target; null without answers."
     )
     verdict: Literal["normal", "accumulating", "over target", "critical"]
     rising: bool
     falling: bool
     queued_work_ms: float
-    streak: int = Field(description="Cycles in a row in this branch.")
-    queue_limited: bool = Field(description="Whether the queue allows less than the branch would.")
+    streak: int = Field(
+        description="Number of consecutive load cycles, including this one, with the same decision (`branch`)."
+    )
+    queue_limited: bool = Field(
+        description="True if the class admits less input than the decision allows, because its queue is already long."
+    )
     at_max_drop: bool
-    trimmed: float = Field(description="Part of the queue that was dropped as too late.")
-    repeated: int = Field(0, description="Decisions just before this one that changed nothing either.")
-    since: datetime | None = Field(None, description="When the first of these decisions was made.")
+    trimmed: float = Field(
+        description="Fraction of the queued tuples that were dropped because their answers would come too late."
+    )
+    repeated: int = Field(
+        0,
+        description="Number of load decisions directly before this decision that changed nothing; 0 if this decision changed something.",
+    )
+    since: datetime | None = Field(
+        None,
+        description="Time of the earliest decision counted in `repeated`; null if `repeated` is 0.",
+    )
 
 
 class Loan(BaseModel):
@@ -58,7 +73,7 @@ class Loan(BaseModel):
 
 
 class ShareFigures(BaseModel):
-    """Shares before and after, the usage that was reported (load over what the class can do), and who lends to whom from then on."""
+    """Figures of a share decision: shares before and after, each class's reported usage (load divided by capacity), and the loans afterwards."""
 
     before: dict[str, Share]
     after: dict[str, Share]
@@ -70,7 +85,9 @@ class LoadDecision(BaseModel):
     about: Literal["load"] = "load"
     at: datetime
     unit: str
-    branch: str = Field(description="Of ALoMa: `drop more`, `raise headroom`, `ease`, `hold for reclaim`, …")
+    branch: str = Field(
+        description="Decision of the load manager: `drop more`, `raise headroom`, `ease`, `hold for reclaim`, …"
+    )
     words: str
     figures: LoadFigures
 
@@ -78,28 +95,32 @@ class LoadDecision(BaseModel):
 class ShareDecision(BaseModel):
     about: Literal["shares"] = "shares"
     at: datetime
-    branch: str = Field(description="`redistribution`, `reclaim by NAME` or `classes set`.")
+    branch: str = Field(
+        description="Cause of the share decision: `redistribution`, `reclaim by NAME` or `classes set`."
+    )
     words: str
     figures: ShareFigures
 
 
 class PolicyFigures(BaseModel):
-    """What the objective came to, and would have come to under each policy and plan (`hr, joins first`); less is better."""
+    """Objective of a class (smaller is better): its measured value, and its forecast for each policy and plan, such as `hr, joins first`."""
 
     objective: Objective
     measured: float | None
     forecasts: dict[str, float]
-    before: str = Field(description="Policy and plan in force until then.")
+    before: str = Field(description="Policy and plan of the class before the decision.")
     after: str
-    streak: int = Field(description="How many times in a row the best one was better by enough.")
-    wait: int = Field(description="Comparisons until a switch is thought of again.")
+    streak: int = Field(
+        description="Number of consecutive comparisons in which the best policy was clearly better."
+    )
+    wait: int = Field(description="Number of comparisons until Weir considers the next switch.")
 
 
 class PolicyDecision(BaseModel):
     about: Literal["policy"] = "policy"
     at: datetime
     branch: str = Field(
-        description="`stay`, `consider`, `switch`, `watch`, `go back`, `give up`, `pause` or `no forecast`."
+        description="Outcome of the comparison: `stay`, `consider`, `switch`, `watch`, `go back`, `give up`, `pause` or `no forecast`."
     )
     words: str
     figures: PolicyFigures
@@ -109,17 +130,17 @@ Decision = Annotated[LoadDecision | ShareDecision | PolicyDecision, Field(discri
 
 
 def by_name(name: str) -> str:
-    """For who may know everybody."""
+    """Return the name of a class unchanged, because administrators see all names."""
     return name
 
 
 def for_tenant(tenant: str) -> Naming:
-    """Of units and classes, as the tenant may know them."""
+    """Return a function that returns the names of the tenant's own units and classes unchanged, and ANOTHER for all other names."""
     return lambda name: name if class_of(name) == tenant else ANOTHER
 
 
 def decisions_of(found: Decisions, naming: Naming) -> list[Decision]:
-    """Oldest first."""
+    """Return all load, share and policy decisions as the API shows them, oldest first."""
     decisions: list[Decision] = [
         load_decision(unit, decision, explained.epoch_s)
         for unit, explained in found.units.items()
@@ -189,7 +210,7 @@ def share_decision(move: ShareMove, epoch_s: float, naming: Naming) -> ShareDeci
         figures=ShareFigures(
             before=before,
             after=after,
-            # What another uses is its own affair.
+            # The usage of other classes is not shown to a tenant.
             usage={name: used for name, used in move.usage.items() if naming(name) == name},
             loans=loans,
         ),
@@ -207,14 +228,14 @@ def reason_of(reason: str, naming: Naming) -> str:
 def changes(before: Mapping[str, float], after: Mapping[str, float]) -> Iterable[str]:
     for name, share in after.items():
         if name not in before:
-            yield f"{name} comes with {share:.3f}"
+            yield f"{name} joins with {share:.3f}"
         elif abs(share - before[name]) > LEAST:
             yield f"{name} {before[name]:.3f} → {share:.3f}"
-    yield from (f"{name} goes" for name in before if name not in after)
+    yield from (f"{name} leaves" for name in before if name not in after)
 
 
 def together(shares: Mapping[str, float], naming: Naming) -> dict[str, float]:
-    """Those of one name added."""
+    """Return shares by the names shown to the caller; ANOTHER has the sum of the shares of all hidden classes."""
     sums: dict[str, float] = {}
     for name, share in shares.items():
         sums[naming(name)] = sums.get(naming(name), 0.0) + share
@@ -222,7 +243,7 @@ def together(shares: Mapping[str, float], naming: Naming) -> dict[str, float]:
 
 
 def loans_of(loans: Iterable[tuple[str, str, float]], naming: Naming) -> list[Loan]:
-    """Without what others lend each other."""
+    """Return the loans with the names shown to the caller. Loans between two classes that are both hidden are left out."""
     shares: dict[tuple[str, str], float] = {}
     for lender, borrower, share in loans:
         pair = naming(lender), naming(borrower)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 as uvicorn reads it, with an end to how long a request's head may be, and how long it may take to come."""
+"""HTTP/1.1 protocol of uvicorn with limits on a request's head (request line and headers): its size, and the time until it is complete."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from services.api.problems import KINDS, MEDIA_TYPE, told_as
 
 HEAD_BYTES_MAX = 64 << 10
 HEAD_S = 30.0
-# What a caller goes on to send is read for so long: closed at once, it would not see the answer.
+# Seconds for which a refused connection is still read, because the caller may not get the response if the connection closes at once.
 LINGER_S = 1.0
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection."""
+    """HTTP/1.1 connection of one caller, with limits on the size of a request's head and on the time until the head has arrived."""
 
     _head_bytes = 0
     _in_head = True
@@ -40,8 +40,8 @@ class BoundedProtocol(HttpToolsProtocol):
             if self._head_bytes > HEAD_BYTES_MAX:
                 self._is_refused = True
                 problem = {
-                    "detail": f"at most {HEAD_BYTES_MAX:,} bytes",
-                    "hint": "send less in the path and in headers",
+                    "detail": f"path and headers may have at most {HEAD_BYTES_MAX:,} bytes",
+                    "hint": "send a shorter path or fewer headers",
                 }
                 self._refuse("head-too-large", problem)
                 self.loop.call_later(LINGER_S, self.transport.close)
@@ -51,7 +51,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
     def _refuse(self, slug: str, told: dict[str, str]) -> None:
-        """What is no request gets no further than here."""
+        """Send a problem as the response to input that is not a valid request; the application is not called."""
         kind = KINDS[slug]
         body = bytes(told_as(kind, told).body)
         head = f"HTTP/1.1 {kind.status} {HTTPStatus(kind.status).phrase}\r\nContent-Type: {MEDIA_TYPE}\r\n"

@@ -1,7 +1,7 @@
-"""The description of the API, OpenAPI 3.1: what the routes say of themselves, and what all of them have in common.
+"""OpenAPI 3.1 description of the API, made from the routes and completed by the errors and keys that all routes have in common.
 
 python -m services.api.openapi            writes docs/openapi.json
-python -m services.api.openapi --check    says whether it is as the routes are; exit code 1 if not
+python -m services.api.openapi --check    exits with 1 if docs/openapi.json differs from the routes
 """
 
 from __future__ import annotations
@@ -22,28 +22,31 @@ FILE = Path(__file__).parents[2] / "docs" / "openapi.json"
 KEY = "key"
 OPEN = ("/healthz", "/readyz")
 DESCRIPTION = (
-    "Continuous queries for many tenants, each with what it was promised. Every call shows a key, "
-    "`Authorization: Bearer weir_…`, but those of health. Errors are RFC 9457 problems."
+    "REST API of Weir, a service for continuous queries of many tenants. Every call except health checks needs a key: "
+    "`Authorization: Bearer weir_…`. Errors are problem documents (RFC 9457)."
 )
 TAGS = [
     {
         "name": "declarations",
-        "description": "Priority classes, tenants, queries, streams, feeds, the session.",
+        "description": "Priority classes, tenants, queries, streams, feeds, mirrors, notices and the Spark session.",
     },
-    {"name": "keys", "description": "Who may do what."},
-    {"name": "audit", "description": "Who has changed what."},
-    {"name": "live", "description": "What runs: how classes fare, and why; the ledger, lending, history."},
-    {"name": "plan", "description": "What would become of delay targets."},
-    {"name": "feeds", "description": "What Spark is to bring, for the process that brings it."},
-    {"name": "health", "description": "Without a key."},
+    {"name": "keys", "description": "API keys and their scopes."},
+    {"name": "audit", "description": "Log of changes of declarations and keys."},
+    {
+        "name": "live",
+        "description": "Running system: status of classes, decisions, ledgers, lending, history.",
+    },
+    {"name": "plan", "description": "Forecast of which delay targets would hold after a change."},
+    {"name": "feeds", "description": "Feeds for the process that runs Spark, and its progress reports."},
+    {"name": "health", "description": "Health checks, which need no key."},
 ]
 COMMON = responses("malformed", "unauthenticated", "too-many-requests", "head-too-large")
-# What the framework adds of its own accord; ours are problems.
+# Schemas of errors that the framework adds; they are removed, because Weir's errors are problems.
 FOREIGN = ("HTTPValidationError", "ValidationError")
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """Of an application with all its routes."""
+    """Return the OpenAPI description of an application with all its routes."""
     description = get_openapi(
         title=app.title,
         version=app.version,
@@ -60,14 +63,14 @@ def describe(app: FastAPI) -> dict[str, Any]:
     for name in FOREIGN:
         schemas.pop(name, None)
     ours = components()
-    assert not ours.keys() & schemas.keys(), "a model of a route has the name of a declaration's"
+    assert not ours.keys() & schemas.keys(), "a route's model has the same name as a declaration's schema"
     schemas |= ours
     description["components"]["schemas"] = dict(sorted(schemas.items()))
     description["components"]["securitySchemes"] = {
         KEY: {
             "type": "http",
             "scheme": "bearer",
-            "description": "A key, as `weir keys create` shows it once.",
+            "description": "API key; `weir keys create` prints it once.",
         }
     }
     description["security"] = [{KEY: []}]
@@ -75,13 +78,13 @@ def describe(app: FastAPI) -> dict[str, Any]:
 
 
 def complete(operation: dict[str, Any], is_open: bool) -> None:
-    """With what all routes have."""
+    """Add the error responses and the API-key scheme that all routes share to the description of an operation."""
     answers: dict[str, Any] = operation["responses"]
     invalid = answers.get("422")
     if invalid is None or "application/json" in invalid.get("content", {}):
         answers.pop("422", None)
         if not is_open:
-            # Of parameters, also where there should be none.
+            # Every route with a key can return this problem: a route without parameters refuses a request that has parameters.
             answers |= keyed(responses("invalid"))
     if is_open:
         operation["security"] = []
@@ -100,7 +103,7 @@ def text_of(description: dict[str, Any]) -> str:
 
 
 def described() -> str:
-    """Of the routes as they are; nothing runs for it."""
+    """Return the OpenAPI description of all routes as JSON text, made without a running system."""
     from services.api.app import make_app
     from services.api.service import service_of
     from services.catalog.catalog import opened

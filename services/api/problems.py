@@ -1,11 +1,12 @@
-"""What went wrong, as RFC 9457 has it: a WeirError becomes `application/problem+json`.
+"""Problem responses (RFC 9457): a WeirError becomes a response of type `application/problem+json`.
 
-    type    urn:weir:problem:SLUG, by which programs tell one from another
-    title   the same for all of a type
-    detail  what is wrong here, with the offending value;  hint  what to do
-    errors  where in the body (`pointer`), or which parameter or header
+    type    urn:weir:problem:SLUG, which programs compare
+    title   text of the type
+    detail  what is wrong with this request, with the offending value
+    hint    how to correct it
+    errors  where each error is: JSON pointer into the body (`pointer`), or name of the parameter or header (`parameter`)
 
-What is no problem on purpose is 500 and told to the log alone: the caller learns nothing of our insides.
+Unexpected exceptions become status 500 without details, so that callers learn nothing about the internals; the log has the details.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from services.catalog.database import CatalogAway
 MEDIA_TYPE = "application/problem+json"
 URN = "urn:weir:problem:"
 RETRY_AFTER_S = 1
-# Fields that are no part of a body begin so.
+# Prefixes that mark the `field` of a WeirError as a query parameter or a header; a field without a prefix is in the body.
 PARAMETERS = ("?", "header ")
 LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemKind:
-    """A type of problem."""
+    """Type of problem documents: slug, title and HTTP status."""
 
     slug: str
     status: int
@@ -49,25 +50,25 @@ KINDS: Mapping[str, ProblemKind] = {
     for kind in (
         ProblemKind("malformed", 400, "The request cannot be read"),
         ProblemKind("unauthenticated", 401, "A valid key is needed"),
-        ProblemKind("forbidden", 403, "The key may not do that"),
-        ProblemKind("not-found", 404, "There is no such thing"),
-        ProblemKind("method-not-allowed", 405, "That cannot be done with it"),
-        ProblemKind("not-acceptable", 406, "It cannot be answered in that form"),
-        ProblemKind("in-use", 409, "Something else needs it"),
+        ProblemKind("forbidden", 403, "The key does not allow this request"),
+        ProblemKind("not-found", 404, "The resource does not exist"),
+        ProblemKind("method-not-allowed", 405, "The resource does not support this method"),
+        ProblemKind("not-acceptable", 406, "The requested media type is not available"),
+        ProblemKind("in-use", 409, "The resource is in use"),
         ProblemKind("would-miss-target", 409, "A delay target would be missed"),
-        ProblemKind("rows-forgotten", 410, "Rows after that cursor are no longer kept"),
-        ProblemKind("version-differs", 412, "It was changed meanwhile"),
-        ProblemKind("too-large", 413, "The body has too many bytes"),
-        ProblemKind("unsupported-media", 415, "The body is not of a kind that is read"),
-        ProblemKind("invalid", 422, "The request says something that cannot be"),
+        ProblemKind("rows-forgotten", 410, "Rows after the given cursor are no longer kept"),
+        ProblemKind("version-differs", 412, "The resource is not at the expected version"),
+        ProblemKind("too-large", 413, "The body is too large"),
+        ProblemKind("unsupported-media", 415, "The body's media type is not supported"),
+        ProblemKind("invalid", 422, "The request holds an invalid value"),
         ProblemKind("too-many-requests", 429, "Too many requests"),
-        ProblemKind("head-too-large", 431, "Path and headers have too many bytes"),
-        ProblemKind("internal", 500, "Something went wrong within Weir"),
-        ProblemKind("not-running", 503, "Nothing runs that could answer"),
+        ProblemKind("head-too-large", 431, "Path and headers are too large"),
+        ProblemKind("internal", 500, "Internal error in Weir"),
+        ProblemKind("not-running", 503, "The running system is not available"),
         ProblemKind("catalog-away", 503, "The catalog does not answer"),
     )
 }
-# Of what the framework refuses by itself.
+# Slugs of the problem types for requests that the web framework refuses, by HTTP status.
 BY_STATUS = {400: "malformed", 401: "unauthenticated", 403: "forbidden", 404: "not-found"} | {
     405: "method-not-allowed",
     406: "not-acceptable",
@@ -78,10 +79,10 @@ BY_STATUS = {400: "malformed", 401: "unauthenticated", 403: "forbidden", 404: "n
 
 @dataclass(eq=False)
 class ApiProblem(WeirError):
-    """A problem of the service's own."""
+    """Problem that the service itself raises; `slug` names its type."""
 
     extra: Mapping[str, object] = field(default_factory=dict)
-    """Members beside those that every problem has."""
+    """Additional members of the problem document."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
     slug: ClassVar[str] = "internal"
@@ -108,13 +109,13 @@ class NotAcceptable(ApiProblem):
 
 
 class WouldMissTargetProblem(ApiProblem):
-    """`extra` holds the plan."""
+    """Refusal of a declaration that would miss a delay target; `extra` holds the plan."""
 
     slug = "would-miss-target"
 
 
 class RowsForgottenProblem(ApiProblem):
-    """`extra` holds `next`, the cursor to go on from."""
+    """Refusal of a cursor that points to rows that are no longer kept; `extra` holds `next`, the cursor to continue with."""
 
     slug = "rows-forgotten"
 
@@ -128,7 +129,7 @@ class UnsupportedMedia(ApiProblem):
 
 
 class TooManyRequests(ApiProblem):
-    """`headers` say when to come again."""
+    """Refusal of a caller that exceeds a limit; `headers` say when to try again."""
 
     slug = "too-many-requests"
 
@@ -157,15 +158,15 @@ def slug_of(problem: WeirError) -> str:
 
 
 def retry_after(seconds: float) -> dict[str, str]:
-    """The header, in whole seconds."""
+    """Return the Retry-After header, rounded up to whole seconds."""
     return {"Retry-After": str(max(RETRY_AFTER_S, int(-(-seconds // 1))))}
 
 
-# -- as it is sent ---------------------------------------------------------------------------------------------
+# -- functions that make the HTTP response of a problem --------------------------------------------------------
 
 
 def problem_response(problem: WeirError, body: object = None) -> Response:
-    """As the caller sees it; with the body as it was parsed, pointers are exact."""
+    """Return the response for a problem. If the parsed body is given, JSON pointers into the body are exact."""
     kind = KINDS[slug_of(problem)]
     members: dict[str, Any] = {"detail": detail_of(problem), "hint": problem.hint}
     errors = list(errors_of(problem, body))
@@ -187,14 +188,14 @@ def problem_response(problem: WeirError, body: object = None) -> Response:
 def told_as(kind: ProblemKind, told: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     head = {"type": URN + kind.slug, "title": kind.title, "status": kind.status}
     content = head | {key: value for key, value in told.items() if value not in ("", None)}
-    # A value that is shown may hold what is no text.
+    # The offending value is part of the text, and may hold characters that cannot be encoded.
     return Response(
         orjson.dumps(encodable(content)), kind.status, headers=dict(headers or {}), media_type=MEDIA_TYPE
     )
 
 
 def encodable(value: Any) -> Any:
-    """The same without what cannot be in JSON."""
+    """Return the value for JSON in UTF-8: characters that cannot be encoded are replaced, integers beyond 64 bits become floats."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()
@@ -216,18 +217,18 @@ def detail_of(problem: WeirError) -> str:
     return text if problem.value is None else f"{text} (got {shown(problem.value)})"
 
 
-# How the document of a body is called, and those of a body that holds several.
+# Values of a problem's `file` if the document is in a body: BODY for the only document, IN_BODY for one of a list of documents.
 BODY = "body"
 IN_BODY = re.compile(r"documents\[(\d+)\](?: \(.*\))?", re.DOTALL)
 
 
 def is_of_body(file: str) -> bool:
-    """Whether it is about the only document there is, which needs no name."""
+    """Return True if the problem is about the body's only document, which its message then need not name."""
     return file == BODY or file.startswith(f"{BODY} (")
 
 
 def errors_of(problem: WeirError, body: object) -> Iterator[dict[str, str | int]]:
-    """Where it is; nothing for what is not about a place in the body."""
+    """Yield the entry of `errors`, which says where the invalid value is; yield nothing for a problem that is not about a value."""
     if slug_of(problem) != "invalid":
         return
     error: dict[str, str | int] = {"detail": problem.title}
@@ -240,7 +241,7 @@ def errors_of(problem: WeirError, body: object) -> Iterator[dict[str, str | int]
 
 
 def place_of(problem: WeirError, body: object) -> str:
-    """As a pointer; the whole body is meant where it does not agree with something else."""
+    """Return the JSON pointer to the value that the problem is about; empty if the problem concerns the whole body."""
     match = IN_BODY.fullmatch(problem.file)
     if match is not None:
         place, documents = int(match[1]), body.get("documents") if isinstance(body, Mapping) else None
@@ -250,7 +251,7 @@ def place_of(problem: WeirError, body: object) -> str:
 
 
 def pointer_of(field_: str, document: object = None) -> str:
-    """`a.b[2]` as a JSON pointer; keys may hold points of their own, which the document tells."""
+    """Return a path such as `a.b[2]` as a JSON pointer. The document is needed because its keys may contain dots."""
     path, rest, here = "", field_, document
     while rest:
         index = re.match(r"\[(\d+)\]\.?", rest)
@@ -267,7 +268,7 @@ def pointer_of(field_: str, document: object = None) -> str:
 
 
 def key_at(rest: str, here: object) -> str:
-    """The longest key of the document that the path goes on with."""
+    """Return the next key of the path `rest`: the longest key of `here` that the path begins with."""
     if isinstance(here, Mapping):
         keys = [
             key
@@ -283,17 +284,17 @@ def key_at(rest: str, here: object) -> str:
     return first[0] if first else rest
 
 
-# -- what the framework finds ----------------------------------------------------------------------------------
+# -- problems that the web framework reports -------------------------------------------------------------------
 
 
 def install(app: FastAPI) -> None:
-    """Whatever goes wrong in a route is told as a problem."""
+    """Register handlers with the application, which turn every error in a route into a problem response."""
 
     async def told(request: Request, problem: Exception) -> Response:
         assert isinstance(problem, WeirError)
         if slug_of(problem) == "internal":
             LOG.error("%s %s", request.method, request.url.path, exc_info=problem)
-            return told_as(KINDS["internal"], {"detail": "it is in the log of the service"})
+            return told_as(KINDS["internal"], {"detail": "the error is in the log of the service"})
         return problem_response(problem, getattr(request.state, "body", None))
 
     async def invalid(_: Request, problem: Exception) -> Response:
@@ -307,7 +308,7 @@ def install(app: FastAPI) -> None:
 
     async def internal(request: Request, problem: Exception) -> Response:
         LOG.error("%s %s", request.method, request.url.path, exc_info=problem)
-        return told_as(KINDS["internal"], {"detail": "it is in the log of the service"})
+        return told_as(KINDS["internal"], {"detail": "the error is in the log of the service"})
 
     app.add_exception_handler(WeirError, told)
     app.add_exception_handler(RequestValidationError, invalid)
@@ -316,7 +317,7 @@ def install(app: FastAPI) -> None:
 
 
 def of_validation(problem: RequestValidationError) -> tuple[ProblemKind, dict[str, Any]]:
-    """What pydantic has found in parameters and bodies that a route has declared."""
+    """Return the problem that lists pydantic's errors about the parameters or the body."""
     errors = [located(error) for error in problem.errors()[:20]]
     is_malformed = any(error["type"] == "json_invalid" for error in problem.errors())
     first = errors[0] if errors else {"detail": "not valid"}
@@ -335,14 +336,14 @@ def located(error: Mapping[str, Any]) -> dict[str, str]:
     return {"parameter": ".".join(map(str, path)), "detail": detail}
 
 
-# -- as it is described ----------------------------------------------------------------------------------------
+# -- problems in the OpenAPI description -----------------------------------------------------------------------
 
 
 PROBLEM_SCHEMA = {"$ref": "#/components/schemas/Problem"}
 
 
 def responses(*slugs: str) -> dict[int | str, dict[str, Any]]:
-    """For the description of a route: the problems that it has beside those that all have."""
+    """Return the OpenAPI responses for the problems with these slugs; `openapi.py` adds the problems common to all routes."""
     answers: dict[int | str, dict[str, Any]] = {}
     for slug in slugs:
         kind = KINDS[slug]
@@ -356,4 +357,4 @@ def responses(*slugs: str) -> dict[int | str, dict[str, Any]]:
 
 
 BODY_PROBLEMS = responses("malformed", "too-large", "unsupported-media", "invalid")
-"""Problems of a route that reads a body."""
+"""OpenAPI responses for the problems of a route that reads a body."""

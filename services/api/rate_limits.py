@@ -1,7 +1,7 @@
-"""What one caller may ask of the service, so that it is there for the others too.
+"""Limits on the requests of a caller, so that one caller cannot block the service for other callers.
 
-Limits     requests of a key, wrong keys of an address, readers that a key keeps waiting
-bounded    a body that is no larger than its route takes, whether its length is told or not
+RateLimits    limits requests per key, wrong keys per address, and waiting readers per key
+bounded       limits the size of a body, with or without a Content-Length
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from starlette.types import Message, Receive, Scope
 from configs.service.service_settings import ServiceSettings
 from services.api.problems import TooManyRequests, retry_after
 
-# Keys and addresses that are remembered; who is forgotten begins anew.
+# Maximum number of token buckets. Beyond it the least recently used one is dropped; a caller without a bucket gets a full one.
 REMEMBERED = 100_000
 TOO_LARGE = 413
-# Of the console: a key, which whoever brings it need not have.
+# Maximum size of the console's sign-in form; it holds a key, and callers send it before they have authenticated.
 FORM_BYTES = 16 << 10
 
 
 class Buckets:
-    """A bucket of tokens each, filled at a rate up to a size."""
+    """Token buckets by name: each request takes a token, and tokens are added at a constant rate up to a maximum."""
 
     def __init__(self, rate_per_s: float, size: float, clock: Callable[[], float]) -> None:
         self._rate_per_s, self._size, self._clock = rate_per_s, size, clock
@@ -34,7 +34,7 @@ class Buckets:
         self._lock = threading.Lock()
 
     def take(self, name: str) -> float:
-        """0 if there was a token; otherwise the seconds until there is one."""
+        """Take a token and return 0; if no token is left, return the seconds until the next token."""
         now = self._clock()
         with self._lock:
             left, at = self._of.pop(name, (self._size, now))
@@ -47,7 +47,7 @@ class Buckets:
 
 
 class RateLimits:
-    """Of one service; may be called by several threads."""
+    """Limits on requests, wrong keys and waiting readers of one service; thread-safe."""
 
     def __init__(self, settings: ServiceSettings, clock: Callable[[], float] = time.monotonic) -> None:
         self.settings = settings
@@ -60,30 +60,30 @@ class RateLimits:
     def check_request(self, key_id: str) -> None:
         wait_s = self._requests.take(key_id)
         if wait_s:
-            rate = f"{self.settings.requests_per_s:g} requests a second"
+            rate = f"{self.settings.requests_per_s:g} requests per second"
             raise TooManyRequests(
-                f"the key has made more than {rate}", hint="come again later", headers=retry_after(wait_s)
+                f"the key has made more than {rate}", hint="try again later", headers=retry_after(wait_s)
             )
 
     def check_failure(self, address: str) -> None:
-        """To be asked for wrong keys alone: others at the same address are not shut out by them."""
+        """Count a request with a wrong key; raise TooManyRequests beyond the limit. Valid keys from the same address are not affected."""
         wait_s = self._failures.take(address)
         if wait_s:
             raise TooManyRequests(
                 "too many wrong keys from this address",
-                hint="come again later, with a key that is live",
+                hint="try again later with a live key",
                 headers=retry_after(wait_s),
             )
 
     @contextmanager
     def waiting(self, key_id: str) -> Iterator[None]:
-        """While a reader is kept waiting for what is to come."""
+        """Count the caller as a waiting reader while the block runs; raise TooManyRequests if it has too many."""
         most = self.settings.streams_per_key
         with self._lock:
             if self._streams[key_id] >= most:
                 raise TooManyRequests(
                     f"the key has {most:,} readers waiting already",
-                    hint="close some of them, or read with another key",
+                    hint="close some readers, or read with another key",
                     headers=retry_after(1),
                 )
             self._streams[key_id] += 1
@@ -96,11 +96,11 @@ class RateLimits:
                     del self._streams[key_id]
 
 
-# -- bodies ----------------------------------------------------------------------------------------------------
+# -- limits on the size of bodies ------------------------------------------------------------------------------
 
 
 def bytes_max(settings: ServiceSettings, path: str) -> int:
-    """What the route takes."""
+    """Return the maximum size in bytes of a body for this path."""
     if path in ("/v1/apply", "/v1/plan"):
         return settings.documents_bytes
     if path.startswith("/v1/streams/") and path.endswith("/rows"):
@@ -111,7 +111,7 @@ def bytes_max(settings: ServiceSettings, path: str) -> int:
 
 
 def bounded(scope: Scope, receive: Receive, most: int) -> Receive:
-    """The same body, which is refused as soon as it is too large; at once if its length says so."""
+    """Return a receiver of the body that refuses a body above the limit, immediately if Content-Length is above the limit."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > most:
             raise too_large(most)
@@ -129,5 +129,7 @@ def bounded(scope: Scope, receive: Receive, most: int) -> Receive:
 
 
 def too_large(most: int) -> HTTPException:
-    """As the framework lets it through; the rest of the body is not waited for."""
-    return HTTPException(TOO_LARGE, f"at most {most:,} bytes; send less at a time", {"Connection": "close"})
+    """Return the exception for a body above the limit: an HTTPException, which FastAPI passes on. The rest of the body is not read."""
+    return HTTPException(
+        TOO_LARGE, f"the body may have at most {most:,} bytes; send less at a time", {"Connection": "close"}
+    )

@@ -1,9 +1,10 @@
-"""What a request brings: JSON or YAML, read with care, since anybody who has a key may send anything.
+"""Parser of request bodies in JSON or YAML, strict because anyone with a key may send anything.
 
-Numbered properties of what `read_data` returns:
-1. No key is given twice, no number is infinite, and no text holds what a database or a terminal cannot take.
-2. It is no larger than it looks: neither deep nesting nor YAML's aliases make more of it.
-Everything else is Malformed, or InvalidInput where it could be read.
+Guarantees for the data that `read_data` returns:
+1. No key occurs twice, no number is infinite, and no text holds characters that a database or a terminal cannot take.
+2. Its depth and its number of values are limited, also if YAML aliases make the data larger than the text.
+
+A body that violates a guarantee is refused with Malformed, or with InvalidInput if the body could be parsed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Model = TypeVar("Model", bound=Settings)
 JSON = "application/json"
 YAML = ("application/yaml", "text/yaml", "application/x-yaml", "text/x-yaml")
 HINT = f"send `Content-Type: {JSON}` or `{YAML[0]}`"
-# YAML is read a hundred times slower than JSON.
+# YAML parsing is a hundred times slower than JSON parsing, so YAML bodies must be smaller.
 YAML_BYTES_MAX = 1 << 20
 DEPTH_MAX = 64
 NODES_MAX = 2_000_000
@@ -39,46 +40,53 @@ Content = Annotated[bytes, Depends(content_of)]
 
 
 def media_type(request: Request) -> str:
-    """Without its parameters; JSON where nothing is said."""
+    """Return the media type of the body, without parameters; JSON if there is no Content-Type."""
     media = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
     return JSON if media.endswith("+json") else media
 
 
 def read_data(request: Request, content: bytes) -> Any:
-    """What the body holds; kept for the pointers of problems."""
+    """Return the one document in the body, and store the document in `request.state` so that problems can point into it."""
     documents = read_all(request, content)
     if len(documents) != 1:
         raise InvalidInput(
-            "one document is wanted here", value=len(documents), hint="send one, or use /v1/apply"
+            "the body must hold one document",
+            value=len(documents),
+            hint="send one document, or use /v1/apply for several documents",
         )
     request.state.body = documents[0]
     return documents[0]
 
 
 def read_all(request: Request, content: bytes) -> list[Any]:
-    """The documents of YAML, or the one of JSON."""
+    """Return the documents of a YAML body, or the one value of a JSON body."""
     media = media_type(request)
     if media != JSON and media not in YAML:
-        raise UnsupportedMedia("neither JSON nor YAML", "header Content-Type", media, HINT)
+        raise UnsupportedMedia("the body is neither JSON nor YAML", "header Content-Type", media, HINT)
     encoding = request.headers.get("content-encoding", "identity")
     if encoding != "identity":
         raise UnsupportedMedia(
-            "bodies are not unpacked", "header Content-Encoding", encoding, "send it as it is"
+            "compressed bodies are not supported",
+            "header Content-Encoding",
+            encoding,
+            "send the body uncompressed",
         )
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as problem:
-        raise Malformed(f"byte {problem.start + 1} is not UTF-8 text", hint="send UTF-8") from None
+        raise Malformed(
+            f"byte {problem.start + 1} of the body is not UTF-8 text", hint="send UTF-8"
+        ) from None
     documents = [of_json(text)] if media == JSON else of_yaml(text)
     check_data(documents)
     return documents
 
 
 def read_model(model: type[Model], request: Request, content: bytes) -> Model:
-    """What the body says, as a model."""
+    """Return the body as a pydantic model."""
     data = read_data(request, content)
     if not isinstance(data, dict):
-        raise InvalidInput("the body must hold keys and values", value=data, hint="send a JSON object")
+        raise InvalidInput("the body must be an object of keys and values", value=data, hint="send an object")
     try:
         return model.model_validate(data)
     except ValidationError as problem:
@@ -90,31 +98,39 @@ def of_json(text: str) -> Any:
         return json.loads(text, object_pairs_hook=without_repetition, parse_constant=no_number)
     except json.JSONDecodeError as problem:
         where = f"line {problem.lineno}, column {problem.colno}"
-        raise Malformed(f"not valid JSON: {problem.msg}", where, hint="send one JSON value") from None
+        raise Malformed(
+            f"the body is not valid JSON: {problem.msg}", where, hint="send one JSON value"
+        ) from None
     except RecursionError:
-        raise Malformed("nested too deeply", hint="no document needs more than some ten levels") from None
-    except ValueError as problem:  # a number of thousands of digits
+        raise Malformed(
+            "the body is nested too deeply", hint=f"send at most {DEPTH_MAX} levels of nesting"
+        ) from None
+    except ValueError as problem:  # raised, for example, for a number with thousands of digits
         why = str(problem).partition(";")[0].partition(" (")[0]
-        raise Malformed(f"a value is out of its range: {why}", hint="send smaller numbers") from None
+        raise Malformed(
+            f"the body contains a value out of range: {why}", hint="send smaller numbers"
+        ) from None
 
 
 def without_repetition(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     mapping: dict[str, Any] = {}
     for key, value in pairs:
         if key in mapping:
-            raise Malformed("the key is given twice", value=key, hint="keep one of the two")
+            raise Malformed("the key occurs twice in one object", value=key, hint="remove one of the entries")
         mapping[key] = value
     return mapping
 
 
 def no_number(name: str) -> float:
-    raise Malformed("not a number that JSON has", value=name, hint="send a finite number, or null")
+    raise Malformed("NaN and Infinity are not JSON numbers", value=name, hint="send a finite number, or null")
 
 
 def of_yaml(text: str) -> list[Any]:
     if len(text) > YAML_BYTES_MAX:
         raise TooLarge(
-            f"YAML may have {YAML_BYTES_MAX:,} characters here", value=len(text), hint="send the same as JSON"
+            f"a YAML body may have at most {YAML_BYTES_MAX:,} characters",
+            value=len(text),
+            hint="send the documents as JSON",
         )
     try:
         return [document for document in parse_documents(text) if document is not None]
@@ -122,20 +138,24 @@ def of_yaml(text: str) -> list[Any]:
         raise Malformed(problem.title, problem.field, problem.value, problem.hint) from None
 
 
-# To a value from the whole: the way to what holds it, and its key or place in that.
+# Path of a value in the body, as a pair: path of the object or list that holds the value, and key or index in it. None: whole body.
 Way = tuple[Any, str | int] | None
 
 
 def check_data(data: Sequence[Any]) -> None:
-    """Nothing in the documents harms anybody who takes them for what they look like."""
+    """Raise Malformed if the documents are too deep or too large, and InvalidInput if a text in them is not valid Unicode."""
     left = NODES_MAX
 
     def check(here: object, depth: int, way: Way) -> None:
         nonlocal left
         left -= 1
         if depth > DEPTH_MAX or left < 0:
-            what = "nested too deeply" if depth > DEPTH_MAX else "too many values, once aliases are followed"
-            raise Malformed(what, hint="send less at a time")
+            what = (
+                "the body is nested too deeply"
+                if depth > DEPTH_MAX
+                else "too many values with all aliases expanded"
+            )
+            raise Malformed(what, hint="send smaller documents")
         match here:
             case str():
                 check_text(here, way)
@@ -152,7 +172,7 @@ def check_data(data: Sequence[Any]) -> None:
 
 
 def path_of(way: Way) -> str:
-    """As problems tell it. Made where there is one: of every value of a long list it would be far more than the list."""
+    """Return the path as text, as problems show it. To save time, paths become text only for errors, not for every value of a body."""
     parts = []
     while way is not None:
         way, part = way
@@ -165,5 +185,8 @@ def check_text(text: str, way: Way) -> None:
         return
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidInput(
-            "not text: it holds NUL or half a character", path_of(way), text, "send Unicode text"
+            "the value is not Unicode text: it holds NUL or half a surrogate pair",
+            path_of(way),
+            text,
+            "remove the character",
         )

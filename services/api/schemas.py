@@ -1,4 +1,4 @@
-"""How bodies are described: the documents' schemas are those of their models, so that words cannot drift from rules."""
+"""OpenAPI schemas of request and response bodies. Schemas of documents are made from the pydantic models that validate them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,19 @@ from configs.documents.declarations import DOCUMENTS_MAX, KINDS
 from services.api.request_bodies import JSON, YAML
 
 COMPONENTS = "#/components/schemas/"
-# The path says them.
+# Fields that a body may leave out, because the path of the request contains their values.
 SAID_BY_PATH = ("kind", "tenant", "name")
-ETAG = {"ETag": {"description": "The version, to be sent as If-Match.", "schema": {"type": "string"}}}
+ETAG = {
+    "ETag": {
+        "description": "Version of the document; send this ETag as If-Match with a change.",
+        "schema": {"type": "string"},
+    }
+}
 WARNING = {
-    "Weir-Warning": {"description": "Whose delay target would be missed.", "schema": {"type": "string"}}
+    "Weir-Warning": {
+        "description": "Warnings about the change, for example classes that would miss their delay targets.",
+        "schema": {"type": "string"},
+    }
 }
 STRING, WHOLE = {"type": "string"}, {"type": "integer"}
 
@@ -50,16 +58,16 @@ def content(schema: dict[str, Any], *media: str, example: Any = None) -> dict[st
     return dict.fromkeys(media or (JSON,), description)
 
 
-# -- bodies and answers ----------------------------------------------------------------------------------------
+# -- bodies of requests and responses --------------------------------------------------------------------------
 
 
 def document_body(kind: str) -> dict[str, Any]:
-    """Of a PUT."""
+    """Return the description of the body of a PUT."""
     described = content(ref(kind), JSON, YAML[0], example=EXAMPLES[kind])
     return {"requestBody": {"required": True, "content": described}}
 
 
-def document_answer(kind: str, told: str = "The document, without secrets.") -> dict[str, Any]:
+def document_answer(kind: str, told: str = "The declared document, without secrets.") -> dict[str, Any]:
     example = {"kind": kind, "name": "spark" if kind == "Session" else "one", **EXAMPLES[kind]}
     return {"description": told, "headers": ETAG, "content": content(ref(kind), example=example)}
 
@@ -69,8 +77,11 @@ def document_answers(kind: str) -> dict[int | str, dict[str, Any]]:
 
 
 def put_answers(kind: str) -> dict[int | str, dict[str, Any]]:
-    created = document_answer(kind, "It was not there before.")
-    kept = document_answer(kind, "It is there now, changed or as it was; with `dry_run`, what would change.")
+    created = document_answer(kind, "The document was created.")
+    kept = document_answer(
+        kind,
+        "The document was changed, or was the same already. With `dry_run`: the changes that the document would make.",
+    )
     kept["content"] = content({"anyOf": [ref(kind), ref("Changes")]})
     return {200: kept | {"headers": ETAG | WARNING}, 201: created | {"headers": ETAG | WARNING}}
 
@@ -82,28 +93,40 @@ def list_answer(kind: str) -> dict[int | str, dict[str, Any]]:
         "properties": {"version": WHOLE, "document": ref(kind)},
     }
     return {
-        200: {"description": "In the order in which they were declared.", "content": content(paged(item))}
+        200: {
+            "description": "Documents in the order in which they were declared.",
+            "content": content(paged(item)),
+        }
     }
 
 
 def paged(item: dict[str, Any]) -> dict[str, Any]:
-    """A list, and where it goes on."""
+    """Return the schema of one page of a list, with the cursor of the next page."""
     return {
         "type": "object",
         "required": ["items", "next"],
         "properties": {
             "items": {"type": "array", "items": item},
-            "next": {"type": ["string", "null"], "description": "`after` of the next page; null at the end."},
+            "next": {
+                "type": ["string", "null"],
+                "description": "Cursor of the next page, which the next call sends as `after`; null on the last page.",
+            },
         },
     }
 
 
 DELETED: dict[int | str, dict[str, Any]] = {
-    204: {"description": "It is not there any more."},
-    200: {"description": "With `dry_run`: it could be deleted.", "content": content(ref("Changes"))},
+    204: {"description": "The declaration was deleted."},
+    200: {
+        "description": "With `dry_run`: the declaration can be deleted; nothing was changed.",
+        "content": content(ref("Changes")),
+    },
 }
 CHANGES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "What was changed, or would be.", "content": content(ref("Changes"))}
+    200: {
+        "description": "Changes that were made, or with `dry_run` would be made.",
+        "content": content(ref("Changes")),
+    }
 }
 APPLY_BODY = {
     "requestBody": {
@@ -134,28 +157,37 @@ APPLY_BODY = {
 }
 
 
-# -- components ------------------------------------------------------------------------------------------------
+# -- schemas that several routes share -------------------------------------------------------------------------
 
 PROBLEM = {
     "type": "object",
-    "description": "RFC 9457.",
+    "description": "Problem details (RFC 9457).",
     "required": ["type", "title", "status"],
     "properties": {
         "type": {"type": "string", "format": "uri", "examples": ["urn:weir:problem:invalid"]},
         "title": STRING,
         "status": WHOLE,
         "detail": STRING,
-        "hint": {"type": "string", "description": "What to do."},
+        "hint": {"type": "string", "description": "How to correct the request."},
         "errors": {
             "type": "array",
             "items": {
                 "type": "object",
                 "required": ["detail"],
                 "properties": {
-                    "pointer": {"type": "string", "description": "Where in the body, as a JSON pointer."},
-                    "parameter": {"type": "string", "description": "Which parameter or header."},
+                    "pointer": {
+                        "type": "string",
+                        "description": "JSON pointer to the invalid part of the body.",
+                    },
+                    "parameter": {
+                        "type": "string",
+                        "description": "Name of the invalid parameter or header.",
+                    },
                     "detail": STRING,
-                    "line": {"type": "integer", "description": "Of SQL; so is the column."},
+                    "line": {
+                        "type": "integer",
+                        "description": "Line of the error in the SQL text; `column` is the column of the error.",
+                    },
                     "column": WHOLE,
                 },
             },
@@ -167,13 +199,13 @@ CHANGE = {
     "required": ["kind", "name", "action", "fields", "changes"],
     "properties": {
         "kind": STRING,
-        "tenant": {"type": "string", "description": "Of a query."},
+        "tenant": {"type": "string", "description": "Tenant of a query; absent for other kinds."},
         "name": STRING,
         "action": {"enum": ["created", "changed", "unchanged", "deleted"]},
         "fields": {"type": "array", "items": STRING},
         "changes": {
             "type": "object",
-            "description": "By field: before, and after.",
+            "description": "Changed fields; the value of a field is a pair of its values before and after the change.",
             "additionalProperties": {"type": "array", "minItems": 2, "maxItems": 2},
         },
     },
@@ -184,10 +216,13 @@ CHANGES_MADE = {
     "properties": {
         "changes": {"type": "array", "items": ref("Change")},
         "warnings": {"type": "array", "items": STRING},
-        "plan": {"type": "object", "description": "With `dry_run`: what would become of delay targets."},
+        "plan": {
+            "type": "object",
+            "description": "With `dry_run`: forecast of delay targets, as POST /v1/plan returns it.",
+        },
     },
 }
-# Of a key; those that have not been are null.
+# Times of a key's creation, expiry, last use and revocation. A time is null if the event has not happened or will never happen.
 TIMES = ("created_at", "expires_at", "used_at", "revoked_at")
 KEY = {
     "type": "object",
@@ -202,7 +237,7 @@ KEY = {
 
 
 def components() -> dict[str, Any]:
-    """All schemas that are no route's own."""
+    """Return the schemas that several routes share."""
     _, definitions = models_json_schema(
         [(model, "validation") for model in KINDS.values()], ref_template=COMPONENTS + "{model}"
     )
@@ -221,11 +256,11 @@ def document_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def whole(kind: str) -> dict[str, Any]:
-    """With what a path would say."""
+    """Return the schema of a document that must contain its kind, tenant and name, because the request's path does not."""
     said = ["kind"] if kind == "Session" else ["kind", "name", *(["tenant"] if kind == "Query" else [])]
     return {"allOf": [ref(kind), {"required": said}]}
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Of a body that has a model of its own."""
+    """Return the schema of a body that is read with a pydantic model."""
     return model.model_json_schema(ref_template=COMPONENTS + "{model}")

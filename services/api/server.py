@@ -1,9 +1,9 @@
-"""The service on the network: uvicorn in a thread of this process, with a loop of its own.
+"""HTTP server of the service: uvicorn in a thread of this process, with an event loop of its own.
 
 Guarantees:
-1. When `start` returns, the service listens, and its address is known; InvalidInput if it cannot.
-2. `stop` returns soon, whoever is still reading: what waits for rows is told to end, everything else may be finished for a
-   moment. Nothing listens afterwards.
+1. When `start` returns, the service listens and its address is known. `start` raises InvalidInput if it cannot listen.
+2. `stop` returns soon, even while callers read: it ends the responses to waiting readers, and other requests have a moment to
+   finish. Nothing listens afterwards.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from services.api.service import Service
 
 BACKLOG = 1024
 KEEP_ALIVE_S = 30
-# Of a reader that does not read, its last words are not waited for.
+# Maximum seconds to send the end of a response, so that a reader that no longer reads does not delay the stop.
 LAST_WORDS_S = 0.2
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 READS = ("GET", "HEAD")
 
 
 class Serving:
-    """One service; started once and stopped once."""
+    """HTTP server of one service; it can be started once and stopped once."""
 
     def __init__(self, service: Service) -> None:
         self._service, self.settings = service, service.settings
@@ -48,7 +48,7 @@ class Serving:
 
     @property
     def url(self) -> str:
-        """As this machine reaches it."""
+        """URL of the service for callers on this machine."""
         assert self._socket is not None
         host, port = self._address
         host = EVERYWHERE.get(host, f"[{host}]" if ":" in host else host)
@@ -58,7 +58,7 @@ class Serving:
         check_tls(self.settings)
         self._socket = listening(self.settings)
         self._address: tuple[str, int] = self._socket.getsockname()[:2]
-        # What goes wrong in a route is in our own log, with the route.
+        # Uvicorn does not log errors in routes, because the service logs them itself, with the route.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         self._server = ApiServer(config_of(self._ending, self.settings))
         self._service.snapshot.start()
@@ -68,7 +68,7 @@ class Serving:
             raise self._problem
 
     def stop(self) -> None:
-        """Idempotent."""
+        """Stop the server, if it has not stopped already."""
         if self._server is not None:
             self._server.end(self._ending)
         if self._thread.is_alive():
@@ -96,7 +96,7 @@ class Serving:
 
 
 class ApiServer(uvicorn.Server):
-    """It says when it listens."""
+    """Uvicorn server with an event that is set once it listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -109,15 +109,15 @@ class ApiServer(uvicorn.Server):
         self.listens.set()
 
     def end(self, ending: Ending) -> None:
-        """Called by another thread."""
+        """Stop serving; this method is called from another thread than the server's."""
         self.should_exit = True
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # it has ended by itself
+            with contextlib.suppress(RuntimeError):  # the loop has ended already
                 self._loop.call_soon_threadsafe(ending.end)
 
 
 class Ending:
-    """Sends away who reads, at once, when the service ends; changes may be finished."""
+    """ASGI application around the routes: when the service stops, requests that only read end at once, and changes may still finish."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -158,7 +158,7 @@ class Ending:
 
 
 async def last_words(has_begun: bool, scope: Scope, receive: Receive, send: Send) -> None:
-    """The end of what was being sent."""
+    """Send the end of the response if it has begun, otherwise a problem as the response."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LAST_WORDS_S):
             if has_begun:
@@ -168,11 +168,11 @@ async def last_words(has_begun: bool, scope: Scope, receive: Receive, send: Send
 
 
 async def sent_away(scope: Scope, receive: Receive, send: Send) -> None:
-    problem = NotRunning("the service ends", hint="come again", headers={"Connection": "close"})
+    problem = NotRunning("the service is stopping", hint="try again later", headers={"Connection": "close"})
     await problem_response(problem)(scope, receive, send)
 
 
-# -- what it is made of ----------------------------------------------------------------------------------------
+# -- settings, socket and certificate of the server ------------------------------------------------------------
 
 
 def config_of(app: ASGIApp, settings: ServiceSettings) -> uvicorn.Config:
@@ -196,7 +196,7 @@ def config_of(app: ASGIApp, settings: ServiceSettings) -> uvicorn.Config:
 
 
 def listening(settings: ServiceSettings) -> socket.socket:
-    """Bound, so that nobody else gets the port; IPv4 where a name means both."""
+    """Return a socket bound to the service's address; a name with both IPv4 and IPv6 addresses is bound to IPv4."""
     try:
         addresses = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -204,7 +204,9 @@ def listening(settings: ServiceSettings) -> socket.socket:
     except (OSError, UnicodeError) as problem:
         hint = "give a name or an address of this machine"
         why = getattr(problem, "strerror", None) or str(problem)
-        raise InvalidInput(f"no address: {why}", "--api-host", settings.host, hint) from None
+        raise InvalidInput(
+            f"the value is not an address of this machine: {why}", "--api-host", settings.host, hint
+        ) from None
     family, _, _, _, address = min(addresses, key=lambda one: one[0] != socket.AF_INET)
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -213,15 +215,18 @@ def listening(settings: ServiceSettings) -> socket.socket:
     except OSError as problem:
         listener.close()
         why = (problem.strerror or str(problem)).lower()
-        hint = "is another `weir up` running? give another port, or 0 for one that is free"
+        hint = "check for another running `weir up`, or give another port (0 for any free port)"
         raise InvalidInput(
-            f"cannot be listened at: {why}", "--api-port", f"{settings.host}:{settings.port}", hint
+            f"the service cannot listen at this address: {why}",
+            "--api-port",
+            f"{settings.host}:{settings.port}",
+            hint,
         ) from None
     return listener
 
 
 def check_tls(settings: ServiceSettings) -> None:
-    """That certificate and key are there, and belong together."""
+    """Raise InvalidInput unless the TLS certificate and key can be read and belong together."""
     if settings.tls_certificate is None or settings.tls_key is None:
         return
     for field, path in (("--tls-certificate", settings.tls_certificate), ("--tls-key", settings.tls_key)):
@@ -229,14 +234,19 @@ def check_tls(settings: ServiceSettings) -> None:
             path.read_bytes()
         except OSError as problem:
             why = (problem.strerror or str(problem)).lower()
-            raise InvalidInput(f"cannot be read: {why}", field, str(path), "give a PEM file") from None
+            raise InvalidInput(
+                f"the file cannot be read: {why}", field, str(path), "give a PEM file"
+            ) from None
     try:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        # A key with a passphrase would be asked for at the terminal.
+        # An empty password prevents OpenSSL from asking for a passphrase at the terminal.
         context.load_cert_chain(settings.tls_certificate, settings.tls_key, password="")
     except (ssl.SSLError, ValueError) as problem:
         why = getattr(problem, "reason", None) or str(problem)
         hint = "give a PEM certificate with its chain, and its key without a passphrase"
         raise InvalidInput(
-            f"not a certificate and its key: {why}", "--tls-certificate", str(settings.tls_certificate), hint
+            f"the files are not a certificate with its key: {why}",
+            "--tls-certificate",
+            str(settings.tls_certificate),
+            hint,
         ) from None

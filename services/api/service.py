@@ -1,6 +1,6 @@
-"""What all routes are given: the catalog, what is known of it in memory, and who answers for what runs.
+"""`Service`: everything that routes need, namely the catalog, its snapshot in memory, and the parts of the running system.
 
-The rest is there only where something runs; a route that needs it asks by `running`, which is a problem of its own to the caller.
+The parts of the system are None while no system runs. Routes read each part with `running`, which then raises NotRunning.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
     from services.watch.losses import StreamIntake
     from services.watch.watch import Watch
 
-ASK_AGAIN = "ask again in a few seconds"
+ASK_AGAIN = "try again in a few seconds"
 Part = TypeVar("Part")
 NO_PROCESS = "no process that runs feeds reports to this service; start one with `weir ingest --from-service`"
 
 
 class TargetForecast(Protocol):
-    """What would become of the delay targets."""
+    """Result of a forecast of delay targets: `holds` is True if all targets would be met; `warnings` names the affected classes."""
 
     @property
     def holds(self) -> bool: ...
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Who would miss what; empty if all targets hold."""
+        """Texts that each name a class that would miss its delay target or lose input; empty if there is no such class."""
 
     def as_json(self) -> dict[str, Any]: ...
 
 
 class TargetPlanner(Protocol):
-    """Predicts."""
+    """Forecaster of delay targets for documents that are not declared yet."""
 
     def plan(
         self,
@@ -55,12 +55,12 @@ class TargetPlanner(Protocol):
         rates: Mapping[str, float] = ...,
         tenants: Collection[str] | None = None,
     ) -> TargetForecast:
-        """As if these were declared; of other tenants than these, if any are named, nothing is told by name."""
+        """Forecast the delay targets as if `documents` were declared. If `tenants` are given, the result names only these tenants."""
 
 
 @dataclass(frozen=True)
 class FeedDeclared:
-    """A feed as it is declared: a document of its own, or a stream with a source."""
+    """Declared feed: a document of kind Feed, or a stream with a source."""
 
     format: str
     streams: Sequence[str]
@@ -68,7 +68,7 @@ class FeedDeclared:
 
 @dataclass
 class Service:
-    """One of them, with everything it needs."""
+    """Catalog, settings, sessions and rate limits of the service, and the parts of the system that runs behind it."""
 
     catalog: Catalog
     settings: ServiceSettings
@@ -79,27 +79,27 @@ class Service:
     planner: TargetPlanner | None = None
     metrics: SystemCollector | None = None
     mirrors: Callable[[], Sequence[MirrorProgress]] | None = None
-    """How those fare that are polled here."""
+    """Function that returns the progress of the mirrors that this process polls."""
     waits_for: Callable[[], str] = lambda: ""
-    """What is missing until everything that is declared runs; empty when nothing is."""
+    """Function that returns a text naming the parts that have not started yet; the text is empty once everything declared runs."""
     enact: Callable[[], bool] = lambda: True
-    """Lets what is declared run; returns False if that takes too long to wait for. Where nothing runs there is nothing to wait for."""
+    """Function that waits until all declarations run. It returns False after its time limit, and True if no system runs."""
     brought: Callable[[], Sequence[FeedProgress]] | None = None
-    """Progress of the feeds, if a child of this process runs them."""
+    """Function that returns the progress of the feeds; None unless a child of this process runs the feeds."""
     told_feeds: ToldFeeds = field(default_factory=ToldFeeds)
-    """Progress that a process elsewhere reports."""
+    """Last report of another process about the feeds that it runs."""
     nodes: Nodes | None = None
-    """What gateways have accepted."""
+    """Figures of all nodes, with the rows that their gateways have accepted and rejected."""
     limits: RateLimits = field(init=False)
     sessions: Sessions = field(init=False)
-    """Of consoles."""
+    """Sessions of signed-in consoles."""
 
     def __post_init__(self) -> None:
         self.limits = RateLimits(self.settings)
         self.sessions = Sessions()
 
     def feeds_declared(self) -> dict[str, FeedDeclared]:
-        """All feeds by name, in the order in which they were declared."""
+        """Return all declared feeds by name, in the order in which they were declared."""
         feeds = {}
         for kind in ("Stream", "Feed"):
             for entry in self.snapshot.now.of_kind.get(kind, ()):
@@ -111,7 +111,7 @@ class Service:
         return feeds
 
     def feeds(self) -> list[FeedProgress]:
-        """The progress of each declared feed; feeds of which no process reports are stopped."""
+        """Return the progress of each declared feed. A feed without a report is starting, or stopped if no process runs feeds."""
         now = time.monotonic()
         reported = self.told_feeds.seen(now) if self.brought is None else self.brought()
         progress = {feed.feed: feed for feed in reported}
@@ -122,20 +122,20 @@ class Service:
         return [progress.get(name) or replace(unknown, feed=name) for name in self.feeds_declared()]
 
     def intakes(self) -> Mapping[str, StreamIntake]:
-        """Return the rows that gateways have accepted and rejected, by stream in small letters."""
+        """Return the rows that gateways have accepted and rejected, by lower-case name of the stream."""
         return {} if self.nodes is None else self.nodes.intakes.by_stream
 
 
 def service_of(catalog: Catalog, settings: ServiceSettings | None = None) -> Service:
-    """Of declarations alone: nothing runs here."""
+    """Return a service without a running system, which only manages declarations."""
     return Service(catalog, settings or ServiceSettings(), CatalogSnapshot(catalog))
 
 
 def running(part: Part | None, service: Service) -> Part:
-    """Return a part of the running system; raise NotRunning while there is none."""
+    """Return `part`, a part of the running system; raise NotRunning if the part is missing (None)."""
     if part is not None:
         return part
     missing = service.waits_for()
     if missing:
         raise NotRunning(missing, hint=ASK_AGAIN)
-    raise NotRunning("nothing runs here", hint="ask the service that `weir up` has started")
+    raise NotRunning("this service has no running system", hint="use the service that `weir up` has started")

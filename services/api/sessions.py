@@ -1,6 +1,6 @@
-"""Sessions of consoles: who has signed in with a key is known by a cookie, which is not the key.
+"""Console sessions: a cookie identifies a browser that has signed in with a key. The cookie is not the key.
 
-A session is as good as its key, and ends with it; it is kept in memory, so that it also ends with the service.
+A session ends when its key expires or is revoked. Sessions are kept in memory, so they also end when the service stops.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Callable
 
 COOKIE = "weir_session"
 HEADER = b"x-weir-console"
-"""What a page sends along with changes; a form of another site cannot."""
+"""Header that console pages send with every change; a form on another site cannot send it (CSRF protection)."""
 
 SESSIONS_MAX = 10_000
-# Nobody ends the sessions of others by signing in again and again.
+# Limit of the sessions per key, so that repeated sign-ins with one key do not push out the sessions of other keys.
 SESSIONS_OF_KEY_MAX = 100
 LASTS_S = 12 * 3600.0
 
 
 class Sessions:
-    """May be called by several threads."""
+    """Store of all console sessions; thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -30,7 +30,7 @@ class Sessions:
         self._of: OrderedDict[str, tuple[str, float]] = OrderedDict()
 
     def begin(self, key_id: str) -> str:
-        """The cookie's value; the oldest session ends if there are too many."""
+        """Start a session and return the value of its cookie; end the oldest session if there are too many."""
         token = secrets.token_urlsafe(32)
         with self._lock:
             same = [token for token, (whose, _) in self._of.items() if whose == key_id]
@@ -42,7 +42,7 @@ class Sessions:
         return token
 
     def key_id(self, token: str) -> str | None:
-        """Of whoever shows it."""
+        """Return the ID of the key that started the session; None if the session does not exist or has expired."""
         session = self._of.get(token)
         if session is None:
             return None
@@ -53,6 +53,6 @@ class Sessions:
         return None
 
     def end(self, token: str) -> None:
-        """Idempotent."""
+        """End the session; do nothing if the session has ended already."""
         with self._lock:
             self._of.pop(token, None)

@@ -1,1 +1,1 @@
-"""What is declared, and kept: priority classes, tenants, streams, queries, keys, and who has changed them."""
+"""Catalog: declarations of priority classes, tenants, streams, queries and more, with keys and an audit log of changes."""

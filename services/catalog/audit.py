@@ -1,4 +1,4 @@
-"""Who has changed what, and when; which fields, but never to what, since some of it is secret."""
+"""Audit log: author, time, declaration and changed fields of each change. Values are left out, because some values are secret."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from services.catalog.tables import audit
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """One change."""
+    """Entry of the audit log: one change."""
 
     id: int
     at: float
@@ -28,7 +28,7 @@ class AuditRecord:
 def note(
     connection: sa.Connection, at: float, who: str, action: str, ref: Ref, fields: Sequence[str] = ()
 ) -> int:
-    """The number of the change, which is given once."""
+    """Add a change to the log; return the number of the change, which is unique."""
     values = {"at": at, "who": who, "action": action, "kind": ref.kind, "name": name_of(ref)}
     text = json.dumps(list(fields))
     done = connection.execute(sa.insert(audit).values(**values, fields=text))
@@ -44,7 +44,7 @@ def entries(
     name: str | None = None,
     before: int | None = None,
 ) -> list[AuditRecord]:
-    """The last ones first."""
+    """Return at most `most` changes that match the arguments, the latest first."""
     query = sa.select(audit).order_by(audit.c.id.desc()).limit(most)
     if kind is not None:
         query = query.where(audit.c.kind == kind)

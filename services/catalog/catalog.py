@@ -1,13 +1,14 @@
-"""What is declared, with versions and a log of changes.
+"""Catalog: all declarations, with versions and an audit log of changes.
 
     with opened(home_of(os.environ)) as catalog:
         catalog.apply(read_documents(paths), who="ops")
 
 Numbered properties:
-1. A change is made whole or not at all, and only if all declarations hold together afterwards (`services.catalog.checks`).
-2. Putting what is there already changes nothing, not even its version. A version is given once, to one change.
-3. What is in use is not deleted: the refusal names who uses it.
-4. Each change is in the audit log, with who made it and which fields it changed, never to what.
+1. A change is made completely or not at all, and only if all declarations are consistent afterwards
+   (`services.catalog.checks`).
+2. Storing a declaration that equals the stored one changes nothing, not even its version. Each version number belongs to one change.
+3. A declaration that is in use is not deleted: the error names the declarations and keys that use it.
+4. Each change is in the audit log, with its author and the names of the changed fields, but never their values.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ NO_VERSIONS: Versions = {}
 
 @dataclass(frozen=True, slots=True)
 class DeclarationChange:
-    """What became, or would become, of a declaration."""
+    """Change of one declaration: made, or only planned by `diff` or a dry run."""
 
     ref: Ref
     action: str
@@ -63,47 +64,47 @@ class DeclarationChange:
     before: Mapping[str, Any] = field(default_factory=dict)
     after: Mapping[str, Any] = field(default_factory=dict)
     version: int = 0
-    """Of what is there now; 0 if nothing is, or nothing was changed yet."""
+    """Version after the change; 0 if the declaration was deleted or the change is not made yet."""
 
 
-# Kinds of declarations that admission plans.
+# Kinds of declarations that can change delay targets, so that admission forecasts them.
 PLANNED = ("Tenant", "Query")
 
 
 def needs_plan(changes: Iterable[DeclarationChange]) -> bool:
-    """Return True if admission has something to plan in these changes."""
+    """Return True if admission must forecast delay targets for these changes."""
     return any(change.ref.kind in PLANNED and change.action != "unchanged" for change in changes)
 
 
 @dataclass(frozen=True)
 class Desired:
-    """What should run."""
+    """State that the system should run, as declared in the catalog."""
 
     revision: int
-    """Of the catalog that says so."""
+    """Revision of the catalog that declares this state."""
     classes: tuple[LiveClass, ...]
-    """Of the tenants that have queries."""
+    """Classes of the tenants that have queries."""
     streams: Mapping[str, str]
-    """Their declarations by name."""
+    """CREATE STREAM statements of the streams, by name."""
     file: StreamsFile | None
-    """What Spark is to bring."""
+    """Feeds that Spark should run."""
     keys: KeyRing
     mirrors: Mapping[str, MirrorDeclaration] = field(default_factory=dict)
-    """By name."""
+    """Declarations of mirrors, by name."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """All that is declared, as of one moment, to be kept in memory."""
+    """All declarations and live keys at one moment, for callers that keep a copy of the catalog in memory."""
 
     revision: int
     state: CatalogState
     keys: tuple[Holder, ...] | None
-    """None if they are as they were."""
+    """Holders of live keys; None if no key has changed."""
 
 
 class Catalog:
-    """All methods may be called by several threads and processes."""
+    """Catalog of one home folder. All methods may be called by several threads and processes."""
 
     def __init__(self, home: Home, clock: Callable[[], float] = time.time) -> None:
         self._database = Database(home)
@@ -118,28 +119,28 @@ class Catalog:
     def close(self) -> None:
         self._database.close()
 
-    # -- reading ---------------------------------------------------------------------------------------
+    # -- methods that read the catalog ------------------------------------------------------------------
 
     def get(self, ref: Ref) -> StoredDeclaration:
         return found_in(self.state(), ref)
 
     def all(self, kind: str | None = None) -> list[StoredDeclaration]:
-        """In the order in which they were declared."""
+        """Return all declarations, or those of one kind, in the order in which they were declared."""
         state = self.state()
         return list(state.values()) if kind is None else state.stored(kind)
 
     def state(self) -> CatalogState:
-        """All of it, as of one moment."""
+        """Return all declarations at one moment."""
         with self._database.reading() as connection:
             return self._look(connection).state
 
     def users(self, ref: Ref) -> list[str]:
-        """Who needs it: declarations, and keys that are live."""
+        """Return the declarations and live keys that use a declaration."""
         with self._database.reading() as connection:
             return self._users(connection, self._look(connection).state, ref)
 
     def revision(self) -> int:
-        """Of the last change."""
+        """Return the number of the last change, which is the revision of the catalog."""
         with self._database.reading() as connection:
             return revision_of(connection)
 
@@ -151,7 +152,7 @@ class Catalog:
         name: str | None = None,
         before: int | None = None,
     ) -> list[AuditRecord]:
-        """Changes, the last one first: of one thing, of a kind, before another."""
+        """Return changes, the latest first. `ref`, `kind`, `name` and `before` (a change number) restrict which changes are returned."""
         if ref is not None:
             kind, name = ref.kind, name_of(ref)
         with self._database.reading() as connection:
@@ -160,19 +161,19 @@ class Catalog:
     def diff(
         self, documents: Sequence[Document], versions: Versions = NO_VERSIONS
     ) -> list[DeclarationChange]:
-        """What applying them would change."""
+        """Return the changes that `apply` would make for these documents, without making them."""
         before = self.state()
         check_versions(before, versions)
         documents = completed(before, documents)
         return changes(before, applied(before, documents), documents)
 
     def check_delete(self, ref: Ref, version: int | None = None) -> None:
-        """That it could be deleted."""
+        """Raise an error if the declaration cannot be deleted."""
         with self._database.reading() as connection:
             self._check_delete(connection, self._look(connection).state, ref, version)
 
     def desired(self) -> Desired:
-        """What should run, as of one moment."""
+        """Return the state that the system should run, as declared at one moment."""
         with self._database.reading() as connection:
             state_of = self._look(connection)
             keys = self.keys.ring(connection)
@@ -189,17 +190,17 @@ class Catalog:
         )
 
     def known(self, before: int = -1) -> Known:
-        """All of it, for whoever has seen a revision before."""
+        """Return all declarations, with the keys only if a key has changed since revision `before`."""
         with self._database.reading() as connection:
             latest = self._look(connection)
             is_same = before >= 0 and not has_changed(connection, KEY, before)
             keys = None if is_same else self.keys.holders(connection)
         return Known(latest.revision, latest.state, keys)
 
-    # -- changing --------------------------------------------------------------------------------------
+    # -- methods that change the catalog ----------------------------------------------------------------
 
     def put(self, declaration: Declaration, who: str, version: int | None = None) -> StoredDeclaration:
-        """Declare it, or declare it anew; with a version, only if that is the one that is there (0: none)."""
+        """Create or replace a declaration. If `version` is given, the declaration must have this version now (0: must not exist)."""
         ref = ref_of(declaration)
         state, _ = self._apply([Document(declaration)], who, {} if version is None else {ref: version})
         return state[ref]
@@ -207,11 +208,11 @@ class Catalog:
     def apply(
         self, documents: Sequence[Document], who: str, versions: Versions = NO_VERSIONS
     ) -> list[DeclarationChange]:
-        """Declare all of them, or none; with versions, only if those are there."""
+        """Create or replace all of the declarations, or none. If `versions` are given, each declaration must have its version now."""
         return self._apply(documents, who, versions)[1]
 
     def delete(self, ref: Ref, who: str, version: int | None = None) -> None:
-        """UnknownName if it is not there, InUse if something needs it."""
+        """Delete a declaration; raise UnknownName if it does not exist, InUse if something needs it."""
         with self._database.changing() as connection:
             before = self._look(connection).state
             self._check_delete(connection, before, ref, version)
@@ -230,9 +231,9 @@ class Catalog:
         needed = self._users(connection, state, ref)
         if needed:
             raise InUse(
-                f"in use by {told(needed)}",
+                f"the declaration is in use by {told(needed)}",
                 value=str(ref),
-                hint="delete or change these first",
+                hint="delete or change the named declarations and keys first",
                 users=tuple(needed),
             )
 
@@ -249,7 +250,7 @@ class Catalog:
             after = applied(latest.state, documents)
             new_changes = changes(latest.state, after, documents)
             latest = self._written(connection, latest, after, new_changes, who)
-        # Only now it is so.
+        # The copy in memory is replaced only after the transaction has been committed.
         self._seen = latest
         return latest.state, [
             replace(change, version=latest.state[change.ref].version) for change in new_changes
@@ -275,7 +276,7 @@ class Catalog:
                     fields=change.fields,
                 )
                 after.put(save(connection, before.get(change.ref), after[change.ref], revision))
-        # What a query reads may be found anew when its tenant, or another query of its, changes.
+        # A change of a tenant or a query may change the lists of inputs of the tenant's other queries, so these rows are written too.
         for tenant in dict.fromkeys(change.ref.tenant or change.ref.name for change in made):
             for stored in after.queries_of(tenant):
                 was = before.get(stored.ref)
@@ -284,7 +285,7 @@ class Catalog:
         return StateAtRevision(revision, after)
 
     def _look(self, connection: sa.Connection) -> StateAtRevision:
-        """As the transaction sees it; what was seen before is not read again."""
+        """Return the state of the catalog that the transaction sees; only changes since the last call are read from the database."""
         latest, revision = self._seen, revision_of(connection)
         if latest.revision != revision:
             latest = StateAtRevision(revision, later(connection, latest))
@@ -292,7 +293,7 @@ class Catalog:
         return latest
 
     def _begin(self) -> None:
-        """A catalog that nobody has changed has the priority classes that are there from the beginning."""
+        """Declare the preset priority classes in a catalog that has no change yet."""
         with suppress(VersionDiffers):
             self._apply(
                 [Document(preset) for preset in PRESETS], NOBODY, {ref_of(preset): 0 for preset in PRESETS}
@@ -311,7 +312,12 @@ def opened(home: Home) -> Iterator[Catalog]:
 def check_version(found: StoredDeclaration | None, version: int | None) -> None:
     here = 0 if found is None else found.version
     if version is not None and version != here:
-        raise VersionDiffers(f"it is at version {here} now", "version", version, "read it again")
+        raise VersionDiffers(
+            f"the declaration has changed: its version is now {here}",
+            "version",
+            version,
+            "read the declaration again",
+        )
 
 
 def check_versions(state: CatalogState, versions: Versions) -> None:
@@ -332,13 +338,13 @@ def found_in(state: CatalogState, ref: Ref) -> StoredDeclaration:
     return state[ref]
 
 
-# -- what is different -----------------------------------------------------------------------------------------
+# -- differences between documents and the catalog --------------------------------------------------------------
 
 
 def changes(
     before: CatalogState, after: CatalogState, documents: Sequence[Document]
 ) -> list[DeclarationChange]:
-    """One a document, in their order."""
+    """Return one change per document, in the order of the documents."""
     changed = []
     for document in documents:
         was, new = before.get(document.ref), as_document(after[document.ref].declaration)
@@ -353,7 +359,7 @@ def changes(
 
 
 def differing(before: object, after: object, path: str = "") -> Iterator[str]:
-    """Where two documents differ."""
+    """Yield the paths of the fields in which two documents differ."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in dict.fromkeys((*before, *after)):
             yield from differing(before.get(key), after.get(key), f"{path}.{key}".lstrip("."))

@@ -1,10 +1,10 @@
-"""Whether declarations hold together: what they name is there, SQL means something, classes can run beside each other.
+"""Checks that declarations are consistent: names refer to declarations, SQL is valid, and all classes can run together.
 
-    applied(before, documents)      the catalog with some documents more, or why it cannot be
-    users(stored, ref)              who needs a declaration
+    applied(before, documents)      the state of the catalog after these documents are declared, or an error
+    users(stored, ref) the declarations that use a declaration
 
-Every refusal is an InvalidInput that names the document it is about: the place in a file, or the declaration in the catalog.
-Nothing here is kept or read; `services.catalog.catalog` does that.
+Every error is an InvalidInput that names its document: file and line, or the declaration in the catalog. This module
+stores and reads nothing; `services.catalog.catalog` does that.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from services.ingest.answers import OWN
 from services.ingest.declared_streams import read_declaration
 from services.mirror.mirror_definition import read_mirror, stream_of
 
-# Where a file of streams has them.
+# Name of the section in a streams file that holds the declarations of a kind, by kind.
 SECTIONS = {"Stream": "streams", "Feed": "feeds"}
 NO_CATALOG = SqlCatalog.of()
-# Each has some twenty threads of the service's process.
+# Maximum number of mirrors; each takes about twenty threads of the service's process.
 MIRRORS_MAX = 100
 
 
 def completed(before: CatalogState, documents: Sequence[Document]) -> Sequence[Document]:
-    """With the stream of each mirror, unless somebody has declared it: it comes with its mirror, and changes with it."""
+    """Return the documents. If the stream of a mirror is not declared separately, a document of the stream is added."""
     if not any(isinstance(document.declaration, MirrorDeclaration) for document in documents):
         return documents
     said = {document.ref.folded for document in documents}
@@ -56,7 +56,7 @@ def completed(before: CatalogState, documents: Sequence[Document]) -> Sequence[D
     for document in documents:
         if isinstance(document.declaration, MirrorDeclaration):
             ref = Ref("Stream", document.declaration.name)
-            # What is wrong with the mirror is told when it is looked at.
+            # Errors of the mirror are reported by `check_mirrors`.
             with suppress(InvalidInput):
                 stream = stream_of(read_mirror(document.declaration))
                 if ref.folded not in said and is_its_own(before, ref, stream):
@@ -66,7 +66,7 @@ def completed(before: CatalogState, documents: Sequence[Document]) -> Sequence[D
 
 
 def is_its_own(before: CatalogState, ref: Ref, stream: StreamDeclaration) -> bool:
-    """Whether the stream is not there, or is as the mirror's was before, and is now to be another."""
+    """Return True if declaring the mirror also declares its stream: the stream is missing, or still as the mirror declared it."""
     there, mirror = before.get(ref), before.get(Ref("Mirror", ref.name))
     if there is None:
         return before.in_use(ref) is None
@@ -79,7 +79,7 @@ def is_its_own(before: CatalogState, ref: Ref, stream: StreamDeclaration) -> boo
 
 
 def applied(before: CatalogState, documents: Sequence[Document]) -> CatalogState:
-    """All that is there afterwards; versions and places are those from before."""
+    """Return the state after the change; raise InvalidInput if it is inconsistent. Existing declarations keep versions and order."""
     documents = completed(before, documents)
     check_differ(documents)
     changing = Changing(before, documents)
@@ -92,7 +92,7 @@ def applied(before: CatalogState, documents: Sequence[Document]) -> CatalogState
 
 
 class Changing:
-    """One change, as it is looked at."""
+    """Change of the catalog that is being checked."""
 
     def __init__(self, before: CatalogState, documents: Sequence[Document]) -> None:
         self.before = before
@@ -110,7 +110,7 @@ class Changing:
 
     @contextmanager
     def about(self, ref: Ref, prefix: str = "") -> Iterator[None]:
-        """What goes wrong within is this declaration's mistake; its fields begin with the prefix."""
+        """Report errors raised in the block as errors of this declaration; `prefix` is removed from the errors' fields."""
         try:
             yield
         except InvalidInput as problem:
@@ -118,10 +118,10 @@ class Changing:
                 problem, file=self.places.get(ref) or str(ref), field=problem.field.removeprefix(prefix)
             ) from None
 
-    # -- names -----------------------------------------------------------------------------------------
+    # -- checks of names and references -----------------------------------------------------------------
 
     def check_names(self) -> None:
-        """Those in use, and those that are referred to."""
+        """Check that new names are free, and that declarations refer only to existing names."""
         queries = self._query_names() if self.touches(StreamDeclaration) else {}
         for declaration in self.touched:
             ref = ref_of(declaration)
@@ -129,7 +129,10 @@ class Changing:
             with self.about(ref):
                 if other != ref:
                     raise InvalidInput(
-                        f"the name is in use: {other}", "name", ref.name, "letters' case does not count"
+                        f"the name is already used by {other}",
+                        "name",
+                        ref.name,
+                        "choose a name that differs in more than case",
                     )
                 match declaration:
                     case TenantDeclaration():
@@ -163,10 +166,10 @@ class Changing:
     def _query_names(self) -> dict[str, Ref]:
         return {ref.name.lower(): ref for ref in self.after if ref.kind == "Query"}
 
-    # -- streams ---------------------------------------------------------------------------------------
+    # -- checks of streams, feeds and mirrors ------------------------------------------------------------
 
     def check_streams(self) -> None:
-        """Their columns, and who brings them."""
+        """Check the columns of changed streams, and the sources and feeds that write to them."""
         for declaration in self.touched:
             if not isinstance(declaration, StreamDeclaration):
                 continue
@@ -178,7 +181,7 @@ class Changing:
             self._check_brought()
 
     def _is_brought(self, one: Declaration) -> bool:
-        """Whether it has to do with what Spark is to bring."""
+        """Return True if the declaration affects the feeds that Spark runs."""
         match one:
             case FeedDeclaration() | SessionDeclaration():
                 return True
@@ -191,7 +194,7 @@ class Changing:
         return False
 
     def check_mirrors(self) -> None:
-        """That each means something, and brings a stream that nobody else brings."""
+        """Check that each mirror is valid, and that nothing else writes to its stream."""
         if not self.touches(MirrorDeclaration, StreamDeclaration, FeedDeclaration):
             return
         mirrors = self.after.of_kind(MirrorDeclaration)
@@ -200,25 +203,32 @@ class Changing:
         for declared_mirror in mirrors:
             with self.about(ref_of(declared_mirror)):
                 if len(mirrors) > MIRRORS_MAX:
-                    raise InvalidInput(f"there are {MIRRORS_MAX} mirrors at most", value=len(mirrors))
+                    raise InvalidInput(
+                        f"the catalog would have more than {MIRRORS_MAX} mirrors", value=len(mirrors)
+                    )
                 mirror = read_mirror(declared_mirror)
             ref = Ref("Stream", declared_mirror.name)
-            # Whoever is changed is wrong; if both are, the stream, as it comes first.
+            # If only the mirror has changed, the error is reported for the mirror, otherwise for the stream.
             with self.about(ref if ref in touched else ref_of(declared_mirror)):
                 self._check_mirrored(mirror, ref, fed.get(declared_mirror.name))
 
     def _check_mirrored(self, mirror: Mirror, ref: Ref, feed: str | None) -> None:
         there = self.after.get(ref)
         if there is None:
-            raise UnknownName("no such Stream", "name", ref.name, f"declare it: {mirror.stream_sql}")
+            raise UnknownName("no such Stream", "name", ref.name, f"declare the stream: {mirror.stream_sql}")
         assert isinstance(there.declaration, StreamDeclaration)
         other = "a source of its own" if there.declaration.source is not None else feed and f"feed {feed}"
         if other:
-            hint = "let one of the two bring it, or name the mirror otherwise"
-            raise InvalidInput(f"a mirror and {other} bring the stream", "name", ref.name, hint)
+            hint = "keep only one writer of the stream, or give the mirror another name"
+            raise InvalidInput(f"the stream is filled by a mirror and by {other}", "name", ref.name, hint)
         if read_declaration(ref.name, there.declaration) != mirror.stream:
-            hint = f"declare it as {mirror.stream_sql}, or name the mirror otherwise"
-            raise InvalidInput("the mirror's stream is another one", "name", ref.name, hint)
+            hint = f"declare the stream as {mirror.stream_sql}, or give the mirror another name"
+            raise InvalidInput(
+                "the columns or event time of the stream differ from those of the mirror",
+                "name",
+                ref.name,
+                hint,
+            )
 
     def _schema_before(self, one: StreamDeclaration) -> StreamSchema | None:
         before = self.before.get(ref_of(one))
@@ -250,10 +260,10 @@ class Changing:
                         raise
             raise
 
-    # -- tenants ---------------------------------------------------------------------------------------
+    # -- checks of tenants and their queries --------------------------------------------------------------
 
     def check_tenants(self) -> None:
-        """Those that have changed, or whose queries have: that they can be run."""
+        """Check that each tenant can run if the tenant or one of its queries has changed."""
         names = {
             declaration.tenant if isinstance(declaration, QueryDeclaration) else declaration.name
             for declaration in self.touched
@@ -270,7 +280,7 @@ class Changing:
                     check_change(before, class_after)
 
     def _class_before(self, tenant: str) -> CheckedClass | None:
-        """The tenant's class as it was, without queries that cannot be planned any more; None if it had no queries."""
+        """Return the tenant's class before the change, without queries that can no longer be planned; None if the tenant had no queries."""
         if not self.before.queries_of(tenant):
             return None
         try:
@@ -280,7 +290,7 @@ class Changing:
                 return runnable(self.before.class_of(tenant))[0]
 
     def _class_after(self, tenant: str, before: CheckedClass | None, broken: Collection[str]) -> CheckedClass:
-        """The tenant's class as it is to be, without the broken queries."""
+        """Return the tenant's class after the change, without the queries that can no longer be planned."""
         if not broken:
             return self.after.checked(tenant, before)
         class_after, problems = runnable(self.after.class_of(tenant))
@@ -290,10 +300,9 @@ class Changing:
         return class_after
 
     def _plan(self, tenant: str, planned: Mapping[str, Query]) -> set[str]:
-        """Find what each query reads; a query is planned again if it or a query that it reads has changed.
+        """Find the streams and queries that each query reads. A query is planned again if it, or a query that it reads, has changed.
 
-        Return unchanged queries that cannot be planned: they could be when they were stored, and are no reason to refuse
-        a change of other queries.
+        Return the unchanged queries that can no longer be planned. Such queries do not prevent a change of other queries.
         """
         catalog, schemas = self.after.sql_catalog(), []
         anew: set[str] = set()
@@ -323,10 +332,10 @@ class Changing:
                 self.after.put(replace(stored, reads=names))
         return broken
 
-    # -- all classes -----------------------------------------------------------------------------------
+    # -- checks of all classes together -------------------------------------------------------------------
 
     def check_classes(self) -> None:
-        """What every tenant of a class that has changed still has, and that all of them can be entitled to it."""
+        """Check that tenants fit into changed priority classes, and that the entitlements of all tenants fit together."""
         if not self.touches(PriorityClassDeclaration, TenantDeclaration):
             return
         changed = {
@@ -345,7 +354,7 @@ class Changing:
                         f"tenant {tenant.name} has {queries} queries",
                         "limits.queries",
                         entitled.limits.queries,
-                        "raise the limit, or delete some of them first",
+                        "raise the limit, or delete some queries first",
                     )
             classes.append(CheckedClass(entitled, {}, NO_CATALOG, {}, {}))
         try:
@@ -357,13 +366,13 @@ class Changing:
 
 
 def brought(state: CatalogState) -> Iterator[Declaration]:
-    """What says what Spark is to bring."""
+    """Yield the declarations that determine the feeds that Spark runs."""
     for kind in (StreamDeclaration, FeedDeclaration, SessionDeclaration):
         yield from state.of_kind(kind)
 
 
 def users(stored: Iterable[StoredDeclaration], ref: Ref, kind: str = "") -> list[Ref]:
-    """Who needs a declaration; of one kind, if it is given."""
+    """Return the declarations that use the declaration `ref`; with `kind`, only users of this kind."""
     return [
         entry.ref for entry in stored if uses(entry, ref) and (not kind or entry.declaration.kind == kind)
     ]
@@ -387,14 +396,14 @@ def uses(one: StoredDeclaration, ref: Ref) -> bool:
 
 
 def told(found: Sequence[object], most: int = 5) -> str:
-    """Some of them."""
+    """Return the first `most` entries as text, followed by the number of entries that are left out."""
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return ", ".join(str(ref) for ref in found[:most]) + more
 
 
 def check_columns(query: Query) -> None:
-    """That readers can tell them from what every answer has; some look at names without regard to case."""
+    """Raise InvalidInput if a column has the name of a column that every answer has (`_seq`, `_kept`); case is ignored."""
     for name in query.plan.schema.names:
         if name.lower() in [column.name for column in OWN]:
-            hint = "name it otherwise: SELECT … AS …"
-            raise InvalidInput("every answer has a column of this name", "sql", name, hint)
+            hint = "rename the column: SELECT … AS …"
+            raise InvalidInput("every answer of a query already has a column of this name", "sql", name, hint)

@@ -1,10 +1,10 @@
-"""The database of a catalog: SQLite in a file of its owner's alone, or PostgreSQL.
+"""Database of a catalog: SQLite in a file that only its owner may read, or PostgreSQL.
 
 Numbered properties:
-1. Changes are made one after the other, whoever makes them: a transaction that changes begins by being the only one. So
-   what it has read is so when it writes.
+1. Changes are made one after the other, also by several processes: a changing transaction first takes an exclusive lock. So
+   everything that the transaction has read is still true when it writes.
 2. A transaction that reads sees one state of the whole catalog.
-3. A catalog that is opened has the tables of this version: what is missing is migrated, by one of those who open it.
+3. An opened catalog has the tables of this version: the first process that opens it migrates older tables.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from configs.errors import Away, InvalidInput
 from services.catalog.tables import REVISION
 from services.common.weir_home import CATALOG, Home, make_private
 
-# Whoever changes something has it done in milliseconds.
+# Seconds to wait for SQLite's lock; a change holds it for milliseconds.
 BUSY_S = 30.0
 MIGRATIONS = Path(__file__).parent / "migrations"
 LOCK = 0x77656972
 CHANGES = "weir_changes"
 POSTGRESQL, SQLITE = "postgresql", "sqlite"
-HINT = "is the database there, and may you use it?"
+HINT = "check that the database runs and that you may use it"
 
 
 class CatalogAway(Away):
-    """The database cannot be reached or does not answer; try again later."""
+    """Failure to reach the database, or to get an answer from it; a later try may succeed."""
 
 
 class Database:
-    """Transactions on a database that is up to date."""
+    """Database of a catalog, with the tables of this version of Weir; callers open transactions on it."""
 
     def __init__(self, home: Home) -> None:
         self._engine = engine_of(home)
@@ -48,7 +48,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """One state of the whole catalog."""
+        """Open a transaction that sees one state of the whole catalog."""
         with told_as_ours(), self._engine.connect() as connection:
             if connection.dialect.name == POSTGRESQL:
                 connection.execution_options(isolation_level="REPEATABLE READ")
@@ -57,12 +57,12 @@ class Database:
 
     @contextmanager
     def changing(self) -> Iterator[sa.Connection]:
-        """The only one that changes something; all of it or, if it raises, nothing."""
+        """Open a transaction with the exclusive right to make changes. If the block raises an exception, nothing is changed."""
         with told_as_ours(), self._engine.connect() as connection:
             connection.execution_options(**{CHANGES: True})
             with connection.begin():
                 if connection.dialect.name == POSTGRESQL:
-                    # Later statements see what others have changed while we waited.
+                    # The lock is taken first, so that later statements see changes that other processes made in the meantime.
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
                 yield connection
 
@@ -77,8 +77,10 @@ def told_as_ours() -> Iterator[None]:
     except sa.exc.OperationalError as problem:
         why = str(problem.orig).strip().splitlines()[0]
         raise CatalogAway(f"the catalog does not answer: {why}", hint=HINT) from None
-    except sa.exc.TimeoutError:  # of the pool
-        raise CatalogAway("the catalog does not answer: too many wait for it", hint="ask again") from None
+    except sa.exc.TimeoutError:  # raised if the connection pool has no free connection
+        raise CatalogAway(
+            "the catalog does not answer: too many requests wait for it", hint="try again"
+        ) from None
 
 
 def engine_of(home: Home) -> sa.Engine:
@@ -89,8 +91,12 @@ def engine_of(home: Home) -> sa.Engine:
     except sa.exc.ArgumentError:
         url = None
     if url is None or url.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
-        # The value may hold a password.
-        raise InvalidInput("not a PostgreSQL database", CATALOG, hint="postgresql://USER@HOST/DATABASE")
+        # The message leaves out the URL, because the URL may contain a password.
+        raise InvalidInput(
+            "the catalog address is not that of a PostgreSQL database",
+            CATALOG,
+            hint="write postgresql://USER@HOST/DATABASE",
+        )
     arguments = {"connect_timeout": 10}
     return sa.create_engine(
         url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, connect_args=arguments
@@ -101,12 +107,14 @@ def sqlite_engine(path: Path) -> sa.Engine:
     try:
         make_private(path)
     except OSError as problem:
-        raise CatalogAway(f"{path} cannot be opened: {problem.strerror}", hint=HINT) from None
+        raise CatalogAway(
+            f"the catalog file {path} cannot be opened: {problem.strerror}", hint=HINT
+        ) from None
     engine = sa.create_engine(sa.URL.create(SQLITE, database=str(path)), connect_args={"timeout": BUSY_S})
 
     @sa.event.listens_for(engine, "connect")
     def on_connect(connection: Any, _: object) -> None:
-        # Transactions begin when we say so, not when the driver sees the first change.
+        # `on_begin` begins each transaction, because the driver itself begins a transaction only at the first change.
         connection.isolation_level = None
         connection.execute("PRAGMA journal_mode = WAL")
 
@@ -120,16 +128,18 @@ def sqlite_engine(path: Path) -> sa.Engine:
         if isinstance(context.original_exception, sqlite3.DatabaseError) and not isinstance(
             context.original_exception, sqlite3.OperationalError | sqlite3.IntegrityError
         ):
-            raise CatalogAway(f"{path} is not a catalog: {context.original_exception}", hint=HINT) from None
+            raise CatalogAway(
+                f"the file {path} is not a catalog: {context.original_exception}", hint=HINT
+            ) from None
 
     return engine
 
 
-# -- migrations ------------------------------------------------------------------------------------------------
+# -- migration of older tables ----------------------------------------------------------------------------------
 
 
 def revision_of(connection: sa.Connection) -> str | None:
-    """Of the tables as they are; None where there are none."""
+    """Return the revision of the existing tables; None if there are no tables."""
     if not sa.inspect(connection).has_table("alembic_version"):
         return None
     revision: str | None = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
@@ -137,8 +147,8 @@ def revision_of(connection: sa.Connection) -> str | None:
 
 
 def migrate(connection: sa.Connection) -> None:
-    """To the tables of this version, in the transaction of the connection."""
-    # Most processes find their catalog up to date.
+    """Migrate to the tables of this version, in the transaction of the connection."""
+    # Imported only for a migration: most processes find their catalog up to date and start faster without the import.
     from alembic.operations import Operations
     from alembic.runtime.migration import MigrationContext
     from alembic.script import ScriptDirectory
@@ -155,7 +165,7 @@ def migrate(connection: sa.Connection) -> None:
             context.run_migrations()
     except CommandError:
         revision = revision_of(connection)
-        hint = "use that version, or another WEIR_HOME"
+        hint = "use the newer version of Weir, or another WEIR_HOME"
         raise InvalidInput(
-            "a newer version of Weir has made this catalog", "revision", revision, hint
+            "the catalog was made by a newer version of Weir", "revision", revision, hint
         ) from None

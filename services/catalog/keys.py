@@ -1,10 +1,10 @@
-"""Keys in the catalog: made and shown once, revoked, and used.
+"""API keys in the catalog: a key is shown once when it is created, may be revoked, and has the time of its last use.
 
 Numbered properties:
-1. Of a key there is its hash alone, under a pepper that is not in the database.
-2. A principal has two live keys at most: the one that is in use and the one that takes its place.
-3. A key that is revoked or has expired is nobody's.
-4. When a key was used last is written at most once a minute.
+1. Only the hash of a key is stored, made with a pepper that is not in the database.
+2. A principal has at most two live keys: the key in use and its replacement.
+3. A key that is revoked or has expired gives no access.
+4. The time of a key's last use is written at most once per minute.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ LIVE_KEYS = 2
 USED_EVERY_S = 60.0
 NAME: TypeAdapter[str] = TypeAdapter(Name)
 SCOPES = f"one of {ADMIN}, {TENANT}NAME, {INGEST}STREAM,…, {METRICS}, {FEEDS}"
-# As `new_key` makes them, or as long.
+# Format of keys that were made outside Weir: the prefix of `new_key`, then 32 to 190 characters.
 GIVEN = re.compile(r"weir_[A-Za-z0-9_-]{32,190}")
 
 
 @dataclass(frozen=True, slots=True)
 class IssuedKey:
-    """What may be seen of a key."""
+    """Record of a key, without the key's text and hash, so that the record may be shown."""
 
     id: str
     principal: str
@@ -62,7 +62,7 @@ class IssuedKey:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who comes in with a key that is live."""
+    """Holder of a live key, with the key's scopes and digest."""
 
     id: str
     principal: str
@@ -75,33 +75,40 @@ class Holder:
 
 
 class KeyStore:
-    """Of one catalog."""
+    """Keys of one catalog."""
 
     def __init__(self, database: Database, home: Home, clock: Callable[[], float] = time.time) -> None:
         self._database, self._home, self._clock = database, home, clock
         self._pepper: bytes | None = None
 
     def all(self) -> list[IssuedKey]:
-        """The oldest first."""
+        """Return all keys, the oldest first."""
         with self._database.reading() as connection:
             return infos(connection)
 
     def create(
         self, principal: str, scopes: Iterable[str], who: str, expires_at: float | None = None
     ) -> tuple[str, IssuedKey]:
-        """The key, which nobody can find out again, and what is kept of it."""
+        """Create a key. Return the text of the key, which is not stored and cannot be shown again, and the key's record."""
         check_principal(principal)
         now = self._clock()
         if expires_at is not None and not (math.isfinite(expires_at) and expires_at > now):
-            raise InvalidInput("the key would have expired", "expires", expires_at, "give a time to come")
+            raise InvalidInput(
+                "the expiry time of the new key is in the past",
+                "expires",
+                expires_at,
+                "give a time in the future",
+            )
         pepper = self._home.pepper()
         with self._database.changing() as connection:
             expanded = known_scopes(connection, scopes)
             live = [info for info in infos(connection) if info.principal == principal and info.is_live(now)]
             if len(live) >= LIVE_KEYS:
                 ids = ", ".join(info.id for info in live)
-                hint = f"revoke one of them first: {ids}"
-                raise InvalidInput(f"has {LIVE_KEYS} live keys already", "principal", principal, hint)
+                hint = f"revoke one of these keys first: {ids}"
+                raise InvalidInput(
+                    f"the principal already has {LIVE_KEYS} live keys", "principal", principal, hint
+                )
             key, id_ = new_key(), f"k{secrets.token_hex(6)}"
             info = IssuedKey(
                 id=id_,
@@ -117,14 +124,14 @@ class KeyStore:
         return key, info
 
     def adopt(self, key: str, principal: str, scopes: Iterable[str], who: str) -> None:
-        """A key that was made elsewhere is one of the principal's from now on; of its keys before, the newest stays for a while.
+        """Store a key that was made outside Weir. Of the principal's other keys, the newest stays valid, and the older ones are revoked.
 
-        Idempotent. InvalidInput if the key was revoked.
+        Repeating the call has no effect. Raise InvalidInput if the key was revoked, or has another principal or other scopes.
         """
         check_principal(principal)
         if not GIVEN.fullmatch(key):
-            hint = "write weir_ and 32 letters and digits or more, of chance"
-            raise InvalidInput("not a key", "key", hint=hint)
+            hint = "write weir_ and at least 32 random letters and digits"
+            raise InvalidInput("this is not an API key", "key", hint=hint)
         now, pepper = self._clock(), self._home.pepper()
         digest = KeyRing((), pepper).digest_of(key)
         with self._database.changing() as connection:
@@ -135,8 +142,13 @@ class KeyStore:
             for info in related:
                 if info.id in same:
                     if info.principal != principal or info.scopes != expanded or not info.is_live(now):
-                        hint = "make another key"
-                        raise InvalidInput("the key was revoked, or is another's", "key", info.id, hint)
+                        hint = "create another key"
+                        raise InvalidInput(
+                            "the key was revoked, or has another principal or other scopes",
+                            "key",
+                            info.id,
+                            hint,
+                        )
                     return
             live = [info for info in related if info.is_live(now)]
             for info in live[: max(0, len(live) - LIVE_KEYS + 1)]:
@@ -158,7 +170,7 @@ class KeyStore:
             )
 
     def revoke(self, id_: str, who: str) -> None:
-        """UnknownName if there is none; idempotent."""
+        """Revoke a key; raise UnknownName if it does not exist. Calling it again has no effect."""
         with self._database.changing() as connection:
             infos_by_id = {info.id: info for info in infos(connection)}
             if id_ not in infos_by_id:
@@ -169,7 +181,7 @@ class KeyStore:
                 note(connection, now, who, "revoked", infos_by_id[id_].ref)
 
     def note_used(self, used: dict[str, float]) -> None:
-        """When keys were shown last, as somebody has seen it."""
+        """Record the times of last use, in seconds since 1970 by key id."""
         with self._database.reading() as connection:
             before = {info.id: info.used_at or -math.inf for info in infos(connection)}
         late = {id_: at for id_, at in used.items() if id_ in before and at >= before[id_] + USED_EVERY_S}
@@ -179,7 +191,7 @@ class KeyStore:
                     set_columns(connection, id_, used_at=at)
 
     def ring(self, connection: sa.Connection) -> KeyRing:
-        """All that are live; they expire by themselves."""
+        """Return all live keys as a key ring, which gateways use to check callers; each record has its expiry."""
         now = self._clock()
         live = {info.id: info for info in infos(connection) if info.is_live(now)}
         if not live:
@@ -195,7 +207,7 @@ class KeyStore:
         return KeyRing(tuple(records), self._home.pepper())
 
     def holders(self, connection: sa.Connection) -> tuple[Holder, ...]:
-        """Of all keys that are live; they expire by themselves."""
+        """Return the holders of all live keys, each with its expiry."""
         now, columns = self._clock(), tables.keys.c
         rows = connection.execute(
             sa.select(columns.id, columns.principal, columns.scopes, columns.digest, columns.expires_at)
@@ -211,13 +223,13 @@ class KeyStore:
         return tuple(holder for holder in holders if holder.is_live(now))
 
     def digest_of(self, key: bytes) -> bytes:
-        """What is kept of it."""
+        """Return the digest of a key; the catalog stores only the digest."""
         if self._pepper is None:
             self._pepper = self._home.pepper()
         return hmac.digest(self._pepper, key, hashlib.sha256)
 
     def users(self, connection: sa.Connection, ref: Ref) -> list[str]:
-        """Live keys that are for a tenant or a stream."""
+        """Return the live keys that have a scope for this tenant or stream."""
         now, scope = self._clock(), scope_of(ref)
         return [f"key {info.id}" for info in infos(connection) if scope in info.scopes and info.is_live(now)]
 
@@ -226,7 +238,7 @@ def check_principal(principal: str) -> None:
     try:
         NAME.validate_python(principal)
     except ValidationError:
-        raise InvalidInput("not a valid name", "principal", principal, A_NAME) from None
+        raise InvalidInput("this is not a valid name", "principal", principal, A_NAME) from None
 
 
 def scope_of(ref: Ref) -> str | None:
@@ -239,7 +251,7 @@ def scope_of(ref: Ref) -> str | None:
 
 
 def known_scopes(connection: sa.Connection, scopes: Iterable[str]) -> tuple[str, ...]:
-    """One by one, of tenants and streams that are there."""
+    """Return the scopes, with `ingest:A,B` split into a scope per stream; raise UnknownName if a tenant or stream does not exist."""
     rows = connection.execute(sa.select(tables.documents.c.kind, tables.documents.c.name))
     names: dict[str, list[str]] = {"Tenant": [], "Stream": []}
     for kind, name in rows:
@@ -248,7 +260,7 @@ def known_scopes(connection: sa.Connection, scopes: Iterable[str]) -> tuple[str,
     for scope in scopes:
         expanded |= set(parts_of(scope, names))
     if not expanded:
-        raise InvalidInput("a key is for something", "scope", hint=SCOPES)
+        raise InvalidInput("the key needs at least one scope", "scope", hint=f"give {SCOPES}")
     return tuple(sorted(expanded))
 
 
@@ -266,7 +278,7 @@ def parts_of(scope: str, names: dict[str, list[str]]) -> Iterable[str]:
                 raise UnknownName("no such stream", "scope", scope, nearest(stream, names["Stream"]))
             yield f"{INGEST}{stream.lower()}"
     else:
-        raise InvalidInput("not a scope", "scope", scope, f"give {SCOPES}")
+        raise InvalidInput("this is not a scope", "scope", scope, f"give {SCOPES}")
 
 
 def infos(connection: sa.Connection) -> list[IssuedKey]:

@@ -1,10 +1,10 @@
-"""The running system follows the catalog: what is wanted is compared with what runs, and the difference is enacted.
+"""Reconciliation of the running system with the catalog. Each step starts, changes or removes one part of the running system.
 
     with Reconciling(catalog, machine) as reconciling: ...
 
-`steps` decides, from what is wanted and what runs; a Machine performs. What cannot be performed is told and tried again
-later; it keeps nothing else from being performed. If one class is refused, the others are applied. If a query of a class
-cannot be planned, the class's other queries run.
+`steps` computes the steps that lead from the running to the declared state; a Machine performs the steps. A step that fails is listed in
+`problems` and tried again later; all other steps are performed nevertheless. If one class is refused, all other classes are
+applied. If a query of a class cannot be planned, the class's other queries run.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from services.common.background_thread import BackgroundThread
 from services.ingest.keys import KeyRing
 
 LOOK_S = 1.0
-# Revision of a catalog before any of it is enacted.
+# Revision recorded until the first state of the catalog has been carried out.
 NOTHING = -1
 
 
 @dataclass(frozen=True)
 class SystemState:
-    """What runs."""
+    """State of the running system."""
 
     classes: tuple[LiveClass, ...] = ()
     streams: Mapping[str, str] = field(default_factory=dict)
-    """Declarations by name, of those that were declared for the catalog and are there."""
+    """CREATE STREAM statements of the streams that exist because the catalog declares them, by name."""
     file: StreamsFile | None = None
     keys: KeyRing | None = None
     mirrors: Mapping[str, MirrorDeclaration] = field(default_factory=dict)
-    """Those that are polled, by name."""
+    """Declarations of the mirrors that are polled, by name."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ApplyClasses:
 
 @dataclass(frozen=True)
 class Bring:
-    """Let Spark bring these, and no others."""
+    """Step: run exactly these feeds in Spark, and stop all other feeds."""
 
     file: StreamsFile | None
 
@@ -79,7 +79,7 @@ class PublishKeys:
 
 @dataclass(frozen=True)
 class BeginMirror:
-    """Poll it, in place of the one of its name."""
+    """Step: poll a mirror; it replaces a running mirror of the same name."""
 
     mirror: MirrorDeclaration
 
@@ -93,26 +93,26 @@ Step = RemoveClass | DropStream | DeclareStream | ApplyClasses | Bring | Publish
 
 
 class Machine(Protocol):
-    """The system, its streams and its Spark."""
+    """Interface to the running system, its streams, feeds and mirrors."""
 
     def running(self) -> SystemState: ...
 
     def perform(self, step: Step) -> None:
-        """Idempotent. Raises what cannot be."""
+        """Carry out a step, or raise an exception. A step that was carried out before has no effect."""
 
     def report_caught_up(self) -> None:
-        """Report to gateways which feeds have nothing left to publish, if that has changed."""
+        """Report to gateways which feeds have nothing left to publish, but only if that has changed since the last report."""
         ...
 
     def used_keys(self) -> dict[str, float]:
-        """When each was shown last."""
+        """Return the time of last use of each key."""
 
     def stop(self) -> None:
-        """End what was started, also what is being performed; called by another thread, idempotent."""
+        """Stop everything that steps have started, and the step in progress. Any thread may call this method, more than once."""
 
 
 def steps(wanted: Desired, running: SystemState) -> list[Step]:
-    """What leads from one to the other. A class never reads a stream that is not there, or is another."""
+    """Return the steps that lead from the running to the declared state, in an order in which no class reads a missing or wrong stream."""
     due: list[Step] = []
     if running.keys != wanted.keys:
         due.append(PublishKeys(wanted.keys))
@@ -122,7 +122,7 @@ def steps(wanted: Desired, running: SystemState) -> list[Step]:
     }
     before = {class_.name: class_ for class_ in running.classes}
     named = {class_.name: class_ for class_ in wanted.classes}
-    # Classes as they run while streams are replaced: without these streams and the queries that read them.
+    # Classes that read a changed stream. Until the stream is replaced, they run without the stream and the queries that read it.
     parted = {
         name: without_streams(class_, changed)
         for name, class_ in before.items()
@@ -147,7 +147,7 @@ def steps(wanted: Desired, running: SystemState) -> list[Step]:
         if before.get(name) != class_ or name in ended or name in parted
     )
     if applied:
-        # Classes bring their streams: a new stream has its readers before its first row.
+        # A step that applies a class also declares the class's streams, so that a new stream has readers before its first row.
         due.append(ApplyClasses(applied))
     due += [
         DeclareStream(stream.name, stream.sql)
@@ -162,54 +162,54 @@ def steps(wanted: Desired, running: SystemState) -> list[Step]:
 
 
 def by_folded(streams: Mapping[str, str]) -> dict[str, DeclareStream]:
-    """Return streams by name in small letters: names that differ in letters' case are one stream."""
+    """Return streams by name in lower case: names that differ only in case are the same stream."""
     return {name.lower(): DeclareStream(name, sql) for name, sql in streams.items()}
 
 
 def streams_of(one: LiveClass) -> set[str]:
-    """Return the names, in small letters, of the streams that a class may read."""
+    """Return the names, in lower case, of the streams that a class may read."""
     return {parse_create_stream(sql).name.lower() for sql in one.streams}
 
 
 def is_same(one: str, other: str) -> bool:
-    """Whether two statements declare the same stream."""
+    """Return True if two statements declare the same stream."""
     return one == other or parse_create_stream(one) == parse_create_stream(other)
 
 
 def goes_on(before: LiveClass, after: LiveClass) -> bool:
-    """Whether a class can change so while it runs."""
+    """Return True if a class can take over the new declaration while it runs, so that it need not be restarted."""
     return before.shards == after.shards and (before.key == after.key or before.shards == 1)
 
 
 class Reconciling(BackgroundThread):
-    """Follows the catalog in a thread of its own, from `start` to `stop`."""
+    """Background thread that makes the system follow the catalog, from `start` to `stop`."""
 
     def __init__(self, catalog: Catalog, machine: Machine, look_s: float = LOOK_S) -> None:
         super().__init__("reconcile")
         self._catalog, self._machine, self._look_s = catalog, machine, look_s
-        # A change need not wait for the next look.
+        # Event that ends the thread's wait for the next poll, so that a change takes effect at once.
         self._woken = threading.Event()
         self._followed = threading.Condition()
         self._enacted = NOTHING
         self._problems: tuple[str, ...] = ()
         self._wanted = catalog.desired()
-        # By class, what runs in its place, as some of its queries cannot be planned.
+        # Classes that run without some of their queries, which cannot be planned; by class name.
         self._reduced: dict[str, Reduced] = {}
         self._backoff = Backoff(look_s)
 
     @property
     def problems(self) -> Sequence[str]:
-        """Why something does not run as it should, at this moment."""
+        """Texts that say which parts of the system do not run as declared, and why."""
         return self._problems
 
     def start(self) -> None:
-        """What the catalog says runs when this returns; `problems` tells what could not be."""
+        """Carry out all steps from the catalog, then start the thread; `problems` lists the steps that have failed."""
         self._problems = self._follow()
         self._note_enacted()
         super().start()
 
     def wait_enacted(self, most_s: float) -> bool:
-        """Let all that is declared now be enacted at once; return False if that takes longer than `most_s`."""
+        """Wait until all present declarations are carried out; return False if that takes longer than `most_s` seconds."""
         revision = self._catalog.revision()
         self._woken.set()
         with self._followed:
@@ -219,7 +219,7 @@ class Reconciling(BackgroundThread):
         self._stopping.set()
         self._woken.set()
         while self._thread.is_alive():
-            # What it is about to start may be there only now.
+            # The thread may have started something after the machine was stopped, so the machine is stopped once more.
             self._machine.stop()
             self._thread.join(LOOK_S)
 
@@ -242,7 +242,7 @@ class Reconciling(BackgroundThread):
                 self._backoff.succeeded()
 
     def _waits(self) -> bool:
-        """Wait for the next look; return False when the thread is to end."""
+        """Wait for the next poll, or for an event that asks for it earlier; return False if the thread must end."""
         self._woken.wait(self._look_s)
         self._woken.clear()
         return not self._stopping.is_set()
@@ -253,7 +253,7 @@ class Reconciling(BackgroundThread):
             self._followed.notify_all()
 
     def _look(self) -> bool:
-        """Whether the catalog wants something else than before."""
+        """Read the catalog; return True if it has changed."""
         self._catalog.keys.note_used(self._machine.used_keys())
         self._machine.report_caught_up()
         if self._catalog.revision() == self._wanted.revision:
@@ -262,13 +262,13 @@ class Reconciling(BackgroundThread):
         return True
 
     def _follow(self) -> tuple[str, ...]:
-        """Perform what is to be done; return what has kept steps from being performed, and queries from running."""
+        """Perform all due steps; return the problems of failed steps, and of queries that cannot run."""
         named = {class_.name: class_ for class_ in self._wanted.classes}
         self._reduced = {
             name: reduced for name, reduced in self._reduced.items() if named.get(name) == reduced.wanted
         }
         named |= {name: reduced.running for name, reduced in self._reduced.items()}
-        # A class of which nothing can run has been removed.
+        # A class is removed if none of its queries can run.
         nothing = {name for name, reduced in self._reduced.items() if not reduced.running.queries}
         desired = replace(
             self._wanted, classes=tuple(class_ for name, class_ in named.items() if name not in nothing)
@@ -279,7 +279,7 @@ class Reconciling(BackgroundThread):
         return (*problems, *(why for reduced in self._reduced.values() for why in reduced.problems))
 
     def _performed(self, step: Step) -> Sequence[str]:
-        """Perform a step; return what has kept it from being performed."""
+        """Perform a step; return the problems that have prevented it, or none if it was performed."""
         if self._stopping.is_set():
             return ()
         try:
@@ -296,7 +296,7 @@ class Reconciling(BackgroundThread):
         return ()
 
     def _is_reduced(self, wanted: LiveClass) -> bool:
-        """Return True if the class runs without those of its queries that cannot be planned, or not at all without any."""
+        """Apply the class without queries that cannot be planned; remove the class if no query is left. Return True on success."""
         try:
             runnable_part, problems = runnable(wanted)
             if not problems:
@@ -314,11 +314,11 @@ class Reconciling(BackgroundThread):
 
 @dataclass(frozen=True)
 class Reduced:
-    """A class some queries of which cannot be planned."""
+    """Class that has queries which cannot be planned."""
 
     wanted: LiveClass
     running: LiveClass
-    """The class with its other queries."""
+    """Copy of the class that has only the queries that can be planned."""
     problems: Sequence[str]
 
 

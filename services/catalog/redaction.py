@@ -1,4 +1,4 @@
-"""Declarations as they are shown: without the secrets of sources, mirrors and sessions, which are never told to anybody again."""
+"""Declarations as they are shown: without the secrets of sources, mirrors and sessions, which are never shown again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from services.catalog.catalog import DeclarationChange
 
 HIDDEN = "(hidden)"
-# Mappings whose values may be secret.
+# Fields with options by name; the values of some options are secret.
 SECRETIVE = ("options", "conf")
 
 
@@ -23,7 +23,7 @@ def shown_document(one: Declaration) -> dict[str, Any]:
 
 
 def without_secrets(data: Any, within: str = "") -> Any:
-    """The same without the values that nobody is to read, which are options of sources and mirrors, and settings of Spark's."""
+    """Return the data with secret values hidden: options of sources and mirrors, and settings of Spark."""
     if not isinstance(data, Mapping):
         return data
     return {
@@ -32,7 +32,7 @@ def without_secrets(data: Any, within: str = "") -> Any:
 
 
 def restored(one: Document, before: Declaration | None) -> Document:
-    """With the secrets that were shown as hidden; the same if there are none of them."""
+    """Return the document with each hidden value replaced by the stored secret."""
     written = as_document(one.declaration)
     try:
         whole = with_secrets(written, None if before is None else as_document(before))
@@ -43,7 +43,7 @@ def restored(one: Document, before: Declaration | None) -> Document:
 
 
 def with_secrets(data: Any, before: Any, path: str = "") -> Any:
-    """A document as it was shown, with the secrets that are there already; InvalidInput where there is none to keep."""
+    """Return data with each hidden value replaced by the value at the same path in `before`; raise InvalidInput if `before` has none."""
     if not isinstance(data, Mapping):
         return data
     old = before if isinstance(before, Mapping) else {}
@@ -52,8 +52,8 @@ def with_secrets(data: Any, before: Any, path: str = "") -> Any:
         where = f"{path}.{key}".lstrip(".")
         if value == HIDDEN and is_secret(key, path.rpartition(".")[2]):
             if key not in old:
-                hint = "say what it is; what is hidden stays as it is only where it is there already"
-                raise InvalidInput("there is no secret to keep", where, HIDDEN, hint)
+                hint = "write the secret; a hidden value is kept only if it was declared before"
+                raise InvalidInput("no secret is stored for this field", where, HIDDEN, hint)
             whole[key] = old[key]
         else:
             whole[key] = with_secrets(value, old.get(key), where)
@@ -64,11 +64,11 @@ def is_secret(key: object, within: str) -> bool:
     return within in SECRETIVE and SECRET.search(str(key)) is not None
 
 
-# -- changes ---------------------------------------------------------------------------------------------------
+# -- changes, as they are shown --------------------------------------------------------------------------------
 
 
 def change_told(one: DeclarationChange) -> dict[str, Any]:
-    """What has become of a declaration, field by field: before, and after."""
+    """Return a change as JSON: the values of each changed field before and after the change, with secrets hidden."""
     ref = {
         "kind": one.ref.kind,
         **({"tenant": one.ref.tenant} if one.ref.tenant else {}),
@@ -80,7 +80,7 @@ def change_told(one: DeclarationChange) -> dict[str, Any]:
 
 
 def at(document: Any, field: str) -> Any:
-    """The value at a path; keys of options have points of their own."""
+    """Return the value at a dotted path; keys of options may themselves contain dots."""
     if not isinstance(document, dict):
         return None
     if field in document:

@@ -1,4 +1,4 @@
-"""The rows of declarations, read and written in a transaction."""
+"""Declarations as rows of the database, which are read and written in a transaction."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from configs.documents.declarations import KINDS, Ref, as_document
 from services.catalog import tables
 from services.catalog.state import CatalogState, StoredDeclaration
 
-# After so many changes of others it is quicker to read everything.
+# Above this number of changed declarations, all declarations are read again, because that is faster.
 READ_ANEW = 500
 
 
 @dataclass(frozen=True, slots=True)
 class StateAtRevision:
-    """What was there at a revision."""
+    """State of the catalog at a revision."""
 
     revision: int
     state: CatalogState
@@ -37,7 +37,7 @@ def has_changed(connection: sa.Connection, kind: str, since: int) -> bool:
 
 
 def later(connection: sa.Connection, seen: StateAtRevision) -> CatalogState:
-    """What has become of what was seen."""
+    """Return the current state. If few declarations have changed since the earlier state `seen`, only the changed ones are read."""
     rows = tables.audit.c
     query = sa.select(rows.kind, rows.name).distinct().where(rows.id > seen.revision).limit(READ_ANEW)
     changed = connection.execute(query).all()
@@ -49,7 +49,7 @@ def later(connection: sa.Connection, seen: StateAtRevision) -> CatalogState:
         there = {row.ref: row for row in stored_in(connection, where)}
         stored |= there
         for ref in refs:
-            # In another place it was deleted and declared again.
+            # If the order number (`place`) has changed, the declaration was deleted and declared again.
             if ref in after and (ref not in there or there[ref].place != after[ref].place):
                 after.remove(ref)
     for row in sorted(stored.values(), key=lambda one: one.place):
@@ -61,7 +61,7 @@ def later(connection: sa.Connection, seen: StateAtRevision) -> CatalogState:
 def touched(
     state: CatalogState, changed: Iterable[Any]
 ) -> Iterator[tuple[sa.ColumnElement[bool], list[Ref]]]:
-    """Conditions for the rows that may have changed, with what is known of them now."""
+    """Yield pairs of an SQL condition for rows that may have changed, and the declarations in `state` that the condition matches."""
     rows, tenants = tables.documents.c, set()
     for kind, name in changed:
         if kind == "Query":
@@ -78,7 +78,7 @@ def touched(
 def stored_in(
     connection: sa.Connection, where: sa.ColumnElement[bool] | None = None
 ) -> Iterator[StoredDeclaration]:
-    """All declarations, or some of them."""
+    """Yield all declarations, or only the declarations in rows that meet the condition `where`."""
     rows = tables.documents.c
     query = sa.select(rows.document, rows.version, rows.place, rows.reads).order_by(rows.place)
     if where is not None:
@@ -93,7 +93,7 @@ def stored_in(
 def save(
     connection: sa.Connection, before: StoredDeclaration | None, after: StoredDeclaration, version: int
 ) -> StoredDeclaration:
-    """As it is there now."""
+    """Write a declaration to the database; return it with its new version and its order number (`place`)."""
     columns = {
         "document": json.dumps(as_document(after.declaration)),
         "reads": json.dumps(after.reads),

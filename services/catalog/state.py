@@ -1,9 +1,9 @@
-"""All declarations of one moment, with what it takes to find one, and to check a change without a look at all of them.
+"""All declarations at one moment, with indexes and cached plans, so that a change is checked without reading all of them.
 
-    before.copy()       costs microseconds a thousand declarations
-    copy.put(stored)    what is derived from a declaration is forgotten with it, and kept otherwise
+    before.copy() takes some microseconds per thousand declarations
+    copy.put(stored)    stores a declaration, and discards only the cached objects that depend on it
 
-Whoever has made a copy may change it; a State that others have seen never changes.
+Only the code that made a copy may change it. A state that other code has seen never changes.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from engine.sql import SqlCatalog as SqlCatalog
 from engine.sql import parse_create_stream
 
 Kind = TypeVar("Kind", bound=Declaration)
-# Tenants whose queries are kept as they were planned; a plan takes kilobytes.
+# Maximum number of tenants with cached query plans; a plan takes kilobytes.
 CHECKED = 100
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDeclaration:
-    """A declaration with what is known of it."""
+    """Declaration as it is stored: with its version, its number in the order of declarations, and the streams and queries that it reads."""
 
     declaration: Declaration
     version: int = 0
     place: int = 0
-    """Earlier ones were declared first."""
+    """Number that orders declarations by the time of their first declaration."""
     reads: tuple[str, ...] = ()
-    """Of a query: the streams and queries that it reads."""
+    """Streams and queries that a query reads; empty for other kinds."""
 
     @property
     def ref(self) -> Ref:
@@ -51,16 +51,16 @@ class StoredDeclaration:
 
 
 class CatalogState(Mapping[Ref, StoredDeclaration]):
-    """In the order in which they were declared."""
+    """All declarations by reference, in the order in which they were declared."""
 
     def __init__(self, stored: Iterable[StoredDeclaration] = ()) -> None:
         self._all: dict[Ref, StoredDeclaration] = {}
         self._of_kind: dict[str, dict[Ref, StoredDeclaration]] = {}
         self._folded: dict[Ref, Ref] = {}
-        # By tenant; those of the tenants that are named beside it are this State's own, the others may be shared.
+        # Queries by tenant. The dict of a tenant in `_own` belongs to this state alone; the other dicts may be shared with copies.
         self._queries: dict[str, dict[Ref, StoredDeclaration]] = {}
         self._own: set[str] = set()
-        # What is derived: it is made when it is asked for, and forgotten when what it is made of changes.
+        # Cached objects: made on demand, and discarded when a declaration that they depend on changes.
         self._sql: SqlCatalog | None = None
         self._entitled: dict[str, LiveClass] = {}
         self._classes: dict[str, LiveClass] = {}
@@ -76,11 +76,11 @@ class CatalogState(Mapping[Ref, StoredDeclaration]):
         duplicate._sql = self._sql
         duplicate._entitled, duplicate._classes = dict(self._entitled), dict(self._classes)
         duplicate._checked = dict(self._checked)
-        # Neither may change what both have now.
+        # The copy and the original now share all dicts of queries, so each must copy such a dict before it changes the dict.
         self._own = set()
         return duplicate
 
-    # -- reading ---------------------------------------------------------------------------------------
+    # -- methods that read declarations ------------------------------------------------------------------
 
     def __getitem__(self, ref: Ref) -> StoredDeclaration:
         return self._all[ref]
@@ -102,20 +102,20 @@ class CatalogState(Mapping[Ref, StoredDeclaration]):
         return [ref.name for ref in self._of_kind.get(kind, {})]
 
     def in_use(self, ref: Ref) -> Ref | None:
-        """Who has the name, letters' case aside."""
+        """Return the declaration with this name, ignoring case; None if the name is free."""
         return self._folded.get(ref.folded)
 
     def queries_of(self, tenant: str) -> list[StoredDeclaration]:
         return list(self._queries.get(tenant, {}).values())
 
     def tenants_with_queries(self) -> list[str]:
-        """In the order in which the tenants were declared."""
+        """Return the tenants that have queries, in the order of their declaration."""
         return [name for name in self.names("Tenant") if self._queries.get(name)]
 
-    # -- what is derived -------------------------------------------------------------------------------
+    # -- methods that return cached objects ---------------------------------------------------------------
 
     def sql_catalog(self) -> SqlCatalog:
-        """All streams, as SQL sees them."""
+        """Return the schemas of all streams, for the planner of SQL."""
         if self._sql is None:
             self._sql = SqlCatalog.of(
                 streams=[schema_of(stream) for stream in self.of_kind(StreamDeclaration)]
@@ -123,14 +123,14 @@ class CatalogState(Mapping[Ref, StoredDeclaration]):
         return self._sql
 
     def entitled(self, tenant: str) -> LiveClass:
-        """The class of a tenant, without what it reads and runs; InvalidInput if it asks for more than it is given."""
+        """Return a tenant's class without streams and queries; raise InvalidInput if it asks for more than its priority class gives."""
         class_ = self._entitled.get(tenant)
         if class_ is None:
             class_ = self._entitled[tenant] = live_class(*self._tenant(tenant), (), ())
         return class_
 
     def class_of(self, tenant: str) -> LiveClass:
-        """What runs for a tenant, with those streams that its queries read."""
+        """Return the class that runs for a tenant, with the tenant's queries and the streams that the queries read."""
         class_ = self._classes.get(tenant)
         if class_ is None:
             queries = self.queries_of(tenant)
@@ -145,10 +145,10 @@ class CatalogState(Mapping[Ref, StoredDeclaration]):
         return class_
 
     def checked(self, tenant: str, before: CheckedClass | None = None) -> CheckedClass:
-        """The same, with its queries planned; InvalidInput if they cannot be. As it was before, it need not be planned anew."""
+        """Return the tenant's class with planned queries; raise InvalidInput if a query cannot be planned. Plans of `before` are reused."""
         checked_class = self._checked.get(tenant)
         if checked_class is None:
-            # Whoever changes something soon changes more of the same.
+            # Plans are cached because several changes of one tenant often follow each other.
             if len(self._checked) >= CHECKED:
                 self._checked.clear()
             checked_class = self._checked[tenant] = grown(self.class_of(tenant), before)
@@ -165,10 +165,10 @@ class CatalogState(Mapping[Ref, StoredDeclaration]):
         assert isinstance(priority_class, PriorityClassDeclaration)
         return tenant, priority_class
 
-    # -- changing --------------------------------------------------------------------------------------
+    # -- methods that change declarations -----------------------------------------------------------------
 
     def put(self, one: StoredDeclaration) -> None:
-        """In its place if it is there, otherwise as the last one."""
+        """Store a declaration: a replaced declaration keeps its position in the order, and a new declaration becomes the last."""
         ref = one.ref
         before = self._all.get(ref)
         self._all[ref] = one
@@ -223,7 +223,7 @@ def declared(stored: Iterable[StoredDeclaration], kind: type[Kind]) -> list[Kind
 
 
 def grown(declared: LiveClass, before: CheckedClass | None) -> CheckedClass:
-    """A class that is as it was but for queries that have come to it."""
+    """Return the class with planned queries. If the class equals `before` except for added queries, only the added queries are planned."""
     if before is None:
         return checked(declared)
     was = before.declared
@@ -238,5 +238,5 @@ def grown(declared: LiveClass, before: CheckedClass | None) -> CheckedClass:
 
 
 def schema_of(one: StreamDeclaration) -> StreamSchema:
-    """Of a stream that was checked before."""
+    """Return the schema of a stream; its declaration must have been checked before."""
     return parse_create_stream(one.declaration(one.name))

@@ -1,10 +1,10 @@
-"""The tables of a catalog. A change here needs a migration of the same (`services/catalog/migrations/versions`)."""
+"""Tables of a catalog's database. Each change here needs a migration in `services/catalog/migrations/versions`."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-# Of the last migration.
+# Revision of the last migration.
 REVISION = "0001"
 
 metadata = sa.MetaData(
@@ -15,19 +15,19 @@ documents = sa.Table(
     "documents",
     metadata,
     *(
-        # In the order in which they were declared first.
+        # Order number of the document: documents are numbered in the order in which they were first declared.
         sa.Column("place", sa.Integer, primary_key=True),
         sa.Column("kind", sa.String(20), nullable=False),
-        # Of a query; empty otherwise.
+        # Tenant of a query; empty for other kinds.
         sa.Column("tenant", sa.String(63), nullable=False),
         sa.Column("name", sa.String(63), nullable=False),
-        # JSON, as it was written.
+        # JSON of the document as it was written.
         sa.Column("document", sa.Text, nullable=False),
         # JSON: the streams and queries that a query reads.
         sa.Column("reads", sa.Text, nullable=False),
-        # The change in the audit log that made it what it is.
+        # Id of the document's last change in the audit log.
         sa.Column("version", sa.Integer, nullable=False),
-        # Kind, tenant and name in small letters.
+        # Kind, tenant and name in lower case, by which a document is found.
         sa.Column("folded", sa.String(160), nullable=False, unique=True),
     ),
 )
@@ -40,7 +40,7 @@ keys = sa.Table(
         sa.Column("principal", sa.String(63), nullable=False),
         sa.Column("digest", sa.LargeBinary, nullable=False),
         sa.Column("scopes", sa.Text, nullable=False),
-        # Seconds since 1970, as all times here.
+        # Time in seconds since 1970, like all times in these tables.
         sa.Column("created_at", sa.Float(53), nullable=False),
         sa.Column("expires_at", sa.Float(53)),
         sa.Column("used_at", sa.Float(53)),
@@ -58,9 +58,9 @@ audit = sa.Table(
         sa.Column("action", sa.String(20), nullable=False),
         sa.Column("kind", sa.String(20), nullable=False),
         sa.Column("name", sa.String(160), nullable=False),
-        # JSON: which fields have changed, never to what.
+        # JSON: names of the changed fields, never their values.
         sa.Column("fields", sa.Text, nullable=False),
     ),
-    # A number is given once, also after the last rows were removed: versions are these.
+    # Ids serve as versions: AUTOINCREMENT keeps SQLite from using an id again after the last rows were deleted.
     sqlite_autoincrement=True,
 )

@@ -1,6 +1,6 @@
-"""Names that the shell completes: of what is declared here, or at a service that answers at once.
+"""Shell completion of names: of declarations at the service, or in the catalog of WEIR_HOME if no service runs.
 
-Whoever presses the key waits for it, and is told nothing: where names cannot be had there are none.
+The user waits for the completion and cannot see errors, so after an error or ANSWER_S seconds no names are offered.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ ANSWER_S = 1.0
 
 
 def kinds(incomplete: str) -> list[str]:
-    """Return the kinds that begin so. Small letters stay small: the shell changes nothing that is typed."""
+    """Return the kinds that begin with the typed text, in the case of the typed text, because a shell cannot change typed letters."""
     names = [kind.lower() for kind in KINDS] if incomplete.islower() else list(KINDS)
     return [name for name in names if name.startswith(incomplete)]
 
 
 def names_of_kind(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the names of the kind that stands before them."""
+    """Return the names of the declarations of a kind: the kind that stands before the name on the typed command line."""
     return names(str(ctx.params.get("kind")), incomplete)
 
 
@@ -52,12 +52,12 @@ def names(kind: str, incomplete: str) -> list[str]:
 def declared(kind: str) -> list[Declared]:
     home = home_of(os.environ)
     if os.environ.get(ENDPOINT) or home.served_at():
-        # Nobody waits for it to be imported who completes an option.
+        # Imported here, so that the completion of options does not wait for the import.
         from services.client import Client
 
         with Client(timeout_s=ANSWER_S, tries=1) as client:
             return client.all(kind)
-    # Nothing is made by looking.
+    # Opening the catalog would create it, and completion must not create anything.
     if home.dsn is None and not home.database.is_file():
         return []
     with declarations() as weir:

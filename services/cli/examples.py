@@ -1,4 +1,4 @@
-"""Examples of every command, shown in its help. A test parses each one with the real parser."""
+"""Examples of every command, shown in its help. A test parses each example with the real parser."""
 
 from __future__ import annotations
 
@@ -104,7 +104,6 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "weir sim sharaf-qos --policies",
         "weir sim golab-low --schedules -o json",
     ),
-    "papers": ("weir papers --list", "weir papers dilos --quick"),
     "bench": ("weir bench w11 --data w11", "weir bench w11 --data w11 -o json"),
     "config": ("weir config", "weir config render -c up.yaml"),
     "config show": ("weir config show -o json",),

@@ -1,4 +1,4 @@
-"""`weir help`, and how every command's help is laid out: what it does, examples, arguments, options."""
+"""`weir help`, and the layout of every command's help: description, examples, arguments, options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-# Wider labels stand in a line of their own.
+# A label wider than this gets its own line, above its meaning.
 LABEL_MOST = 24
 INDENT, GAP = 2, 2
 WIDTH_MOST = 100
@@ -57,7 +57,7 @@ def version() -> None:
 
 
 def help_text(command: Any, ctx: Any) -> str:
-    """Return the help of a command or a group of commands, as wide as the terminal."""
+    """Return the help of a command or group, wrapped to the width of the terminal, at most WIDTH_MOST."""
     from services.cli.tables.sheet import screen
 
     console = screen()
@@ -101,7 +101,7 @@ def help_lines(console: Console, command: Any, ctx: Any) -> Iterator[Text]:
 
 
 def panels_of(command: Any, ctx: Any) -> dict[str, list[tuple[str, str]]]:
-    """Return the commands of a group, with their first sentences, by what they stand under."""
+    """Return the commands of a group with the first paragraphs of their help, by the heading that lists them."""
     panels: dict[str, list[tuple[str, str]]] = defaultdict(list)
     if hasattr(command, "list_commands"):
         for name in command.list_commands(ctx):
@@ -117,7 +117,7 @@ def name_of(ctx: Any) -> str:
 
 
 def named(label: str) -> str:
-    """Return an option or argument with the type of its value in plain words."""
+    """Return the label of an option or argument with the type of its value in plain words."""
     for type_, plain in TYPES.items():
         label = label.replace(type_, plain)
     return re.sub(r"^(\S+) <.*>$", r"\1", label) if not label.startswith("-") else label
@@ -146,7 +146,7 @@ def prose(console: Console, text: str) -> Sequence[Text]:
 
 
 def pairs(console: Console, rows: Iterable[tuple[str, str]]) -> Iterator[Text]:
-    """Yield names with their meanings at their right. The meaning of a long name is below it."""
+    """Yield lines with a name on the left and its meaning on the right, or below the name if the name is too long."""
     from rich.text import Text
 
     from services.cli.tables.sheet import wrapped

@@ -1,7 +1,7 @@
-"""Subcommands that are imported when they are asked for: `weir --version`, and a shell that completes, wait for none.
+"""Subcommands that are imported only when they are used, so that `weir --version` and shell completion are fast.
 
 class Weir(LazyGroup):
-    places = {"results": Place("services.cli.commands.results", "What runs")}
+    places = {"results": CommandPlace("services.cli.commands.results", "Running queries")}
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typer.models import CommandFunctionType
 
 @dataclass(frozen=True, slots=True)
 class CommandPlace:
-    """The module that has a command, or a group of them, by its name; and what it stands under in the help."""
+    """Module that defines a command or a group under its name, and heading under which the help lists it."""
 
     module: str
     panel: str
 
 
 class Commands(UserDict[str, Any]):
-    """By name; one whose place is known takes it when it is asked for."""
+    """Dictionary of commands by name. It imports a command when the command is first read; until then it has a CommandPlace instead."""
 
     def __getitem__(self, name: str) -> Any:
         if isinstance(self.data[name], CommandPlace):
@@ -36,7 +36,7 @@ class Commands(UserDict[str, Any]):
         return self.data[name]
 
 
-# What older scripts write for `--output json`; docs/cli.md names it.
+# Older scripts write `--json` instead of `--output json` (docs/cli.md).
 JSON_ALIAS, JSON_OPTION = "--json", "--output=json"
 
 
@@ -44,7 +44,7 @@ EXIT_WRONG_INPUT = 2
 
 
 class Command(TyperCommand):
-    """Command with help of our layout. Its `--json` is short for `--output json`."""
+    """Command with the help layout of Weir, which accepts `--json` as a short form of `--output json`."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write(help_of(self, ctx))
@@ -61,7 +61,7 @@ class Command(TyperCommand):
 
 
 class HelpGroup(TyperGroup):
-    """Group of commands with help of our layout."""
+    """Group of commands with the help layout of Weir."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         with usage(ctx, self):
@@ -89,29 +89,29 @@ class CommandGroup(typer.Typer):
 
 @contextmanager
 def usage(ctx: Any, command: Any, args: Sequence[str] = ()) -> Iterator[None]:
-    """Raise InvalidInput where Typer refuses a command line. `args` are the arguments that begin with a command."""
+    """Raise InvalidInput if Typer rejects a command line; `args` begin with the name of its subcommand."""
     try:
         yield
     except typer.TyperException as problem:
         if type(problem).__name__ == "NoArgsIsHelpError":
-            # Typer expects that help has been printed by now; our layout returns it.
+            # Typer prints nothing after this call, but our help layout returns a text, so the text is printed here.
             typer.echo(str(problem), err=True)
             raise typer.Exit(EXIT_WRONG_INPUT) from None
-        # Imported for mistakes alone.
+        # Imported only when there is a mistake to report.
         from services.cli.usage import usage_problem
 
         raise usage_problem(problem, ctx, command, args) from None
 
 
 def help_of(command: Any, ctx: Any) -> str:
-    # Imported for help alone.
+    # Imported only when help is shown.
     from services.cli.help_layout import help_text
 
     return help_text(command, ctx)
 
 
 class LazyGroup(HelpGroup):
-    """Of commands whose places are known."""
+    """Group of commands that are imported when they are first used."""
 
     places: ClassVar[Mapping[str, CommandPlace]] = {}
 
@@ -123,7 +123,7 @@ class LazyGroup(HelpGroup):
         return list(self.commands)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """Names alone: what a command is for, only its module knows."""
+        """Complete names of commands without their descriptions, which would need an import of every command."""
         named = [TyperCommand(name) for name in self.commands]
         names = TyperGroup(name=self.name, commands=named, params=self.params)
         return names.shell_complete(type(ctx)(names), incomplete)

@@ -1,4 +1,4 @@
-"""A catalog of this user's home, as commands have it that need not know whether it is a service's."""
+"""The catalog of WEIR_HOME behind the interface of the service's client, for commands that run without a service."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKe
 
 NOT_CHECKED = "no service runs here: delay targets were not checked; `weir plan` checks them"
 Admit = Callable[[Sequence[Document]], Sequence[str]]
-"""Plans documents that admission is about; returns warnings, or raises what refuses them."""
+"""Function that checks documents before they are applied: it returns warnings, or raises an error to refuse the documents."""
 
 
 def unchecked(documents: Sequence[Document]) -> Sequence[str]:
-    """Say that nothing has planned the documents."""
+    """Return the warning that delay targets were not checked."""
     return (NOT_CHECKED,)
 
 
 class CatalogHere:
-    """A catalog, as a service would offer it to its administrator."""
+    """Catalog that is opened directly, with the methods that a service offers to its administrator."""
 
     def __init__(self, catalog: Catalog, who: str, admit: Admit = unchecked) -> None:
         self._catalog, self._who, self._admit = catalog, who, admit
@@ -42,7 +42,7 @@ class CatalogHere:
         return applied(self._catalog.diff(whole, versions), whole)
 
     def _with_secrets(self, documents: Sequence[Document]) -> tuple[list[Document], dict[Ref, int]]:
-        """With those that were shown as hidden, and the versions that they were read from."""
+        """Return the documents with hidden secrets replaced by those in the catalog, and the versions of the declarations that had them."""
         state, completed, versions = self._catalog.state(), list[Document](), dict[Ref, int]()
         for document in documents:
             before = state.get(document.ref)
@@ -94,7 +94,7 @@ class CatalogHere:
 def applied(
     made: Iterable[catalog.DeclarationChange], documents: Sequence[Document], warnings: Sequence[str] = ()
 ) -> Applied:
-    """Return the changes, with warnings, also of files that are not there and of documents that make producers wait."""
+    """Return the changes with warnings, also about missing files and about documents that make producers wait."""
     missing = missing_paths(document.declaration for document in documents)
     return Applied.model_validate(
         {

@@ -1,8 +1,13 @@
-"""The `weir` command: its subcommands, and how it fails.
+"""The `weir` command: its subcommands, and the exit codes of its errors.
 
-Exit codes (docs/cli.md): 0 done, 1 done, and it does not hold: a promise was broken, a replay decided otherwise, `diff` found a
-difference, a target would be missed, an account is open, rows were rejected, a paper's claim does not hold and nobody knows why; 2 the input was wrong, 3 the service or the catalog
-does not answer, 4 the key may not, 130 interrupted.
+Exit codes (docs/cli.md):
+    0    success
+    1    completed with a negative result: a broken promise, a replayed decision that differs, a difference found by `diff`,
+         a target that would be missed, a ledger that does not close, rejected rows
+    2    invalid input
+    3    the service or the catalog does not answer
+    4    the key does not allow the operation
+    130  interrupted by Ctrl-C
 """
 
 from __future__ import annotations
@@ -24,20 +29,20 @@ EXIT_NOT_ALLOWED = 4
 EXIT_INTERRUPTED = 130
 
 EPILOG = (
-    "Exit codes: 0 done; 1 done, but the answer is no (a difference, a broken promise, a missed target); 2 wrong input; "
-    "3 the service or the catalog does not answer; 4 the key does not allow it; 130 Ctrl-C."
+    "Exit codes: 0 success; 1 completed with a negative result (a difference, a broken promise, a missed target); "
+    "2 invalid input; 3 the service or the catalog does not answer; 4 the key does not allow the operation; 130 Ctrl-C."
 )
 SERVICE, TENANTS, RUNS, FILES = (
     "The service",
     "Tenants, streams and queries",
-    "What runs",
+    "Running queries",
     "Without a service",
 )
 ABOUT = "About this command"
 
 
 class MainCommands(LazyGroup):
-    """In the order of the help."""
+    """Subcommands of `weir`, in the order in which the help lists them."""
 
     places: ClassVar = {
         "up": CommandPlace("services.cli.commands.up", SERVICE),
@@ -61,7 +66,6 @@ class MainCommands(LazyGroup):
         "dashboards": CommandPlace("services.cli.commands.dashboards", RUNS),
         "run": CommandPlace("services.cli.commands.run", FILES),
         "sim": CommandPlace("services.cli.commands.sim", FILES),
-        "papers": CommandPlace("services.cli.commands.papers", FILES),
         "bench": CommandPlace("services.cli.commands.bench", FILES),
         "config": CommandPlace("services.cli.commands.config", FILES),
         "help": CommandPlace("services.cli.help_layout", ABOUT),
@@ -71,7 +75,7 @@ class MainCommands(LazyGroup):
 
 app = typer.Typer(
     cls=MainCommands,
-    help="Run continuous queries for many tenants, each with a promise of its own.",
+    help="Run continuous queries for many tenants, each with its own priority and delay target.",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EPILOG,
     no_args_is_help=True,
@@ -92,13 +96,13 @@ def root(
         typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Options of every subcommand."""
+    """Declare the options of `weir` itself."""
 
 
-def main() -> None:
-    """Run the command; a problem on purpose is a line on stderr, not a traceback."""
+def main(command: typer.Typer = app, name: str = "weir") -> None:
+    """Run the command and exit; a WeirError is printed on stderr without a traceback."""
     try:
-        app(prog_name="weir")
+        command(prog_name=name)
     except WeirError as problem:
         console = Console(stderr=True, soft_wrap=True, highlight=False)
         for each in problem.problems if isinstance(problem, Several) else (problem,):
@@ -109,7 +113,7 @@ def main() -> None:
 
 
 def exit_code_of(problem: WeirError) -> int:
-    # A command that can be told so has imported it; the others need not wait for it.
+    # This module is imported only after an error, so that commands that succeed do not wait for the import.
     from services.remote.wire import WouldMissTarget
 
     match problem:
@@ -123,5 +127,5 @@ def exit_code_of(problem: WeirError) -> int:
 
 
 def escaped(problem: WeirError) -> str:
-    """The text without rich taking its brackets for markup."""
+    """Return the error text with its brackets escaped, so that rich does not read them as markup."""
     return str(problem).replace("[", r"\[")

@@ -1,7 +1,7 @@
-"""Commands go to the service that the environment names, or else to the one of this home, or else to the catalog itself.
+"""Choice of the service that commands call: the service at WEIR_ENDPOINT, or else the service that runs from WEIR_HOME.
 
-with declarations() as weir: ...     declarations and keys: the catalog itself only where no service runs
-with service() as weir: ...          what runs, of which only a service knows
+with declarations() as weir: ...     declarations and keys; without a service, the catalog of WEIR_HOME is opened directly
+with service() as weir: ...          running classes and queries, which only a service can report
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Declarations(Protocol):
-    """As `services.client.Client` has them."""
+    """Methods for declarations and keys that `services.client.Client` and a catalog opened directly both have."""
 
     def apply(self, documents: Sequence[Document]) -> Applied: ...
 
@@ -48,8 +48,8 @@ class Declarations(Protocol):
 
 @contextmanager
 def declarations() -> Iterator[Declarations]:
-    """Yield the declarations of the service, which admits changes, or of the catalog itself where no service runs."""
-    # What the one needs is not imported for the other, nor for who only asks for help.
+    """Yield a client of the service. Without a service, yield the catalog of WEIR_HOME, which checks no delay targets."""
+    # Each branch imports only what it uses: importing all modules would slow down every command, and even `--help`.
     if os.environ.get(ENDPOINT) or home_of(os.environ).served_at():
         with service() as client:
             yield client
@@ -62,21 +62,21 @@ def declarations() -> Iterator[Declarations]:
 
 
 def named_query(weir: Declarations, kind: str, name: str) -> str:
-    """Return the whole name: a query without its tenant belongs to the only tenant that is visible."""
+    """Return the full name of a declaration. A query's name without a tenant is completed with the only tenant that the caller may see."""
     is_whole = kind_named(kind) != "Query" or "/" in name
     return name if is_whole else f"{weir.tenant()}/{name}"
 
 
 def service() -> Client:
-    """The one that the environment names, or that runs from this home."""
+    """Return a client of the service at WEIR_ENDPOINT, or else of the service that runs from WEIR_HOME."""
     from services.client import Client
 
     return Client()
 
 
 def who() -> str:
-    """Whoever runs this, in the audit log."""
+    """Return the name of the current user, for the audit log."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container's user need have no name
+    except KeyError:  # in a container the user may have no name
         return f"uid {os.getuid()}"

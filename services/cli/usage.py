@@ -1,4 +1,4 @@
-"""Mistakes on the command line as errors of Weir: `error: --limit: must be at least 1 (got 0)`, with a hint."""
+"""Conversion of mistakes on the command line into errors with hints, such as `error: --limit: must be at least 1 (got 0)`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from configs.errors import InvalidInput, UnknownName, nearest
 from configs.numbers import exact
 
 NUMBERS: Mapping[str, tuple[str, str]] = {
-    "int": ("must be a whole number", "write digits alone"),
-    "float": ("must be a number", "write digits, as in 0.5"),
+    "int": ("the value must be a whole number", "write digits only"),
+    "float": ("the value must be a number", "write digits, as in 0.5"),
 }
 
 
@@ -30,21 +30,21 @@ def usage_problem(problem: Any, ctx: Any, command: Any, args: Sequence[str]) -> 
         hint = nearest(option, close) if close else f"see {place} -h"
         return InvalidInput("no such option", place, option, hint)
     if option and "requires" in problem.message:
-        return InvalidInput("the value is missing", option, hint=f"write {option} and its value")
+        return InvalidInput("the option has no value", option, hint=f"write {option} and its value")
     if option:
-        return InvalidInput("takes no value", option, hint=f"write {option} alone")
+        return InvalidInput("the option takes no value", option, hint=f"write {option} without a value")
     _, mark, rest = problem.message.partition("unexpected extra argument(s) (")
     if mark:
-        return InvalidInput("too many arguments", place, rest.removesuffix(")"), written(ctx))
+        return InvalidInput("the command has too many arguments", place, rest.removesuffix(")"), written(ctx))
     return InvalidInput(lowered(problem.message), place, hint=written(ctx))
 
 
 def parameter_problem(problem: Any, parameter: Any, ctx: Any) -> InvalidInput:
-    """Return the error for an option or an argument without a value, or with a wrong one."""
+    """Return the error for a missing or invalid value of an option or argument."""
     name = name_of(parameter)
     cause = problem.__cause__
     if type(problem).__name__ == "MissingParameter":
-        return InvalidInput("required, but missing", name, hint=written(ctx))
+        return InvalidInput("a required value is missing", name, hint=written(ctx))
     if not hasattr(cause, "errors"):
         return InvalidInput(lowered(problem.message), name, hint=f"see {ctx.command_path} -h")
     error = cause.errors()[0]
@@ -52,17 +52,21 @@ def parameter_problem(problem: Any, parameter: Any, ctx: Any) -> InvalidInput:
     choices = parameter.type_descriptor.choices
     if choices:
         values = [str(getattr(choice, "value", choice)) for choice in choices]
-        return UnknownName("not one of the choices", name, value, nearest(str(value), values))
+        return UnknownName("the value is not one of the choices", name, value, nearest(str(value), values))
     if error["type"] == "greater_than_equal":
-        return InvalidInput(f"must be at least {shown_limit(limits.min)}", name, value, range_of(limits))
+        return InvalidInput(
+            f"the value must be at least {shown_limit(limits.min)}", name, value, range_of(limits)
+        )
     if error["type"] == "less_than_equal":
-        return InvalidInput(f"must be at most {shown_limit(limits.max)}", name, value, range_of(limits))
+        return InvalidInput(
+            f"the value must be at most {shown_limit(limits.max)}", name, value, range_of(limits)
+        )
     title, hint = NUMBERS.get(error["type"].partition("_")[0], (lowered(error["msg"]), written(ctx)))
     return InvalidInput(title, name, error["input"], hint)
 
 
 def name_of(parameter: Any) -> str:
-    """Return an option as it is written in full, or the name of an argument in the help."""
+    """Return the long form of an option, or the name of an argument as the help shows it."""
     if parameter.param_type_name == "option":
         return str(max(parameter.opts, key=len))
     return str(parameter.metavar or parameter.name.upper())
@@ -73,7 +77,7 @@ def option_names(command: Any) -> set[str]:
 
 
 def range_of(limits: Any) -> str:
-    """Return which numbers an option takes."""
+    """Return a hint with the range of numbers that an option accepts."""
     if limits.max is None:
         return f"write {shown_limit(limits.min)} or more"
     return f"write a number from {shown_limit(limits.min)} to {shown_limit(limits.max)}"
@@ -84,7 +88,7 @@ def shown_limit(limit: float) -> str:
 
 
 def number_in(value: Any) -> Any:
-    """Return the number that a text stands for; other values as they are."""
+    """Return the number if the value is a text of a number; otherwise return the value unchanged."""
     if isinstance(value, str):
         for read in (int, float):
             with suppress(ValueError):
@@ -93,13 +97,13 @@ def number_in(value: Any) -> Any:
 
 
 def written(ctx: Any) -> str:
-    """Return how a command is written."""
+    """Return a hint with the usage line of a command, such as `weir get [OPTIONS] KIND`."""
     usage = " ".join(ctx.command.get_usage(ctx).removeprefix("Usage: ").split())
-    # Typer puts the name of a required argument into braces.
+    # Typer encloses the name of a required argument in braces.
     return "write " + re.sub(r"[{]([^}]*)[}]", r"\1", usage)
 
 
 def lowered(message: str) -> str:
-    """Return a message of Typer as the title of an error."""
+    """Return a message of Typer as an error title: first letter in lower case, no full stop."""
     text = message.strip().removesuffix(".")
     return text[:1].lower() + text[1:]

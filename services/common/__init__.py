@@ -1,4 +1,4 @@
-"""Helpers of every part of the services: the folder and database of WEIR_HOME, and background threads.
+"""Helpers for all parts of the services: the folder and database of WEIR_HOME, and background threads.
 
-Imports only `configs`.
+This folder imports only `configs`.
 """

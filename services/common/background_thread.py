@@ -1,7 +1,7 @@
-"""A thread that polls something until it is stopped.
+"""Base class of threads that poll something until they are stopped.
 
-Threads that serve sockets, keep a child process or share one event with others (`services.api.server`, `services.ingest.process`,
-`services.mirror`) are ended by other means, and have loops of their own.
+Threads that serve sockets, supervise a child process or share one event with others do not use this class, because such threads
+are stopped differently (`services.api.server`, `services.ingest.process`, `services.mirror`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Self
 
 
 class BackgroundThread(ABC):
-    """`_run` is called in a thread of its own by `start`, and returns once `_stopping` is set."""
+    """Thread that runs `_run` between `start` and `stop`. A subclass implements `_run`, which must return once `_stopping` is set."""
 
     def __init__(self, name: str) -> None:
         self._stopping = threading.Event()
@@ -23,7 +23,7 @@ class BackgroundThread(ABC):
         self._thread.start()
 
     def stop(self) -> None:
-        """Idempotent. A look that is under way is waited for."""
+        """Stop the thread after the poll in progress. Idempotent."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()

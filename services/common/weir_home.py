@@ -1,10 +1,10 @@
-"""Where a catalog is: the folder of this user, and the database.
+"""Location of the catalog: the user's folder and the database, as environment variables define them.
 
-WEIR_HOME     folder of the catalog and of the pepper; ~/.weir without it
-WEIR_CATALOG  postgresql://USER@HOST/DATABASE; a file in the folder without it
-WEIR_PEPPER   what keys are hashed with; a file in the folder without it
+WEIR_HOME     folder of the catalog, the pepper and files of `weir up`; default ~/.weir
+WEIR_CATALOG  database of the catalog, postgresql://USER@HOST/DATABASE; default: a SQLite file in the folder
+WEIR_PEPPER   secret that API keys are hashed with; default: a file in the folder
 
-WEIR_ENDPOINT says that it is not here at all, but at a service (`services.remote.wire`).
+If WEIR_ENDPOINT is set, commands call the service at that address instead (`services.remote.wire`).
 """
 
 from __future__ import annotations
@@ -29,40 +29,43 @@ LOCK_FILE, SYSTEM_FILE = "up.lock", "system.json"
 FEEDS_FOLDER, INGEST_FOLDER = "feeds", "ingest"
 PEPPER_BYTES = 32
 PEPPER_LEAST = 16
-# A command that checks the lock holds it for a moment; a `weir up` that starts just then waits for it.
+# Maximum seconds that `weir up` waits for the lock, which another command takes for a moment to check whether it is free.
 LOCK_WAIT_S = 1.0
 LOCK_POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class OwnSystem:
-    """The system that `weir up` has started or found for a home."""
+    """Record of the running system that `weir up` has started or found for a home."""
 
     name: str
     address: str
-    """Address of its Ray cluster."""
+    """Address of the system's Ray cluster."""
     auth_mode: str | None
-    """Value of Ray's environment variable for processes that join."""
+    """Value of Ray's environment variable RAY_AUTH_MODE for processes that join."""
     on_cluster: bool
-    """Whether the system continues when `weir up` ends."""
+    """True if the system continues to run when `weir up` ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The folder and what the environment says instead of its files."""
+    """Folder WEIR_HOME with its files, and the values of environment variables that replace some of the files."""
 
     folder: Path
     dsn: str | None = field(default=None, repr=False)
     given_pepper: str | None = field(default=None, repr=False)
 
     def made(self) -> Home:
-        """The folder is there, for its owner alone."""
+        """Create the folder if needed, readable only by its owner; raise InvalidInput if that is impossible."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as problem:
             why = (problem.strerror or str(problem)).lower()
             raise InvalidInput(
-                f"cannot be a folder: {why}", HOME, str(self.folder), "choose another place"
+                f"the folder of Weir cannot be created: {why}",
+                HOME,
+                str(self.folder),
+                "choose another folder",
             ) from None
         return self
 
@@ -72,17 +75,17 @@ class Home:
 
     @property
     def endpoint(self) -> Path:
-        """Says where the service that runs from this home is, while it runs."""
+        """File with the address of the service that runs from this home."""
         return self.folder / ENDPOINT_FILE
 
     @property
     def admin_key(self) -> Path:
-        """Holds the key of whoever runs the service."""
+        """File with the administrator's API key."""
         return self.folder / ADMIN_KEY_FILE
 
     @property
     def feeds(self) -> Path:
-        """Holds the checkpoints of feeds and Spark's logs, unless the command names another folder."""
+        """Folder of the checkpoints of feeds and of Spark's logs, unless a command names another folder."""
         return self.folder / FEEDS_FOLDER
 
     def ingest(self, file: Path | None) -> Path:
@@ -94,16 +97,16 @@ class Home:
 
     @property
     def lock(self) -> Path:
-        """Lock file of the `weir up` that runs from this home, with its process id. Its text is stale unless it is locked."""
+        """Lock file of the `weir up` that runs from this home. The process id in the file is valid only while the file is locked."""
         return self.folder / LOCK_FILE
 
     @property
     def system_file(self) -> Path:
-        """Names the system that belongs to this home (`OwnSystem`)."""
+        """File that describes the system of this home (`OwnSystem`)."""
         return self.folder / SYSTEM_FILE
 
     def is_held(self) -> bool:
-        """Return True while a `weir up` runs from this home; its files of before a SIGKILL say nothing."""
+        """Return True while a `weir up` runs from this home. The lock decides, because a killed `weir up` leaves its files behind."""
         try:
             file = os.open(self.lock, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -117,7 +120,7 @@ class Home:
         return False
 
     def holder(self) -> int | None:
-        """Return the process id of the `weir up` that runs from this home, or None if none runs."""
+        """Return the process id of the `weir up` that runs from this home, or None if no `weir up` runs."""
         if not self.is_held():
             return None
         with suppress(OSError, ValueError):
@@ -125,7 +128,7 @@ class Home:
         return None
 
     def served_at(self) -> str | None:
-        """Return the address of the service that runs from this home, or None if none runs."""
+        """Return the address of the service that runs from this home, or None if no service runs."""
         try:
             text = self.endpoint.read_text(encoding="utf-8").strip()
         except OSError:
@@ -141,7 +144,7 @@ class Home:
         return noted if noted.on_cluster or self.is_held() else None
 
     def must_not_be_killed(self) -> None:
-        """Raise Away if files of a `weir up` are there that was killed: its system is not running."""
+        """Raise Away if the folder contains files of a killed `weir up`: its system is not running."""
         is_left = self.endpoint.exists() or self.system_file.exists()
         if is_left and not self.is_held() and self.system() is None:
             title = "the system of this home is not running: its `weir up` was killed"
@@ -156,44 +159,49 @@ class Home:
         self.system_file.unlink(missing_ok=True)
 
     def pepper(self) -> bytes:
-        """Made when it is asked for first; who loses it has no keys any more."""
+        """Return the secret with which API keys are hashed; create it at the first call. Without the secret, all keys are invalid."""
         if self.given_pepper is not None:
             if len(self.given_pepper) < PEPPER_LEAST:
-                hint = f"give {PEPPER_LEAST} characters or more, of chance"
-                raise InvalidInput("too short", PEPPER, hint=hint)
+                hint = f"use at least {PEPPER_LEAST} random characters"
+                raise InvalidInput("the pepper, the secret for API keys, is too short", PEPPER, hint=hint)
             return self.given_pepper.encode()
         path = self.made().folder / PEPPER_FILE
         if not path.exists():
             make_secret(path)
         if path.stat().st_mode & 0o077:
             raise InvalidInput(
-                "others may read the pepper", PEPPER_FILE, str(path), "chmod 600, and make new keys"
+                "other users may read the pepper, the secret for API keys",
+                PEPPER_FILE,
+                str(path),
+                "run chmod 600 on the file, and create new keys",
             )
         return path.read_bytes()
 
 
 def home_of(environ: Mapping[str, str]) -> Home:
-    """As the environment says."""
+    """Return the home that the environment variables define."""
     folder = Path(environ.get(HOME) or "~/.weir").expanduser()
     return Home(folder.absolute(), environ.get(CATALOG) or None, environ.get(PEPPER) or None)
 
 
 @contextmanager
 def held(home: Home) -> Iterator[None]:
-    """Hold the home for one service; the lock ends with the process, however that ends.
+    """Lock the home for one service. The operating system releases the lock when the process ends, even if it is killed.
 
-    Files that a killed `weir up` has left behind are removed first.
+    Files of an earlier, killed `weir up` are removed first.
     """
     path = home.made().lock
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as problem:
         why = (problem.strerror or str(problem)).lower()
-        raise InvalidInput(f"cannot be locked: {why}", HOME, str(path), "choose another place") from None
+        raise InvalidInput(
+            f"the lock file of Weir cannot be locked: {why}", HOME, str(path), "choose another folder"
+        ) from None
     try:
         if not locked(file):
-            hint = f"end that `weir up`, or set {HOME} to another folder"
-            raise InvalidInput("a service runs from it already", HOME, str(home.folder), hint)
+            hint = f"stop that `weir up`, or set {HOME} to another folder"
+            raise InvalidInput("another `weir up` runs from this folder", HOME, str(home.folder), hint)
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
         home.endpoint.unlink(missing_ok=True)
@@ -219,7 +227,7 @@ def locked(file: int) -> bool:
 
 
 def make_secret(path: Path) -> None:
-    """Whole or not at all; of two who make it at a time, the first has made it."""
+    """Write a new secret to a file atomically. If two processes do so at the same time, the first file is kept."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     make_private(draft)
     draft.write_text(secrets.token_hex(PEPPER_BYTES), encoding="ascii")
@@ -229,7 +237,7 @@ def make_secret(path: Path) -> None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """For its owner alone; whoever reads it meanwhile has the whole of it, before or after."""
+    """Write a file atomically in place of an old one; only its owner may read the new file."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
         make_private(draft)
@@ -239,9 +247,11 @@ def write_private(path: Path, text: str) -> None:
         with suppress(OSError):
             draft.unlink()
         why = (problem.strerror or str(problem)).lower()
-        raise InvalidInput(f"cannot be written: {why}", HOME, str(path), "choose another place") from None
+        raise InvalidInput(
+            f"the file cannot be written: {why}", HOME, str(path), "choose another folder"
+        ) from None
 
 
 def make_private(path: Path) -> None:
-    """A file of its owner's alone, which is empty unless it was there."""
+    """Create an empty file that only its owner may read, unless the file exists."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))

@@ -1,2 +1,2 @@
-"""Grafana dashboards as code: written as data (`boards`), rendered as Grafana's classic JSON (`render`), brought to a
-Grafana (`push`, `grafana`)."""
+"""Grafana dashboards as code: described as data (`boards`), rendered as Grafana's classic JSON (`render`), and pushed to a
+Grafana server (`push`, `grafana`)."""

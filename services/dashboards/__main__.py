@@ -1,4 +1,4 @@
-"""`python -m services.dashboards`: whether the dashboards of the chart are as they are written here; `--write` makes them so."""
+"""Check that the chart's dashboard files match this package; with `--write`, write them: `python -m services.dashboards`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def main(arguments: list[str]) -> int:
         return 0
     differ = sorted(name for name in texts.keys() | there.keys() if texts.get(name) != there.get(name))
     for name in differ:
-        print(f"{FOLDER.name}/{name} is not as it is written here: make dashboards", file=sys.stderr)
+        print(
+            f"{FOLDER.name}/{name} differs from services/dashboards: run `make dashboards`", file=sys.stderr
+        )
     return 1 if differ else 0
 
 

@@ -1,4 +1,4 @@
-"""All dashboards, in the order of their links."""
+"""All dashboards, in the order of the links at their top."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from services.dashboards.tenant import TENANT_BOARD
 
 BOARDS: tuple[Board, ...] = (OVERVIEW, TENANT_BOARD, CONTROL, STREAMS, RUNTIME)
 FOLDER = Path(__file__).parents[2] / "helm" / "weir" / "dashboards"
-"""Where the chart has them."""
+"""Folder of the chart's dashboard files."""
 
 
 def documents() -> list[dict[str, Any]]:
+    """Return all dashboards as Grafana's JSON, each with links to the other dashboards."""
     return [rendered(board, [other for other in BOARDS if other is not board]) for board in BOARDS]

@@ -1,4 +1,4 @@
-"""What a Prometheus answers to every panel of the dashboards: the same questions as Grafana asks, with the same variables."""
+"""Data of all dashboard panels, queried from a Prometheus as Grafana would query it, with the same variables."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from services.dashboards.boards import Board, Panel, Row
 from services.metrics.prometheus import LabelledSeries
 
 EVERYTHING = ".*"
-# Of a plot, at most; as many as are worth drawing.
+# Maximum number of points in a plot; more would not be visible.
 POINTS = 240
 
 
 class PrometheusClient(Protocol):
-    """A Prometheus."""
+    """Interface of a Prometheus server."""
 
     def ask(self, expr: str, at: float | None = None) -> list[LabelledSeries]: ...
 
@@ -25,13 +25,13 @@ class PrometheusClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
-    """What a reader looks at."""
+    """Time range of a dashboard."""
 
     begin: float
-    """Seconds since 1970."""
+    """Beginning of the range in seconds since 1970; `end` is in the same unit."""
     end: float
     rate_interval_s: float
-    """What `$__rate_interval` stands for: four scrapes at least."""
+    """Value of Grafana's `$__rate_interval`: at least four scrape intervals."""
 
     @property
     def step_s(self) -> float:
@@ -40,13 +40,13 @@ class TimeSpan:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredPanel:
-    """A panel with its answers."""
+    """Panel with the results of its queries."""
 
     board: Board
     row: Row
     panel: Panel
     series: Mapping[str, Sequence[LabelledSeries]]
-    """By the letter of the query; of plots all the time, of everything else the last moment, but for tiles' lines."""
+    """Results by the letter of the query: values over the whole time range or, for a table, only the values at its end."""
 
     @property
     def is_empty(self) -> bool:
@@ -56,7 +56,7 @@ class AnsweredPanel:
 def answers(
     prometheus: PrometheusClient, boards: Sequence[Board], span: TimeSpan, chosen: Mapping[str, str]
 ) -> Iterator[AnsweredPanel]:
-    """In the order in which panels stand; `chosen` by variable, and where nothing is chosen everything."""
+    """Yield all panels in order, with their data. `chosen` maps variables to values; for a variable without a value, all are selected."""
     for board in boards:
         for row in board.rows:
             for panel in row.panels:
@@ -74,7 +74,7 @@ def answer(prometheus: PrometheusClient, panel: Panel, expr: str, span: TimeSpan
 
 
 def substituted(expr: str, span: TimeSpan, chosen: Mapping[str, str]) -> str:
-    """As Grafana would send it."""
+    """Return the query with Grafana's variables replaced by their values."""
     values = {
         "$__rate_interval": f"{span.rate_interval_s:g}s",
         "$__range": f"{span.end - span.begin:.0f}s",

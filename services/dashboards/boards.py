@@ -1,8 +1,8 @@
-"""What a dashboard is made of: rows of panels, each with what it shows, in which unit, and what a reader is to make of it.
+"""Types that describe a dashboard: rows of panels, each panel with queries, a unit and a description for the reader.
 
-    Row("What it gets", (Panel("Response time", "…", "s", (Query("…", "p99"),)), …))
+    Row("Summary", (Panel("Response time", "…", "s", (PanelQuery("…", "p99"),)), …))
 
-Where a panel stands follows from the order: side by side while there is room, then below.
+Panels are placed in their order: side by side while there is room, then on the next line.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ WIDTH = 24
 GREEN, YELLOW, ORANGE, RED, BLUE, GREY = "green", "yellow", "orange", "red", "blue", "text"
 
 Kind = Literal["timeseries", "stat", "table", "heatmap"]
-VariableName = Literal["tenant", "class", "query", "stream", "node"]
+VariableName = Literal["namespace", "release", "tenant", "class", "query", "stream", "node"]
 
 
 @dataclass(frozen=True, slots=True)
 class PanelQuery:
-    """In PromQL."""
+    """PromQL query of a panel."""
 
     expr: str
     legend: str = ""
-    """`{{label}}` stands for its value."""
+    """Name of each series; `{{label}}` is replaced by the value of the label."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """Of a table: what its query, by its place, or its label is shown as."""
+    """Column of a table, with the settings that define how the values of a query or label are shown."""
 
     title: str
     unit: str = "string"
@@ -38,37 +38,37 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One question, and its answer."""
+    """One plot, number, table or heatmap."""
 
     title: str
     about: str
-    """For people: what is seen, and what to make of it."""
+    """Description for the reader: what the panel shows and how to interpret it."""
     unit: str
-    """Grafana's name of it."""
+    """Grafana's name of the unit in which values are measured."""
     queries: tuple[PanelQuery, ...]
     kind: Kind = "timeseries"
     width: int = 8
     height: int = 8
     thresholds: tuple[tuple[float | None, str], ...] = ()
-    """From which value on it has which colour; None: from the lowest on. In a plot, lines."""
+    """Pairs of a value and the colour from that value on; None stands for the lowest value. A plot draws thresholds as lines."""
     min: float | None = 0
     max: float | None = None
     decimals: int | None = None
     stacked: bool = False
     limits: tuple[str, ...] = ()
-    """Legends of what is drawn dashed in red, as a bound to what else is drawn."""
+    """Legends of the series that show a limit of other series; such series are drawn as dashed red lines."""
     texts: Mapping[str, str] = field(default_factory=dict)
-    """What is shown in place of a value."""
+    """Texts that the panel shows in place of values, by value."""
     columns: Mapping[str, TableColumn] = field(default_factory=dict)
-    """Of a table, by label or by the letter of its query."""
+    """Columns of a table, by label or by the letter of the query."""
     sorted_by: str = ""
-    """Of a table, the title of a column; the highest first."""
+    """Title of the column that a table is sorted by, highest value first."""
     of_tenants: bool = False
-    """Each series has a label `tenant` and leads to that tenant's dashboard."""
+    """True if each series has a label `tenant`; the series then links to that tenant's dashboard."""
     empty_unless: str = ""
-    """What it takes for it to have data, if a sound system may have none."""
+    """Text about when the panel has data; only panels that may be empty in a healthy system have this text."""
     nothing: str = "no data"
-    """What is shown where there is no data."""
+    """Text that the panel shows if it has no data."""
 
     @property
     def description(self) -> str:
@@ -77,32 +77,32 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Panels that answer one question together."""
+    """Row of panels about one topic."""
 
     title: str
     panels: tuple[Panel, ...]
 
     @property
     def may_be_empty(self) -> bool:
-        """Return True if a sound system may have data for none of its panels: Grafana shows the row folded."""
+        """Return True if all panels of the row may be empty in a healthy system; Grafana then shows the row collapsed."""
         return bool(self.panels) and all(panel.empty_unless for panel in self.panels)
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """What a reader chooses: values of a label."""
+    """Variable of a dashboard: the reader selects values of one label."""
 
     name: VariableName
     label: str
     values: str
-    """The query that lists them."""
+    """Query that lists the values."""
     is_one: bool = False
-    """One at a time, and no "All"."""
+    """True if exactly one value is selected, without an option "All"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One dashboard; its uid is its address for good."""
+    """One dashboard; its `uid` is part of its address and must never change."""
 
     uid: str
     title: str
@@ -110,7 +110,7 @@ class Board:
     variables: tuple[Variable, ...]
     rows: tuple[Row, ...]
     marks_moves: bool = False
-    """Whether moves of shares are marked without being asked for: once a minute while load changes."""
+    """True if plots show moves of shares as vertical lines by default: while load changes, about one line per minute."""
 
     @property
     def panels(self) -> Iterator[Panel]:
@@ -118,10 +118,10 @@ class Board:
             yield from row.panels
 
 
-# -- what many of them choose from -----------------------------------------------------------------------------
+# -- variables and label selectors that several dashboards use -------------------------------------------------
 
 CLASS = Variable("class", "Priority class", "label_values(weir_class_units, priority_class)")
-# Of Prometheus itself, where it evaluates the rules of the chart.
+# ALERTS is a series that Prometheus itself writes when it evaluates the chart's alert rules.
 ALERTS = 'ALERTS{alertname=~"Weir.*"}'
 TENANT = Variable("tenant", "Tenant", 'label_values(weir_class_units{priority_class=~"$class"}, tenant)')
 ONE_TENANT = Variable("tenant", "Tenant", "label_values(weir_class_units, tenant)", is_one=True)
@@ -134,7 +134,7 @@ OF_TENANT = 'tenant=~"$tenant"'
 OF_STREAMS = 'stream=~"$stream"'
 OF_NODES = 'node=~"$node"'
 
-# The part of a class's answers that is to come within its target, as `weir explain` words it.
+# Fraction of a class's answers that must come within the delay target (the service-level objective).
 OBJECTIVE = 0.95
 OBJECTIVE_REACHED: tuple[tuple[float | None, str], ...] = ((None, RED), (OBJECTIVE, YELLOW), (0.99, GREEN))
 OF_TARGET: tuple[tuple[float | None, str], ...] = ((None, GREEN), (0.8, YELLOW), (1.0, RED))
@@ -153,24 +153,24 @@ def rate_by(labels: str, series: str, selector: str = "") -> str:
 
 
 def quantile_by(labels: str, part: float, selector: str) -> str:
-    """Of one tenant at a time: buckets are set around each target."""
+    """Return the PromQL for a quantile of response times. `labels` must select one tenant: buckets depend on the tenant's delay target."""
     return f"histogram_quantile({part:g}, {rate_by(f'le, {labels}', 'weir_class_response_seconds_bucket', selector)})"
 
 
 def in_time_by(labels: str, selector: str) -> str:
-    """The part of answers that came within the target; nothing where there were none."""
+    """Return the PromQL for the part of answers within the delay target; the result is empty without answers."""
     came = rate_by(labels, "weir_class_response_seconds_count", selector)
     return f"{rate_by(labels, 'weir_class_results_in_time_total', selector)} / ({came} > 0)"
 
 
 def of_target_by(labels: str, selector: str) -> str:
-    """The 95th percentile as a part of what is promised."""
+    """Return the PromQL for the 95th percentile of response times, divided by the delay target."""
     target = f"max by ({labels}) (weir_class_response_target_seconds{{{selector}}})"
     return f"{quantile_by(labels, OBJECTIVE, selector)} / {target}"
 
 
 def lost_by(labels: str, selector: str) -> str:
-    """The part of the input that was not worked on, for whatever reason."""
+    """Return the PromQL for the part of the input that was lost for any reason."""
     lost = rate_by(labels, "weir_class_tuples_total", f'{selector}, fate!="delivered"')
     offered = rate_by(labels, "weir_class_offered_tuples_total", selector)
     return f"{lost} / ({offered} > 0)"

@@ -1,4 +1,4 @@
-"""Who has what, who lends to whom, and how load managers steer."""
+"""Dashboard named Control: shares of the lanes, loans between tenants, and decisions of load managers."""
 
 from __future__ import annotations
 
@@ -28,35 +28,36 @@ def by_tenant(series: str) -> str:
 OVER = f"{by_tenant('weir_class_current_share_ratio')} - {by_tenant('weir_class_nominal_share_ratio')}"
 
 SHARES = Row(
-    "Who has what",
+    "Shares",
     (
         Panel(
             "Shares of the lanes",
-            "Part of all lanes that each tenant has now, the twenty largest. What is not stacked up to 100% belongs to the others.",
+            "Part of all lanes that each tenant has now, for the twenty largest shares. The gap up to 100% belongs to all other tenants.",
             "percentunit",
             (PanelQuery(worst(by_tenant("weir_class_current_share_ratio"), 20), "{{tenant}}"),),
             width=12, stacked=True, max=1, of_tenants=True,
         ),
         Panel(
-            "Above and below what they are entitled to",
-            "Share now less the share that the tenant's priority entitles it to: above 0 it borrows, below it lends. The ten largest borrowers and lenders.",
+            "Above and below the original share",
+            "Current share minus the original share, which follows from the tenant's priority: above 0 the tenant borrows, below 0 it lends. "
+            "The ten largest borrowers and lenders are shown.",
             "percentunit",
             (
                 PanelQuery(worst(f"{OVER} > 0"), "{{tenant}} borrows"),
                 PanelQuery(f"bottomk(10, {OVER} < 0)", "{{tenant}} lends"),
             ),
-            width=12, min=None, of_tenants=True, empty_unless="somebody lends",
+            width=12, min=None, of_tenants=True, empty_unless="a tenant lends",
         ),
         Panel(
             "Demand",
-            "Part of all lanes that each tenant's load would need, the ten largest. If they add up to more than 100%, somebody is shed or waits.",
+            "Part of all lanes that each tenant's load would need, for the ten largest. If all parts together exceed 100%, tuples are shed or wait.",
             "percentunit",
             (PanelQuery(worst(by_tenant("weir_class_demand_share_ratio")), "{{tenant}}"),),
             width=12, of_tenants=True,
         ),
         Panel(
             "Bounds of lending",
-            "The lowest and the highest share that lending may bring the chosen tenants to, added up, beside what they have.",
+            "Current share of the chosen tenants in sum, with the lowest and the highest share that lending may lead to.",
             "percentunit",
             (
                 PanelQuery(f"sum(weir_class_lower_share_ratio{{{OF_CLASSES}}})", "lowest"),
@@ -69,39 +70,40 @@ SHARES = Row(
 )  # fmt: skip
 
 LENDING = Row(
-    "Who lends to whom",
+    "Lending",
     (
         Panel(
             "Loans now",
-            "Processors that one tenant lends another at this moment, the twenty largest.",
+            "Processors that one tenant lends to another now, for the twenty largest loans.",
             "short",
             (PanelQuery(worst(f"sum by (tenant, borrower) (weir_loan_processors{{{OF_TENANT}}})", 20), "{{tenant}} → {{borrower}}"),),
-            width=12, stacked=True, empty_unless="somebody has lent",
+            width=12, stacked=True, empty_unless="a tenant has lent capacity",
         ),
         Panel(
-            "Lent so far",
-            "Processors lent on average over the time shown, the twenty largest pairs: who lives on whose idle capacity.",
+            "Loans over time",
+            "Processors lent on average over the last minutes by one tenant to another, for the twenty largest pairs.",
             "short",
             (PanelQuery(worst(rate_by("tenant, borrower", "weir_loan_seconds_total", OF_TENANT), 20), "{{tenant}} → {{borrower}}"),),
-            width=12, empty_unless="somebody has lent",
+            width=12, empty_unless="a tenant has lent capacity",
         ),
         Panel(
             "Moves of shares",
-            "Times a second that shares have moved: by redistribution of what is idle, because an owner asked for its own back, or because classes came, went or changed.",
+            "Moves of shares per second, by reason: redistribution of idle capacity, reclaim of lent capacity by its owner, or classes that were added, "
+            "removed or changed.",
             "eps",
             (PanelQuery(rate_by("kind", "weir_share_moves_total"), "{{kind}}"),),
             width=8, stacked=True,
         ),
         Panel(
-            "Owners asking for their own",
-            "Times a second that tenants began to ask for capacity back that they had lent, the ten most.",
+            "Reclaims",
+            "Reclaims per second: a tenant starts to ask for lent capacity back. The ten tenants with the highest rates are shown.",
             "eps",
             (PanelQuery(worst(rate_by("tenant", "weir_class_reclaims_total", OF_CLASSES)), "{{tenant}}"),),
             width=8, of_tenants=True,
         ),
         Panel(
-            "Owners that had to ask twice",
-            "Load cycles a second at whose end an owner had to ask again, since a whole cycle had not brought its capacity back. It should be 0.",
+            "Overdue reclaims",
+            "Load cycles per second that ended with a tenant asking again for lent capacity, because the capacity had not come back within a whole cycle. This rate should be 0.",
             "eps",
             (PanelQuery(worst(rate_by("tenant", "weir_class_reclaims_overdue_total", OF_CLASSES)), "{{tenant}}"),),
             width=8, of_tenants=True,
@@ -114,49 +116,49 @@ LOOP = Row(
     (
         Panel(
             "Load against headroom",
-            "The work that arrives divided by what the tenant can really spend on tuples, the ten highest. Above 100% it is shed, or waits.",
+            "Offered load divided by headroom, the capacity that a tenant can really spend on tuples, for the ten highest. Above 100%, tuples are shed or wait.",
             "percentunit",
             (PanelQuery(worst(USAGE), "{{tenant}}"),),
             width=8, thresholds=((None, "green"), (1.0, "red")), of_tenants=True,
         ),
         Panel(
             "Headroom",
-            "Processors that a tenant can really spend on tuples, as its load manager has learned it, the ten largest. It follows the share, less what taking turns costs.",
+            "Processors that a tenant can really spend on tuples, as learned by its load manager, for the ten largest. This headroom follows the tenant's share, minus the cost of scheduling.",
             "short",
             (PanelQuery(worst(by_tenant("weir_class_headroom_processors")), "{{tenant}}"),),
             width=8, of_tenants=True,
         ),
         Panel(
             "Shed now",
-            "Part of the input that load managers leave out on purpose, the ten highest.",
+            "Part of a tenant's input that its load manager sheds now, for the ten tenants with the highest values.",
             "percentunit",
             (PanelQuery(worst(f"max by (tenant) (weir_class_shed_ratio{{{OF_CLASSES}}})"), "{{tenant}}"),),
             width=8, max=1, of_tenants=True,
         ),
         Panel(
             "Decisions by branch",
-            "Load cycles a second of all chosen tenants that ended in each branch of the load manager's table. \"Wait\" most of the time is a quiet system.",
+            "Load cycles per second of all chosen tenants, by the branch of the load manager's decision table. In a quiet system, most decisions are \"wait\".",
             "eps",
             (PanelQuery(rate_by("branch", "weir_class_decisions_total", OF_CLASSES), "{{branch}}"),),
             width=12, stacked=True,
         ),
         Panel(
-            "Decisions that wanted to shed more",
-            "Load cycles a second at whose end a tenant would have been shed more of than it allows, the ten most. Its response times suffer.",
+            "Decisions limited by max_drop",
+            "Load cycles per second that would have shed more than the tenant's `max_drop` allows, for the ten highest. The response times of such a tenant rise.",
             "eps",
             (PanelQuery(worst(rate_by("tenant", "weir_class_decisions_at_max_drop_total", OF_CLASSES)), "{{tenant}}"),),
             width=12, of_tenants=True,
         ),
         Panel(
-            "Work that is queued",
-            "Processor time that what is queued is believed to cost, the ten most. Divided by the headroom it is how long the queue takes.",
+            "Queued work",
+            "Estimated processor time needed to process a tenant's queue, for the ten highest. This time divided by the headroom is the time until the queue is empty.",
             "s",
             (PanelQuery(worst(by_tenant("weir_class_queue_work_seconds")), "{{tenant}}"),),
             width=12, of_tenants=True,
         ),
         Panel(
             "Oldest tuple in queue by tenant",
-            "How long the tuple that waits longest has been in the system, the ten oldest.",
+            "Time since the arrival of a tenant's oldest waiting tuple, for the ten oldest.",
             "s",
             (PanelQuery(worst(f"max by (tenant) (weir_class_queue_age_seconds{{{OF_CLASSES}}})"), "{{tenant}}"),),
             width=12, of_tenants=True,
@@ -167,7 +169,7 @@ LOOP = Row(
 CONTROL = Board(
     "weir-control",
     "Weir / Lending and control loop",
-    "Who has what, who lends to whom, and how load managers steer.",
+    "Which share does each tenant have, which tenants lend to which, and what do load managers decide?",
     (CLASS, TENANT),
     (SHARES, LENDING, LOOP),
     marks_moves=True,

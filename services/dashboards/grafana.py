@@ -1,8 +1,8 @@
-"""Grafana over HTTP, as far as dashboards need it: the grafana-api package behind one door.
+"""Client for the part of Grafana's HTTP API that dashboards need. All calls of the grafana-api package are made here.
 
-The package has no retries and no words, and some of its calls do not work on all of Grafana 11 to 13: whatever takes a
-data source's numeric id is left out here. Each call may be repeated: what is made twice is there once. The token is shown to
-this address alone, follows no redirect, and is in no text.
+The package neither retries calls nor explains errors, so this module does both. Calls that take a data source's numeric id
+are avoided, because some versions from Grafana 11 to 13 refuse them. Every call may be repeated without creating a second object.
+The token is sent to the given address only, never to the target of a redirect, and appears in no message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import urlencode, urlsplit
 
 import requests
 
-# The package ships no types.
+# The package has no type annotations.
 from grafana_api.grafana_api import GrafanaException  # type: ignore[import-untyped]
 from grafana_api.grafana_face import GrafanaFace  # type: ignore[import-untyped]
 
@@ -31,35 +31,35 @@ TIMEOUT_S = 10.0
 TRIES = 3
 PAUSE_S = 0.2
 MESSAGE_MOST = 200
-# As many as Grafana gives at a time.
+# Maximum number of annotations that Grafana returns per request.
 ANNOTATIONS_MOST = 5000
 TOKEN = re.compile(r"[\x21-\x7e]{1,1000}")
 LOCAL = ("127.0.0.1", "localhost", "::1")
 THERE_ALREADY = (HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED)
-# What may be different a moment later.
+# Statuses after which the same request may succeed a moment later.
 PASSING = (
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.BAD_GATEWAY,
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 )
-URL_HINT = "give the address that a browser shows: https://HOST, or https://HOST/grafana"
-TOKEN_HINT = "make a token of a service account in Grafana, and put it into GRAFANA_TOKEN or a file"
-ROLE_HINT = "its service account needs the role Editor, and Admin to make a data source"
+URL_HINT = "use Grafana's address as shown in a browser: https://HOST or https://HOST/grafana"
+TOKEN_HINT = "create a token of a service account in Grafana, and pass it in GRAFANA_TOKEN or --token-file"
+ROLE_HINT = "give its service account the role Editor, or Admin to create a data source"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDashboard:
-    """As Grafana has it."""
+    """Dashboard as stored in Grafana."""
 
     document: Json
     folder_uid: str
     is_provisioned: bool
-    """From a file of Grafana's own: it takes no other."""
+    """True if Grafana loads the dashboard from a file, so that it cannot be changed over HTTP."""
 
 
 class Grafana:
-    """One organisation of one Grafana: the one that the token is of."""
+    """Client for one Grafana organisation: the one that the token belongs to."""
 
     def __init__(self, url: str, token: str, ca_file: str | None = None, pause_s: float = PAUSE_S) -> None:
         self.url, self._pause_s = checked_url(url, "--grafana"), pause_s
@@ -75,9 +75,9 @@ class Grafana:
             timeout=TIMEOUT_S,
         )
         self._api = self._face.api
-        # A redirect turns a POST into a GET, and may lead elsewhere.
+        # Redirects are not followed: a redirect would turn a POST into a GET, and could send the token to another server.
         self._api.s.max_redirects = 0
-        # No proxy stands between a machine and itself.
+        # A Grafana on this machine is called directly, even if environment variables define a proxy.
         self._api.s.trust_env = parts.hostname not in LOCAL
 
     def __enter__(self) -> Grafana:
@@ -87,30 +87,30 @@ class Grafana:
         self._api.s.close()
 
     def version(self) -> str:
-        """Of the Grafana that answers there; an error if it is none."""
-        health = self._found("tell its health", lambda: self._api.GET("/health"))
+        """Return Grafana's version; raise InvalidInput if the server at the address is not a Grafana."""
+        health = self._found("report its health", lambda: self._api.GET("/health"))
         if health is None or "database" not in health:
             raise self._no_grafana()
         return str(health.get("version", ""))
 
-    # -- folders ---------------------------------------------------------------------------------------
+    # -- calls about folders ---------------------------------------------------------------------------
 
     def folder_title(self, uid: str) -> str | None:
         folder = self._found("see the folder", lambda: self._face.folder.get_folder(uid))
         return None if folder is None else str(folder.get("title", ""))
 
     def make_folder(self, uid: str, title: str) -> None:
-        """One that somebody else has made meanwhile is as good."""
+        """Make a folder with this uid; a folder that another client has made meanwhile is accepted."""
         answer = self._made("make the folder", lambda: self._face.folder.create_folder(title, uid))
         if answer is not None and self.folder_title(uid) is None:
             raise InvalidInput(
-                "somebody else's folder has this title",
+                "another folder already has this title",
                 "--folder-title",
                 title,
-                "choose another, or name that folder's uid by --folder",
+                "choose another title, or pass the uid of that folder with --folder",
             )
 
-    # -- data sources ----------------------------------------------------------------------------------
+    # -- calls about data sources ----------------------------------------------------------------------
 
     def datasource(self, uid: str) -> Json | None:
         return self._found("see the data source", lambda: self._api.GET(f"/datasources/uid/{uid}"))
@@ -119,16 +119,16 @@ class Grafana:
         answer = self._made("make a data source", lambda: self._face.datasource.create_datasource(datasource))
         if answer is not None and self.datasource(datasource["uid"]) is None:
             raise InvalidInput(
-                "somebody else's data source has this name", "name", datasource["name"], answer
+                "another data source already has this name", "name", datasource["name"], answer
             )
 
     def change_datasource(self, uid: str, datasource: Json) -> None:
-        """The package knows numeric ids only, which Grafana 13 does not."""
+        """Overwrite a data source. The package's own call needs a numeric id, which Grafana 13 does not accept."""
         self._json(
             "change the data source", lambda: self._api.PUT(f"/datasources/uid/{uid}", json=datasource)
         )
 
-    # -- dashboards ------------------------------------------------------------------------------------
+    # -- calls about dashboards ------------------------------------------------------------------------
 
     def dashboard(self, uid: str) -> StoredDashboard | None:
         answer = self._found("see the dashboard", lambda: self._face.dashboard.get_dashboard(uid))
@@ -143,7 +143,7 @@ class Grafana:
         body = {"dashboard": document, "folderUid": folder_uid, "overwrite": True, "message": message}
         self._json("write dashboards", lambda: self._face.dashboard.update_dashboard(body))
 
-    # -- annotations -----------------------------------------------------------------------------------
+    # -- calls about annotations -----------------------------------------------------------------------
 
     def annotations(self, tag: str, from_ms: int, to_ms: int) -> list[Json]:
         parameters = urlencode({"tags": tag, "from": from_ms, "to": to_ms, "limit": ANNOTATIONS_MOST})
@@ -153,14 +153,14 @@ class Grafana:
         return [item for item in answer if isinstance(item, Mapping)]
 
     def annotate(self, at_ms: int, text: str, tags: Sequence[str]) -> None:
-        """Of no dashboard: all see it that ask for its tags."""
+        """Write an annotation that belongs to no dashboard: every dashboard that queries its tags shows it."""
         body = {"time": at_ms, "text": text, "tags": list(tags)}
         self._json("annotate", lambda: self._api.POST("/annotations", json=body))
 
-    # -- calls -----------------------------------------------------------------------------------------
+    # -- HTTP calls with retries and errors ------------------------------------------------------------
 
     def _found(self, what: str, call: Callable[[], object]) -> Json | None:
-        """None if there is no such thing."""
+        """Return the response to a call, or None if Grafana does not have the requested object."""
         try:
             return self._json(what, call)
         except RefusedByGrafana as refused:
@@ -169,7 +169,7 @@ class Grafana:
             raise
 
     def _made(self, what: str, call: Callable[[], object]) -> str | None:
-        """None if it has been made; what Grafana says if something like it is there already."""
+        """Make an object; return None on success, or Grafana's message if a similar object exists already."""
         try:
             self._json(what, call)
         except RefusedByGrafana as refused:
@@ -185,12 +185,12 @@ class Grafana:
         return answer
 
     def _told(self, what: str, call: Callable[[], object]) -> object:
-        """What it answers, tried again if it may be different a moment later; or why it does not, in words."""
+        """Return the response to a call, with retries after temporary errors. `what` is the attempted action, for error messages."""
         backoff = Backoff(self._pause_s)
         while True:
             try:
                 return call()
-            # Of an answer that is no JSON, or a number, the package makes a ValueError or a TypeError.
+            # The package raises a ValueError or a TypeError if the response is not a JSON object or list.
             except (GrafanaException, requests.RequestException, ValueError, TypeError) as broken:
                 problem, is_passing = self._problem(what, broken)
             pause_s = backoff.failed()
@@ -199,14 +199,16 @@ class Grafana:
             time.sleep(pause_s)
 
     def _problem(self, what: str, broken: Exception) -> tuple[WeirError, bool]:
-        """In our words, and whether it may pass."""
+        """Return the error to raise for an exception of the package, and True if the call may be retried."""
         match broken:
             case GrafanaException():
                 return self._refusal(what, broken)
             case requests.TooManyRedirects():
-                return InvalidInput("sends elsewhere", "--grafana", self.url, URL_HINT), False
+                return InvalidInput(
+                    "the server redirects to another address", "--grafana", self.url, URL_HINT
+                ), False
             case requests.exceptions.SSLError():
-                hint = "--ca-file takes the certificates that Grafana's is signed with"
+                hint = "pass the certificate authority of Grafana's certificate with --ca-file"
                 return Away(f"{self.url} cannot be trusted: {tls_reason(broken)}", hint=hint), False
             case requests.Timeout():
                 return Away(
@@ -214,7 +216,9 @@ class Grafana:
                 ), True
             case requests.exceptions.InvalidJSONError() | ValueError() | TypeError():
                 return self._no_grafana(), False
-        return Away(f"{self.url} does not answer", hint="is Grafana there, and is that its address?"), True
+        return Away(
+            f"{self.url} does not answer", hint="check that Grafana runs and that this is its address"
+        ), True
 
     def _refusal(self, what: str, broken: GrafanaException) -> tuple[WeirError, bool]:
         status = int(broken.status_code)
@@ -224,47 +228,48 @@ class Grafana:
         said = told_by(response)
         match status:
             case HTTPStatus.UNAUTHORIZED:
-                return NotAllowed(f"{self.url} does not know the token", hint=TOKEN_HINT), False
+                return NotAllowed(f"{self.url} does not accept the token", hint=TOKEN_HINT), False
             case HTTPStatus.FORBIDDEN:
                 return NotAllowed(f"the token may not {what}: {said}", hint=ROLE_HINT), False
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in PASSING:
             return Away(
                 f"{self.url} could not {what}: {status} {said}", hint="try again later"
             ), status in PASSING
-        return RefusedByGrafana(f"{self.url} does not {what}: {said}", status=status), False
+        return RefusedByGrafana(f"{self.url} refused to {what}: {said}", status=status), False
 
     def _no_grafana(self) -> InvalidInput:
-        return InvalidInput("no Grafana answers there", "--grafana", self.url, URL_HINT)
+        return InvalidInput("the server at this address is not a Grafana", "--grafana", self.url, URL_HINT)
 
 
 @dataclass(eq=False)
 class RefusedByGrafana(InvalidInput):
-    """By Grafana, for a reason of its own."""
+    """Error for a request that Grafana has refused with the HTTP status `status`."""
 
     status: int = 0
 
 
 def told_by(response: object) -> str:
-    """What it says itself, in one line that is not too long."""
+    """Return the message in Grafana's response, as one line of at most MESSAGE_MOST characters."""
     said = str(response.get("message", "")) if isinstance(response, Mapping) else ""
-    return " ".join(said.split())[:MESSAGE_MOST] or "it does not say why"
+    return " ".join(said.split())[:MESSAGE_MOST] or "it gave no reason"
 
 
 def tls_reason(broken: Exception) -> str:
+    """Return the reason for a TLS error, in a few words."""
     text = str(broken)
     match = re.search(r"certificate verify failed: ([^(]+)", text)
     if match is not None:
         return match[1].strip()
-    return "it does not speak TLS" if "WRONG_VERSION" in text or "record layer" in text else "TLS failed"
+    return "it does not use TLS" if "WRONG_VERSION" in text or "record layer" in text else "TLS failed"
 
 
-# -- what is given ---------------------------------------------------------------------------------------------
+# -- checks of the address and the token that the user has given -----------------------------------------------
 
 
 def checked_url(url: str, name: str) -> str:
-    """Without a slash at its end."""
-    # What is wrong is not shown: there may be a password in it.
-    refused = InvalidInput("not an address", name, hint="write http://HOST:PORT or https://…")
+    """Return the address without a final slash; raise InvalidInput if it is not a plain HTTP address."""
+    # The message must not quote the address: it may contain a password.
+    refused = InvalidInput("this is not an HTTP address", name, hint="write http://HOST:PORT or https://HOST")
     try:
         parts = urlsplit(url)
         is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -274,17 +279,23 @@ def checked_url(url: str, name: str) -> str:
         raise refused
     if "@" in parts.netloc:
         raise InvalidInput(
-            "a password does not belong into an address", name, hint="leave out what stands before @"
+            "the address contains a user name or password", name, hint="remove everything between // and @"
         )
     if parts.query or parts.fragment or re.search(r"\s", url):
-        raise InvalidInput("more than an address", name, hint="leave out what stands after ? or #")
+        raise InvalidInput(
+            "the address contains a query, a fragment or a blank",
+            name,
+            hint="remove everything from ? or # on",
+        )
     return url.rstrip("/")
 
 
 def checked_token(token: str) -> str:
     if not TOKEN.fullmatch(token):
         raise InvalidInput(
-            "not a token", "GRAFANA_TOKEN", hint="give it as Grafana has shown it, in one line"
+            "this is not a Grafana token",
+            "GRAFANA_TOKEN",
+            hint="copy the token as Grafana has shown it, in one line",
         )
     return token
 
@@ -293,5 +304,7 @@ def checked_ca_file(path: str) -> str:
     try:
         ssl.create_default_context(cafile=path)
     except (OSError, ssl.SSLError) as broken:
-        raise InvalidInput(f"cannot be read: {broken}", "--ca-file", path, "give a PEM file") from None
+        raise InvalidInput(
+            f"the file cannot be read: {broken}", "--ca-file", path, "pass a PEM file"
+        ) from None
     return path

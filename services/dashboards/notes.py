@@ -1,4 +1,4 @@
-"""Moves of shares as annotations of Grafana: each is told once, however often it is brought."""
+"""Grafana annotations for moves of shares; a move that is already annotated is not annotated again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from services.dashboards.push import TAG
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What happened when."""
+    """One annotation: a text with a time and tags."""
 
     at: datetime
     text: str
@@ -24,7 +24,7 @@ class Note:
 
 
 def notes_of(lending: Json) -> list[Note]:
-    """Of what the service tells of lending; oldest first."""
+    """Return a note for each move of shares in the service's response about lending, oldest first."""
     return [
         Note(datetime.fromisoformat(move["at"]), move["words"], (TAG, kind_of(move["branch"])))
         for move in lending["moves"]
@@ -32,12 +32,12 @@ def notes_of(lending: Json) -> list[Note]:
 
 
 def kind_of(branch: str) -> str:
-    """What tags are searched by: `reclaim`, whoever has asked."""
+    """Return the tag for the reason of a share move: the reason without the class named after "by" (`reclaim by gold` gives `reclaim`)."""
     return branch.partition(" by ")[0]
 
 
 def annotate(grafana: Grafana, notes: Sequence[Note], dry_run: bool = False) -> list[Note]:
-    """Those that were not there yet."""
+    """Write the notes that Grafana does not have yet, and return these notes; with `dry_run`, nothing is written."""
     grafana.version()
     if not notes:
         return []

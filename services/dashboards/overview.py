@@ -1,4 +1,4 @@
-"""Are promises kept? For whoever looks in the morning, or is woken at night."""
+"""The Overview dashboard: do tenants get their answers in time? When an alert fires, open this dashboard first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from services.dashboards.boards import (
     worst,
 )
 
-# Queries of a table are joined by what tells its lines apart, so all of them have it.
+# Grafana joins the queries of a table by their labels, so all of them need the same labels.
 A_LINE = "tenant, priority_class"
 
 AT_A_GLANCE = Row(
@@ -36,46 +36,46 @@ AT_A_GLANCE = Row(
     (
         Panel(
             "Answers within target",
-            "Part of all answers that came within the response time their tenants are promised. "
-            "Below 95% promises are being broken: look at the table for whose.",
+            "Part of all answers within the delay target of their tenant. "
+            "Below 95%, delay targets are being missed: the table of all tenants shows by which tenants.",
             "percentunit",
             (PanelQuery(f"sum({per_second('weir_class_results_in_time_total', OF_CLASSES)}) / (sum({per_second('weir_class_response_seconds_count', OF_CLASSES)}) > 0)"),),
             kind="stat", width=4, height=5, thresholds=OBJECTIVE_REACHED, max=1, decimals=1,
         ),
         Panel(
             "Tenants that miss their target",
-            "How many tenants have less than 95% of their answers in time now. 0 is what is promised.",
+            "Number of tenants that get less than 95% of their answers within their delay target now. This number should be 0.",
             "short",
             (PanelQuery(f"count({in_time_by('tenant', OF_CLASSES)} < {OBJECTIVE}) or vector(0)"),),
             kind="stat", width=4, height=5, thresholds=NONE_IS_RIGHT,
         ),
         Panel(
-            "Tenants at their highest drop",
-            "How many tenants are shed as much of as they have agreed to, and would be shed more. Their response times go next: "
-            "there is more load than the machines can carry.",
+            "Tenants that shed their maximum",
+            "Number of tenants that shed as much input as they allow (`max_drop`) and need to shed more. There is more load than "
+            "the machines can process, so the response times of these tenants rise next.",
             "short",
             (PanelQuery(f"count(sum by (tenant) ({per_second('weir_class_decisions_at_max_drop_total', OF_CLASSES)}) > 0) or vector(0)"),),
             kind="stat", width=4, height=5, thresholds=((None, GREEN), (1, ORANGE)),
         ),
         Panel(
             "Tuples not accounted for",
-            "Every tuple that was offered is delivered, lost for a known reason, or queued. "
-            "Anything but 0 that stays is a defect of Weir: please report it.",
+            "Number of offered tuples that are neither delivered, nor lost for a known reason, nor queued. "
+            "If this number stays different from 0, Weir has a defect: please report this defect.",
             "short",
             (PanelQuery(f"sum(abs(weir_class_unaccounted_tuples{{{OF_CLASSES}}}))"),),
             kind="stat", width=4, height=5, thresholds=NONE_IS_RIGHT, texts={"0": "none"},
         ),
         Panel(
-            "What needs a person",
-            "Reasons why something does not run as it is declared, parts of classes that no node has room for, and "
-            "processes that do not answer. The console's overview and `GET /v1/system` list them in words.",
+            "Problems to fix",
+            "Number of problems that keep declared objects from running, of shards that are placed on no node, and of "
+            "processes that do not answer. The console's overview and `GET /v1/system` describe each problem.",
             "short",
             (PanelQuery("sum(weir_problems) + sum(weir_units_unplaced) + sum(weir_actors_quarantined)"),),
             kind="stat", width=4, height=5, thresholds=NONE_IS_RIGHT, texts={"0": "nothing"},
         ),
         Panel(
             "Age of these figures",
-            "How old what Weir tells about itself is. It grows while its coordinator does not answer; tenants' queries go on meanwhile.",
+            "Age of the figures that Weir reports about itself. This age grows while the coordinator does not answer; queries keep running meanwhile.",
             "s",
             (PanelQuery("max(weir_view_age_seconds)"),),
             kind="stat", width=4, height=5, thresholds=((None, GREEN), (5, YELLOW), (30, RED)), decimals=1,
@@ -87,8 +87,8 @@ ALERTING = Row(
     "Alerts",
     (
         Panel(
-            "Alerts that are pending or fire",
-            "Alerts of Weir's rules in this Prometheus. `page` needs somebody now, `ticket` in working hours; the runbook says what to do.",
+            "Pending and firing alerts",
+            "Alerts of Weir's rules in this Prometheus. `critical` or `page` needs attention now, `warning` or `ticket` in working hours. The runbook says what to do.",
             "short",
             (PanelQuery(f"sum by (alertname, alertstate, severity, priority_class, tenant, stream, node) ({ALERTS})"),),
             kind="table", width=24, height=6,
@@ -112,15 +112,15 @@ BY_CLASS = Row(
     (
         Panel(
             "Answers within target by priority class",
-            "Part of the answers that came in time. The promise is 95%. When there is more load than capacity, classes of low priority fall first.",
+            "Part of the answers within the delay target; 95% is promised. With more load than capacity, this part falls first for classes of low priority.",
             "percentunit",
             (PanelQuery(in_time_by("priority_class", OF_CLASSES), "{{priority_class}}"),),
             width=12, thresholds=OBJECTIVE_REACHED, min=None, max=1,
         ),
         Panel(
             "Input lost by priority class",
-            "Part of the input that was not worked on: shed, too late, rejected or failed. Bronze losing input while gold loses none "
-            "is Weir working as intended.",
+            "Part of the input that was not processed: shed, late, rejected or failed. Under overload, priority classes of "
+            "low priority are meant to lose input, and priority classes of high priority to lose none.",
             "percentunit",
             (PanelQuery(lost_by("priority_class", OF_CLASSES), "{{priority_class}}"),),
             width=12, max=1,
@@ -132,22 +132,22 @@ BY_TENANT = Row(
     "By tenant",
     (
         Panel(
-            "Slowest tenants, against their targets",
-            "The response time that 95% of a tenant's answers stay below, as part of its target: above 100% the promise is broken. The ten worst.",
+            "Slowest tenants, relative to their targets",
+            "95th percentile of a tenant's response times, divided by its delay target, for the ten slowest tenants. Above 100%, the promise is broken.",
             "percentunit",
             (PanelQuery(worst(of_target_by("tenant", OF_CLASSES)), "{{tenant}}"),),
             width=12, thresholds=OF_TARGET, of_tenants=True,
         ),
         Panel(
-            "Tenants that are shed the most",
-            "Part of the input that Weir leaves out on purpose now, so that the rest is answered in time. The ten highest.",
+            "Tenants that shed the most",
+            "Part of a tenant's input that is shed now, so that the rest is answered in time, for the ten tenants with the highest values.",
             "percentunit",
             (PanelQuery(worst(f"max by (tenant) (weir_class_shed_ratio{{{OF_CLASSES}}})"), "{{tenant}}"),),
             width=12, max=1, of_tenants=True,
         ),
         Panel(
             "All tenants now",
-            "A line a tenant. A name leads to that tenant's dashboard; a heading sorts.",
+            "One row per tenant. Click a name to open the tenant's dashboard, or a heading to sort.",
             "short",
             (
                 PanelQuery(in_time_by(A_LINE, OF_CLASSES)),
@@ -162,23 +162,23 @@ BY_TENANT = Row(
                 "tenant": TableColumn("Tenant"),
                 "priority_class": TableColumn("Priority class"),
                 "A": TableColumn("Answers in time", "percentunit", OBJECTIVE_REACHED),
-                "B": TableColumn("Response of target", "percentunit", OF_TARGET),
+                "B": TableColumn("p95 / target", "percentunit", OF_TARGET),
                 "C": TableColumn("Target", "s"),
                 "D": TableColumn("Input lost", "percentunit"),
                 "E": TableColumn("Share of lanes", "percentunit"),
                 "F": TableColumn("Oldest in queue", "s"),
             },
-            sorted_by="Response of target", of_tenants=True,
+            sorted_by="p95 / target", of_tenants=True,
         ),
     ),
 )  # fmt: skip
 
 HOW_MUCH = Row(
-    "How much there is to do",
+    "Load",
     (
         Panel(
-            "Work against capacity",
-            "In processors: the work that arrives, the part that is let in, and what there is. While work that arrives stays below the lanes, nothing needs to be shed.",
+            "Load and capacity",
+            "Processors needed for all input (arrives), processors needed for the admitted input (let in), and processors that run queries (lanes). While all input needs fewer processors than there are lanes, nothing needs to be shed.",
             "short",
             (
                 PanelQuery(f"sum(weir_class_load_processors{{{OF_CLASSES}}})", "arrives"),
@@ -188,15 +188,15 @@ HOW_MUCH = Row(
             width=8, limits=("lanes",),
         ),
         Panel(
-            "Tuples by what became of them",
-            "Tuples a second. All but the delivered ones are lost, for the reason that is named.",
+            "Tuples by fate",
+            "Tuples per second by fate. All tuples except delivered ones are lost; the fate names the reason.",
             "rowsps",
             (PanelQuery(rate_by("fate", "weir_class_tuples_total", OF_CLASSES), "{{fate}}"),),
             width=8, stacked=True,
         ),
         Panel(
             "Lent now",
-            "Processors that tenants who do not need them lend to those who do. Lending costs the lender nothing: it gets them back as soon as it asks.",
+            "Number of processors that tenants with idle capacity lend to tenants with too much load. A lender gets its capacity back as soon as the lender asks.",
             "short",
             (PanelQuery("sum(weir_loan_processors) or vector(0)", "lent"), PanelQuery("sum(weir_node_lanes)", "lanes")),
             width=8, limits=("lanes",),
@@ -207,7 +207,7 @@ HOW_MUCH = Row(
 OVERVIEW = Board(
     "weir-overview",
     "Weir / Overview",
-    "Are promises kept, whose are not, and is there enough capacity?",
+    "Do tenants get their answers in time, which tenants do not, and is there enough capacity?",
     (CLASS, TENANT),
     (AT_A_GLANCE, ALERTING, BY_CLASS, BY_TENANT, HOW_MUCH),
 )

@@ -1,4 +1,4 @@
-"""Panels as pictures, for where there is no Grafana: PNG by matplotlib, and a page's part that lays them out as Grafana would."""
+"""Panels drawn as pictures, for reports without a Grafana: PNG files by matplotlib, and HTML that lays them out as Grafana would."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from services.dashboards.answers import AnsweredPanel, TimeSpan
 from services.dashboards.boards import Panel, TableColumn
 from services.metrics.prometheus import LabelledSeries
 
-# A page of 1,080 pixels is 24 columns wide; pictures have half as many pixels more, for screens that show them.
+# Size of a square of the dashboard grid in inches: 24 columns are 1,080 CSS pixels wide, and pictures have 1.5 dots per pixel.
 COLUMN_IN, ROW_IN, DPI = 45 / 72, 26 / 72, 108
 LINES_MOST = 12
 ROWS_MOST = 12
-# Okabe–Ito, for series; Grafana's names, for what is good or bad.
+# Colours of series (the colour-blind-safe palette of Okabe and Ito), and colours of thresholds by the names in Grafana.
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7f7f7f")
 NAMED = {
     "green": "#1a7f37",
@@ -48,7 +48,7 @@ STYLE = """
 
 
 def boards_html(answered: Iterable[AnsweredPanel], span: TimeSpan) -> str:
-    """All dashboards, each with its panels where they stand."""
+    """Return HTML with all dashboards, each panel as a picture at its position on the dashboard."""
     parts = [f"<style>{STYLE}</style>"]
     for board, of_board in groupby(answered, lambda one: one.board):
         parts.append(f"<h3>{html.escape(board.title)}</h3><p>{html.escape(board.about)}</p>")
@@ -71,7 +71,7 @@ def panel_html(one: AnsweredPanel, span: TimeSpan) -> str:
 
 
 def picture(one: AnsweredPanel, span: TimeSpan) -> bytes:
-    """PNG."""
+    """Return the panel as a PNG file."""
     panel = one.panel
     drawing = Figure(figsize=(panel.width * COLUMN_IN, panel.height * ROW_IN), layout="constrained")
     axes = drawing.subplots()
@@ -92,7 +92,7 @@ def picture(one: AnsweredPanel, span: TimeSpan) -> bytes:
     return file.getvalue()
 
 
-# -- words and numbers -------------------------------------------------------------------------------------------
+# -- panels of text, and values as texts -------------------------------------------------------------------------
 
 
 def legend_of(template: str, labels: Mapping[str, str]) -> str:
@@ -100,7 +100,7 @@ def legend_of(template: str, labels: Mapping[str, str]) -> str:
 
 
 def shown(value: float, unit: str, decimals: int | None = None) -> str:
-    """As Grafana words it, more or less."""
+    """Return a value with its unit as text, in about the format that Grafana uses."""
     if math.isnan(value):
         return "–"
     match unit:
@@ -127,7 +127,7 @@ def seconds(value: float, _place: float) -> str:
 
 
 def colour(thresholds: Sequence[tuple[float | None, str]], value: float) -> str:
-    """That of the highest threshold that the value has come to."""
+    """Return the colour of the highest threshold that the value reaches."""
     named = "text"
     for at, name in thresholds:
         if at is None or value >= at:
@@ -135,7 +135,7 @@ def colour(thresholds: Sequence[tuple[float | None, str]], value: float) -> str:
     return NAMED.get(named, named)
 
 
-# -- kinds of panels ------------------------------------------------------------------------------------------------
+# -- drawing of each kind of panel ----------------------------------------------------------------------------------
 
 
 def tell(axes: Axes, text: str, color: str, size: float) -> None:
@@ -144,7 +144,7 @@ def tell(axes: Axes, text: str, color: str, size: float) -> None:
 
 
 def lines(one: AnsweredPanel) -> list[tuple[str, LabelledSeries]]:
-    """What is drawn, each with its legend."""
+    """Return all series of a panel, each with its legend."""
     pairs = []
     for query, series in zip(one.panel.queries, one.series.values(), strict=True):
         pairs += [(legend_of(query.legend, each.labels) or one.panel.title, each) for each in series]
@@ -192,7 +192,7 @@ def draw_plot(axes: Axes, one: AnsweredPanel, span: TimeSpan) -> None:
 
 
 def draw_stack(axes: Axes, found: Sequence[tuple[str, LabelledSeries]], span: TimeSpan) -> None:
-    """Series need not have a value at every moment."""
+    """Draw series on top of each other; a series without a value at some time counts as 0 there."""
     moments = sorted({at for _, each in found for at, _ in each.points})
     values = [[dict(each.points).get(at, 0.0) for at in moments] for _, each in found]
     colours = [SERIES[place % len(SERIES)] for place in range(len(found))]
@@ -224,7 +224,7 @@ def finish(axes: Axes, panel: Panel, span: TimeSpan) -> None:
 
 
 def draw_spread(axes: Axes, one: AnsweredPanel, span: TimeSpan) -> None:
-    """Buckets hold all that took no longer: a band is what is not in the one below."""
+    """Draw a heatmap of a histogram. Buckets are cumulative, so the count of a band is its bucket's count minus that of the next lower bucket."""
     buckets = sorted(
         (math.inf if each.labels["le"] == "+Inf" else float(each.labels["le"]), dict(each.points))
         for each in next(iter(one.series.values()))
@@ -249,7 +249,7 @@ def draw_spread(axes: Axes, one: AnsweredPanel, span: TimeSpan) -> None:
 
 
 def draw_table(axes: Axes, one: AnsweredPanel) -> None:
-    """A line for each value of the labels; what is highest in the sorted column first."""
+    """Draw a table with a row for each combination of label values, highest value of the sorted column first."""
     panel = one.panel
     keys = [key for key in panel.columns if key.islower()]
     values_by_line: dict[tuple[str, ...], dict[str, float]] = {}

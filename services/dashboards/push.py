@@ -1,8 +1,8 @@
-"""Dashboards brought to a Grafana: what has to change there is found first, and then done; the second time there is nothing.
+"""Push of dashboards to a Grafana: all needed changes are determined before the first one is made. A second push changes nothing.
 
-A dashboard stands as it should if everything that ours says stands there: what Grafana adds of its own does not count.
-What is not ours is left alone: a folder keeps its title, a dashboard without our tag, one that is provisioned from a file,
-and a data source of another type are refused before anything has been written.
+A stored dashboard is up to date if it contains everything that our dashboard contains; fields that Grafana adds are ignored.
+Objects that Weir does not own are left alone. An existing folder keeps its title. A dashboard without our tag, a dashboard
+provisioned from a file, and a data source of another type are refused before anything is written.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ FOLDER_UID, FOLDER_TITLE = "weir", "Weir"
 DATASOURCE_UID, DATASOURCE_NAME = "weir-prometheus", "Weir Prometheus"
 OURS = {"text": DATASOURCE_NAME, "value": DATASOURCE_UID}
 MESSAGE = "weir dashboards push"
-# What Grafana counts and moves on by itself.
+# Fields that Grafana sets itself.
 ITS_OWN = ("id", "version", "schemaVersion")
-# Of a data source, what may be written back as it was read; secrets stay as they are if they are not sent.
+# Fields of a data source that may be written back as they were read. Secrets keep their values if they are not sent.
 WRITTEN = (
     "uid", "name", "type", "access", "url", "user", "database", "basicAuth", "basicAuthUser", "withCredentials",
     "isDefault", "jsonData", "version",
@@ -36,7 +36,7 @@ Action = Literal["create", "change", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class PushStep:
-    """What becomes of one thing in Grafana."""
+    """Planned action for one folder, data source or dashboard in Grafana."""
 
     kind: Literal["folder", "datasource", "dashboard"]
     uid: str
@@ -47,7 +47,7 @@ class PushStep:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What shall be there."""
+    """Folder, data source and dashboards that Grafana must have when the push ends."""
 
     dashboards: Sequence[Json]
     folder_uid: str = FOLDER_UID
@@ -57,16 +57,21 @@ class Wish:
     def __post_init__(self) -> None:
         if not UID.fullmatch(self.folder_uid):
             raise InvalidInput(
-                "not a uid", "--folder", self.folder_uid, "letters, digits, - and _, at most 40"
+                "this is not the uid of a folder",
+                "--folder",
+                self.folder_uid,
+                "use at most 40 letters, digits, - and _",
             )
         if not self.folder_title.strip():
-            raise InvalidInput("is empty", "--folder-title", self.folder_title, "give one")
+            raise InvalidInput(
+                "the folder title is empty", "--folder-title", self.folder_title, "pass a title"
+            )
         if self.datasource_url is not None:
             checked_url(self.datasource_url, "--datasource-url")
 
 
 def push(grafana: Grafana, wish: Wish, dry_run: bool = False) -> list[PushStep]:
-    """What has been done, or would be."""
+    """Give Grafana everything in `wish`, and return the actions that this takes; with `dry_run`, only return the actions."""
     grafana.version()
     steps = list(planned(grafana, wish))
     if not dry_run:
@@ -76,7 +81,7 @@ def push(grafana: Grafana, wish: Wish, dry_run: bool = False) -> list[PushStep]:
 
 
 def planned(grafana: Grafana, wish: Wish) -> Iterator[PushStep]:
-    """In the order in which they can be done."""
+    """Yield the actions that a push takes, in the order in which they must be done."""
     yield folder_step(grafana, wish)
     chosen: Json | None = None
     if wish.datasource_url is not None:
@@ -101,7 +106,7 @@ def perform(grafana: Grafana, step: PushStep, folder_uid: str) -> None:
 
 
 def folder_step(grafana: Grafana, wish: Wish) -> PushStep:
-    """One that is there keeps its title, whoever has given it."""
+    """Return the action for the folder; an existing folder keeps its title."""
     title = grafana.folder_title(wish.folder_uid)
     if title is not None:
         return PushStep("folder", wish.folder_uid, title, "keep", {})
@@ -117,16 +122,16 @@ def datasource_step(found: Json | None, url: str) -> PushStep:
             "access": "proxy",
             "url": url,
             "isDefault": False,
-            # Long queries do not fit into an address.
+            # Long queries do not fit into the URL of a GET request.
             "jsonData": {"httpMethod": "POST"},
         }
         return PushStep("datasource", DATASOURCE_UID, DATASOURCE_NAME, "create", document)
     name = str(found.get("name", ""))
     if found.get("type") != "prometheus":
         raise InvalidInput(
-            f"the data source {DATASOURCE_UID} is none of Prometheus",
+            f"the data source {DATASOURCE_UID} has another type than Prometheus",
             "--datasource-url",
-            hint="leave it out and choose a data source in the dashboards",
+            hint="omit the option and choose a data source in the dashboards",
         )
     if str(found.get("url", "")).rstrip("/") == url.rstrip("/"):
         return PushStep("datasource", DATASOURCE_UID, name, "keep", {})
@@ -142,7 +147,7 @@ def datasource_step(found: Json | None, url: str) -> PushStep:
 
 
 def dashboard_step(grafana: Grafana, document: Json, folder_uid: str, chosen: Json | None) -> PushStep:
-    """Without a data source of ours, the one that somebody has saved as chosen stays so."""
+    """Return the action for a dashboard. Without `chosen`, the data source of the stored dashboard stays selected."""
     uid, title = str(document["uid"]), str(document["title"])
     stored = grafana.dashboard(uid)
     if stored is None:
@@ -152,21 +157,21 @@ def dashboard_step(grafana: Grafana, document: Json, folder_uid: str, chosen: Js
         return PushStep("dashboard", uid, title, "keep", document)
     if stored.is_provisioned:
         raise InvalidInput(
-            "is provisioned from a file, and Grafana takes no other",
+            "the dashboard is provisioned from a file, so Grafana does not accept changes",
             f"dashboard {uid}",
             hint="change that file",
         )
     if TAG not in (stored.document.get("tags") or ()):
         raise InvalidInput(
-            f"somebody else's dashboard has this uid, {stored.document.get('title')!r}",
+            f"another dashboard has this uid: {stored.document.get('title')!r}",
             f"dashboard {uid}",
-            hint=f"delete it, or give it the tag {TAG} if it may be overwritten",
+            hint=f"delete it, or add the tag {TAG} to it if it may be overwritten",
         )
     return PushStep("dashboard", uid, title, "change", document)
 
 
 def looking_at(chosen: Json | None, document: Json) -> Json:
-    """With a data source chosen; None: whichever is the default of its type."""
+    """Return the dashboard with the data source `chosen` selected; without `chosen`, Grafana's default Prometheus stays selected."""
     if chosen is None:
         return document
     changed = deepcopy(dict(document))
@@ -177,7 +182,7 @@ def looking_at(chosen: Json | None, document: Json) -> Json:
 
 
 def choice_in(stored: Json) -> Json | None:
-    """The data source that is chosen there."""
+    """Return the data source that is selected in a stored dashboard, or None."""
     templating = stored.get("templating")
     variables = templating.get("list") if isinstance(templating, Mapping) else None
     for variable in variables or ():
@@ -188,10 +193,10 @@ def choice_in(stored: Json) -> Json | None:
 
 
 def says_all_of(stored: Any, ours: Any, is_top: bool = True) -> bool:
-    """Whether everything that ours says stands there, however much more does."""
+    """Return True if the JSON stored in Grafana contains everything in `ours`; the stored JSON may have additional fields."""
     if isinstance(ours, Mapping):
         keys = (key for key in ours if not (is_top and key in ITS_OWN))
-        # Grafana may leave out what says nothing.
+        # Grafana may omit empty values.
         return isinstance(stored, Mapping) and all(
             says_all_of(stored[key], ours[key], is_top=False) if key in stored else says_nothing(ours[key])
             for key in keys
@@ -206,6 +211,7 @@ def says_all_of(stored: Any, ours: Any, is_top: bool = True) -> bool:
 
 
 def says_nothing(ours: Any) -> bool:
+    """Return True for an empty value, and for a mapping that has only such values."""
     if isinstance(ours, Mapping):
         return all(map(says_nothing, ours.values()))
     return not ours

@@ -1,6 +1,7 @@
-"""Boards as Grafana's classic JSON, by grafana-foundation-sdk.
+"""Rendering of dashboards as Grafana's classic JSON, with grafana-foundation-sdk.
 
-Every panel asks the data source that the reader has chosen. Ids follow from the order, so that the same board is the same text.
+Every panel queries the data source that the reader has selected. Panel ids follow from the order of the panels, so that the same
+dashboard always gives the same text.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from grafana_foundation_sdk.models import heatmap as heat
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from services.dashboards.boards import GREY, RED, WIDTH, Board, Panel, PanelQuery, Row, TableColumn, Variable
+from services.dashboards.releases import NAMESPACE, RELEASE, RELEASE_LABELS, selected
 
 TAG = "weir"
 CHOSEN = common.DataSourceRef(type_val="prometheus", uid="${datasource}")
-# What every dashboard of Grafana has: notes that people write on it.
+# Entry that shows the annotations which users write in Grafana; dashboards made in Grafana have this entry too.
 BUILT_IN = {
     "name": "Annotations & Alerts",
     "type": "dashboard",
@@ -33,18 +35,21 @@ BUILT_IN = {
     "hide": True,
     "iconColor": "rgba(0, 211, 255, 1)",
 }
-# Defaults that the builders write and Grafana leaves out.
+# Fields that Grafana omits if they have their default values; the SDK's builders write these fields, so they are removed here.
 UNSAID = ("repeatDirection", "transparent", "skipUrlSync", "auto", "auto_min", "auto_count")
-# What `weir dashboards annotate` has told; the builders know annotations by PromQL only.
+# Annotations written by `weir dashboards annotate`. They are written as JSON here, because the SDK's builders support only annotations from PromQL.
 POSTED = {
-    "name": "Told by weir dashboards annotate",
+    "name": "From weir dashboards annotate",
     "datasource": {"type": "grafana", "uid": "-- Grafana --"},
     "enable": True,
     "hide": False,
     "iconColor": "purple",
     "target": {"type": "tags", "tags": [TAG], "limit": 100, "matchAny": False},
 }
-TENANT_PAGE = "/d/weir-tenant?var-tenant={}&${{datasource:queryparam}}&${{__url_time_range}}"
+KEPT = ("datasource", *RELEASE_LABELS)
+"""Variables that keep their values when a reader follows a link to another dashboard."""
+CHOICES = "&".join(f"${{{name}:queryparam}}" for name in KEPT)
+TENANT_PAGE = f"/d/weir-tenant?var-tenant=%s&{CHOICES}&${{__url_time_range}}"
 ROW_HEIGHT = 1
 SPAN, REFRESH = "now-1h", "30s"
 Steps = Sequence[tuple[float | None, str]]
@@ -52,13 +57,13 @@ Builder = timeseries.Panel | stat.Panel | table.Panel | heatmap.Panel
 
 
 def rendered(board: Board, others: Sequence[Board] = ()) -> dict[str, Any]:
-    """The document that Grafana takes, with links to the others."""
+    """Return a dashboard as Grafana's JSON, with links to the other dashboards."""
     document: dict[str, Any] = json.loads(json.dumps(page(board, others).build(), cls=JSONEncoder))
     marked = document["annotations"]["list"]
     marked.append(POSTED)
     marked.insert(0, BUILT_IN)
     for item in (*document.get("links", ()), *marked):
-        # They belong where a reader sees them, not into a menu.
+        # The default position shows links and annotations; the SDK's builders would put them into a menu, where readers do not see them.
         item.pop("placement", None)
     folded = [panel for row in document["panels"] for panel in row.get("panels", ())]
     for item in (*document["panels"], *folded, *document["templating"]["list"]):
@@ -86,8 +91,11 @@ def page(board: Board, others: Sequence[Board]) -> dashboard.Dashboard:
     )
     for there in others:
         built = built.link(link(board, there))
+    built = built.with_variable(choice(NAMESPACE, NAMESPACE.values)).with_variable(
+        choice(RELEASE, RELEASE.values)
+    )
     for variable in board.variables:
-        built = built.with_variable(choice(variable))
+        built = built.with_variable(choice(variable, selected(variable.values)))
     for annotation in marks(board):
         built = built.annotation(annotation)
     ids, y = count(1), 0
@@ -99,7 +107,7 @@ def page(board: Board, others: Sequence[Board]) -> dashboard.Dashboard:
         panels, below = placed(row, y)
         drawn_panels = [panel(panel_).id(next(ids)).grid_pos(place) for place, panel_ in panels]
         if row.may_be_empty:
-            # Grafana takes the panels of a folded row within it, and moves what is below when it is unfolded.
+            # In Grafana's JSON, the panels of a collapsed row are inside the row; Grafana shows them below the row when it is expanded.
             for drawn_panel in drawn_panels:
                 title = title.with_panel(drawn_panel)
             built = built.with_row(title.collapsed(True))
@@ -111,7 +119,7 @@ def page(board: Board, others: Sequence[Board]) -> dashboard.Dashboard:
 
 
 def placed(row: Row, y: int) -> tuple[list[tuple[model.GridPos, Panel]], int]:
-    """Return the panels of a row from `y` on, each with its place, and where the next row begins."""
+    """Place the panels of a row on the grid, from grid line `y` on. Return the panels with their positions, and the first free line."""
     placed_panels, x, tallest = [], 0, 0
     for panel in row.panels:
         if x + panel.width > WIDTH:
@@ -122,11 +130,11 @@ def placed(row: Row, y: int) -> tuple[list[tuple[model.GridPos, Panel]], int]:
 
 
 def link(here: Board, there: Board) -> dashboard.DashboardLink:
-    """At the same time, with what is chosen here and can be chosen there."""
+    """Return a link that keeps the time range and the values of variables that both dashboards have."""
     shared = [
         variable.name for variable in here.variables if variable in there.variables and not variable.is_one
     ]
-    chosen = "&".join(f"${{{name}:queryparam}}" for name in ("datasource", *shared))
+    chosen = "&".join((CHOICES, *(f"${{{name}:queryparam}}" for name in shared)))
     return (
         dashboard.DashboardLink(there.title.removeprefix("Weir / "))
         .type(model.DashboardLinkType.LINK)
@@ -137,14 +145,12 @@ def link(here: Board, there: Board) -> dashboard.DashboardLink:
     )
 
 
-def choice(variable: Variable) -> dashboard.QueryVariable:
+def choice(variable: Variable, values: str) -> dashboard.QueryVariable:
     variable_built = (
         dashboard.QueryVariable(variable.name)
         .label(variable.label)
-        .query(
-            {"qryType": 1, "query": variable.values, "refId": "PrometheusVariableQueryEditor-VariableQuery"}
-        )
-        .definition(variable.values)
+        .query({"qryType": 1, "query": values, "refId": "PrometheusVariableQueryEditor-VariableQuery"})
+        .definition(values)
         .datasource(CHOSEN)
         .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(model.VariableSort.ALPHABETICAL_ASC)
@@ -153,22 +159,22 @@ def choice(variable: Variable) -> dashboard.QueryVariable:
     )
     if variable.is_one:
         return variable_built
-    # Of a label that is empty everywhere there are no values to choose.
+    # "All" stands for the regular expression `.*`, which also matches series with an empty label; an empty value cannot be selected.
     variable_built = variable_built.all_value(".*")
     return variable_built.current(model.VariableOption(selected=True, text=["All"], value=["$__all"]))
 
 
 def marks(board: Board) -> Iterator[dashboard.AnnotationQuery]:
-    """What has happened, drawn over all panels; at most one mark a minute of each."""
+    """Yield the annotations drawn over all panels (restarts, moves of shares), at most one of each kind per minute."""
     yield (
         dashboard.AnnotationQuery()
         .name("Restarts")
         .datasource(CHOSEN)
         .enable(True)
         .icon_color(RED)
-        .expr("sum by (actor, node) (increase(weir_restarts_total[$__rate_interval])) > 0")
+        .expr(selected("sum by (actor, node) (increase(weir_restarts_total[$__rate_interval])) > 0"))
         .step("60s")
-        .title_format("{{actor}} started again")
+        .title_format("{{actor}} restarted")
         .text_format("{{node}}")
     )
     yield (
@@ -177,14 +183,14 @@ def marks(board: Board) -> Iterator[dashboard.AnnotationQuery]:
         .datasource(CHOSEN)
         .enable(board.marks_moves)
         .icon_color("blue")
-        .expr("sum by (kind) (increase(weir_share_moves_total[$__rate_interval])) > 0")
+        .expr(selected("sum by (kind) (increase(weir_share_moves_total[$__rate_interval])) > 0"))
         .step("60s")
         .title_format("shares moved: {{kind}}")
-        .text_format("Weir / Lending and control loop tells who lends to whom")
+        .text_format("The dashboard Weir / Lending and control loop shows which tenant lends to which")
     )
 
 
-# -- panels ----------------------------------------------------------------------------------------------------
+# -- Grafana's JSON for panels ---------------------------------------------------------------------------------
 
 
 def panel(one: Panel) -> Builder:
@@ -209,7 +215,7 @@ def panel(one: Panel) -> Builder:
 
 
 def drawn(one: Panel) -> Builder:
-    """How it is drawn."""
+    """Return the builder for the kind of the panel."""
     match one.kind:
         case "stat":
             return tile(one)
@@ -221,7 +227,7 @@ def drawn(one: Panel) -> Builder:
 
 
 def target(one: Panel, letter: str, query: PanelQuery) -> prometheus.Dataquery:
-    dataquery = prometheus.Dataquery().expr(query.expr).ref_id(letter).datasource(CHOSEN)
+    dataquery = prometheus.Dataquery().expr(selected(query.expr)).ref_id(letter).datasource(CHOSEN)
     if query.legend:
         dataquery = dataquery.legend_format(query.legend)
     if one.kind == "table":
@@ -268,7 +274,7 @@ def tile(one: Panel) -> stat.Panel:
 
 
 def lines(one: Panel) -> table.Panel:
-    """A line for each value of the labels; queries stand side by side."""
+    """Return a table with a row for each combination of label values, and a column for each query."""
     named = {key if key.islower() else f"Value #{key}": column for key, column in one.columns.items()}
     built = (
         table.Panel()
@@ -304,8 +310,10 @@ def spread() -> heatmap.Panel:
 
 
 def steps(found: Steps) -> dashboard.ThresholdsConfig:
-    assert found[0][0] is None, "the first one is from the lowest value on"
-    assert all(a is None or (b is not None and a < b) for (a, _), (b, _) in pairwise(found)), "they rise"
+    assert found[0][0] is None, "the first threshold must be None, the lowest value"
+    assert all(a is None or (b is not None and a < b) for (a, _), (b, _) in pairwise(found)), (
+        "the thresholds of a panel must be in ascending order"
+    )
     thresholds = [model.Threshold(value=value, color=color) for value, color in found]
     return dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(thresholds)
 
@@ -330,7 +338,7 @@ def as_column(column: TableColumn, is_tenant: bool) -> list[model.DynamicConfigV
     else:
         overrides.append(value("color", {"mode": "fixed", "fixedColor": GREY}))
     if is_tenant:
-        url = TENANT_PAGE.format("${__value.text}")
+        url = TENANT_PAGE % "${__value.text}"
         overrides.append(value("links", [{"title": "This tenant", "url": url}]))
     return overrides
 
@@ -341,4 +349,4 @@ def value(id_: str, given: object) -> model.DynamicConfigValue:
 
 def to_tenant(name: str) -> dashboard.DashboardLink:
     link = dashboard.DashboardLink("This tenant")
-    return link.type(model.DashboardLinkType.LINK).url(TENANT_PAGE.format(name))
+    return link.type(model.DashboardLinkType.LINK).url(TENANT_PAGE % name)

@@ -1,4 +1,4 @@
-"""Is the machinery well? Processes, lanes and turns."""
+"""The Runtime dashboard: health of Weir's processes, use of the lanes, and the slices that classes get."""
 
 from __future__ import annotations
 
@@ -28,43 +28,43 @@ HEALTH = Row(
     "Health",
     (
         Panel(
-            "Running since",
-            "How long the service has been running.",
+            "Uptime",
+            "Time since the service started.",
             "s",
             (PanelQuery("max(weir_service_uptime_seconds)"),),
             kind="stat", width=4, height=5, thresholds=((None, "blue"),),
         ),
         Panel(
             "Version",
-            "Of Weir. Two at a time are an update under way.",
+            "Version of Weir. Two versions at the same time mean that an update is in progress.",
             "short",
             (PanelQuery("count by (version) (weir_build_info)", "{{version}}"),),
             kind="stat", width=4, height=5, thresholds=((None, "blue"),),
         ),
         Panel(
             "Not as declared",
-            "Reasons why something does not run as it is declared; `/v1/system` tells them in words.",
+            "Number of problems that keep declared objects from running; `GET /v1/system` describes each problem.",
             "short",
             (PanelQuery("sum(weir_problems)"),),
             kind="stat", width=4, height=5, thresholds=NONE_IS_RIGHT, texts={"0": "nothing"},
         ),
         Panel(
             "Without a node",
-            "Parts of classes for which no node has room. Their tenants get nothing until there is one.",
+            "Number of shards that are placed on no node. Tenants get no answers from such shards until a node is available.",
             "short",
             (PanelQuery("sum(weir_units_unplaced)"),),
             kind="stat", width=4, height=5, thresholds=NONE_IS_RIGHT, texts={"0": "none"},
         ),
         Panel(
-            "Actors that do not answer",
-            "Processes that are asked no more because they did not answer. Ray starts what has died; what hangs needs a person.",
+            "Processes that do not answer",
+            "Number of processes that do not answer. Such a process is not called until it answers again. Ray restarts dead processes; a process that hangs must be ended by hand.",
             "short",
             (PanelQuery("sum(weir_actors_quarantined)"),),
             kind="stat", width=4, height=5, thresholds=NONE_IS_RIGHT, texts={"0": "none"},
         ),
         Panel(
-            "Age of what is told",
-            "Grows while the coordinator does not answer.",
+            "Age of the metrics",
+            "Age of the figures that the service exports. This age grows while the coordinator does not answer.",
             "s",
             (PanelQuery("max(weir_view_age_seconds)"),),
             kind="stat", width=4, height=5, thresholds=((None, GREEN), (5, YELLOW), (30, RED)), decimals=1,
@@ -77,14 +77,14 @@ LANES = Row(
     (
         Panel(
             "Lanes busy",
-            "Part of a node's lanes that is in somebody's turn. Near 100% there is nothing left to lend.",
+            "Part of the time for which a node's lanes are granted to a class. Near 100%, no idle capacity is left to lend.",
             "percentunit",
             (PanelQuery(per_lane("weir_node_busy_seconds_total"), BY_NODE),),
             width=8, max=1, thresholds=((None, GREEN), (0.9, YELLOW)),
         ),
         Panel(
-            "Cost of taking turns",
-            "Time for deciding and handing over, as part of the time that lanes are busy. A few percent are usual; more means that turns are too short.",
+            "Cost of scheduling",
+            "Time spent on deciding on turns and handing lanes over, as part of the time that lanes are busy. A few percent are usual; more means that turns are too short.",
             "percentunit",
             (
                 PanelQuery(
@@ -97,21 +97,21 @@ LANES = Row(
         ),
         Panel(
             "Processor time of turns",
-            "Part of the lanes that queries really run on. Clearly less than lanes busy: somebody else uses these processors.",
+            "Part of the lanes' time that queries use as processor time. If it is far below \"Lanes busy\", other programs use the same processors.",
             "percentunit",
             (PanelQuery(per_lane("weir_node_processor_seconds_total"), BY_NODE),),
             width=8, max=1,
         ),
         Panel(
             "Turns",
-            "Turns a second that were given, by node.",
+            "Turns granted per second, by node.",
             "eps",
             (PanelQuery(rate_by("node", "weir_node_slices_total", OF_NODES), BY_NODE),),
             width=8,
         ),
         Panel(
             "Length of a turn",
-            "What a turn takes on average.",
+            "Mean duration of a turn.",
             "s",
             (
                 PanelQuery(
@@ -124,28 +124,28 @@ LANES = Row(
         ),
         Panel(
             "Rounds",
-            "Rounds a second in which every class that has work gets its turns.",
+            "Rounds per second. In a round, every class with work gets its turns.",
             "eps",
             (PanelQuery(rate_by("node", "weir_node_rounds_total", OF_NODES), BY_NODE),),
             width=8,
         ),
         Panel(
             "Lanes idle",
-            "Part of a node's lanes that had nobody to run.",
+            "Part of the time for which a node's lanes had no class to run.",
             "percentunit",
             (PanelQuery(per_lane("weir_node_idle_seconds_total"), BY_NODE),),
             width=8, max=1,
         ),
         Panel(
-            "Turns that were too long",
-            "Turns a second that took more than twice their quota, the ten tenants with most. They pay for it with their next turns.",
+            "Turns that overran",
+            "Turns per second that took more than twice their quota, for the ten tenants with the highest rates. The excess is deducted from the next turns of the same tenant.",
             "eps",
             (PanelQuery(worst(rate_by("tenant", "weir_class_overruns_total")), "{{tenant}}"),),
             width=8, of_tenants=True,
         ),
         Panel(
-            "Turns that were given up",
-            "Turns a second that lasted so long that the lane went on without them. It should be 0: a process hangs, or the machine does.",
+            "Overdue turns",
+            "Turns per second that lasted so long that the lane was given to another class. This rate should be 0; otherwise a process or the machine hangs.",
             "eps",
             (PanelQuery(rate_by("node", "weir_node_overdue_slices_total", OF_NODES), BY_NODE),),
             width=8,
@@ -158,56 +158,57 @@ PROCESSES = Row(
     (
         Panel(
             "Restarts by kind",
-            "Processes that were started again. None of them loses or repeats anything; a class pauses for some two seconds.",
+            "Number of process restarts. A restart neither loses nor repeats tuples or answers; the classes of the process pause for about two seconds.",
             "short",
             (PanelQuery("sum by (actor) (increase(weir_restarts_total[$__rate_interval]))", "{{actor}}"),),
             width=8, stacked=True,
         ),
         Panel(
             "Tenants that were moved or restarted",
-            "Times that a part of a tenant's class went on in another process, the ten most. The same name again and again: its queries break their process.",
+            "Number of times that a shard of a tenant continued in another process, for the ten highest. If a tenant appears again and again, "
+            "one of the tenant's queries crashes the process.",
             "short",
             (PanelQuery(worst("sum by (tenant) (increase(weir_class_restarts_total[$__rate_interval]))"), "{{tenant}}"),),
             width=8, of_tenants=True,
         ),
         Panel(
             "Reports lost",
-            "Reports a second for which the coordinator had no time. Lending works on older figures then.",
+            "Reports per second that the overloaded coordinator discarded. Lending then works with older figures.",
             "eps",
             (PanelQuery("sum(rate(weir_reports_lost_total[$__rate_interval]))", "lost"),),
             width=8,
         ),
         Panel(
-            "Parts of classes by node",
-            "Shards that are placed on each node.",
+            "Shards by node",
+            "Number of shards of classes that are placed on each node.",
             "short",
             (PanelQuery(f"sum by (node) (weir_node_units{{{OF_NODES}}})", BY_NODE),),
             width=8, stacked=True,
         ),
         Panel(
             "State by tenant",
-            "Bytes of windows, groups and queues, the ten largest.",
+            "Bytes of a tenant's windows, groups and queues, for the ten largest.",
             "bytes",
             (PanelQuery(worst("sum by (tenant) (weir_class_state_bytes)"), "{{tenant}}"),),
             width=8, of_tenants=True,
         ),
         Panel(
             "Processor time by tenant",
-            "Processors that tenants' turns use, the ten largest.",
+            "Processors used by a tenant's turns, for the ten largest.",
             "short",
             (PanelQuery(worst(rate_by("tenant", "weir_class_processor_seconds_total")), "{{tenant}}"),),
             width=8, of_tenants=True,
         ),
         Panel(
-            "Taking input in",
-            "Processors that taking tenants' input in uses, outside their turns, the ten largest.",
+            "Ingest by tenant",
+            "Processors used to read a tenant's input, outside its turns, for the ten largest.",
             "short",
             (PanelQuery(worst(rate_by("tenant", "weir_class_ingest_seconds_total")), "{{tenant}}"),),
             width=12, of_tenants=True,
         ),
         Panel(
             "Classes and queries",
-            "How much is declared and has reported.",
+            "Number of tenants and shards that have reported, and of declared queries.",
             "short",
             (
                 PanelQuery("count(count by (tenant) (weir_class_units))", "tenants"),
@@ -222,7 +223,7 @@ PROCESSES = Row(
 RUNTIME = Board(
     "weir-runtime",
     "Weir / Runtime",
-    "Is the machinery well: processes, lanes and turns?",
+    "Are Weir's processes healthy, how are the lanes used, and are turns on time?",
     (NODE,),
     (HEALTH, LANES, PROCESSES),
 )

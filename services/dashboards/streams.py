@@ -1,4 +1,4 @@
-"""Does input arrive? Streams at the gateways, and in front of them Spark, and mirrors of remote objects."""
+"""The dashboard of input: streams at the gateways, feeds that Spark reads, and mirrors of remote objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from services.dashboards.boards import (
     worst,
 )
 
-WITH_SPARK = "a stream is brought by Spark"
+WITH_SPARK = "Spark reads a feed"
 WITH_MIRRORS = "a mirror is declared"
 BY_STREAM = "{{stream}}"
 STALLED = (
@@ -35,36 +35,36 @@ AT_A_GLANCE = Row(
     "At a glance",
     (
         Panel(
-            "Rows coming in",
-            "Rows a second that the gateways accept, of all chosen streams.",
+            "Incoming rows",
+            "Rows per second that the gateways accept, of all chosen streams.",
             "rowsps",
             (PanelQuery(f"sum({per_second('weir_stream_rows_total', OF_STREAMS)})"),),
             kind="stat", width=4, height=5, thresholds=((None, "blue"),),
         ),
         Panel(
             "Streams without rows",
-            "Streams of which nothing came just now. Some have pauses by nature; a stream that should never pause is stalled.",
+            "Number of streams without rows in the last minutes. Some streams have natural pauses; a stream that should never pause is stalled.",
             "short",
             (PanelQuery(STALLED),),
             kind="stat", width=5, height=5, thresholds=((None, GREEN), (1, YELLOW)),
         ),
         Panel(
-            "Rows that could not be",
-            "Rows of the time shown that have no event time, or a value that does not fit its column. They are kept in the stream's folder `dead`, with the reason.",
+            "Rejected rows",
+            "Number of rows in the time range that have no event time, or a value that does not fit its column. Such rows are kept in the stream's folder `dead`, with the reason.",
             "short",
             (PanelQuery(f"sum(increase(weir_stream_dead_letters_total{{{OF_STREAMS}}}[$__range]))"),),
             kind="stat", width=5, height=5, thresholds=((None, GREEN), (1, ORANGE)), decimals=0,
         ),
         Panel(
             "Feeds that do not run",
-            "Feeds whose Spark query begins, waits after a failure, or is run by no process. `weir get feeds` shows the last error.",
+            "Number of feeds with a Spark query that is starting, waits after a failure, or is run by no process. `weir get feeds` shows the last error.",
             "short",
             (PanelQuery(f"count(weir_feed_running{{{OF_STREAMS}}} == 0) or vector(0)"),),
             kind="stat", width=5, height=5, thresholds=((None, GREEN), (1, RED)), texts={"0": "none"},
         ),
         Panel(
             "Longest micro-batch",
-            "What Spark's last micro-batch took, of the slowest feed. It is most of the time between a row's arrival at its source and at Weir.",
+            "Duration of the last micro-batch of the slowest feed. This duration is most of the time between a row's arrival at its source and at Weir.",
             "s",
             (PanelQuery(f"max(weir_feed_batch_seconds{{{OF_STREAMS}}})"),),
             kind="stat", width=5, height=5, thresholds=((None, GREEN), (1, YELLOW), (10, RED)), empty_unless=WITH_SPARK,
@@ -77,14 +77,14 @@ GATEWAYS = Row(
     (
         Panel(
             "Rows accepted",
-            "Rows a second, by stream.",
+            "Accepted rows per second, by stream.",
             "rowsps",
             (PanelQuery(rate_by("stream", "weir_stream_rows_total", OF_STREAMS), BY_STREAM),),
             width=8, stacked=True,
         ),
         Panel(
-            "Rows by batch",
-            "How many rows come at a time. Few rows a batch cost more processor time each.",
+            "Rows per batch",
+            "Mean number of rows per batch. In small batches, each row costs more processor time.",
             "short",
             (
                 PanelQuery(
@@ -97,28 +97,29 @@ GATEWAYS = Row(
         ),
         Panel(
             "Batches refused",
-            "Batches a second that producers were told to bring again, because there was no room, or that could not be taken. They bring them again by themselves.",
+            "Batches per second that a gateway refused because the stream's log was full. Producers send such batches again later.",
             "eps",
             (PanelQuery(rate_by("stream", "weir_stream_refused_batches_total", OF_STREAMS), BY_STREAM),),
             width=8,
         ),
         Panel(
-            "Rows that could not be, by stream",
-            "Rows a second without an event time, or with a value that does not fit its column.",
+            "Rejected rows, by stream",
+            "Rows per second without an event time, or with a value that does not fit its column.",
             "rowsps",
             (PanelQuery(rate_by("stream", "weir_stream_dead_letters_total", OF_STREAMS), BY_STREAM),),
             width=8,
         ),
         Panel(
-            "Room for recovery",
-            "Part of a stream's room that holds input which a restarted class would need. At 100% a lossless reader holds its producers back, and others lose the oldest.",
+            "Log used for recovery",
+            "Used part of a stream's log, which keeps input for classes that restart. At 100%, producers must wait for lossless classes, "
+            "and other classes lose their oldest input.",
             "percentunit",
             (PanelQuery(KEPT, BY_STREAM),),
             width=8, max=1, thresholds=((None, GREEN), (0.8, YELLOW), (1.0, RED)),
         ),
         Panel(
             "Producers",
-            "Producers that number their batches, so that a batch which comes twice counts once. The last 10,000 are remembered.",
+            "Number of producers that number their batches, so that a repeated batch counts once. The last 10,000 producers are remembered.",
             "short",
             (PanelQuery(f"sum by (stream) (weir_stream_producers{{{OF_STREAMS}}})", BY_STREAM),),
             width=8, thresholds=((None, GREEN), (10_000, RED)),
@@ -130,36 +131,36 @@ SPARK = Row(
     "Spark",
     (
         Panel(
-            "Behind its source",
-            "Offsets that a feed's source has and that Spark has not done. If it grows, Spark is slower than what comes.",
+            "Lag behind the source",
+            "Number of offsets at a feed's source that Spark has not processed yet. If this lag grows, Spark is slower than the source.",
             "short",
             (PanelQuery(f"max by (stream) (weir_feed_lag_rows{{{OF_STREAMS}}})", BY_STREAM),),
-            width=8, empty_unless="a feed's source tells how far it is",
+            width=8, empty_unless="a feed's source reports its newest offset",
         ),
         Panel(
             "Micro-batches",
-            "What the last micro-batch of each feed took.",
+            "Duration of the last micro-batch of each feed.",
             "s",
             (PanelQuery(f"max by (stream) (weir_feed_batch_seconds{{{OF_STREAMS}}})", BY_STREAM),),
             width=8, empty_unless=WITH_SPARK,
         ),
         Panel(
             "Rows read by Spark",
-            "Rows a second. After a failure some are read again; Weir takes them once.",
+            "Rows per second that Spark reads. After a failure some rows are read again; Weir accepts each row once.",
             "rowsps",
             (PanelQuery(rate_by("stream", "weir_feed_rows_total", OF_STREAMS), BY_STREAM),),
             width=8, stacked=True, empty_unless=WITH_SPARK,
         ),
         Panel(
-            "Feeds started again",
-            "Times that a feed's query was started again after a failure. It resumes where it had stopped; rows that are read twice count once.",
+            "Restarts of feeds",
+            "Number of times that a feed's query was restarted after a failure. The query resumes where it had stopped; rows that are read twice count once.",
             "short",
             (PanelQuery(f"sum by (stream) (increase(weir_feed_restarts_total{{{OF_STREAMS}}}[$__rate_interval]))", BY_STREAM),),
             width=12, empty_unless=WITH_SPARK,
         ),
         Panel(
-            "Feeds that run",
-            "1 while a feed's query runs, 0 while it begins, waits after a failure, or no process runs it.",
+            "Running feeds",
+            "1 while a feed's query runs; 0 while the query starts or waits after a failure, or while no process runs the query.",
             "short",
             (PanelQuery(f"min by (stream) (weir_feed_running{{{OF_STREAMS}}})", BY_STREAM),),
             width=12, max=1, empty_unless=WITH_SPARK,
@@ -172,7 +173,8 @@ MIRRORS = Row(
     (
         Panel(
             "Perceived freshness",
-            "Part of the uses of a mirror's objects that found a fresh copy. Less than what is expected of the frequencies: rates of change or interests have just changed, or objects fail.",
+            "Part of the uses of a mirror's objects that found a fresh copy. If the measured part is below the expected part, change rates or interests have just changed, "
+            "or polls fail.",
             "percentunit",
             (
                 PanelQuery(f"max by (stream) (weir_mirror_perceived_freshness_ratio{{{OF_STREAMS}}})", BY_STREAM),
@@ -182,14 +184,15 @@ MIRRORS = Row(
         ),
         Panel(
             "Polls",
-            "Looks at remote objects a second, by what came of them.",
+            "Polls of remote objects per second, by result.",
             "eps",
             (PanelQuery(rate_by("stream, result", "weir_mirror_polls_total", OF_STREAMS), "{{stream}} {{result}}"),),
             width=8, stacked=True, empty_unless=WITH_MIRRORS,
         ),
         Panel(
-            "Objects that fail",
-            "Part of a mirror's objects whose last poll failed; the others have the bandwidth. The mirror's status tells why. Some may not have been fetched yet.",
+            "Failing objects",
+            "Part of a mirror's objects of which the last poll failed, and part that was never fetched. The mirror's status shows the reason. "
+            "Objects that can be fetched get the bandwidth.",
             "percentunit",
             (
                 PanelQuery(
@@ -205,42 +208,42 @@ MIRRORS = Row(
         ),
         Panel(
             "Bandwidth used",
-            "Part of a mirror's bandwidth that polls use. Less than all: objects fail, or nobody takes the changes.",
+            "Part of a mirror's bandwidth that polls use. Below 100%, polls fail, or changes cannot be published to the stream.",
             "percentunit",
             (PanelQuery(f"max by (stream) (weir_mirror_bandwidth_used_ratio{{{OF_STREAMS}}})", BY_STREAM),),
             width=8, empty_unless=WITH_MIRRORS,
         ),
         Panel(
             "Uses of objects",
-            "Lookups a second that answers of a mirror's query have told; by these it learns how much each object is wanted.",
+            "Uses of a mirror's objects per second, counted from the answers of its lookup query. From these uses the mirror estimates the interest in each object.",
             "eps",
             (PanelQuery(rate_by("stream", "weir_mirror_uses_total", OF_STREAMS), BY_STREAM),),
             width=8, empty_unless=WITH_MIRRORS,
         ),
         Panel(
-            "Mirrors that poll",
-            "1 while a mirror polls, 0 while it begins, or waits since its store does not answer or has no such keys.",
+            "Polling mirrors",
+            "1 while a mirror polls; 0 while the mirror starts, or waits because the store of its objects does not answer or lacks the declared keys.",
             "short",
             (PanelQuery(f"min by (stream) (weir_mirror_running{{{OF_STREAMS}}})", BY_STREAM),),
             width=8, max=1, empty_unless=WITH_MIRRORS,
         ),
         Panel(
             "Rows of mirrors",
-            "Changes a second that streams have taken of their mirrors.",
+            "Rows per second that mirrors publish to their streams.",
             "rowsps",
             (PanelQuery(rate_by("stream", "weir_mirror_rows_total", OF_STREAMS), BY_STREAM),),
             width=8, stacked=True, empty_unless=WITH_MIRRORS,
         ),
         Panel(
             "Bytes fetched",
-            "What stores answer a second, with headers; of rows of a database as text.",
+            "Bytes per second that polls fetch: HTTP and object answers with headers, database rows as text.",
             "bytes",
             (PanelQuery(rate_by("stream", "weir_mirror_bytes_total", OF_STREAMS), BY_STREAM),),
             width=8, stacked=True, empty_unless=WITH_MIRRORS,
         ),
         Panel(
-            "Frequencies solved for",
-            "Times a second that a mirror divides its bandwidth anew by what it has learned. Less than every two seconds: the process has no time.",
+            "Recomputed frequencies",
+            "Number of times per second that a mirror recomputes its refresh frequencies. Below 0.5 per second, the process is overloaded.",
             "eps",
             (PanelQuery(rate_by("stream", "weir_mirror_solves_total", OF_STREAMS), BY_STREAM),),
             width=8, empty_unless=WITH_MIRRORS,
@@ -249,18 +252,18 @@ MIRRORS = Row(
 )  # fmt: skip
 
 READERS = Row(
-    "In front of tenants",
+    "Input of tenants",
     (
         Panel(
             "Offered to tenants",
-            "Tuples a second that come to the doors of all tenants that read a stream: a row comes once for each.",
+            "Tuples per second offered to all tenants that read a stream. A row counts once for each tenant.",
             "rowsps",
             (PanelQuery(rate_by("stream", "weir_class_offered_tuples_total", OF_STREAMS), BY_STREAM),),
             width=8, stacked=True,
         ),
         Panel(
             "Lost by stream",
-            "Part of what tenants were offered of a stream that was not worked on, the ten highest.",
+            "Part of a stream's offered tuples that was not processed, for the ten highest.",
             "percentunit",
             (
                 PanelQuery(
@@ -274,8 +277,8 @@ READERS = Row(
             width=8, max=1,
         ),
         Panel(
-            "Queued in front of tenants",
-            "Tuples of a stream that wait for a tenant's first operator, the ten longest queues.",
+            "Queued for tenants",
+            "Tuples of a stream that wait for a tenant's first operator, for the ten longest queues.",
             "short",
             (
                 PanelQuery(
@@ -291,7 +294,7 @@ READERS = Row(
 STREAMS = Board(
     "weir-streams",
     "Weir / Streams and Spark",
-    "Does input arrive, what of it could not be taken, and do Spark and mirrors keep up?",
+    "Does input arrive, which rows were rejected, and do Spark and mirrors keep up?",
     (STREAM,),
     (AT_A_GLANCE, GATEWAYS, SPARK, MIRRORS, READERS),
 )

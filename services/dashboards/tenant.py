@@ -1,4 +1,4 @@
-"""One tenant: what it gets, what was lost, and why."""
+"""The Tenant dashboard: response times, losses, capacity and operators of one tenant."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ OPERATORS_TOLD = "`metrics_operators` is set"
 
 
 def of_tenant(series: str) -> str:
-    """Of all priority classes that it has had."""
+    """Return PromQL for the sum of a tenant's series over all priority classes that the tenant has had."""
     return f"sum by (tenant) ({series}{{{OF_TENANT}}})"
 
 
 def part_of_answers(series: str) -> str:
-    """By query; nothing where it gave none."""
+    """Return PromQL for the rate of a counter divided by the rate of all answers, per query; a query without answers has no value."""
     came = rate_by("query", "weir_query_results_total", OF_QUERIES)
     return f"{rate_by('query', series, OF_QUERIES)} / ({came} > 0)"
 
 
 IN_SHORT = Row(
-    "What it gets",
+    "Summary",
     (
         Panel(
             "In time",
-            "Part of the tenant's answers that came within the response time it is promised. 95% is the promise.",
+            "Part of the tenant's answers within its delay target; 95% is promised.",
             "percentunit",
             (PanelQuery(in_time_by("tenant", OF_TENANT)),),
             kind="stat", width=4, height=5, thresholds=OBJECTIVE_REACHED, max=1, decimals=1,
             empty_unless=ANSWERS_GIVEN,
         ),
         Panel(
-            "Response as part of target",
-            "The response time that 95% of its answers stay below, divided by what it is promised. Above 100% the promise is broken.",
+            "p95 relative to target",
+            "95th percentile of the tenant's response times, divided by its delay target. Above 100%, the promise is broken.",
             "percentunit",
             (PanelQuery(of_target_by("tenant", OF_TENANT)),),
             kind="stat", width=4, height=5, thresholds=OF_TARGET, decimals=0,
@@ -61,29 +61,29 @@ IN_SHORT = Row(
         ),
         Panel(
             "Input lost",
-            "Part of its input that was not worked on: shed on purpose, too late, rejected or failed.",
+            "Part of the tenant's input that was not processed: shed, late, rejected or failed.",
             "percentunit",
             (PanelQuery(lost_by("tenant", OF_TENANT)),),
             kind="stat", width=4, height=5, thresholds=((None, GREEN), (0.001, YELLOW)), max=1, decimals=1,
-            empty_unless="it has input",
+            empty_unless="the tenant has input",
         ),
         Panel(
             "Share of the lanes",
-            "Part of all lanes that it has now, with what it borrows and without what it lends.",
+            "Part of all lanes that the tenant has now, including borrowed and excluding lent capacity.",
             "percentunit",
             (PanelQuery(of_tenant("weir_class_current_share_ratio")),),
             kind="stat", width=4, height=5, thresholds=((None, BLUE),), max=1, decimals=1,
         ),
         Panel(
             "Oldest tuple in queue",
-            "How long the tuple that waits longest has been in the system. Near the target, answers are about to be late.",
+            "Time since the arrival of the tenant's oldest waiting tuple. If this time is close to the delay target, answers are about to be late.",
             "s",
             (PanelQuery(f"max by (tenant) (weir_class_queue_age_seconds{{{OF_TENANT}}})"),),
             kind="stat", width=4, height=5, thresholds=((None, BLUE),),
         ),
         Panel(
             "State",
-            "A tenant without input sleeps: it takes no turns, tells nothing new, and wakes with its next tuple.",
+            "A tenant without input is asleep: it takes no turns and sends no reports until its next tuple arrives.",
             "short",
             (PanelQuery(f"max by (tenant) (weir_class_asleep{{{OF_TENANT}}})"),),
             kind="stat", width=4, height=5, thresholds=((None, GREEN), (1, BLUE)),
@@ -97,7 +97,7 @@ RESPONSE = Row(
     (
         Panel(
             "Response time against target",
-            "From the arrival of the tuple that caused an answer to the answer. p95 is what 95% of the answers stay below; the dashed line is the promise.",
+            "Time from the arrival of the tuple that caused an answer until the answer leaves. 95% of the answers are faster than p95. The dashed line is the delay target.",
             "s",
             (
                 PanelQuery(quantile_by("tenant", 0.5, OF_TENANT), "p50"),
@@ -108,8 +108,8 @@ RESPONSE = Row(
             width=12, limits=("target",),
         ),
         Panel(
-            "How answers spread",
-            "How many answers a second took how long. Two bands tell of two kinds of answers, or of a burst that was worked off.",
+            "Distribution of response times",
+            "Answers per second by response time. Two bands mean that there are two kinds of answers, or that a burst was processed.",
             "s",
             (PanelQuery(rate_by("le", "weir_class_response_seconds_bucket", OF_TENANT), "{{le}}"),),
             kind="heatmap", width=12,
@@ -118,32 +118,32 @@ RESPONSE = Row(
 )  # fmt: skip
 
 WORTH = Row(
-    "What its answers are worth",
+    "Quality of answers",
     (
         Panel(
             "Utility by query",
-            "Mean worth of an answer by how long it took, on the query's QoS graph: 100% where none is late, 0% where all come too late for anything.",
+            "Mean utility of the answers, read from the query's QoS graph at their response times. 100% means that all answers are in time, 0% that all answers are too late to be of use.",
             "percentunit",
             (PanelQuery(f"clamp_min(1 - {part_of_answers('weir_query_lost_utility_total')}, 0)", "{{query}}"),),
             max=1, empty_unless=ANSWERS_GIVEN,
         ),
         Panel(
             "Missed deadlines by query",
-            "Part of the answers that came after the deadline, where utility begins to fall. Missed deadlines with much utility are near misses.",
+            "Part of the answers after the deadline, where utility begins to fall. Many missed deadlines with a high utility mean that answers are only slightly late.",
             "percentunit",
             (PanelQuery(part_of_answers("weir_query_missed_deadlines_total"), "{{query}}"),),
             empty_unless=ANSWERS_GIVEN,
         ),
         Panel(
             "Slowdown by query",
-            "Response time of an answer over what it would cost alone, in the mean: how much longer it took than the processor time that went into it. Queries of very different cost can be compared by it.",
+            "Mean of response time divided by the processor time that an answer needs alone. The slowdown makes queries of very different cost comparable.",
             "short",
             (PanelQuery(part_of_answers("weir_query_slowdown_total"), "{{query}}"),),
             empty_unless=ANSWERS_GIVEN,
         ),
         Panel(
             "Staleness by query",
-            "Part of the time for which the output was behind: input had arrived whose answer was not out yet. Along 100% a query never catches up, whatever its answers are worth.",
+            "Part of the time for which the output was stale: input had arrived and its answer was not out yet. At 100%, the query never catches up with its input.",
             "percentunit",
             (
                 PanelQuery(
@@ -156,28 +156,29 @@ WORTH = Row(
         ),
         Panel(
             "Tardy results by query",
-            "Part of the answers of windows that came more than a pane after they fell due; 0 for queries without windows. With SLIDE AT MOST what counts is the end that was promised.",
+            "Part of the window answers that came more than a pane after the answer was due; 0 for queries without windows. "
+            "With SLIDE AT MOST, the promised window end counts.",
             "percentunit",
             (PanelQuery(part_of_answers("weir_query_tardy_answers_total"), "{{query}}"),),
             empty_unless=ANSWERS_GIVEN,
         ),
         Panel(
             "Tardiness by query",
-            "How long after that an answer came, in the mean over all answers of the query.",
+            "Mean time that window answers came after their deadline, which is a pane after an answer is due. Answers in time count as 0; the mean is over all answers.",
             "s",
             (PanelQuery(part_of_answers("weir_query_tardiness_seconds_total"), "{{query}}"),),
             empty_unless=ANSWERS_GIVEN,
         ),
         Panel(
             "Failed part by query",
-            "Part of the rows of the last minute of input that failed in the query, or found no room there. `weir query quality` shows the reason.",
+            "Part of the rows in the last minute of input that failed in the query, or found no room in its state. `weir query quality` shows the reason.",
             "percentunit",
             (PanelQuery(f"max by (query) (weir_query_failed_ratio{{{OF_QUERIES}}})", "{{query}}"),),
             width=12, empty_unless=WITH_FAILURES,
         ),
         Panel(
             "Failed rows by query",
-            "Rows a second that failed in the query, or found no room there. They are in no answer, and count as delivered in the ledger.",
+            "Rows per second that failed in the query, or found no room in its state. Failed rows are in no answer, and count as delivered in the ledger.",
             "rowsps",
             (PanelQuery(f"sum by (query) ({per_second('weir_query_failed_tuples_total', OF_QUERIES)})", "{{query}}"),),
             width=12, empty_unless=ANSWERS_GIVEN,
@@ -186,18 +187,19 @@ WORTH = Row(
 )  # fmt: skip
 
 DATA = Row(
-    "Its data",
+    "Input",
     (
         Panel(
-            "What became of its tuples",
-            "Tuples a second. Shed: left out on purpose at the door. Late: behind the watermark of its stream, and in no answer. Rejected: no room in a queue. Failed: lost to a failure.",
+            "Tuples by fate",
+            "Tuples per second. Delivered: passed to operators. Shed: dropped by decision. Late: behind the stream's watermark, so in no answer. "
+            "Rejected: no room in a queue. Failed: lost to a failure.",
             "rowsps",
             (PanelQuery(rate_by("fate", "weir_class_tuples_total", OF_TENANT), "{{fate}}"),),
             width=8, stacked=True,
         ),
         Panel(
             "Shed now, and at most",
-            "Part of its input that is left out on purpose. The dashed line is as much as it has agreed to; along it, response times suffer next.",
+            "Part of the tenant's input that is shed. The dashed line is the maximum that the tenant allows (`max_drop`). When shedding reaches this line, response times rise next.",
             "percentunit",
             (
                 PanelQuery(f"max by (tenant) (weir_class_shed_ratio{{{OF_TENANT}}})", "shed"),
@@ -207,14 +209,15 @@ DATA = Row(
         ),
         Panel(
             "Offered by stream",
-            "Tuples a second that come to its door, of each stream that its queries read.",
+            "Tuples per second offered to the tenant, by stream.",
             "rowsps",
             (PanelQuery(rate_by("stream", "weir_class_offered_tuples_total", OF_TENANT), "{{stream}}"),),
             width=8, stacked=True,
         ),
         Panel(
             "State of the class",
-            "The most serious state that its class is in, and the number of its shards with a full queue, for which producers wait.",
+            "Current state of the tenant's class (the most serious if several apply), and the number of its shards with a full queue. "
+            "Producers may have to wait for such shards.",
             "short",
             (
                 PanelQuery(f"max by (state) (weir_class_state{{{OF_TENANT}}})", "{{state}}"),
@@ -224,32 +227,32 @@ DATA = Row(
         ),
         Panel(
             "Too old",
-            "Tuples a second that were dropped after a wait longer than `max_age_ms`; they are among those that were shed.",
+            "Tuples per second dropped because they had waited longer than `max_age_ms`; they also count as shed.",
             "rowsps",
             (PanelQuery(rate_by("tenant", "weir_class_expired_tuples_total", OF_TENANT), "too old"),),
             width=12,
         ),
         Panel(
             "Queued by stream",
-            "Tuples that wait for their first operator. A queue that stays is load above the tenant's capacity.",
+            "Tuples that wait for their first operator, by stream. A queue that does not shrink means that the load exceeds the tenant's capacity.",
             "short",
             (PanelQuery(f"sum by (stream) (weir_class_queued_tuples{{{OF_TENANT}}})", "{{stream}}"),),
             width=8, stacked=True,
         ),
         Panel(
             "Memory",
-            "Bytes of its windows, groups and queues, and of its log that no snapshot covers. Windows that are wide, or groups that are many, show here first.",
+            "Bytes of the tenant's windows, groups and queues, and of the part of its log that no snapshot covers. Wide windows and many groups use the most.",
             "bytes",
             (
                 PanelQuery(of_tenant("weir_class_state_bytes"), "all state"),
-                PanelQuery(of_tenant("weir_class_queue_bytes"), "of it queued"),
+                PanelQuery(of_tenant("weir_class_queue_bytes"), "queues (part of state)"),
                 PanelQuery(of_tenant("weir_class_unsaved_bytes"), "log since the last snapshots"),
             ),
             width=8,
         ),
         Panel(
             "Answers by query",
-            "Answers a second of each of its queries.",
+            "Answers per second of each of the tenant's queries.",
             "rowsps",
             (PanelQuery(rate_by("query", "weir_query_results_total", OF_QUERIES), "{{query}}"),),
             width=8, stacked=True,
@@ -258,11 +261,12 @@ DATA = Row(
 )  # fmt: skip
 
 CAPACITY = Row(
-    "Its capacity",
+    "Capacity",
     (
         Panel(
             "Shares",
-            "Parts of all lanes. Entitled: by its priority. Now: with what it lends and borrows. Wanted: what its load would need, within its bounds. Now below entitled is lending.",
+            "Parts of all lanes. Entitled: original share by priority. Now: current share, after lending and borrowing. "
+            "Wanted: share that the load needs, within the bounds of lending. If \"now\" is below \"entitled\", the tenant lends.",
             "percentunit",
             (
                 PanelQuery(of_tenant("weir_class_nominal_share_ratio"), "entitled"),
@@ -273,7 +277,7 @@ CAPACITY = Row(
         ),
         Panel(
             "Load against headroom",
-            "In processors. Headroom is what the tenant can really spend on tuples; work beyond it must be shed or makes answers late.",
+            "Load and headroom in processors. Headroom is the capacity that the tenant can really spend on tuples; load above it is shed or makes answers late.",
             "short",
             (
                 PanelQuery(of_tenant("weir_class_load_processors"), "arrives"),
@@ -284,31 +288,31 @@ CAPACITY = Row(
         ),
         Panel(
             "Lent and borrowed",
-            "Processors that it lends to others and borrows from them now, by name.",
+            "Processors that the tenant lends to other tenants and borrows from them now, by name.",
             "short",
             (
                 PanelQuery(f"sum by (borrower) (weir_loan_processors{{{OF_TENANT}}})", "to {{borrower}}"),
                 PanelQuery('sum by (tenant) (weir_loan_processors{borrower=~"$tenant"})', "from {{tenant}}"),
             ),
-            width=8, empty_unless="it has lent or borrowed",
+            width=8, empty_unless="the tenant has lent or borrowed",
         ),
         Panel(
-            "How it was steered",
-            "Load cycles a second that ended in each branch of the load manager's table. Many \"drop more\": load rises; \"hold for reclaim\": it waits for capacity that it has lent.",
+            "Decisions of the load manager",
+            "Load cycles per second, by the branch of the load manager's decision table. \"drop more\": the load rises. \"hold for reclaim\": the tenant waits for lent capacity.",
             "eps",
             (PanelQuery(rate_by("branch", "weir_class_decisions_total", OF_TENANT), "{{branch}}"),),
             width=12, stacked=True,
         ),
         Panel(
-            "Waiting for what it has lent",
-            "Seconds a second that it waited for lent capacity to come back. It should be short and rare: a load cycle at most each time.",
+            "Waiting for lent capacity",
+            "Part of the time for which the tenant waited for lent capacity. Each wait should be at most one load cycle.",
             "percentunit",
             (PanelQuery(f"sum by (tenant) ({per_second('weir_class_reclaim_seconds_total', OF_TENANT)})", "waiting"),),
             width=6,
         ),
         Panel(
             "Restarts",
-            "Times that a part of it went on in another process. Nothing is lost or repeated by one; it pauses for some two seconds.",
+            "Number of times that a shard of the tenant continued in another process. A restart loses and repeats nothing; the shard pauses for about two seconds.",
             "short",
             (PanelQuery(f"sum by (tenant) (increase(weir_class_restarts_total{{{OF_TENANT}}}[$__rate_interval]))", "restarts"),),
             width=6,
@@ -317,25 +321,25 @@ CAPACITY = Row(
 )  # fmt: skip
 
 OPERATORS = Row(
-    "Its operators",
+    "Operators",
     (
         Panel(
-            "Time by tuple",
-            "Processor time that an operator takes for one tuple. A high one is where a query is expensive.",
+            "Cost per tuple",
+            "Processor time of an operator per input tuple. High values show where a query is expensive.",
             "s",
             (PanelQuery(f"max by (query, operator) (weir_operator_cost_seconds{{{OF_QUERIES}}})", "{{query}} {{operator}}"),),
             empty_unless=OPERATORS_TOLD,
         ),
         Panel(
             "Selectivity",
-            "Tuples that an operator gives for each that it takes. Above 1 it makes more work for those after it.",
+            "Output tuples of an operator per input tuple. Above 1, the operators after it get more tuples than this operator does.",
             "short",
             (PanelQuery(f"max by (query, operator) (weir_operator_selectivity_ratio{{{OF_QUERIES}}})", "{{query}} {{operator}}"),),
             empty_unless=OPERATORS_TOLD,
         ),
         Panel(
-            "Waiting for operators",
-            "Tuples in front of each operator: where a queue stands.",
+            "Queues of operators",
+            "Number of tuples that wait for each operator.",
             "short",
             (PanelQuery(f"sum by (query, operator) (weir_operator_queued_tuples{{{OF_QUERIES}}})", "{{query}} {{operator}}"),),
             empty_unless=OPERATORS_TOLD,
@@ -346,7 +350,7 @@ OPERATORS = Row(
 TENANT_BOARD = Board(
     "weir-tenant",
     "Weir / Tenant",
-    "What one tenant gets, what of its data was lost, and why.",
+    "Does a tenant get its answers in time, which of its input was lost, and why?",
     (ONE_TENANT, QUERY),
     (IN_SHORT, RESPONSE, WORTH, DATA, CAPACITY, OPERATORS),
     marks_moves=True,

@@ -1,1 +1,1 @@
-"""Input from outside: Spark, and the door of a node for producers over the network."""
+"""Input from outside: feeds that Spark runs, and the Flight server through which producers on the network send rows."""

@@ -1,4 +1,4 @@
-"""Answers of queries as Arrow, for readers beyond this machine."""
+"""Answers of queries as Arrow batches, for readers on other machines."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ from engine.data.train import merged, values_to_arrow
 from services.ingest.columns import type_text
 
 SEQ, KEPT = "_seq", "_kept"
-# What each row has before its query's columns: its number, and the fraction of the input behind it that was neither shed nor late.
+# Columns that precede the query's own columns: the row's number (_seq), and the fraction of its input that was kept (_kept).
 OWN = (pa.field(SEQ, pa.int64(), nullable=False), pa.field(KEPT, pa.float64(), nullable=False))
-# Of one message, unless one commit has more.
+# Number of rows at which a message is complete; rows that a class committed together are never divided between messages.
 MESSAGE_ROWS = 50_000
 DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
 
 
 @dataclass(eq=False)
 class AnswersForgotten(WeirError):
-    """The row is no longer kept; `next` is the first after it that is."""
+    """Error for a requested row that is no longer kept; `next` is the number of the first later row that is kept."""
 
     next: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class UnitRows:
-    """The rows of a query that are kept of one unit."""
+    """Range of the rows of a query that one unit still keeps."""
 
     unit: str
     first: int
     next: int
     mark: str
-    """Another one when the query has begun anew."""
+    """Identifier of these answers, which changes when the query is declared again and its rows are numbered from the start."""
 
 
 def units(dirs: RunDirs, class_name: str, query: str) -> list[UnitRows]:
-    """One a shard."""
+    """Return the kept rows of the query in each shard of the class."""
     kept_units = units_of(dirs, class_name)
     if not kept_units:
-        raise InvalidInput("no answers of this class are kept on this node", "class", class_name)
+        raise InvalidInput("this node keeps no answers of this class", "class", class_name)
     rows = []
     for unit in kept_units:
         reader = AnswerReader(dirs, unit)
-        mark = reader.described(query).mark  # there is such a query
+        mark = reader.described(query).mark  # called only to raise an error if the query is unknown
         rows.append(UnitRows(unit, *reader.kept(query), mark))
     return rows
 
 
 def schema_of(dirs: RunDirs, unit: str, query: str) -> pa.Schema:
-    """`_seq` and `_kept`, then the query's columns."""
+    """Return the schema of the answers: `_seq` and `_kept`, then the query's columns."""
     return schema_with(AnswerReader(dirs, unit).columns(query))
 
 
@@ -66,12 +66,12 @@ def schema_with(columns: Iterable[tuple[str, str]]) -> pa.Schema:
 
 
 def columns_of(schema: pa.Schema) -> list[tuple[str, str]]:
-    """The query's, by name and type."""
+    """Return name and type of the query's own columns, without `_seq` and `_kept`."""
     return [(field.name, type_text(field.type)) for field in list(schema)[len(OWN) :]]
 
 
 def rows(dirs: RunDirs, unit: str, query: str, first: int, following: int) -> Iterator[pa.RecordBatch]:
-    """The rows with the numbers from `first` up to `following`, each once; RowsForgotten if they are not kept."""
+    """Yield the rows from `first` up to, not including, `following`, each once; raise AnswersForgotten if a row is not kept."""
     schema, expected = schema_of(dirs, unit, query), first
     gathered: list[pa.RecordBatch] = []
     for answer in AnswerReader(dirs, unit).answers(query, first - 1) if first < following else ():
@@ -90,7 +90,7 @@ def rows(dirs: RunDirs, unit: str, query: str, first: int, following: int) -> It
 
 
 def batch_of(answers: Sequence[Answer], schema: pa.Schema) -> pa.RecordBatch:
-    """Of answers that follow one another. One batch: what each costs is more than what its rows do."""
+    """Return consecutive answers as one batch, because the fixed cost of a batch exceeds the cost of its rows."""
     trains = [answer.train for answer in answers]
     together, first = merged(trains), answers[0].first
     numbers = np.arange(first, first + len(together), dtype=np.int64)
@@ -102,13 +102,17 @@ def batch_of(answers: Sequence[Answer], schema: pa.Schema) -> pa.RecordBatch:
 def missing(dirs: RunDirs, unit: str, query: str, number: int) -> WeirError:
     kept, following = AnswerReader(dirs, unit).kept(query)
     if number >= following:
-        return InvalidInput("there is no such row yet", "to", number, f"there are rows up to {following}")
-    what = f"row {number} of {query} is forgotten; next kept is {kept}"
-    return AnswersForgotten(what, unit, hint="read on from there, or keep more (results_bytes)", next=kept)
+        return InvalidInput(
+            "the query has not answered this row yet", "to", number, f"ask for rows up to {following}"
+        )
+    what = f"row {number} of {query} is no longer kept; the first kept row is {kept}"
+    return AnswersForgotten(
+        what, unit, hint="continue from that row, or raise results_bytes to keep more rows", next=kept
+    )
 
 
 def joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """As few as can be."""
+    """Return the rows in as few batches as possible."""
     if len(batches) < 2:
         return batches
     joined_batches: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()

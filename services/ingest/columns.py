@@ -1,15 +1,15 @@
-"""From the columns that a producer sends to those of the stream.
+"""Mapping of the columns that a producer sends to the columns of the stream, by schema policy.
 
-    reject        the same columns in any order
-    ignore        what the stream does not have is dropped
-    addNullable   what is not sent is NULL, but never the event time
+    reject        the producer sends exactly the stream's columns, in any order
+    ignore        columns that the stream does not have are dropped
+    addNullable   columns that are not sent are filled with NULL, except the event time
 
-Names are without regard to case. Types may differ where every value that fits keeps its meaning: a number in a wider
-type, a timestamp in another unit, a category as its text. A row with a value that does not fit, or without an event
-time, is set apart; the others go on. All of this is decided for whole columns: no row is looked at by itself.
+Case is ignored in names. A sent type may differ from the declared type if conversion keeps the meaning of values: a number in
+a wider type, a timestamp in another unit, a category as its text. A row without an event time, or with a value that does not
+fit, is not published but becomes a dead row; the other rows are accepted. All checks work on whole columns, never on single rows.
 
-The event time may have another name, and be a timestamp where the stream counts milliseconds: what is finer than the
-stream's unit is cut off.
+The producer's event-time column may have another name than the stream's. If the stream declares event time as a number of
+milliseconds, timestamps may be sent; they are rounded down to the stream's unit.
 """
 
 from __future__ import annotations
@@ -34,42 +34,42 @@ DOES_NOT_FIT = "does not fit"
 UNIT_NS: Mapping[str, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 US_NS = 1000
 INT64_MAX = 2**63 - 1
-# Whole numbers up to here have a float of their own.
+# Integers up to this value can be represented exactly in the float type.
 EXACT: Mapping[TypeKind, int] = {TypeKind.FLOAT32: 2**24, TypeKind.FLOAT64: 2**53}
 INTEGER_BITS: Mapping[TypeKind, int] = {TypeKind.INT32: 32, TypeKind.INT64: 64}
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """How values of one Arrow type become a column's."""
+    """Conversion of values from the Arrow type that a producer sends to the type of a stream's column."""
 
     convert: Callable[[pa.Array], pa.Array]
-    """Of values that are not bad."""
+    """Function that converts an array without bad values."""
     bad: Callable[[pa.Array], pa.Array | None] = lambda array: None
-    """Which values do not fit; None if all do."""
+    """Function that marks the values that do not fit; it returns None if all values fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class IngestColumn:
-    """A column of the stream."""
+    """Column of the stream, with the sent column that it is filled from."""
 
     field: Field
     source: int | None
-    """Its place among what is sent; None: it is NULL."""
+    """Index of the sent column; None if the column is filled with NULL."""
     conversion: Conversion
     is_time: bool
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """What becomes of batches of one schema."""
+    """Conversion of all batches that a producer sends with the same schema."""
 
     stream: StreamSchema
     arrow: pa.Schema
     columns: Sequence[IngestColumn]
 
     def take(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadRows]]:
-        """The rows as the stream has them, and those that cannot be; for a batch that is sound."""
+        """Convert a valid batch; return its rows in the stream's schema, and the dead rows that cannot be converted."""
         batch, dead = self._set_apart(batch)
         arrays = [
             pa.nulls(batch.num_rows, column.field.type.arrow)
@@ -109,7 +109,10 @@ def mapped(
     policy: SchemaPolicy | None,
     timestamp_column: str | None,
 ) -> Mapped:
-    """Raise NotAccepted if the columns are not the stream's. Without a policy, hints name no options of a connector."""
+    """Return the conversion for the schema `given`; raise NotAccepted if its columns do not match the stream.
+
+    If no schema policy is given, the hints of errors do not mention options of the Spark connector.
+    """
     places = places_of(stream, given)
     sources = {field.name.lower(): places.get(field.name.lower()) for field in stream.schema.fields}
     time = None if stream.time is None else stream.schema.fields[stream.time]
@@ -118,7 +121,7 @@ def mapped(
             what = "the stream has no event time, so none can be sent"
             raise not_accepted(stream, timestamp_column, what, "leave out the option timestampColumn")
         if timestamp_column.lower() not in places:
-            what = "the column of the event time is not among those sent"
+            what = "the event-time column is not among the sent columns"
             raise not_accepted(stream, timestamp_column, what, nearest(timestamp_column, given.names))
         sources[time.name.lower()] = places[timestamp_column.lower()]
     if policy != "ignore":
@@ -139,7 +142,9 @@ def places_of(stream: StreamSchema, given: pa.Schema) -> dict[str, int]:
     places: dict[str, int] = {}
     for place, name in enumerate(given.names):
         if name.lower() in places:
-            raise not_accepted(stream, name, "two columns of one name are sent", "send every column once")
+            raise not_accepted(
+                stream, name, "two columns of the same name are sent", "send every column once"
+            )
         places[name.lower()] = place
     return places
 
@@ -159,16 +164,16 @@ def refuse_unknown(
 
 
 def missing(stream: StreamSchema, field: Field, is_time: bool, policy: SchemaPolicy | None) -> Exception:
-    hint = "send it, or have it filled with NULL with the option schemaPolicy=addNullable"
+    hint = "send the column, or set the option schemaPolicy=addNullable to fill it with NULL"
     if is_time:
-        hint = "send it, or name the column that has the event time with the option timestampColumn"
+        hint = "send the column, or name the event-time column with the option timestampColumn"
     if policy is None:
         hint = "add the column"
     return not_accepted(stream, field.name, f"the column is missing; expected {field.type}", hint)
 
 
 def type_text(given: pa.DataType) -> str:
-    """The type of a column that would take it."""
+    """Return the type, in SQL, of a stream's column that could take this Arrow type, or `…`."""
     if pa.types.is_decimal(given):
         return f"decimal({given.precision}, {given.scale})"
     if pa.types.is_timestamp(given):
@@ -183,7 +188,7 @@ def type_text(given: pa.DataType) -> str:
     return names.get(given, "…")
 
 
-# -- types -------------------------------------------------------------------------------------------------------
+# -- conversions between types -----------------------------------------------------------------------------------
 
 
 def conversion_of(stream: StreamSchema, field: Field, given: pa.DataType, is_time: bool) -> Conversion:
@@ -204,15 +209,17 @@ def conversion_of(stream: StreamSchema, field: Field, given: pa.DataType, is_tim
     elif pa.types.is_decimal(given) and target.kind is TypeKind.DECIMAL and target.scale >= given.scale:
         conversion = of_decimals(given, target)
     if conversion is None:
-        what = f"{given} where {target} ({target.arrow}) is expected"
+        what = f"type {given}; expected {target} ({target.arrow})"
         raise not_accepted(stream, field.name, what, remedy(given, target))
     return conversion
 
 
 def remedy(given: pa.DataType, target: DataType) -> str:
     if pa.types.is_timestamp(given) and target.kind is TypeKind.TIMESTAMP:
-        return "write it with a time zone, as in 2026-11-19T16:10:00Z, or cast it to TIMESTAMP"
-    return f"cast it to {target.arrow}"
+        return (
+            "write timestamps with a time zone, as in 2026-11-19T16:10:00Z, or cast the column to TIMESTAMP"
+        )
+    return f"cast the column to {target.arrow}"
 
 
 def is_text(given: pa.DataType) -> bool:
@@ -226,7 +233,7 @@ def is_text(given: pa.DataType) -> bool:
 def of_timestamps(
     given: pa.TimestampType, target: DataType, time_unit_us: int, is_time: bool
 ) -> Conversion | None:
-    """A timestamp without a time zone is no moment."""
+    """Return the conversion of timestamps to `target`; None if the timestamps lack a time zone, or if `target` holds no times."""
     if given.tz is None or not (
         target.kind is TypeKind.TIMESTAMP or (is_time and target.kind is TypeKind.INT64)
     ):
@@ -243,7 +250,7 @@ def of_timestamps(
             lambda array: fits(ticks(array)),
         )
     parts = to_ns // from_ns
-    if is_time:  # has no NULLs left
+    if is_time:  # the column has no NULL, because rows without an event time were removed earlier
         return Conversion(lambda array: pa.array(ticks(array).to_numpy() // parts).view(target.arrow))
     return Conversion(
         lambda array: pc.divide(ticks(array), parts).view(target.arrow),
@@ -264,14 +271,14 @@ def of_integers(given: pa.DataType, target: DataType) -> Conversion | None:
         return Conversion(lambda array: array.cast(target.arrow), beyond(given, -most, most))
     if target.kind is TypeKind.DECIMAL:
         most = 10 ** (target.precision - target.scale) - 1
-        # Arrow asks for as many digits as the integers could have.
+        # Arrow casts an integer type only to decimals with room for all its integers, so values are cast to a wide decimal first.
         wide = pa.decimal128(min(38, 20 + target.scale), target.scale)
         return Conversion(lambda array: array.cast(wide).cast(target.arrow), beyond(given, -most, most))
     return None
 
 
 def beyond(given: pa.DataType, low: int, high: int) -> Callable[[pa.Array], pa.Array | None]:
-    """Which integers are not from `low` to `high`."""
+    """Return a function that marks integers outside `low` to `high`, or that returns None if no integer of type `given` can be outside."""
     bits = given.bit_width
     signed = pa.types.is_signed_integer(given)
     least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)

@@ -1,12 +1,13 @@
-"""Rows that could not be published, kept with the reason: `<stream folder>/dead/`, a log of its own.
+"""Dead letters: rows that could not be published, stored with the reason in a log of their stream, `<stream folder>/dead/`.
 
-    frame    version, bytes of the head; the head as JSON; in 64 bytes or a multiple, the rows as an Arrow stream
+    frame    format version and length of the head; the head (reason, column, counts and more) as JSON;
+             padding to a multiple of 64 bytes; the rows as an Arrow stream
 
 Numbered properties:
-1. The dead rows of a batch are kept once, however often the batch is brought; all of them or none.
-2. The log takes no more than `bytes_max`, the oldest frames go first. Of one batch no more rows are kept than have
-   room; all are counted.
-3. Each frame tells how many rows there have been by reason up to its batch, so that a kill loses no count.
+1. The dead rows of a batch are stored once, however often the batch is sent. All frames of a batch are stored, or none.
+2. The log takes at most `bytes_max`; the oldest frames are dropped first. If a batch has more dead rows than fit, only some
+   are stored, but all are counted.
+3. Each frame holds the total number of dead rows by reason, including its batch, so a killed process loses no count.
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ from actors.log.train_format import BatchId, NotAFrame, aligned, append_in_a_row
 
 FOLDER = "dead"
 DEAD_BYTES = 64 << 20
-# Of one reason in one batch.
+# Maximum number of rows stored per reason and batch.
 ROWS_MAX = 10_000
 VERSION = 1
-_HEAD = Struct("=BxxxI")  # version, bytes of the head
+_HEAD = Struct("=BxxxI")  # first bytes of every frame: the version of the format and the length of the head
 
 
 @dataclass(slots=True)
 class DeadRows:
-    """Rows of one part with the same thing wrong, as they were sent."""
+    """Rows of one part of a batch, as they were sent, that could not be published, all for the same reason."""
 
     reason: str
     column: str
@@ -50,19 +51,19 @@ class DeadRows:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A frame of the log."""
+    """Frame of the log: dead rows of one batch with the same reason."""
 
     reason: str
     column: str
     producer: str
     batch: int
     rows: int
-    """Of which `kept` may have fewer."""
+    """Number of dead rows; `kept` may have fewer."""
     kept: pa.Table
 
 
 class DeadLog:
-    """Of one stream; who writes holds the stream."""
+    """Dead-letter log of one stream. A caller that writes must hold the stream's `writing` lock."""
 
     def __init__(self, folder: Path, bytes_max: int) -> None:
         self._writer = SegmentWriter(folder, bytes_max=bytes_max, keep_from=KEEP_NONE)
@@ -82,7 +83,7 @@ class DeadLog:
             counts[f"{rows.reason}: {rows.column}"] += rows.rows
         record = {"producer": producer, "batch": number, "counts": counts}
         groups = grouped(dead)
-        # Half of what the log takes at once is for the rows.
+        # The rows of a batch may take half of the bytes that one append may write; the other half is for the heads of the frames.
         most = self._bytes_max // SEGMENTS_LEAST
         frames = [frame_of(group, record, most // 2 // len(groups)) for group in groups]
         if sum(size for _, size in frames) > most:
@@ -96,7 +97,7 @@ class DeadLog:
 
 
 class DeadLetters:
-    """Of all streams of a node."""
+    """Dead-letter logs of all streams of a node."""
 
     def __init__(self, bytes_max: int = DEAD_BYTES) -> None:
         self._bytes_max = bytes_max
@@ -104,12 +105,12 @@ class DeadLetters:
         self._logs: dict[str, tuple[Stream, DeadLog]] = {}
 
     def keep(self, stream: Stream, producer: str, number: int, dead: Sequence[DeadRows]) -> None:
-        """Of all parts of a batch."""
+        """Store the dead rows of all parts of a batch."""
         if dead:
             self._log(stream).keep(producer, number, dead)
 
     def counts(self, stream: Stream) -> Mapping[str, int]:
-        """Rows by reason."""
+        """Return the number of the stream's dead rows, by reason and column."""
         return self._log(stream).counts if (stream.folder / FOLDER).is_dir() else {}
 
     def close(self) -> None:
@@ -122,7 +123,7 @@ class DeadLetters:
         with self._lock:
             logged_stream, log = self._logs.get(stream.name.lower(), (None, None))
             if log is not None and logged_stream is not stream:
-                log.close()  # of a stream that was dropped
+                log.close()  # the log belongs to a stream that was dropped
                 log = None
             if log is None:
                 log = DeadLog(stream.folder / FOLDER, self._bytes_max)
@@ -131,7 +132,7 @@ class DeadLetters:
 
 
 def letters(folder: Path) -> Iterator[DeadLetter]:
-    """What the log of a stream's folder holds, the oldest first."""
+    """Yield the dead letters in a stream's folder, oldest first."""
     for head, rows in found(folder / FOLDER):
         kept = pa.ipc.open_stream(pa.py_buffer(rows)).read_all()
         yield DeadLetter(
@@ -145,18 +146,20 @@ def letters(folder: Path) -> Iterator[DeadLetter]:
 
 
 def found(folder: Path) -> Iterator[tuple[dict[str, Any], memoryview]]:
-    """Heads and rows of the frames."""
+    """Yield the head and the rows of each frame in the bytes of a log."""
     log = Reader(folder)
     for _, payload in frames_left(log, log.first):
         version, size = _HEAD.unpack_from(payload)
         if version != VERSION:
-            raise NotAFrame("not a dead letter of this version", value=version, file=str(folder))
+            raise NotAFrame(
+                "the file is not a dead letter of this version of Weir", value=version, file=str(folder)
+            )
         end = _HEAD.size + size
         yield json.loads(bytes(payload[_HEAD.size : end])), payload[aligned(end) :]
 
 
 def grouped(dead: Sequence[DeadRows]) -> list[DeadRows]:
-    """Those of all parts with the same thing wrong together."""
+    """Return the dead rows of all parts, grouped by reason, column and schema."""
     groups: dict[tuple[str, str, pa.Schema], DeadRows] = {}
     for rows in dead:
         group = groups.setdefault(
@@ -167,7 +170,7 @@ def grouped(dead: Sequence[DeadRows]) -> list[DeadRows]:
 
 
 def frame_of(dead: DeadRows, told: Mapping[str, Any], bytes_max: int) -> Frame:
-    """With as many rows as have room."""
+    """Return a frame with as many of the rows as fit into `bytes_max`."""
     table = pa.Table.from_batches(dead.batches)
     fitting = bytes_max * table.num_rows // max(1, table.nbytes)
     kept = table.slice(0, min(ROWS_MAX, fitting)).combine_chunks()

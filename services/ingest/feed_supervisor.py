@@ -1,13 +1,13 @@
-"""Decide which feeds' queries are started and stopped. No feed waits for another.
+"""Supervisor that decides when the Spark query of each feed is started and stopped. No feed waits for another feed.
 
 `Supervisor.handle(event, now)` returns commands. A shell enacts each command on a thread of its own and reports the outcome as
-an event: a start ends in Started or Failed, a stop in Stopped, and a running query that ends by itself in Failed.
+an event: a start ends in Started or FeedFailed, a stop in FeedStopped, and a running query that ends by itself in FeedFailed.
 
 Guarantees:
-1. An event about one feed leads to commands for this feed only, and Declared to commands for the feeds that it changes.
+1. An event about one feed leads to commands for this feed only, and DeclaredFeeds to commands for the feeds that it changes.
 2. A feed has one query at a time: Start is commanded only when the query before has ended, because both use one checkpoint.
-3. A feed that failed is started again after 0.5 s to 30 s, each pause twice as long, until a batch is done. A changed
-   declaration is tried at once.
+3. A feed that failed is started again after a pause. The pause doubles with each failure, from 0.5 s to 30 s, and is 0.5 s
+   again after a completed batch. A feed with a changed declaration is started without a pause.
 4. A feed that is no longer declared is stopped, and forgotten when its query has ended.
 """
 
@@ -26,21 +26,21 @@ Run = Literal["none", "starting", "running", "stopping"]
 
 @dataclass(frozen=True, slots=True)
 class DeclaredFeeds(Generic[Spec]):
-    """All feeds that are to run, and no others."""
+    """Event: exactly these feeds are declared now. They are to run, and all other feeds are to stop."""
 
     feeds: Mapping[str, Spec]
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The query of a feed runs."""
+    """Event: the query of a feed has started."""
 
     feed: str
 
 
 @dataclass(frozen=True, slots=True)
 class FeedFailed:
-    """A query could not be started, or has ended by itself."""
+    """Event: the query of a feed could not be started, or has ended by itself."""
 
     feed: str
     why: str
@@ -48,21 +48,21 @@ class FeedFailed:
 
 @dataclass(frozen=True, slots=True)
 class FeedStopped:
-    """A query that was to be stopped has ended."""
+    """Event: the query of a feed has ended after a command to stop."""
 
     feed: str
 
 
 @dataclass(frozen=True, slots=True)
 class BatchDone:
-    """A query has published a micro-batch."""
+    """Event: the query of a feed has published a micro-batch."""
 
     feed: str
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed: some feeds may be due."""
+    """Event without news about a feed: time has passed, so that the start of a failed feed may be due."""
 
 
 Event = DeclaredFeeds[Spec] | Started | FeedFailed | FeedStopped | BatchDone | Tick
@@ -70,7 +70,7 @@ Event = DeclaredFeeds[Spec] | Started | FeedFailed | FeedStopped | BatchDone | T
 
 @dataclass(frozen=True, slots=True)
 class Start(Generic[Spec]):
-    """Start a feed's query as `spec` says."""
+    """Command to start a feed's query as `spec` says."""
 
     feed: str
     spec: Spec
@@ -78,7 +78,7 @@ class Start(Generic[Spec]):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Stop a feed's query."""
+    """Command to stop a feed's query."""
 
     feed: str
 
@@ -88,16 +88,16 @@ Command = Start[Spec] | Stop
 
 @dataclass
 class Supervised(Generic[Spec]):
-    """One feed."""
+    """State of one feed: the declared specification, its query, and the time of the next start."""
 
     declared: Spec | None
-    """None when the feed is to end."""
+    """Specification to run; None when the feed is to end."""
     due: float
-    """When the next start is, while nothing runs."""
+    """Time of the next start, while no query runs."""
     run: Run = "none"
     started_as: Spec | None = None
     restarts: int = 0
-    """Starts after failures."""
+    """Number of starts after failures."""
     last_error: str | None = None
     failed: bool = False
     """True from a failure until the next query runs."""
@@ -105,7 +105,7 @@ class Supervised(Generic[Spec]):
 
 
 class Supervisor(Generic[Spec]):
-    """All feeds of one Spark session."""
+    """State of all feeds of one Spark session."""
 
     def __init__(self) -> None:
         self._feeds: dict[str, Supervised[Spec]] = {}
@@ -116,7 +116,7 @@ class Supervisor(Generic[Spec]):
         return self._feeds
 
     def next_due(self) -> float | None:
-        """When the next start is; None if no feed waits for one."""
+        """Return the time of the next start; None if no feed waits for a start."""
         return min((feed.due for feed in self._feeds.values() if feed.run == "none"), default=None)
 
     def handle(self, event: Event[Spec], now: float) -> list[Command[Spec]]:
@@ -158,7 +158,7 @@ class Supervisor(Generic[Spec]):
         return [command for name in list(self._feeds) for command in self._settle(name, now)]
 
     def _settle(self, name: str, now: float) -> list[Command[Spec]]:
-        """Return what leads from what runs to what is declared."""
+        """Return the commands that change the feed's query to what is declared."""
         feed = self._feeds[name]
         if feed.run == "running" and feed.declared != feed.started_as:
             feed.run = "stopping"

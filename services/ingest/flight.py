@@ -1,20 +1,20 @@
-"""The door of a node over the network: an Arrow Flight server in the process of the gateway.
+"""Arrow Flight server of a node, for producers and readers on the network. It runs in the gateway's process.
 
     get_schema  a stream's columns (path stream, NAME), or a query's (path query, CLASS, QUERY)
-    do_put      one part of a producer's batch; staged, or published at once if it is the only one
-    do_action   commit, abort, committed; results
+    do_put      one part of a producer's batch; staged, or published at once if it is the only part
+    do_action   `commit` or `abort` a batch; `committed`: last batch of a producer; `results`: kept range of a query's rows
     do_get      rows of a query's answers
 
-What is said is in `services.ingest.messages`. Every call shows a key. A call that repeating does not cure ends with
-FlightServerError, one that it will cure later with FlightUnavailableError; what is more to know is JSON in `extra_info`.
+The requests are defined in `services.ingest.messages`. Every call must have a key. A call that would fail again ends with
+FlightServerError, and a call that may succeed later with FlightUnavailableError. Details of an error are JSON in `extra_info`.
 
 Guarantees:
-1. When a commit has been answered, the batch is in the stream's log, whole; repeated, it is not published again. The same
-   holds for a part that is published at once. `abort` and `committed` may be repeated.
-2. Whatever a producer sends, or does not go on to send, holds up no other stream.
-3. Where a lossless reader is behind, producers are told to come again; classes that shed hold nobody back.
+1. When the response to a commit is sent, the whole batch is in the stream's log. A repeated commit does not publish the batch
+   again. The same holds for a part that is published at once. `abort` and `committed` may be repeated.
+2. A producer that sends wrong data, or stops in the middle of a call, delays no other stream.
+3. If a lossless reader is behind, producers are asked to retry later; classes that shed do not delay producers.
 
-gRPC's threads take the calls; a call without a key is answered before its rows are read.
+Calls run on gRPC's threads. A call without a key is refused before its rows are read.
 """
 
 from __future__ import annotations
@@ -70,12 +70,13 @@ from services.ingest.staging import (
 )
 
 FRAME_ROWS = 100_000
-# Of one record batch. Nothing keeps gRPC from receiving a larger one before it is refused.
+# Maximum size of a record batch. A larger batch is refused, but only after gRPC has received it.
 MESSAGE_BYTES = 64 << 20
-# Parts that are received at a time, each in a thread of gRPC's; and those of one stream, so that others have some.
+# Maximum number of parts that are received at a time, for all streams together (PUTS) and for each stream (STREAM_PUTS).
+# Each part occupies a gRPC thread, so the limit per stream leaves threads for other streams.
 PUTS = 256
 STREAM_PUTS = 64
-# What goes on at the end may go on without us.
+# Seconds that `close` waits for calls that are still running.
 CLOSE_S = 1.0
 NOT_SERVED = (OSError, pa.ArrowException)
 EVERYWHERE = ("0.0.0.0", "[::]")
@@ -83,9 +84,9 @@ KEY = "key"
 AUTHORIZATION, BEARER = "authorization", "Bearer "
 ACTIONS = {
     "commit": "publish the staged parts of a batch",
-    "abort": "drop what is staged of a batch",
-    "committed": "the last batch of a producer",
-    "results": "which rows of a query are kept",
+    "abort": "drop the staged parts of a batch",
+    "committed": "return the number of a producer's last committed batch",
+    "results": "return the range of a query's rows that is kept",
 }
 
 log = logging.getLogger(__name__)
@@ -94,20 +95,20 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class FlightSettings:
-    """Where the door is, and who may come in."""
+    """Address, keys and limits of the Flight server."""
 
     host: str = "127.0.0.1"
-    """NODE: the address by which Ray knows the machine of the gateway."""
+    """Address to listen on; NODE stands for the address that this machine has in Ray."""
     port: int = 0
-    """0: one that is free."""
+    """Port to listen on; 0 for any free port."""
     keys: KeyRing = field(default=KeyRing(), repr=False)
-    """Beside those that are published in the node's folder while it runs."""
+    """Keys that are valid in addition to the keys published in the node's folder."""
     message_bytes: int = MESSAGE_BYTES
     staged_bytes: int = STAGED_BYTES
     dead_bytes: int = DEAD_BYTES
 
     def with_key(self, key: str) -> FlightSettings:
-        """Who shows the key may do everything."""
+        """Return these settings with an additional key of an administrator."""
         return replace(self, keys=self.keys.with_key(key))
 
     def with_new_key(self) -> tuple[FlightSettings, str]:
@@ -119,7 +120,7 @@ class FlightSettings:
 
 
 class FlightDoor:
-    """The server, which serves from its making on."""
+    """Flight server with its staged parts and dead letters; it serves as soon as it is constructed."""
 
     def __init__(self, settings: FlightSettings, streams: Streams, dirs: RunDirs) -> None:
         self._streams, self._dirs = streams, dirs
@@ -134,18 +135,20 @@ class FlightDoor:
         os.replace(draft, dirs.endpoint)
 
     def _served(self, settings: FlightSettings) -> FlightServer:
-        """Where the one before it was, if it can be: producers look for it there."""
+        """Start the server. It listens on the previous server's port if that port is free, because producers know that port."""
         parts = (self._streams, self._dirs, self._staging, self._dead, self._keys)
         if not settings.port and (before := port_in(self._dirs.endpoint)):
             try:
                 return FlightServer(settings, before, *parts)
             except NOT_SERVED:
-                log.warning("port %d is another's now", before)
+                log.warning("port %d is now in use by another process", before)
         try:
             return FlightServer(settings, settings.port, *parts)
         except NOT_SERVED as problem:
             where = f"{settings.host}:{settings.port}"
-            raise InvalidInput("no server can be opened there", "endpoint", where, str(problem)) from None
+            raise InvalidInput(
+                "no server can be started at this address", "endpoint", where, str(problem)
+            ) from None
 
     def status(self) -> dict[str, Any]:
         dead = {stream.name: dict(self._dead.counts(stream)) for stream in self._streams.all()}
@@ -153,7 +156,7 @@ class FlightDoor:
         return {"endpoint": self.address, "staged": self._staging.status(), "dead": dead, "keys_used": keys}
 
     def close(self) -> None:
-        """Calls that do not end in time are refused by the streams, which close after this."""
+        """Stop the server. Calls that run longer than CLOSE_S fail, because the streams are closed next."""
         self._dirs.endpoint.unlink(missing_ok=True)
         ending = threading.Thread(target=self._server.shutdown, name="flight-end", daemon=True)
         ending.start()
@@ -162,17 +165,17 @@ class FlightDoor:
 
 
 def here(host: str) -> str:
-    """On a cluster each node has an address of its own."""
+    """Return the address to listen on; for NODE, return the address of this machine in the cluster."""
     if host != NODE:
         return host
-    # Only where there is a cluster.
+    # Imported here, because it needs Ray.
     from actors.runtime.cluster import address_here
 
     return address_here()
 
 
 def port_in(path: Path) -> int | None:
-    """Of the address that a gateway has left behind."""
+    """Return the port of an earlier gateway from the address file that it has left behind, or None if there is no such file."""
     try:
         return int(path.read_text(encoding="utf-8").rpartition(":")[2])
     except (FileNotFoundError, ValueError):
@@ -180,7 +183,7 @@ def port_in(path: Path) -> int | None:
 
 
 class ShownKey(flight.ServerMiddleware):
-    """Whose call it is."""
+    """Middleware of one call, with the record of the key that the call was made with."""
 
     def __init__(self, record: KeyRecord) -> None:
         super().__init__()
@@ -188,7 +191,7 @@ class ShownKey(flight.ServerMiddleware):
 
 
 class FlightKeys(flight.ServerMiddlewareFactory):
-    """Lets in who shows a key, and remembers when it was shown last."""
+    """Check of the key of each call, with the time at which each key was last used."""
 
     def __init__(self, own: KeyRing, published: PublishedKeys) -> None:
         super().__init__()
@@ -196,24 +199,26 @@ class FlightKeys(flight.ServerMiddlewareFactory):
         self._used: dict[str, float] = {}
 
     def used(self) -> dict[str, float]:
-        """By published key."""
+        """Return the time of last use of each published key, by key id, in seconds since 1970."""
         return dict(self._used)
 
     def start_call(self, info: flight.CallInfo, headers: dict[str, list[str]]) -> ShownKey:
         shown = headers.get(AUTHORIZATION, [])
         if len(shown) != 1 or not str(shown[0]).startswith(BEARER):
-            raise flight.FlightUnauthenticatedError("the call shows no key: give one with the option apiKey")
+            raise flight.FlightUnauthenticatedError("the call has no key: set the option apiKey")
         key, now = str(shown[0]).removeprefix(BEARER), time.time()
         record = self._own.record_of(key, now) or self._published.ring().record_of(key, now)
         if record is None:
-            raise flight.FlightUnauthenticatedError("nobody knows this key here: look at the option apiKey")
+            raise flight.FlightUnauthenticatedError(
+                "this key is not valid for this gateway: check the option apiKey"
+            )
         if record.id:
             self._used[record.id] = now
         return ShownKey(record)
 
 
 def answering(method: Callable[..., Answer]) -> Callable[..., Answer]:
-    """Whatever goes wrong becomes an error of Flight's; what is our own mistake says no more than that it is."""
+    """Decorate a method so that all its exceptions become Flight errors; unexpected exceptions show only their type."""
 
     @wraps(method)
     def called(*arguments: Any) -> Answer:
@@ -237,8 +242,8 @@ def as_flight(problem: Exception) -> Exception:
             return refused(str(problem), next=problem.next)
         case WeirError():
             return refused(str(problem))
-    log.error("a call of the door has failed", exc_info=problem)
-    what = f"a mistake of the gateway's own: {type(problem).__name__}; its log tells more"
+    log.error("a call of the Flight server has failed", exc_info=problem)
+    what = f"internal error of the gateway: {type(problem).__name__}; see its log"
     return cast(Exception, flight.FlightInternalError(what))
 
 
@@ -256,7 +261,7 @@ def as_json(found: Any) -> bytes:
 
 
 class FlightServer(flight.FlightServerBase):
-    """The calls."""
+    """Implementation of the server's calls."""
 
     def __init__(
         self,
@@ -272,7 +277,7 @@ class FlightServer(flight.FlightServerBase):
         self._message_bytes = settings.message_bytes
         self._lock = threading.Lock()
         self._puts: Counter[str] = Counter()
-        # Last: it serves from here on.
+        # The base class is initialised last, because the server accepts calls from this moment on.
         super().__init__(f"grpc://{settings.host}:{port}", middleware={KEY: keys})
 
     @answering
@@ -286,7 +291,7 @@ class FlightServer(flight.FlightServerBase):
                 self._check_reads(context, class_name)
                 first = answers.units(self._dirs, class_name, query)[0]
                 return flight.SchemaResult(answers.schema_of(self._dirs, first.unit, query))
-        raise InvalidInput("there is a schema of [stream, NAME] and of [query, CLASS, QUERY]", "path")
+        raise InvalidInput("the path names no schema: write [stream, NAME] or [query, CLASS, QUERY]", "path")
 
     @answering
     def do_put(
@@ -334,7 +339,9 @@ class FlightServer(flight.FlightServerBase):
                 self._check_reads(context, results_request.class_name)
                 units = answers.units(self._dirs, results_request.class_name, results_request.query)
                 return [as_json({"units": [asdict(unit) for unit in units]})]
-        raise InvalidInput("no such action", "type", action.type, f"known: {', '.join(ACTIONS)}")
+        raise InvalidInput(
+            "the gateway has no such action", "type", action.type, f"known: {', '.join(ACTIONS)}"
+        )
 
     @answering
     def list_actions(self, context: flight.ServerCallContext) -> list[tuple[str, str]]:
@@ -348,24 +355,22 @@ class FlightServer(flight.FlightServerBase):
         batches = answers.rows(
             self._dirs, rows_request.unit, rows_request.query, rows_request.first, rows_request.next
         )
-        # What cannot be had from the beginning is an error before anything is sent.
+        # Read the first batch now, so that an error is raised before anything is sent.
         first = next(batches, None)
         return flight.GeneratorStream(schema, following(first, batches))
 
-    # -- publishing ------------------------------------------------------------------------------------------------
+    # -- methods that receive and publish rows ---------------------------------------------------------------------
 
     def _received(
         self, mapping: Mapped, reader: flight.MetadataRecordBatchReader, held: Held
     ) -> tuple[int, StagedPart]:
-        """All rows that come, as they will be in the log."""
+        """Receive all rows of a part; return their number, and the rows as they will be in the log."""
         rows, good = 0, []
         dead: dict[tuple[str, str], DeadRows] = {}
         for received in batches_of(reader):
             if received.nbytes > self._message_bytes:
-                what = (
-                    f"{received.nbytes:,} bytes in a record batch, where {self._message_bytes:,} are the most"
-                )
-                raise InvalidInput(what, hint="send smaller ones: option batchRows")
+                what = f"a record batch has {received.nbytes:,} bytes; the maximum is {self._message_bytes:,}"
+                raise InvalidInput(what, hint="send smaller batches: set the option batchRows")
             check_sound(received)
             rows += received.num_rows
             batch, bad = mapping.take(received)
@@ -386,7 +391,8 @@ class FlightServer(flight.FlightServerBase):
         try:
             parts = self._staging.parts(batch, asked.parts)
         except NotStaged:
-            if self._is_committed(batch):  # meanwhile, by a call that this one repeats
+            # The parts are also missing if an earlier try of this call has committed the batch, because a commit removes them.
+            if self._is_committed(batch):
                 return again()
             raise
         return self._published(batch, parts)
@@ -417,26 +423,26 @@ class FlightServer(flight.FlightServerBase):
         last = self._last(batch.stream, batch.producer)
         return last is not None and batch.number <= last
 
-    # -- who may do what -------------------------------------------------------------------------------------------
+    # -- checks of access to streams and queries -------------------------------------------------------------------
 
     def _stream(self, context: flight.ServerCallContext, name: str) -> Stream:
         record: KeyRecord = context.get_middleware(KEY).record
         if not record.writes(name):
             raise flight.FlightUnauthorizedError(
-                f"the key may not write to stream {name}: look at the option apiKey"
+                f"the key may not write to stream {name}: check the option apiKey"
             )
         with self._streams.lock:
             stream = self._streams.find(name)
         if stream.origin is not None:
-            what = f"stream {stream.name} comes in at node {stream.origin}: write to its endpoint"
-            raise InvalidInput(what, "stream", hint="option endpoint")
+            what = f"stream {stream.name} is received at node {stream.origin}: write to that node's endpoint"
+            raise InvalidInput(what, "stream", hint="set the option endpoint")
         return stream
 
     def _check_reads(self, context: flight.ServerCallContext, class_name: str) -> None:
         record: KeyRecord = context.get_middleware(KEY).record
         if not record.reads(class_name):
             raise flight.FlightUnauthorizedError(
-                f"the key may not read class {class_name}: look at the option apiKey"
+                f"the key may not read class {class_name}: check the option apiKey"
             )
 
     @contextmanager
@@ -444,7 +450,7 @@ class FlightServer(flight.FlightServerBase):
         name = stream.name.lower()
         with self._lock:
             if self._puts.total() >= PUTS or self._puts[name] >= STREAM_PUTS:
-                raise later("as many parts as fit are being received")
+                raise later("too many uploads are in progress; retry later")
             self._puts[name] += 1
         try:
             yield
@@ -454,13 +460,13 @@ class FlightServer(flight.FlightServerBase):
 
 
 def again(rows: int | None = None, commit: bool = True) -> dict[str, Any]:
-    """The answer to what was committed before."""
+    """Return the response to a call about a batch that was already committed."""
     answer = {} if rows is None else {"rows": rows}
     return answer | {"again": True} | ({"published": 0, "dead": 0} if commit else {})
 
 
 def described(stream: Stream) -> pa.Schema:
-    """The columns, with what else is to know about the stream."""
+    """Return the stream's columns, with its event time, time unit and SQL as metadata."""
     schema = stream.schema
     time = "" if schema.time is None else schema.schema.fields[schema.time].name
     metadata = {
@@ -478,20 +484,20 @@ def batches_of(reader: flight.MetadataRecordBatchReader) -> Iterator[pa.RecordBa
 
 
 def rest_of(reader: flight.MetadataRecordBatchReader) -> int:
-    """What a producer sends that need not: it reads the answer only after that. How many rows it was."""
+    """Read the rest of an upload without using it, because a producer reads the response only afterwards; return its row count."""
     return sum(batch.num_rows for batch in batches_of(reader))
 
 
 def check_sound(batch: pa.RecordBatch) -> None:
-    """To the last byte: every class reads it where it lies."""
+    """Raise InvalidInput if the record batch is corrupt. This is the only check, because classes read the batch's memory as it is."""
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as problem:
-        raise InvalidInput("not a sound record batch", hint=str(problem)) from None
+        raise InvalidInput("the record batch is corrupt", hint=str(problem)) from None
 
 
 def trains_of(stream: Stream, table: pa.Table) -> Iterator[Train]:
-    """One a frame."""
+    """Yield the rows as trains, one per frame of the log."""
     for begin in range(0, table.num_rows, FRAME_ROWS):
         for batch in table.slice(begin, FRAME_ROWS).combine_chunks().to_batches():
             yield stream.train(batch)

@@ -1,6 +1,6 @@
-"""Finds a Java that Spark runs on: the one that is asked for, JAVA_HOME, the PATH, where Debian puts them.
+"""Search for a Java that Spark can use: in the configured folder, or else in JAVA_HOME, the PATH and Debian's folders.
 
-What is asked for by name must do; what stands about may be too old, and the next place is looked at.
+If a folder is configured, it must have a suitable Java. In all other folders an unsuitable Java is skipped.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pathlib import Path
 from configs.errors import InvalidInput
 
 LEAST_VERSION = 17
-# Spark asks for it when it starts; a runtime that is cut down to the base does not have it.
+# Java module that Spark loads when it starts; minimal Java runtimes lack it.
 MODULE = "jdk.incubator.vector"
-INSTALL = "install it with `apt-get install openjdk-17-jre-headless`"
+INSTALL = "install Java with `apt-get install openjdk-17-jre-headless`"
 USUAL_PLACES = Path("/usr/lib/jvm")
-# A Java says its version in a quarter of a second; one that says nothing is none.
+# Seconds that an executable may take to print its version; a Java takes a quarter of a second.
 ANSWERS_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that will do."""
+    """Java that Spark can use."""
 
     home: Path
     version: int
@@ -34,7 +34,7 @@ class Java:
 
 @dataclass(frozen=True, slots=True)
 class Unfit:
-    """Something that was looked at, and why it will not do."""
+    """Executable that Spark cannot use, and why."""
 
     executable: Path
     why: str
@@ -46,12 +46,14 @@ def find_java(
     places: Path = USUAL_PLACES,
     field: str = "session.java_home",
 ) -> Java:
-    """The first that will do; InvalidInput says what was looked at, and what to install."""
+    """Return the first suitable Java; raise InvalidInput, which lists the unsuitable ones and what to install."""
     if asked_for is not None:
         java = examined(asked_for / "bin" / "java")
         if isinstance(java, Unfit):
-            hint = f"give the folder of a Java {LEAST_VERSION} or newer, or leave it out; {INSTALL}"
-            raise InvalidInput(f"no Java for Spark: {java.why}", field, str(asked_for), hint)
+            hint = f"give the folder of Java {LEAST_VERSION} or newer, or leave the field out; {INSTALL}"
+            raise InvalidInput(
+                f"Spark cannot use the Java in this folder: {java.why}", field, str(asked_for), hint
+            )
         return java
     unfit: list[Unfit] = []
     for executable in candidates(environ, places):
@@ -63,14 +65,14 @@ def find_java(
 
 
 def none_found(seen: Sequence[Unfit]) -> InvalidInput:
-    title = f"Spark needs Java {LEAST_VERSION} or newer, and there is none"
+    title = f"Spark needs Java {LEAST_VERSION} or newer, and none was found"
     if seen:
         title += ": " + "; ".join(f"{program.executable}: {program.why}" for program in seen)
     return InvalidInput(title, hint=INSTALL)
 
 
 def candidates(environ: Mapping[str, str], places: Path) -> Iterator[Path]:
-    """Executables by place, each file once."""
+    """Yield the Java executables in the order of the search, each file once."""
     executables: set[Path] = set()
     for executable in ordered(environ, places):
         real = executable.resolve()
@@ -86,7 +88,7 @@ def ordered(environ: Mapping[str, str], places: Path) -> Iterator[Path]:
     on_path = shutil.which("java", path=environ.get("PATH", ""))
     if on_path is not None:
         yield Path(on_path)
-    # Oldest first: Spark is tried most with the least that it asks for.
+    # Oldest first: Spark is tested most with the oldest version that it supports.
     installed = [*places.glob("*/bin/java"), *places.glob("*/jre/bin/java")]
     yield from sorted(
         installed, key=lambda path: ([int(digits) for digits in re.findall(r"\d+", str(path))], path)
@@ -94,15 +96,15 @@ def ordered(environ: Mapping[str, str], places: Path) -> Iterator[Path]:
 
 
 def examined(executable: Path) -> Java | Unfit:
-    """What an executable says of itself."""
+    """Run an executable to get its version and home; return it as a Java that Spark can use, or as one that Spark cannot use."""
     output = answer(executable, "-XshowSettings:properties", "-version")
     if isinstance(output, Unfit):
         return output
-    # Before 9 it was called 1.8.
+    # Java 8 reports its version as 1.8.
     version = spoken(output, r"java\.specification\.version = (?:1\.)?(\d+)")
     home = spoken(output, r"java\.home = (\S.*?)")
     if version is None or home is None:
-        return Unfit(executable, "it does not tell its version")
+        return Unfit(executable, "it does not print its version")
     number = int(version)
     if number < LEAST_VERSION:
         return Unfit(executable, f"it is Java {number}")
@@ -118,13 +120,13 @@ def answer(executable: Path, *arguments: str) -> str | Unfit:
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWERS_S, check=True
         )
     except FileNotFoundError:
-        return Unfit(executable, "it is not there")
+        return Unfit(executable, "there is no such file")
     except (OSError, subprocess.SubprocessError) as problem:
         return Unfit(executable, f"it does not run ({type(problem).__name__})")
     return (done.stderr + done.stdout).decode(errors="replace")
 
 
 def spoken(told: str, pattern: str) -> str | None:
-    """What a line of the answer says."""
+    """Return the group that the pattern captures in a line of the output; None if no line matches."""
     match = re.search(rf"^\s*{pattern}\s*$", told, re.MULTILINE)
     return None if match is None else match.group(1)

@@ -1,4 +1,4 @@
-"""What an ingest is told: the streams, where their rows go, and where it may write. It travels as one JSON object."""
+"""Job of an ingest process: the streams, the gateways for their rows, and the folders to write to. The job is sent as one JSON object."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 from configs.documents.spark_streams import FeedDefinition, StreamsFile
 
-# A gateway that is away for longer shows as an error of the query, which is then started again.
+# Seconds that a query retries calls to a gateway that does not accept rows. Then the query fails, and is started again.
 PATIENCE_S = 30.0
 CHECKPOINTS = "checkpoints"
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayAddress:
-    """Where rows go."""
+    """Address and key of the gateway that rows are sent to."""
 
     endpoint: str
     api_key: str
     patience_s: float = PATIENCE_S
     endpoints: Mapping[str, str] = field(default_factory=dict)
-    """By stream, where nodes differ."""
+    """Endpoints of streams that another node's gateway receives, by stream."""
 
     def of(self, stream: str) -> str:
         return self.endpoints.get(stream, self.endpoint)
@@ -30,13 +30,13 @@ class GatewayAddress:
 
 @dataclass(frozen=True, slots=True)
 class FeedSpec:
-    """All that the query of a feed is made of. A feed is restarted when this changes, and only then."""
+    """All settings of a feed's query. The feed is restarted if one of these settings changes, and only then."""
 
     definition: FeedDefinition
     declarations: Mapping[str, str]
-    """CREATE STREAM statements by name, of the feed's streams."""
+    """CREATE STREAM statements of the feed's streams, by name."""
     endpoints: Mapping[str, str]
-    """Gateways by stream."""
+    """Endpoints of gateways, by stream."""
     api_key: str = field(repr=False)
     patience_s: float
     checkpoint: str
@@ -44,17 +44,17 @@ class FeedSpec:
 
 @dataclass(frozen=True, slots=True)
 class IngestJob:
-    """Paths are absolute: the JVM has ideas of its own about where it is."""
+    """Job of one ingest process. Paths are absolute, because the JVM may have another working folder."""
 
     file: StreamsFile
     door: GatewayAddress
     folder: Path
     java_home: Path
     niceness: int = 0
-    """How far Spark gives way to other processes of the machine."""
+    """Niceness of Spark's process: the higher, the more it yields to other processes of the machine."""
 
     checkpoints: Path | None = None
-    """Folder of the feeds' checkpoints; None: `checkpoints` in `folder`."""
+    """Folder of the feeds' checkpoints; None stands for `checkpoints` in `folder`."""
 
     def specs(self) -> dict[str, FeedSpec]:
         """Return the specification of each feed, by name."""
@@ -74,7 +74,7 @@ class IngestJob:
         }
 
     def secrets(self) -> tuple[str, ...]:
-        """What is to be seen nowhere."""
+        """Return the secrets of the job, which logs and messages must never show: the API key and the secrets of sources."""
         return (self.door.api_key, *self.file.secrets())
 
     def as_json(self) -> dict[str, Any]:

@@ -1,13 +1,13 @@
-"""Keys: who shows one may do what its scopes say.
+"""API keys. A caller with a key may do what the key's scopes allow:
 
     admin            everything
-    tenant:NAME      what is a tenant's: its queries, their answers, and what is told of them
-    ingest:STREAM    write to a stream, letters' case aside
-    metrics          read what Prometheus is told, of everybody, and nothing else
-    feeds            read what Spark is to bring, secrets of sources too, and write to all streams
+    tenant:NAME      all of a tenant: its queries, their answers and reports about them
+    ingest:STREAM    write to a stream; case is ignored in its name
+    metrics          read the metrics for Prometheus, of all tenants, and nothing else
+    feeds            read the feeds that Spark is to run, with the secrets of sources, and write to all streams
 
-A key is `weir_` and 43 characters of chance. What is kept of it is its HMAC-SHA256 under a pepper that is kept elsewhere,
-so that nobody who sees the records can use them. A ring of keys may be published in a file, for a door in another process.
+A key is `weir_` and 43 random characters. Only its HMAC-SHA256 is stored, made with a pepper that is stored elsewhere, so that
+stolen records are of no use. A ring of keys may be published in a file, for a server in another process.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ ADMIN, TENANT, INGEST, METRICS, FEEDS = "admin", "tenant:", "ingest:", "metrics"
 
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
-    """What is known of a key."""
+    """Record of a key, without the key itself."""
 
     digest: bytes
     scopes: frozenset[str]
     id: str = ""
     expires_at: float | None = None
-    """Seconds since 1970."""
+    """Expiry in seconds since 1970; None if the key does not expire."""
 
     def writes(self, stream: str) -> bool:
         return bool({ADMIN, FEEDS, f"{INGEST}{stream.lower()}"} & self.scopes)
@@ -48,7 +48,7 @@ class KeyRecord:
 
 @dataclass(frozen=True, slots=True)
 class KeyRing:
-    """All keys that one pepper belongs to."""
+    """Records of keys that were hashed with the same pepper."""
 
     records: tuple[KeyRecord, ...] = ()
     pepper: bytes = field(default=b"", repr=False)
@@ -61,7 +61,7 @@ class KeyRing:
         return hmac.digest(self.pepper, key.encode(), hashlib.sha256)
 
     def record_of(self, key: str, now: float) -> KeyRecord | None:
-        """Takes as long whichever it is, and if there is none."""
+        """Return the live record of a key, or None. The time taken does not depend on whether or where the key is found."""
         digest, holder = self.digest_of(key), None
         for record in self.records:
             if hmac.compare_digest(digest, record.digest) and record.is_live(now):
@@ -69,7 +69,7 @@ class KeyRing:
         return holder
 
     def publish(self, path: Path) -> None:
-        """For its owner alone, whole or not at all."""
+        """Write the ring to a file that only its owner may read. The file is replaced as a whole."""
         draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(file, "w", encoding="utf-8") as writer:
@@ -104,7 +104,7 @@ def published(path: Path) -> KeyRing:
 
 
 class PublishedKeys:
-    """A ring in a file, as it is there now."""
+    """Key ring in a file; the file is read again when it has changed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

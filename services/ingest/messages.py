@@ -1,4 +1,4 @@
-"""What producers and readers ask of the door, as JSON objects; an unknown field is refused by name."""
+"""Requests of producers and readers to the Flight server, as JSON objects. A request with an unknown field is refused."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ Number = Annotated[int, Field(ge=0, le=NUMBER_MAX)]
 
 
 class Message(Settings):
-    """Of one version."""
+    """Base class of requests, with the version of their format."""
 
     v: Literal[1]
 
 
 class OfProducer(Message):
-    """Asks how far a producer has come."""
+    """Request for the number of a producer's last committed batch."""
 
     stream: Name
     producer: Producer
 
 
 class OfBatch(OfProducer):
-    """About one batch of a producer."""
+    """Request about one batch of a producer."""
 
     batch: Number
 
 
 class Put(OfBatch):
-    """One part of a batch, whose rows follow."""
+    """Upload of one part of a batch; its rows follow the request."""
 
     partition: Number
     attempt: Attempt
     timestamp_column: str | None = None
     schema_policy: SchemaPolicy = "reject"
     commit: bool = False
-    """Publish it at once: the batch has no other part."""
+    """True to publish the part at once, because the batch has no other part."""
 
 
 class CommitParts(OfBatch):
-    """Publish exactly these parts, as partition and attempt."""
+    """Request to publish exactly these parts of a batch, each given by its partition and attempt."""
 
     parts: Annotated[tuple[tuple[Number, Attempt], ...], Field(max_length=PARTS_MAX)]
 
 
 class ResultsRequest(Message):
-    """Asks which rows of a query's answers are kept."""
+    """Request for the range of row numbers of a query that each unit still keeps."""
 
     class_name: Annotated[Name, Field(alias="class")]
     query: str
 
 
 class RowsRequest(Message):
-    """Asks for rows of one unit's answers."""
+    """Request for rows of one unit's answers."""
 
     unit: Name
     query: str
@@ -76,13 +76,13 @@ Kind = TypeVar("Kind", bound=Message)
 
 
 def parsed(kind: type[Kind], body: bytes) -> Kind:
-    """InvalidInput names the field."""
+    """Return the parsed request, or raise InvalidInput, which names the wrong field."""
     if len(body) > MESSAGE_BYTES:
-        raise InvalidInput(f"a message has {MESSAGE_BYTES:,} bytes at most", "message", len(body))
+        raise InvalidInput(f"the message has more than {MESSAGE_BYTES:,} bytes", "message", len(body))
     try:
         return kind.model_validate_json(body, strict=True)
     except ValidationError as problem:
         first = problem.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "message"
         what = "unknown field" if first["type"] == "extra_forbidden" else first["msg"]
-        raise InvalidInput(what, where, hint="the door speaks version 1") from None
+        raise InvalidInput(what, where, hint="write a request of version 1") from None

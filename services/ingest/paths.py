@@ -1,4 +1,4 @@
-"""Warnings of files that are not there yet: a feed cannot start before they are."""
+"""Warnings about source files that do not exist yet: a feed cannot start before they exist."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ SEVERAL_FILES = "weir_feeder"
 
 
 def missing_paths(declarations: Iterable[Declaration]) -> list[str]:
-    """A warning for each path of a source where this machine has nothing, seen from the current folder."""
+    """Return a warning for each source path that does not exist here; relative paths start at the current folder."""
     warnings = []
     for declared in declarations:
         match declared:
             case StreamDeclaration(source=SourceSettings() as source) | FeedDeclaration(source=source):
-                start = f"{ref_of(declared)}: source.options.path: nothing is at"
+                start = f"{ref_of(declared)}: source.options.path: there is nothing at"
                 warnings += [
-                    f"{start} {place(path)}; the feed fails until it is there" for path in missing(source)
+                    f"{start} {place(path)}; the feed fails until the path exists" for path in missing(source)
                 ]
     return warnings
 
 
 def missing(source: SourceSettings) -> Iterator[str]:
-    """The paths of a source that are not there. Paths elsewhere are not looked at."""
+    """Yield the paths of a source that do not exist. Paths on other machines are not checked."""
     if source.format not in (*FILES, SEVERAL_FILES):
         return
     paths = next((value for name, value in source.options.items() if name.lower() == "path"), "")
@@ -41,4 +41,6 @@ def missing(source: SourceSettings) -> Iterator[str]:
 def place(path: str) -> str:
     if os.path.isabs(path) or "://" in path:
         return f"{path} yet"
-    return f"{path}, seen from {os.getcwd()} (`weir up` sees it from the folder in which it was started)"
+    return (
+        f"{path}, relative to {os.getcwd()} (for `weir up`, relative to the folder in which it was started)"
+    )

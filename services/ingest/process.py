@@ -1,20 +1,20 @@
-"""Spark in a process of its own, which ends with the one that has started it.
+"""Spark in a child process, which ends when its parent ends.
 
     with IngestProcess(job) as ingest:        # a child; its child is the JVM
         ingest.progress()
-        ingest.change(another_job)            # feeds that are the same in both continue
+        ingest.change(another_job)            # feeds with equal settings in both jobs continue without a restart
 
-The child reads jobs as lines of JSON on its standard input, the first when it starts and others when the job changes, reports
-in lines of JSON on its standard output, and stops at the end of its input: so it stops however its parent ends. If one of
-the three processes is killed, the others see the end of a pipe. Secrets go through the pipe, not onto a command line.
+The child reads jobs as lines of JSON on its standard input: one when it starts, and one whenever the job changes. It reports in
+lines of JSON on its standard output, and stops at the end of its input. It therefore stops even if its parent is killed: if
+the parent, the child or the JVM ends, the others see the end of a pipe. Secrets are sent through the pipe, not on a command line.
 
 Guarantees:
-1. When `start` returns, the Spark session is there and its feeds are being started. When it raises, nothing is left.
-2. If the child dies, it is started again, after 0.5 s to 30 s; its queries continue from their checkpoints. If its session cannot
-   be had, the next try is after 2 s to 120 s, or when the job changes.
-3. A job that changes restarts the feeds that are different in it, and no others. The session stays as it is.
-4. After `stop`, which takes no more than ten seconds, there is neither child nor JVM. The same holds that long after this
-   process has been killed.
+1. When `start` returns, the Spark session runs and its feeds are being started. When it raises, no process is left.
+2. If the child dies, it is started again, after 0.5 s to 30 s; its queries continue from their checkpoints. If its session
+   cannot be started, the next try is after 2 s to 120 s, or when the job changes.
+3. A change of the job restarts the feeds that differ, and no others. The session continues.
+4. After `stop`, which takes at most ten seconds, neither the child nor the JVM runs. If this process is killed, both end
+   within ten seconds.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from services.ingest.progress import FeedProgress, State, brief
 if TYPE_CHECKING:
     from services.ingest.spark import Inbox
 
-# The first time, a connector and what it needs may have to be fetched.
+# Time limit of a start, which may have to download a connector and its dependencies first.
 START_S = 300.0
-# A session that cannot be had costs a JVM each time, which others have to do without.
+# Pauses between failed starts. The pauses are long, because each try starts a JVM, which takes resources from other processes.
 START_BACKOFF_LEAST_S, START_BACKOFF_MOST_S = 2.0, 120.0
-# Queries take up to three seconds, session and JVM up to three more.
+# Time limits of a stop: queries take up to three seconds, session and JVM up to three more.
 CHILD_STOP_S = 7.5
 PARENT_STOP_S = 9.0
-# A JVM that was killed gives its memory back before it is gone.
+# Time limit for killed processes to end: a JVM first frees its memory.
 KILLED_S = 9.0
 OUTPUT = "spark.out"
 LOCK = "lock"
@@ -63,39 +63,39 @@ Told = dict[str, Any]
 
 
 class SparkFailed(WeirError):
-    """The session could not be started; nothing is left of it."""
+    """Failure to start the Spark session; all processes that the start has made have ended."""
 
 
-# -- the parent ------------------------------------------------------------------------------------------------
+# -- functions that run in the parent process ------------------------------------------------------------------
 
 
 class IngestProcess:
-    """The child, started again when it dies."""
+    """Child process that runs Spark. It is started again when it dies."""
 
     def __init__(self, job: IngestJob) -> None:
         self._job = job
         self._child: Child | None = None
         self._progress = {name: FeedProgress(name) for name in job.file.all_feeds()}
         self._before = dict(self._progress)
-        """What children that have died had reported, by feed."""
+        """Progress that children reported before they died, by feed."""
         self._backoff = Backoff()
         self._start_backoff = Backoff(START_BACKOFF_LEAST_S, START_BACKOFF_MOST_S)
         self._retry_at = 0.0
         self._wake = threading.Event()
-        """Set when a pause is to end: at the stop, and when the job changes."""
+        """Event that ends the pause before the next start: set by `stop`, and when the job changes."""
         self._stopping = threading.Event()
         self._first: Future[None] = Future()
-        """The outcome of the first start."""
+        """Outcome of the first start."""
         self._lock = threading.RLock()
         self._keeper = threading.Thread(target=self._keep, name="ingest", daemon=True)
 
     @property
     def job(self) -> IngestJob:
-        """The job that runs, or is being started."""
+        """Job that the child runs, or with which the child is being started."""
         return self._job
 
     def start(self) -> None:
-        """Start the child and wait until its session is there. Raise the reason if there is none."""
+        """Start the child and wait until its session runs; raise an error if it cannot be started."""
         self.begin()
         try:
             self._first.result()
@@ -104,7 +104,7 @@ class IngestProcess:
             raise
 
     def begin(self) -> None:
-        """Start the child without waiting for it. If its session cannot be had, `progress` shows why, and it is tried again."""
+        """Start the child without waiting for it. If its session cannot be started, `progress` shows why, and the start is tried again."""
         self._job.folder.mkdir(parents=True, exist_ok=True)
         self._keeper.start()
 
@@ -122,8 +122,10 @@ class IngestProcess:
             self._wake.set()
 
     def progress(self) -> list[FeedProgress]:
-        """Return each feed's progress as last reported; a restart of the process counts as a restart of each feed. Rows
-        that a killed process had published without reporting them are missing here: the gateway knows them."""
+        """Return each feed's last reported progress; its count of restarts includes the restarts of the process.
+
+        Rows that a killed process had published but not reported are missing here; the gateway's counts include them.
+        """
         with self._lock:
             left_s = self._retry_at - time.monotonic()
             if left_s <= 0.0:
@@ -132,12 +134,12 @@ class IngestProcess:
 
     @property
     def pid(self) -> int:
-        """Process id of the child that is there now."""
+        """Process id of the current child."""
         assert self._child is not None
         return self._child.pid
 
     def stop(self) -> None:
-        """Idempotent."""
+        """Stop the child and wait for its end. Calling it again has no effect."""
         self._stopping.set()
         self._wake.set()
         with self._lock:
@@ -169,14 +171,14 @@ class IngestProcess:
             self._first.set_exception(SparkFailed("Spark was stopped before it was ready"))
 
     def _run_child(self) -> tuple[State, str]:
-        """Run one child until it ends. Return the state of its feeds from then on, and why it has ended."""
+        """Run one child until it ends. Return the new state of its feeds, and why the child has ended."""
         try:
             with self._lock:
                 if self._stopping.is_set():
                     return "stopped", ""
                 child = self._child = Child(self._job)
         except OSError as problem:
-            return "failed", f"no process can be started for Spark: {problem.strerror or problem}"
+            return "failed", f"Spark's process cannot be started: {problem.strerror or problem}"
         try:
             child.wait_ready()
         except WeirError as problem:
@@ -192,7 +194,7 @@ class IngestProcess:
         return "waiting", RESTARTED.format(why=child.why_ended())
 
     def _hear(self, child: Child) -> None:
-        """Take in what the child reports, until it ends."""
+        """Read the child's reports until it ends."""
         while (message := child.told()) is not None:
             if "progress" in message:
                 here = [FeedProgress(**feed) for feed in message["progress"]]
@@ -234,12 +236,12 @@ class IngestProcess:
 
 
 class Child:
-    """One process, with all that it starts in a group of its own."""
+    """One child process. It forms a process group with all processes that it starts."""
 
     def __init__(self, job: IngestJob) -> None:
         with (job.folder / OUTPUT).open("ab") as output:
             self._said_from = output.tell()
-            # A session of its own: Ctrl-C is for us, who end it in order.
+            # The child has its own process session, so only the parent receives Ctrl-C; the parent then stops the child in order.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "services.ingest.process"],
                 stdin=subprocess.PIPE,
@@ -253,7 +255,7 @@ class Child:
         self.send(job)
 
     def send(self, job: IngestJob) -> None:
-        """Let the child run this job from now on."""
+        """Send the child a job, which replaces its current job."""
         with suppress(OSError, ValueError):  # the child has died or is being stopped: `_hear` sees its end
             self._input.write(json.dumps(job.as_json()).encode() + b"\n")
             self._input.flush()
@@ -273,7 +275,7 @@ class Child:
         return self._process.stdout
 
     def wait_ready(self) -> None:
-        """Wait until its session is there, or raise its problem."""
+        """Wait until the child's session runs; raise an error if it cannot be started."""
         readable, _, _ = select.select([self._output], [], [], START_S)
         if not readable:
             raise SparkFailed(f"Spark was not ready after {START_S:g} s", hint=self._where_to_look())
@@ -287,17 +289,17 @@ class Child:
         raise SparkFailed(f"Spark did not start: {why}", hint=self._where_to_look())
 
     def _said(self) -> str:
-        """Why there is no JVM, in its own words."""
+        """Return the JVM's own message about why it could not start, or an empty text."""
         with (self._job.folder / OUTPUT).open("rb") as output:
             output.seek(self._said_from)
             said = LAST_WORDS.search(output.read().decode(errors="replace"))
         return brief(said[1], self._job.secrets()) if said else ""
 
     def _where_to_look(self) -> str:
-        return f"{self._job.folder / OUTPUT} and the log beside it say more"
+        return f"see {self._job.folder / OUTPUT} and the log in the same folder"
 
     def told(self) -> Told | None:
-        """The next thing it tells; None when it has ended."""
+        """Return the child's next message; None when the child has ended."""
         line = self._output.readline()
         if not line.endswith(b"\n"):
             return None
@@ -309,7 +311,7 @@ class Child:
         return self._failed or f"exit code {self._process.returncode}"
 
     def stop(self) -> None:
-        """It and all of its group, in order if it can. Idempotent."""
+        """Stop the child and its process group, in order if possible. Calling it again has no effect."""
         with self._stop:
             if self._process.returncode is not None:
                 return
@@ -317,7 +319,7 @@ class Child:
                 self._input.close()
             wait_ended([os.pidfd_open(self.pid)], PARENT_STOP_S)
             members = group_members(self.pid)
-            # Before anybody waits for it, so that the number is still its own.
+            # The kill precedes `wait`, because after `wait` the process id may already belong to another process.
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
@@ -335,18 +337,18 @@ def group_members(group: int) -> list[int]:
 
 
 def wait_ended(processes: Iterable[int], at_most_s: float) -> None:
-    """Wait until all processes of these file descriptors have ended, but no longer than this, and close them."""
+    """Wait, at most `at_most_s` seconds, for the processes of these file descriptors to end; then close the descriptors."""
     until = time.monotonic() + at_most_s
     for process in processes:
         select.select([process], [], [], max(0.0, until - time.monotonic()))
         os.close(process)
 
 
-# -- the child -------------------------------------------------------------------------------------------------
+# -- functions that run in the child process -------------------------------------------------------------------
 
 
 def main() -> int:
-    """Run the job of the last line of input until the input ends."""
+    """Run the job in the last line of standard input, until the input ends."""
     lines = input_lines()
     job = job_of(json.loads(next(lines)))
     os.nice(job.niceness)
@@ -358,16 +360,20 @@ def main() -> int:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            hint = "end the other one, or use another folder: two would read from the same checkpoints"
+            hint = (
+                "end the other ingest, or use another folder: two processes must not use the same checkpoints"
+            )
             tell(
-                wrong=fields(InvalidInput("an ingest runs there already", "--folder", str(job.folder), hint))
+                wrong=fields(
+                    InvalidInput("another ingest already uses this folder", "--folder", str(job.folder), hint)
+                )
             )
             return 1
         return run(job, inbox, tell)
 
 
 def run(job: IngestJob, inbox: Inbox, tell: Teller) -> int:
-    # The parent need not import Spark.
+    # Imported here, so that the parent does not load Spark.
     from services.ingest.spark import SparkIngest
 
     try:
@@ -388,7 +394,7 @@ def run(job: IngestJob, inbox: Inbox, tell: Teller) -> int:
 
 def input_lines() -> Iterator[bytes]:
     """Yield the lines of standard input as they come."""
-    # Not through Python's buffer, whose lock the interpreter wants for itself at the end.
+    # sys.stdin's buffer is not used: the interpreter needs its lock to exit, and a blocked read would hold it.
     rest = b""
     while some := os.read(sys.stdin.fileno(), 65_536):
         *lines, rest = (rest + some).split(b"\n")
@@ -396,7 +402,7 @@ def input_lines() -> Iterator[bytes]:
 
 
 def read_jobs(lines: Iterator[bytes], inbox: Inbox) -> None:
-    """Hand on jobs until the parent closes our input or ends; what is not in order some seconds later is killed."""
+    """Put jobs into the inbox until standard input ends; kill this process group if it still runs CHILD_STOP_S later."""
     for line in lines:
         inbox.put(job_of(json.loads(line)))
     inbox.put(None)
@@ -405,14 +411,14 @@ def read_jobs(lines: Iterator[bytes], inbox: Inbox) -> None:
 
 
 class Teller:
-    """Lines to the parent; nobody else writes there: what the JVM prints goes where errors go."""
+    """Writer of messages to the parent. Other output, such as the JVM's, is redirected to standard error."""
 
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
     def __call__(self, **told: Any) -> None:
-        with suppress(BrokenPipeError):  # the parent has ended, of which our input tells
+        with suppress(BrokenPipeError):  # the parent has ended, so standard input ends too
             self._out.write(json.dumps(told).encode() + b"\n")
             self._out.flush()
 

@@ -1,6 +1,6 @@
-"""How far each feed of an ingest has come, and when a query that has failed is tried again.
+"""Progress of feeds: rows, lag, offsets and errors, and the time of the next try after a failure.
 
-Nothing here knows Spark but the shape of what it tells of a micro-batch.
+This module does not import Spark; it only reads the JSON reports that Spark writes about micro-batches.
 """
 
 from __future__ import annotations
@@ -12,61 +12,68 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 State = Literal["starting", "running", "failed", "waiting", "stopped"]
-"""`failed`: waits for its next try; `waiting`: Spark's process is started again; `stopped`: no process brings the feed."""
-# A rate is over so long: a few micro-batches, and a few looks of whoever watches.
+"""State of a feed. `failed`: waits for its next try; `waiting`: Spark's process is being restarted; `stopped`: no process runs the feed."""
+# Seconds over which a rate is computed; normally several micro-batches end and several calls of `rate` are made in this time.
 RATE_S = 5.0
 HIDDEN = "…"
-# An exception of Python's comes to Spark with how it came about; its own line begins at the margin, with its module.
+# Pattern of a Python exception in Spark's reports: the line of its traceback that is not indented and begins with a module.
 TRACEBACK = "Traceback (most recent call last):"
 EXCEPTION = re.compile(r"^(?:\w+\.)*(\w+: .+)$", re.MULTILINE)
-# An exception of Java's comes after a line that names the call.
+# Pattern of a failed call from Python to Java: a line that names the call, then a line with the Java exception.
 JAVA_EXCEPTION = re.compile(r"^An error occurred while calling \S+\n: [\w.$]+: (.+)$", re.MULTILINE)
-# Spark writes its own names for an error around the sentence that says what is wrong.
+# Text of a Python traceback that a failed call to Java causes, and pattern of each Java exception and Java cause below it.
+# The message of an exception may have several lines; the lines of its stack are indented.
+PY4J = "Py4JJavaError: An error occurred while calling"
+JAVA_CAUSE = re.compile(r"^(?:Caused by)?: ([\w.$]+: .+(?:\n(?!Caused by: )\S.*)*)", re.MULTILINE)
+# Start of a Spark exception that only says that a task has failed; the exception with the cause of the failure comes next.
+SPARK_ITSELF = "org.apache.spark.SparkException: "
+JAVA_PACKAGE = re.compile(r"^(?:[a-z][\w$]*\.)+(?=[A-Z][\w$]*: )")
+# Patterns of the error class before the message of a Spark exception, and of the SQL state after the message.
 ERROR_CLASS = re.compile(r"^\[[A-Z0-9_.]+\] (?=\S)")
 SQL_STATE = re.compile(r" SQLSTATE: [0-9A-Z]{5}\b.*$")
-# Of what Spark says when a query fails; the rest is in its log.
+# Maximum number of characters kept of Spark's error message; the rest is in its log.
 ERROR_LENGTH_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
 class FeedProgress:
-    """One feed at this moment; a stream with a source of its own is a feed of its name."""
+    """Progress of one feed. A stream with its own source counts as a feed with the stream's name."""
 
     feed: str
     state: State = "starting"
     rows: int = 0
-    """Read by Spark since the start; after a failure the same rows may have been read again."""
+    """Number of rows that Spark has read since the start, including rows read again after a failure."""
     rows_per_s: float = 0.0
     batch: int | None = None
-    """The last that is done."""
+    """Number of the last completed micro-batch."""
     batch_ms: float | None = None
     lag: float | None = None
-    """Offsets that the source has and that are not done; None where it does not tell."""
+    """Number of offsets at the source that are not processed yet; None if the source does not report its newest offset."""
     offsets: Sequence[Any] = ()
-    """Of each source, how far the last batch has come, as the source writes it."""
+    """End offset of the last micro-batch in each source, in the source's own format."""
     restarts: int = 0
     last_error: str | None = None
     caught_up_at: float | None = None
-    """When the source was seen last to have nothing that is not published, in seconds since 1970; None if never."""
+    """Last time at which all rows of the source were seen to be published, in seconds since 1970; None if never."""
     last_error_at: float | None = None
-    """Seconds since 1970, as are the other moments."""
+    """Time of the last error, in seconds since 1970."""
     next_try_s: float | None = None
-    """Seconds until the query is started again; None if that is not waited for."""
+    """Seconds until the query is started again; None if no restart is due."""
     batch_at: float | None = None
-    """When the last micro-batch was done."""
+    """Time at which the last micro-batch was completed, in seconds since 1970."""
     event_time: float | None = None
-    """The latest event time that was published; None without one, and where executors publish."""
+    """Latest published event time, in seconds since 1970; None before the first event time, or if executors publish the rows."""
     run: str | None = None
-    """Spark's id of this run of the query."""
+    """Spark's id of the current run of the query."""
 
 
-# Who brings feeds elsewhere tells of them every few seconds.
+# Seconds without a report after which another process's feeds count as stopped. Such a process reports every few seconds.
 SILENT_S = 30.0
 
 
 @dataclass
 class ToldFeeds:
-    """How feeds fare that another process brings, as it told last; who is silent for long does not run."""
+    """Progress of feeds that another process runs, as it last reported. After SILENT_S without a report, the feeds count as stopped."""
 
     _feeds: Sequence[FeedProgress] = ()
     _at: float = float("-inf")
@@ -75,7 +82,7 @@ class ToldFeeds:
         self._feeds, self._at = tuple(feeds), now
 
     def is_heard(self, now: float) -> bool:
-        """Return True if the process has reported lately."""
+        """Return True if the process has reported within the last SILENT_S seconds."""
         return now < self._at + SILENT_S
 
     def seen(self, now: float) -> Sequence[FeedProgress]:
@@ -86,7 +93,7 @@ class ToldFeeds:
 
 @dataclass
 class FeedCounts:
-    """What the micro-batches of a feed have told, over all runs of its query."""
+    """Counts from the reports of a feed's micro-batches, over all runs of its query."""
 
     rows: int = 0
     batch: int | None = None
@@ -94,12 +101,12 @@ class FeedCounts:
     lag: float | None = None
     offsets: Sequence[Any] = ()
     run: str | None = None
-    """The run of the query that was heard of last."""
+    """Id of the query's run that the last report is about."""
     _last: tuple[str, int, str] = ("", -1, "")
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
 
     def hear(self, told: Sequence[Mapping[str, Any]]) -> bool:
-        """Reports of a query, oldest first, of which some may be known; whether a batch was done."""
+        """Process a query's new reports, oldest first, and skip earlier ones. Return True if a new report is about a completed batch."""
         done = False
         for report in told:
             place = (str(report["runId"]), int(report["batchId"]), str(report["timestamp"]))
@@ -108,7 +115,7 @@ class FeedCounts:
             self._last = place
             self.run = place[0]
             self.lag = lag_of(report["sources"])
-            # Of a trigger that found nothing to do Spark reports the time that it looked.
+            # A report without addBatch is about a trigger that found no rows, so it completes no batch.
             if "addBatch" in report["durationMs"]:
                 self.rows += int(report["numInputRows"])
                 self.batch, self.batch_ms = (
@@ -120,7 +127,7 @@ class FeedCounts:
         return done
 
     def rate(self, now: float) -> float:
-        """Rows a second lately."""
+        """Return the rows per second of about the last RATE_S seconds."""
         self._seen.append((now, self.rows))
         while len(self._seen) > 2 and self._seen[1][0] <= now - RATE_S:
             self._seen.popleft()
@@ -129,14 +136,14 @@ class FeedCounts:
 
 
 def lag_of(sources: Sequence[Mapping[str, Any]]) -> float | None:
-    """Of all sources of a query that tell how far they could be read."""
+    """Return the summed lag of the query's sources that report their latest offset; None if no source does."""
     lags = [behind(source.get("latestOffset"), source.get("endOffset")) for source in sources]
     numbers = [lag for lag in lags if lag is not None]
     return sum(numbers) if numbers else None
 
 
 def behind(latest: object, done: object) -> float | None:
-    """The difference of two offsets: numbers, or numbers by topic and partition."""
+    """Return how far one offset is behind another. Offsets are numbers, or numbers by topic and partition; other formats give None."""
     if isinstance(latest, bool) or isinstance(done, bool):
         return None
     if isinstance(latest, Mapping) and isinstance(done, Mapping | None):
@@ -149,23 +156,32 @@ def behind(latest: object, done: object) -> float | None:
 
 
 def problems_of(feeds: Iterable[FeedProgress]) -> list[str]:
-    """A line for each feed that does not run because something is wrong."""
+    """Return a line for each feed that a problem keeps from running."""
     ill = (feed for feed in feeds if feed.state in ("failed", "waiting", "stopped"))
     return [f"feed {feed.feed} does not run: {feed.last_error or 'no process runs it'}" for feed in ill]
 
 
 def hidden(text: str, secrets: Sequence[str]) -> str:
-    """The text without what nobody is to read."""
+    """Return the text with all secrets hidden."""
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
     return text
 
 
 def brief(text: str, secrets: Sequence[str]) -> str:
-    """The line that says why, for a table: of a traceback the exception, else the first."""
+    """Return the line of an error that names the cause, for a table: the exception of a traceback, or else the first line."""
     text = hidden(text, secrets)
-    raised = EXCEPTION.search(text.rpartition(TRACEBACK)[2]) if TRACEBACK in text else None
-    raised = raised or JAVA_EXCEPTION.search(text)
-    lines = [raised[1]] if raised else [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in (raised_in(text) or text).splitlines() if line.strip()]
     line = SQL_STATE.sub("", ERROR_CLASS.sub("", lines[0])).rstrip(".") if lines else "no reason given"
+    line = JAVA_PACKAGE.sub("", line)
     return line if len(line) <= ERROR_LENGTH_MAX else line[: ERROR_LENGTH_MAX - 1] + HIDDEN
+
+
+def raised_in(text: str) -> str | None:
+    """Return in one line the cause of the Java failure below the last traceback, or else the traceback's exception; None without both."""
+    traceback = text.rpartition(TRACEBACK)[2] if TRACEBACK in text else ""
+    if PY4J in traceback and (causes := JAVA_CAUSE.findall(traceback)):
+        cause = next((cause for cause in causes if not cause.startswith(SPARK_ITSELF)), causes[-1])
+        return " ".join(cause.split())
+    raised = EXCEPTION.search(traceback) or JAVA_EXCEPTION.search(text)
+    return None if raised is None else raised[1]

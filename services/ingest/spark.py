@@ -1,14 +1,14 @@
-"""Run the feeds of a job in one Spark session: one streaming query a feed, each started, stopped and watched by itself.
+"""Feeds of a job in one Spark session: each feed is a streaming query, which is started, stopped and watched independently.
 
 Guarantees:
-1. What a source delivers is published once, whatever fails meanwhile: queries go on from their checkpoints, and a batch
-   that comes again is known by its producer and number at the gateway.
-2. Feeds do not wait for each other. `services.ingest.feed_supervisor` decides; each start and each stop has a thread of its
-   own, so a source that is slow to refuse holds up its feed alone.
-3. A query that fails is started again after 0.5 s to 30 s, twice as long each time, until a batch is done.
+1. Rows that a source delivers are published once, whatever fails meanwhile: queries resume from their checkpoints, and the
+   gateway recognises a repeated batch by its producer and number.
+2. Feeds do not wait for each other. `services.ingest.feed_supervisor` decides what to start and stop. Each start and each stop
+   has its own thread, so a source that answers slowly delays only its own feed.
+3. A query that fails is started again after a pause, which doubles from 0.5 s to 30 s until a batch is completed.
 4. After `stop` there is no query, session or JVM.
 
-It is for a process of its own (`services.ingest.process`): a process has one JVM, which takes what memory it likes.
+Each session needs a separate process (`services.ingest.process`): a process can have only one JVM, and the JVM may use much memory.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ from services.ingest.session import LOG, SparkFolder, jvm, start_session, stop_s
 LOOK_S = 0.5
 STOPPED_AT_A_TIME = 16
 STARTED_AT_A_TIME = 4
-# A start that takes longer than this no longer keeps others waiting.
+# Seconds that a start waits while STARTED_AT_A_TIME other starts are in progress; then it begins nevertheless.
 TURN_S = 5.0
 VIEW = "source"
-# The status of a query between two triggers, of which the first found nothing to read.
+# Spark's status of a query that waits for its next trigger because the last trigger found nothing to read.
 NOTHING_THERE = "Waiting for data to arrive"
 POOL = "spark.scheduler.pool"
 
 Inbox = SimpleQueue[IngestJob | Event[FeedSpec] | None]
-"""Jobs that replace the one before, outcomes of starts and stops, and None for the end."""
+"""Queue of jobs, each of which replaces the previous job, of outcomes of starts and stops, and of None for the end."""
 
 
 def in_turn(ends: Sequence[Callable[[DataFrame, int], None]]) -> Callable[[DataFrame, int], None]:
-    """Each takes its part of a micro-batch; which of them have is known at the gateways if it comes again."""
+    """Return a foreachBatch function that calls the functions `ends` one after the other. Gateways ignore batches that they have."""
 
     def write(rows: DataFrame, batch: int) -> None:
         for end in ends:
@@ -79,11 +79,11 @@ def in_turn(ends: Sequence[Callable[[DataFrame, int], None]]) -> Callable[[DataF
 
 
 class SparkGone(WeirError):
-    """The JVM has ended under us; everything is to be started anew."""
+    """Unexpected end of the JVM; the session and all queries must be started again."""
 
 
 class SparkIngest:
-    """The session, and the queries of the last job in the inbox."""
+    """Spark session with the queries of the last job in the inbox."""
 
     def __init__(self, job: IngestJob, inbox: Inbox) -> None:
         self._folder = SparkFolder(job.folder)
@@ -95,7 +95,7 @@ class SparkIngest:
         self._session = start_session(job.file, self._folder, job.java_home)
 
     def run(self, told: Callable[[Sequence[FeedProgress]], None]) -> None:
-        """See to the queries and report their progress until None comes in; SparkGone when there is no JVM any more."""
+        """Start, stop and watch queries and report their progress until None is in the inbox; raise SparkGone if the JVM ends."""
         while True:
             for news in self._news():
                 if news is None:
@@ -105,7 +105,7 @@ class SparkIngest:
             told(self.progress(time.monotonic()))
 
     def progress(self, now: float) -> list[FeedProgress]:
-        """The progress of each declared feed."""
+        """Return the progress of each declared feed."""
         feeds = self._supervisor.feeds.items()
         return [self._queries[name].progress(feed, now) for name, feed in feeds if feed.declared is not None]
 
@@ -116,7 +116,7 @@ class SparkIngest:
         shutil.rmtree(self._folder.scratch, ignore_errors=True)
 
     def _news(self) -> list[IngestJob | Event[FeedSpec] | None]:
-        """Wait a moment for news, and return all there is."""
+        """Wait up to LOOK_S for a message, and return all messages in the inbox."""
         news: list[IngestJob | Event[FeedSpec] | None] = []
         with suppress(Empty):
             news.append(self._inbox.get(timeout=LOOK_S))
@@ -134,7 +134,7 @@ class SparkIngest:
         self._handle(news)
 
     def _look(self) -> None:
-        """Report what has become of the queries that run."""
+        """Check whether the running queries have completed batches or failed, and send such events to the supervisor."""
         for name, feed in list(self._supervisor.feeds.items()):
             if feed.run != "running":
                 continue
@@ -152,13 +152,13 @@ class SparkIngest:
                 look()
                 return
         except Exception:
-            # A call that fails because the JVM has died under it says many things, none of them that.
+            # A call that fails because the JVM has died may raise any exception, so the JVM's process is checked instead.
             if process is not None and process.poll() is None:
                 raise
-        raise SparkGone(f"Spark's JVM has ended; {LOG} may say why", value=process and process.returncode)
+        raise SparkGone(f"Spark's JVM has ended; see {LOG}", value=process and process.returncode)
 
     def _handle(self, event: Event[FeedSpec]) -> None:
-        """Enact what the supervisor answers, each command on a thread of its own."""
+        """Pass an event to the supervisor, and run each command that it returns on a separate thread."""
         for command in self._supervisor.handle(event, time.monotonic()):
             query = self._queries.setdefault(command.feed, FeedQuery(command.feed, self._session))
             match command:
@@ -170,7 +170,7 @@ class SparkIngest:
             del self._queries[name]
 
     def _beside(self, action: Callable[..., None], *arguments: object) -> None:
-        # A plain thread would leave its thread of the JVM behind.
+        # When such a thread ends, so does its counterpart in the JVM, which would remain after a plain thread.
         thread = InheritableThread(action, args=arguments, name="feed", daemon=True)
         thread.start()
 
@@ -194,7 +194,7 @@ class SparkIngest:
 
 
 class FeedQuery:
-    """One feed's query, run after run."""
+    """Query of one feed, over all its restarts."""
 
     def __init__(self, name: str, session: SparkSession) -> None:
         self.name = name
@@ -205,15 +205,15 @@ class FeedQuery:
         self._trigger_s = 0.0
         self._caught_up_at: float | None = None
         self._event_times: dict[str, float] = {}
-        """The latest that was published, by stream."""
+        """Latest published event time, by stream."""
         self._batch_at: float | None = None
 
     def start(self, spec: FeedSpec) -> None:
-        """Start the query; whatever Spark raises says why it cannot."""
+        """Start the query; if it cannot start, Spark's exception says why."""
         source = spec.definition.source
-        # The tasks of a feed with much to do do not queue before those of all others.
+        # Each feed has its own scheduler pool, so that the tasks of a busy feed do not delay the tasks of other feeds.
         self._session.sparkContext.setLocalProperty(POOL, self.name)
-        # Spark looks up sinks of Python in the session that is active on the thread, and on a new thread none is.
+        # Spark looks up Python sinks in the active session of the thread, and a new thread has no active session.
         jvm_session = cast(Any, self._session)._jsparkSession
         cast(Any, self._session)._jvm.SparkSession.setActiveSession(jvm_session)
         rows = self._rows(spec)
@@ -234,14 +234,14 @@ class FeedQuery:
         query = self._query
         if query is None:
             return True
-        with suppress(Exception):  # it is in a batch for too long, or the JVM has died: its end is the JVM's
+        with suppress(Exception):  # fails if its batch takes too long, or if the JVM has died
             query.stop()
             return not query.isActive
         return False
 
     def has_done_a_batch(self) -> bool:
-        """Read the reports of the query, and return True if there is a micro-batch among them that is new."""
-        # PySpark would make text of the offsets.
+        """Read the query's reports, and return True if a micro-batch was completed since the last call."""
+        # The reports are read from the JVM, because PySpark's own objects have the offsets only as text.
         reports = [json.loads(progress.json()) for progress in cast(Any, self._query)._jsq.recentProgress()]
         if not self._counted.hear(reports):
             return False
@@ -249,7 +249,7 @@ class FeedQuery:
         return True
 
     def why_ended(self) -> str | None:
-        """Why the query does not run any more; None while it does."""
+        """Return why the query has ended; None while it runs."""
         query = self._query
         if query is None or query.isActive:
             return None
@@ -285,7 +285,10 @@ class FeedQuery:
         )
 
     def _caught_up(self) -> float | None:
-        """Return when the last trigger was that found nothing to read, at the latest."""
+        """Return the latest time at which all rows of the source were known to be published, in seconds since 1970; None if not known.
+
+        If the last trigger found nothing to read, all rows were published one trigger interval ago at the latest.
+        """
         if self._query is not None:
             status = self._query.status
             waits = status["message"] == NOTHING_THERE and not status["isDataAvailable"]
@@ -293,14 +296,14 @@ class FeedQuery:
                 self._caught_up_at = time.time() - self._trigger_s
         return self._caught_up_at
 
-    # -- what the query is made of -----------------------------------------------------------------------------
+    # -- methods that build the query of a feed ------------------------------------------------------------------
 
     def _rows(self, spec: FeedSpec) -> DataFrame:
-        # Views of its own: every feed calls its source the same.
+        # Each feed has its own session, because every feed names the view of its source VIEW, and views belong to a session.
         session, source = self._session.newSession(), spec.definition.source
         if source.format == FeederSource.name():
-            # Spark shares a source that it finds by itself among all sessions, and with it a map of environment variables, which
-            # breaks for good when two queries start at once ("Illegal size 5 of collection, expected 6").
+            # The feeder is registered per session; otherwise all sessions share one feeder and one map of environment variables.
+            # Two queries that start at once would corrupt this map for ever ("Illegal size 5 of collection, expected 6").
             session.dataSource.register(FeederSource)
         reader = session.readStream.format(source.format).options(**source.options)
         if source.schema_ is not None:
@@ -351,14 +354,14 @@ class FeedQuery:
 
 
 def seen_from(source: SourceSettings, why: str) -> str:
-    """The folder that a relative path in an error starts from, as the end of the sentence."""
+    """Return the end of an error message that names the folder of a relative path; empty if there is no such path."""
     path = next((value for name, value in source.options.items() if name.lower() == "path"), "")
     is_relative = path and path in why and "://" not in path and not os.path.isabs(path)
-    return f" (seen from {os.getcwd()})" if is_relative else ""
+    return f" (relative to {os.getcwd()})" if is_relative else ""
 
 
 def doors(spec: FeedSpec) -> dict[str, list[str]]:
-    """The feed's streams by the endpoint of the node at which they come in."""
+    """Return the feed's streams, grouped by the endpoint of the gateway that receives them."""
     streams_by_endpoint: dict[str, list[str]] = {}
     for stream, endpoint in spec.endpoints.items():
         streams_by_endpoint.setdefault(endpoint, []).append(stream)
@@ -366,7 +369,7 @@ def doors(spec: FeedSpec) -> dict[str, list[str]]:
 
 
 def event_time_columns(spec: FeedSpec) -> Mapping[str, str]:
-    """The column of event time in the rows of each stream that has one."""
+    """Return the event-time column in the rows of each stream that has one, by stream."""
     named = spec.definition.source.timestamp_column
     columns = {}
     for name, sql in spec.declarations.items():
@@ -377,7 +380,7 @@ def event_time_columns(spec: FeedSpec) -> Mapping[str, str]:
 
 
 def latest_in(rows: pa.Table, column: str) -> float | None:
-    """Return the latest moment in a column of timestamps, in seconds since 1970; None without any."""
+    """Return the latest time in a column of timestamps, in seconds since 1970, or None."""
     place = next((at for at, name in enumerate(rows.column_names) if name.lower() == column.lower()), None)
     if place is None or not pa.types.is_timestamp(rows.schema.field(place).type):
         return None
@@ -386,7 +389,7 @@ def latest_in(rows: pa.Table, column: str) -> float | None:
 
 
 def check_split(rows: DataFrame, feed: FeedDefinition) -> None:
-    """AnalysisException for what Spark would else find in every batch."""
+    """Raise AnalysisException at the start if a condition or column of the split is wrong, because every batch would fail later."""
     if feed.is_split:
         for name, condition in feed.conditions.items():
             rows.where(condition).select(*map(quoted, feed.columns.get(name, rows.columns)))

@@ -1,4 +1,4 @@
-"""Spark runs the feeds that are declared: children of this process, which are sent what changes in their jobs."""
+"""Supervision of the Spark processes that run the declared feeds: they are started, stopped, and sent changed jobs while they run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOK_S = 5.0
 
 
 class Brings:
-    """Spark as a child of this process, and a second child for feeds with a connector to fetch. Without feeds there is none."""
+    """Spark in child processes: one for feeds that need a downloaded connector, and one for all other feeds; none for no feeds."""
 
     def __init__(self, door: GatewayAddress, folder: Path) -> None:
         self._door, self._folder = door, folder
@@ -32,9 +32,9 @@ class Brings:
         self._problem = ""
 
     def bring(self, file: StreamsFile | None, endpoints: Mapping[str, str] | None = None) -> None:
-        """Run these feeds and no others, without waiting for any. With endpoints, each stream goes to its own node's door.
+        """Run exactly the feeds in `file`, without waiting for their start. `endpoints` names the gateway of each stream on another node.
 
-        A feed is restarted when its own declaration changes, or the declaration of the session.
+        A running feed is restarted if its own declaration or the declaration of the session has changed.
         """
         self._declared = () if file is None else tuple(file.all_feeds())
         try:
@@ -53,7 +53,7 @@ class Brings:
             self._end(name)
 
     def progress(self) -> Sequence[FeedProgress]:
-        """The progress of each declared feed, in the order of their declaration."""
+        """Return the progress of each declared feed, in the order of their declaration."""
         with self._lock:
             progress_by_feed = {
                 feed.feed: feed for process in self._processes.values() for feed in process.progress()
@@ -64,7 +64,7 @@ class Brings:
         return [progress_by_feed.get(name) or replace(unknown, feed=name) for name in self._declared]
 
     def stop(self) -> None:
-        """End all processes; none is begun after it. Idempotent."""
+        """End all processes; none is started afterwards. Calling it again has no effect."""
         with self._lock:
             self._stopped = True
             ending = list(self._processes)
@@ -105,7 +105,7 @@ def same_session(one: IngestJob, other: IngestJob) -> bool:
 
 
 class WantedFeeds(Protocol):
-    """What a service says."""
+    """Feeds that a service wants to run, and the gateways of their streams."""
 
     @property
     def file(self) -> StreamsFile | None: ...
@@ -121,7 +121,7 @@ class Bringing(Protocol):
 
 
 class FollowedFeeds:
-    """What a service says is brought; what was said last goes on while it does not answer."""
+    """Runner of the feeds that a remote service asks for. While the service does not answer, the feeds of its last response continue."""
 
     def __init__(
         self,
@@ -130,16 +130,16 @@ class FollowedFeeds:
         brings: Bringing,
         alive: Path | None = None,
     ) -> None:
-        """The service is told how feeds fare; the file `alive` is touched at each look."""
+        """Store the functions that request the wanted feeds and report progress; each `look` touches the file `alive`."""
         self._ask, self._tell, self._brings, self._alive = ask, tell, brings, alive
         self._said: WantedFeeds | None = None
         self._due = float("-inf")
         self._backoff = Backoff()
         self.problem = ""
-        """Why it is not as it should be; empty if it is."""
+        """Reason why the feeds do not run as wanted; empty if all feeds do."""
 
     def look(self, now: float) -> None:
-        """Ask what is to be brought, if it is time to, and see to it. NotAllowed if the key may not know."""
+        """Ask the service for the wanted feeds, at most every LOOK_S, and run these feeds; raise NotAllowed if the key may not ask."""
         if self._alive is not None:
             self._alive.touch()
         if now < self._due:

@@ -1,12 +1,12 @@
-"""Parts of batches that wait for their commit, in memory.
+"""Staging: parts of batches that wait in memory for their commit.
 
 Numbered properties:
-1. All parts together, and what is being received, take no more than `bytes_max`; who brings more is told to come again.
-   A batch that does not fit even alone is refused for good.
-2. A part is there under its batch, partition and attempt until it is replaced, its batch is dropped, or nobody has
+1. All parts together, including those being received, take at most `bytes_max`. A part for which there is no room is refused
+   until later. A batch that would not fit even alone is refused for good.
+2. A part is kept until a part of the same batch, partition and attempt replaces it, its batch is dropped, or no call has
    touched the batch for `untouched_s`.
 
-What is lost with the process is brought again by the producer.
+If the process ends, its staged parts are lost, and producers send them again.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from services.ingest.deadletters import DeadRows
 
 STAGED_BYTES = 512 << 20
 UNTOUCHED_S = 3600.0
-# What a part takes beside its rows.
+# Memory in bytes that is counted for a part in addition to the size of its rows.
 PART_BYTES = 2048
 
-PartName = tuple[int, str]  # partition and attempt
+PartName = tuple[int, str]  # number of the partition, id of the attempt
 
 
 class StagingFull(WeirError):
-    """There will be room later."""
+    """Refusal for lack of room; the producer should try again later."""
 
 
 class BatchTooLarge(WeirError):
-    """There will never be room."""
+    """Refusal of a batch that would not fit even alone."""
 
 
 class NotStaged(WeirError):
-    """A part that is to be published is not there."""
+    """Refusal of a commit because a part that it names is not staged."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchKey:
-    """A batch, of a stream as it was declared when the batch was brought."""
+    """Identity of a batch. `stream` is the stream as declared when the batch was sent, not a later stream of the same name."""
 
     stream: Stream
     producer: str
@@ -54,7 +54,7 @@ class BatchKey:
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
-    """Rows that will be published, and rows that cannot be."""
+    """Rows of one part: rows that will be published, and rows that cannot be published."""
 
     trains: tuple[Train, ...] = ()
     dead: tuple[DeadRows, ...] = ()
@@ -70,7 +70,7 @@ class StagedPart:
 
 @dataclass(slots=True)
 class StagedBatch:
-    """What is there of a batch."""
+    """Staged parts of a batch, with the time of the last access."""
 
     touched: float
     parts: dict[PartName, tuple[StagedPart, int]] = field(default_factory=dict)
@@ -82,14 +82,14 @@ class StagedBatch:
 
 @dataclass(slots=True)
 class Held:
-    """Bytes of a part that is being received."""
+    """Reservation of memory for a part that is being received."""
 
     batch: BatchKey
     bytes: int = 0
 
 
 class Staging:
-    """For any thread."""
+    """Staged parts of all batches of a gateway; thread-safe."""
 
     def __init__(
         self,
@@ -100,12 +100,12 @@ class Staging:
         self._bytes_max, self._untouched_s, self._clock = bytes_max, untouched_s, clock
         self._lock = threading.Lock()
         self._bytes = 0
-        # The one that was touched least recently first.
+        # Ordered by last access, the least recent first.
         self._batches: dict[BatchKey, StagedBatch] = {}
 
     @contextmanager
     def receiving(self, batch: BatchKey) -> Iterator[Held]:
-        """What is held for a part until the end of the block, unless `put` has kept it."""
+        """Reserve room for a part, and release it at the end of the block unless `put` has staged the part."""
         held = Held(batch)
         try:
             self.hold(held, PART_BYTES)
@@ -115,23 +115,25 @@ class Staging:
                 self._bytes -= held.bytes
 
     def hold(self, held: Held, size: int) -> None:
-        """So many bytes more; StagingFull or BatchTooLarge if there is no room for them."""
+        """Enlarge the reservation by `size` bytes; raise StagingFull or BatchTooLarge if there is no room for these bytes."""
         with self._lock:
             self._forget_untouched()
             there = self._batches.get(held.batch)
             whole = held.bytes + size + (0 if there is None else there.bytes)
             if whole > self._bytes_max:
-                what = f"a batch of {whole:,} bytes or more, where {self._bytes_max:,} are the most"
+                what = f"the batch has at least {whole:,} bytes; the maximum is {self._bytes_max:,}"
                 raise BatchTooLarge(
-                    what, hint="let the source bring less at a time, as with maxOffsetsPerTrigger"
+                    what, hint="let the source read less at a time, for example with maxOffsetsPerTrigger"
                 )
             if self._bytes + size > self._bytes_max:
-                raise StagingFull(f"{self._bytes:,} bytes of batches wait for their commits")
+                raise StagingFull(
+                    f"the gateway has no room for the part now: {self._bytes:,} bytes of batches wait for their commits"
+                )
             self._bytes += size
             held.bytes += size
 
     def put(self, held: Held, name: PartName, part: StagedPart) -> None:
-        """The same part of another time makes way."""
+        """Stage a part; it replaces an earlier part with the same partition and attempt."""
         with self._lock:
             batch = self._touched(held.batch)
             _, before = batch.parts.pop(name, (None, 0))
@@ -140,13 +142,17 @@ class Staging:
             held.bytes = 0
 
     def parts(self, batch: BatchKey, names: Iterable[PartName]) -> list[StagedPart]:
-        """In order of their partitions."""
+        """Return the named parts in the order of their partitions; raise NotStaged if a part is missing."""
         with self._lock:
             there = self._touched(batch).parts if batch in self._batches else {}
             in_order = sorted(set(names))
             for name in in_order:
                 if name not in there:
-                    raise NotStaged("not staged: write the batch again", "parts", list(name))
+                    raise NotStaged(
+                        "the commit names a part that the gateway no longer holds: write the batch again",
+                        "parts",
+                        list(name),
+                    )
             return [there[name][0] for name in in_order]
 
     def drop(self, batch: BatchKey) -> None:
@@ -154,7 +160,7 @@ class Staging:
             self._drop(batch)
 
     def drop_until(self, last: BatchKey) -> None:
-        """This batch, and those of the producer before it."""
+        """Drop this batch and all earlier batches of its producer."""
         with self._lock:
             for batch in [
                 batch

@@ -1,1 +1,1 @@
-"""What Prometheus is told of the running system."""
+"""Metrics of the running system for Prometheus: families, collector, exporter, and a Prometheus started for demos."""

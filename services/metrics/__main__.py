@@ -1,4 +1,4 @@
-"""`python -m services.metrics` writes docs/metrics.md as the families are."""
+"""Write docs/metrics.md from the table of metric families: `python -m services.metrics`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a class, of its streams and of its queries."""
+"""Metric samples of one class, its streams and its queries."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NO_QUEUE = (0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class ClassSeen:
-    """All that is known of a class."""
+    """Input of the samples of one class: its view, priority class, counters and unit reports at the time of a scrape."""
 
     view: ClassView
     priority_class: str
     lanes: int
-    """Of all nodes."""
+    """Total number of lanes of all nodes."""
     counts: ClassCounts
     units: Sequence[UnitCounts]
 
@@ -63,7 +63,7 @@ def shares(seen: ClassSeen) -> dict[str, float]:
 
 
 def load_of(view: ClassView) -> float:
-    """What it last reported says nothing of a class that sleeps."""
+    """Return the class's offered load in processors: 0 for a sleeping class, because its last report is out of date."""
     return 0.0 if view.asleep else view.figures.load
 
 
@@ -93,7 +93,7 @@ def now(seen: ClassSeen) -> dict[str, float]:
 def add_times(rows: Rows, seen: ClassSeen) -> None:
     target_s = seen.view.settings.delay_target_ms / 1e3
     times, bounds = seen.counts.times, [part * target_s for part in BOUNDS]
-    # After a change of the target there are none before the first report.
+    # After a change of the delay target, the counts are 0 until the next report, which has counts for the new target.
     is_known = times.target_s == target_s
     within = times.within if is_known else [0.0] * len(bounds)
     count, sum_s, in_time = (times.count, times.sum_s, times.in_time) if is_known else (0, 0.0, 0)

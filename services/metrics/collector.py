@@ -1,12 +1,12 @@
-"""A collector of prometheus-client over the watch's view of the running system: one target for all of it.
+"""Collector for prometheus-client that exports metrics of the whole running system, so that Prometheus needs one target.
 
-    collector.collect()     what a registry asks for
-    collector.text()        the same as text, for a scrape
+    collector.collect()     return the metrics for a registry
+    collector.text()        return the metrics as text for a scrape
 
 Guarantees:
-1. A scrape asks nobody but the watch; what dispatchers and gateways know is some seconds old (`nodes`).
-2. Every family of `families` is told, also one without samples; those by operator only if they are asked for.
-3. No counter falls while the service runs, whatever else begins anew (`steady`).
+1. A scrape polls no process: it reads the watch's latest view, and figures of dispatchers and gateways (`services.metrics.nodes`).
+2. Every family of `services.metrics.families` is exported, even without samples. Families per operator are exported only on request.
+3. No counter falls while the service runs, whatever else is restarted (`services.metrics.monotonic_counters`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from services.watch.loans import lending
 from services.watch.watch import View, Watch
 
 LOANS_MAX = 500
-# As good as a look of now: nobody scrapes more often.
+# Maximum age of a view for a scrape, in seconds; Prometheus scrapes less often than once per second.
 MAX_AGE_S = 1.0
 
 
 class SystemCollector(Collector):
-    """Its methods may be called by several threads."""
+    """Collector of all metrics of a running system; its methods may be called from several threads."""
 
     content_type = CONTENT_TYPE
 
@@ -51,7 +51,7 @@ class SystemCollector(Collector):
         priority_classes: Callable[[], Mapping[str, str]] = dict,
         mirrors: Callable[[], Sequence[MirrorProgress]] = tuple,
     ) -> None:
-        """`priority_classes` tells which each tenant is declared with."""
+        """Export the system that `watch` sees; `priority_classes` returns the priority class of each tenant."""
         self._watch, self._nodes = watch, nodes
         self._feeds, self._mirrors, self._priority_classes = feeds, mirrors, priority_classes
         self._classes, self._counters = ClassCounters(), Counters()
@@ -64,7 +64,7 @@ class SystemCollector(Collector):
         return text_of(self.samples())
 
     def samples(self) -> Samples:
-        """As of now; services.watch.source.Away if the coordinator has never answered."""
+        """Return the current samples of all families; raise SourceAway if the coordinator has never answered."""
         view = self._watch.view(MAX_AGE_S)
         with self._lock:
             self._classes.hear(view.system)
@@ -83,7 +83,7 @@ class SystemCollector(Collector):
             family.name: rows[family.name] for family in FAMILIES if with_operators or not family.per_operator
         }
 
-    # -- classes ------------------------------------------------------------------------------------------------
+    # -- samples of classes, their queries and operators --------------------------------------------------------
 
     def _add_classes(self, rows: Rows, view: View) -> None:
         declared = self._priority_classes()
@@ -125,7 +125,7 @@ class SystemCollector(Collector):
         declared = self._priority_classes()
         for tenant, lines in self._nodes.operators.seen.items():
             for line in lines:
-                # Several queries may share an operator, and one may have several of a name.
+                # The label contains the operator's number too, because a query may have several operators with the same name.
                 labels = (
                     tenant,
                     declared.get(tenant, ""),
@@ -136,7 +136,7 @@ class SystemCollector(Collector):
                 rows["weir_operator_selectivity_ratio"].append((labels, line.selectivity))
                 rows["weir_operator_queued_tuples"].append((labels, line.queued))
 
-    # -- nodes ----------------------------------------------------------------------------------------------------
+    # -- samples of nodes -----------------------------------------------------------------------------------------
 
     def _add_nodes(self, rows: Rows, view: View) -> None:
         nodes_seen, system = self._nodes.seen, view.system
@@ -168,7 +168,7 @@ class SystemCollector(Collector):
     def _add_restarts(self, rows: Rows, actor: str, node: str, pid: int) -> None:
         rows["weir_restarts_total"].append(((actor, node), self._counters.changes((actor, node), pid)))
 
-    # -- what comes in --------------------------------------------------------------------------------------------
+    # -- samples of streams, feeds and mirrors --------------------------------------------------------------------
 
     def _add_streams(self, rows: Rows) -> None:
         for node, inflow in self._nodes.seen.inflow.items():
@@ -224,7 +224,7 @@ class SystemCollector(Collector):
             if statistics.perceived_measured is not None:
                 rows["weir_mirror_perceived_freshness_ratio"].append((labels, statistics.perceived_measured))
 
-    # -- the whole ------------------------------------------------------------------------------------------------
+    # -- samples of the whole system ------------------------------------------------------------------------------
 
     def _add_system(self, rows: Rows, view: View) -> None:
         status, watch = view.look.status, self._watch

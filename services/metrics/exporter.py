@@ -1,4 +1,4 @@
-"""What Prometheus is told, at an address of its own, where no service runs that would tell it."""
+"""HTTP endpoint for metrics of a demonstration run, in which no service runs that could serve them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from services.metrics.text import CONTENT_TYPE
 
 PATH = "/metrics"
 LOOPBACK = "127.0.0.1"
-# Nobody keeps a connection for longer without a word.
+# A connection without a request is closed after this time.
 PATIENCE_S = 10.0
 
 
 class Exporter:
-    """From `with` on, at a free port of this machine, for who brings the token."""
+    """HTTP server for `/metrics` on a free port of 127.0.0.1, which requires `token`. It runs inside a `with` block."""
 
     def __init__(self, text: Callable[[], bytes]) -> None:
         self.token = secrets.token_urlsafe(32)
@@ -43,7 +43,7 @@ class Exporter:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Nobody reads it."""
+                """Drop the request log, which would be printed to stderr."""
 
         self._server = ThreadingHTTPServer((LOOPBACK, 0), MetricsHandler)
         self._server.daemon_threads = True
@@ -51,7 +51,7 @@ class Exporter:
 
     @property
     def address(self) -> str:
-        """HOST:PORT."""
+        """Address of the server as HOST:PORT."""
         return f"{LOOPBACK}:{self._server.server_address[1]}"
 
     def __enter__(self) -> Exporter:

@@ -1,13 +1,13 @@
-"""Counters that never go backwards, made of counts that begin anew with their processes.
+"""Counters that never fall, computed from counts of processes that may restart.
 
-What is counted comes in two kinds. Some counts are of one *life* of a process: the next begins at 0, and what it counts is added
-to what the earlier ones have. Others are *kept*: who begins anew goes on with them, perhaps from a little earlier, and they stand
-still until they have come to where they were.
+There are two kinds of counts. A count of one *life* of a process starts at 0 when the process restarts; the counts of all lives are
+added. A *kept* count is recovered after a restart, perhaps from a slightly older state. Its counter then stays constant until the
+count has reached its old value.
 
 Numbered properties:
-1. As long as something is told, its counters never fall, whatever begins anew and in whichever order; nothing is counted twice.
-2. What is forgotten is what is told no more: memory is bounded by what there is.
-3. What a life has counted after it was seen last is lost; so are earlier lives for a service that begins anew.
+1. While a class, node or feed is reported, its counters never fall, whichever processes restart, and nothing is counted twice.
+2. Counts of classes, queries and nodes that no longer exist are forgotten, so memory is bounded.
+3. Counts between the last report of a life and its end are lost. A restarted service starts all counters at the counts it first sees.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from services.metrics.families import BRANCHES, FATES
 from services.watch.losses import query_losses
 
 Key = tuple[str, ...]
-"""A family and the labels that it has beside those of the class."""
+"""Name of a metric family, followed by the values of its labels, except the labels that name the class."""
 Life = Hashable
+"""Identifier of one life of a process, such as its process id and start time."""
 
 
 @dataclass(slots=True)
 class LastCount:
-    """Of one count."""
+    """Value of one count when it was last seen, and the life of the process that reported the value."""
 
     life: Life
     value: float
 
     def gain(self, life: Life, value: float, goes_on: bool) -> float:
-        """What has come since."""
+        """Return the increase since the last value. `goes_on` is true for a kept count, which does not start at 0 after a restart."""
         if goes_on or life == self.life:
             self.life = life
             gained = max(0.0, value - self.value)
@@ -47,7 +48,7 @@ class LastCount:
 
 @dataclass(slots=True)
 class ResponseBuckets:
-    """Response times of a class, by buckets for one target."""
+    """Response times of a class, counted in buckets that are defined relative to one delay target."""
 
     target_s: float
     count: float = 0
@@ -58,7 +59,7 @@ class ResponseBuckets:
 
 @dataclass(slots=True)
 class ClassCounts:
-    """Of all units that a class has had, since it was seen first."""
+    """Sums of the counts of all units that a class has had since the class was first seen, including units that have ended."""
 
     values: dict[Key, float] = field(default_factory=dict)
     times: ResponseBuckets = field(default_factory=lambda: ResponseBuckets(0.0))
@@ -67,7 +68,7 @@ class ClassCounts:
 
 @dataclass(slots=True)
 class UnitSeen:
-    """When it was seen last."""
+    """State of a unit when it was last seen."""
 
     class_name: str
     host: str
@@ -78,14 +79,14 @@ class UnitSeen:
 
 
 class ClassCounters:
-    """Heard by one thread at a time."""
+    """Counters of all classes, updated from unit reports by `hear`. Calls must not overlap."""
 
     def __init__(self) -> None:
         self._classes: dict[str, ClassCounts] = {}
         self._units: dict[str, UnitSeen] = {}
         self._pids: dict[str, int] = {}
         self.host_restarts: Counter[str] = Counter()
-        """By node."""
+        """Number of restarts of class hosts, by node."""
 
     def of(self, class_name: str) -> ClassCounts:
         return self._classes.get(class_name, NOTHING)
@@ -127,7 +128,7 @@ class ClassCounters:
         self, known: UnitSeen, total: ClassCounts, life: Life, answered: ResponseCounts, target_s: float
     ) -> None:
         if answered.target_s != target_s:
-            return  # its buckets are around a target that the class has no more
+            return  # counts for an earlier delay target have buckets with other limits, so they cannot be added
         if total.times.target_s != target_s:
             total.times = ResponseBuckets(target_s, within=[0.0] * len(answered.within))
         goes_on = known.life == life and known.answered.target_s == target_s
@@ -145,7 +146,10 @@ NOTHING = ClassCounts()
 
 
 class Counters:
-    """Counts that are of no class. What is asked for in one round and not in the next is forgotten."""
+    """Counters of nodes, feeds, mirrors and loans.
+
+    Every scrape asks for each counter once, and then calls `end_round`, which forgets the counters that were not asked for.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[Key, LastCount] = {}
@@ -153,24 +157,24 @@ class Counters:
         self._asked: set[Key] = set()
 
     def of_life(self, key: Key, value: float, life: Life) -> float:
-        """Of a count that begins at 0 in each life."""
+        """Return the counter for a count that starts at 0 whenever its process restarts; `life` identifies the process."""
         return self._total(key, gained(self._seen, key, life, value, goes_on=False))
 
     def until_it_falls(self, key: Key, value: float) -> float:
-        """The same, where lives cannot be told apart but by a count that falls."""
+        """Return the counter for a count of a process without a known identifier; if the count falls, the process has restarted."""
         counter = self._seen.get(key)
         life = 0 if counter is None else counter.life
         assert isinstance(life, int)
         return self.of_life(key, value, life + (counter is not None and value < counter.value))
 
     def kept(self, key: Key, value: float) -> float:
-        """Of a count that goes on; one that has fallen to less than half is another one of the same name."""
+        """Return the counter for a kept count; a count that falls to less than half belongs to a new object with the same name."""
         counter = self._seen.get(key)
         goes_on = counter is not None and value >= counter.value / 2
         return self._total(key, gained(self._seen, key, object(), value, goes_on))
 
     def changes(self, key: Key, pid: int) -> float:
-        """How often another process has been there than the last time."""
+        """Return how often the process was restarted: the number of calls with another process id than the call before."""
         counter = self._seen.get(key)
         return self._total(
             key, gained(self._seen, key, pid, counter is not None and counter.life != pid, False)
@@ -181,7 +185,7 @@ class Counters:
         return add(self._totals, key, gain)
 
     def end_round(self) -> None:
-        """Everything that there is has been asked for."""
+        """End a scrape: forget all counters that the scrape did not ask for."""
         for key in self._totals.keys() - self._asked:
             del self._totals[key], self._seen[key]
         self._asked = set()
@@ -201,13 +205,13 @@ def add(totals: dict[Key, float], key: Key, gain: float) -> float:
 
 
 def forget(counts: dict[Key, LastCount] | dict[Key, float], queries: Iterable[str]) -> None:
-    """What is counted of queries that are no more."""
+    """Remove the counts of all queries except those in `queries`."""
     gone = [key for key in counts if key[0] in OF_QUERIES and key[1] not in queries]
     for key in gone:
         del counts[key]
 
 
-# -- what is counted of a unit -----------------------------------------------------------------------------------
+# -- names and values of the counts in a unit's report -----------------------------------------------------------
 
 RESULTS, TUPLES, OFFERED = (
     "weir_query_results_total",
@@ -228,6 +232,7 @@ OF_QUERIES = (RESULTS, LOST, MISSED, SLOWDOWN, STALE, TARDY, TARDINESS, FAILED)
 
 
 def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
+    """Yield the counts that start at 0 in each life of the unit's process."""
     counted = report.counted
     assert counted is not None
     yield ("weir_class_slices_total",), counted.slices
@@ -249,7 +254,7 @@ def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
         yield (STALE, quality.query), quality.stale_s
         yield (TARDY, quality.query), quality.tardy
         yield (TARDINESS, quality.query), quality.tardiness_s
-    # A counter that begins with its first loss would have no rate for it.
+    # Queries without losses report 0: if a counter first appeared with a loss, Prometheus would compute no rate for that loss.
     lost = {quality.query: 0 for quality in counted.quality}
     lost |= {loss.query: loss.rows for loss in query_losses(report.failures)}
     for query, rows in lost.items():
@@ -257,6 +262,7 @@ def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
 
 
 def counts_kept(report: UnitReport) -> Iterator[tuple[Key, float]]:
+    """Yield the counts that a restarted unit recovers from its log."""
     for stream, (ledger, _) in report.accounts.items():
         yield (OFFERED, stream), ledger.offered
         for fate in FATES:

@@ -1,5 +1,6 @@
-"""What only each node's dispatcher and gateway know, and how often shares have moved: asked every few seconds, so that no scrape
-waits for anybody.
+"""Figures of each node's dispatcher and gateway, and the number of share moves.
+
+A thread polls them every few seconds, so that no scrape waits for another process.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from services.watch.watch import Watch
 
 LOG = logging.getLogger(__name__)
 EVERY_S = 5.0
-# A coordinator keeps as many of each node.
+# Number of share moves that a coordinator keeps for each node; older moves are forgotten.
 MOVES_MAX = 1000
 
 
 class NodeSource(Protocol):
-    """Every call may raise Away."""
+    """Interface that returns the figures of nodes; every call may raise SourceAway."""
 
     def turns(self, node: str) -> DispatcherStatus: ...
 
@@ -42,16 +43,16 @@ class NodeSource(Protocol):
 
 @dataclass(frozen=True)
 class NodesSeen:
-    """As they were when they answered last."""
+    """Latest figures of all nodes: what each node's dispatcher and gateway have last reported."""
 
     turns: Mapping[str, DispatcherStatus] = field(default_factory=dict)
     inflow: Mapping[str, Inflow] = field(default_factory=dict)
     moves: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(MOVES, 0))
-    """By kind, since the first look."""
+    """Number of share moves by kind, since the first poll."""
 
 
 class Nodes(BackgroundThread):
-    """From `start` to `stop` a thread looks; `seen` is what it has seen."""
+    """Thread that polls all nodes from `start` to `stop` and keeps the latest answers in `seen`."""
 
     def __init__(
         self, source: NodeSource, watch: Watch, every_s: float = EVERY_S, with_operators: bool = False
@@ -70,12 +71,12 @@ class Nodes(BackgroundThread):
             try:
                 self.look()
             except Exception:
-                # Ours; the next look may still succeed, and nobody else would look.
-                LOG.exception("a look at the nodes has failed")
+                # Every exception is caught, so that a defect in our code does not end the thread: the next poll may succeed.
+                LOG.exception("polling the nodes has failed")
             self._stopping.wait(max(0.0, began + self._every_s - time.monotonic()))
 
     def look(self) -> None:
-        """One look; by one thread."""
+        """Poll all nodes once; calls must not overlap."""
         try:
             view = self._watch.view(self._every_s)
         except SourceAway:
@@ -84,7 +85,7 @@ class Nodes(BackgroundThread):
         turns = {node: turn for node, turn in self.seen.turns.items() if node in nodes}
         inflow = {node: inflow for node, inflow in self.seen.inflow.items() if node in nodes}
         for node in nodes:
-            # Who begins anew is seen the next time.
+            # A process that is restarting is polled again next time; until then its last figures are kept.
             try:
                 turns[node] = self._source.turns(node)
                 inflow[node] = self._source.inflow(node)
@@ -107,5 +108,6 @@ class Nodes(BackgroundThread):
 
 
 def kind_of(move: ShareMove) -> str:
+    """Return the label value for the reason of a share move, which is the first word of the reason's text."""
     word = move.reason.partition(" ")[0]
     return word if word in MOVES else "classes"

@@ -1,4 +1,7 @@
-"""Detail by operator, for who has asked for it: a call to a class's host each, so some classes at a time, in turn."""
+"""Metrics per operator, polled only if the setting `metrics_operators` is on.
+
+Each class needs a call to its host, so every poll asks only some classes: those with the oldest figures.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +12,27 @@ from configs.errors import UnknownName
 from engine.class_.explain import PlanLine
 from services.watch.source import SourceAway
 
-# Asked at one look. With more classes than this, what is told of some is some looks old.
+# Number of classes asked per poll. With more classes than this, figures of some classes are several polls old.
 CLASSES_ASKED = 20
 
 
 class OperatorSource(Protocol):
-    """Raises Away, or UnknownName of a class that is no more."""
+    """Interface that returns the figures of operators; it raises SourceAway, or UnknownName for a class that no longer exists."""
 
     def plan(self, class_name: str) -> list[PlanLine]: ...
 
 
 class OperatorLooks:
-    """By class; of its first unit. One thread looks, others read `seen`."""
+    """Operators of the first unit of each class, in `seen`. One thread calls `look`; other threads may read `seen`."""
 
     def __init__(self, source: OperatorSource) -> None:
         self._source = source
         self.seen: Mapping[str, Sequence[PlanLine]] = {}
 
     def look(self, classes: Iterable[str]) -> None:
-        """At those that were looked at longest ago."""
+        """Poll the operators of the CLASSES_ASKED classes that were polled longest ago."""
         names = list(classes)
-        # Those that are known stand in the order in which they were asked.
+        # The dictionary is ordered by the time of the last poll, oldest first.
         lines_by_class = {name: lines for name, lines in self.seen.items() if name in set(names)}
         due = [*(name for name in names if name not in lines_by_class), *lines_by_class][:CLASSES_ASKED]
         for name in due:

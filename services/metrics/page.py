@@ -1,4 +1,4 @@
-"""docs/metrics.md, from the families: `make metrics` writes it."""
+"""Text of docs/metrics.md, generated from the table of metric families; `make metrics` writes the file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from services.metrics.families import FAMILIES, LABELS, Family
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 BEGINNING = f"""# Metrics
-`GET /metrics` of the service ([api.md](api.md)) tells Prometheus of the whole system: one target, whatever runs where. It needs
-a key of the scope `metrics`, or an administrator's:
+`GET /metrics` of the service ([api.md](api.md)) exports metrics of the whole system, so Prometheus needs one target for all nodes.
+A scrape needs a key with the scope `metrics` or `admin`:
 
 ```yaml
 scrape_configs:
@@ -23,24 +23,26 @@ scrape_configs:
     static_configs: [{{targets: ["127.0.0.1:8642"]}}]
 ```
 
-`weir keys create prometheus --scope metrics` makes the key. While nothing runs, or nobody has answered yet, the answer is 503.
-Rules and alerts are in `helm/weir/rules/`; what to do when one fires is in the [runbook](runbook.md).
+`weir keys create prometheus --scope metrics` makes the key. While no system runs, and until a system has reported for the first time,
+a scrape is answered with status 503. Recording rules and alerts are in `helm/weir/rules/`; the [runbook](runbook.md) says what to do
+when an alert fires.
 
-Figures of classes are as of the end of their last load cycle; those of nodes and streams are up to five seconds old. Counters
-never fall while the service runs: what a process has counted is kept when another takes its place. They begin anew with
-the service. Buckets of response times are at {", ".join(f"{part:g}" for part in BOUNDS)} times the target of each class, within 1%;
-with a new target they begin anew.
+Metrics of classes have the state at the end of the class's last load cycle. Metrics of nodes and streams are up to five seconds old.
+Counters never fall while the service runs: when a process is restarted, its earlier counts are kept. Only a restart of the service
+may lower counters. The buckets of response times end at {", ".join(f"{part:g}" for part in BOUNDS)} times the delay target
+of each class, with an accuracy of 1%. When the delay target of a class changes, its buckets restart at 0.
 
-Not known, and so not told: bytes of what waits at a class's door (its tuples are), response times of a single query,
-the age of what is queued between operators, and Spark's lag where a source does not tell how far it could be read.
+These figures are not available:
+- bytes of the tuples that no operator of a class has taken yet (the number of these tuples is available),
+- response times of a single query,
+- ages of tuples queued between operators,
+- Spark's lag for sources that do not report their newest offset.
 
 ## Labels
-| label | |
+| label | meaning |
 |---|---|
 """
-OPERATORS = (
-    "Only with `weir up --metrics-operators`; at most 20 classes are looked at anew every five seconds.\n"
-)
+OPERATORS = "Exported only with `weir up --metrics-operators`. Every five seconds, at most 20 classes are measured again.\n"
 
 
 def page() -> str:
@@ -56,7 +58,7 @@ def lines() -> Iterator[str]:
         families = list(group_families)
         if all(family.per_operator for family in families):
             yield OPERATORS + "\n"
-        yield "| name | type | unit | labels | |\n|---|---|---|---|---|\n"
+        yield "| name | type | unit | labels | meaning |\n|---|---|---|---|---|\n"
         yield from map(row, families)
 
 

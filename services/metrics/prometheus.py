@@ -1,9 +1,9 @@
-"""A Prometheus of one's own: the real program, told to scrape one address and to follow Weir's rules, as long as it is asked.
+"""A local Prometheus server, started as a child process for a demonstration. It scrapes one address and evaluates Weir's rules.
 
 with Prometheus(folder, exporter.address, exporter.token) as prometheus:
-    prometheus.ask("up")                          # as of now
-    prometheus.over("up", begin, end, step_s=1)   # in steps
-    prometheus.rules()                            # and whether each can be evaluated
+    prometheus.ask("up")                          # value now
+    prometheus.over("up", begin, end, step_s=1)   # values from begin to end
+    prometheus.rules()                            # rules with their health
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from configs.errors import Away, InvalidInput
 from services.metrics.exporter import LOOPBACK
 
 PROGRAM = "prometheus"
-HINT = "apt-get install prometheus (make tools does, as root)"
+HINT = "run `apt-get install prometheus` (as root, `make tools` does it)"
 RULES = Path(__file__).parents[2] / "helm" / "weir" / "rules"
-"""Where the chart has them."""
+"""Folder of the chart's recording rules and alerts."""
 SCRAPE_S = 1
 EVALUATE_S = 5
 KEPT = "1d"
@@ -37,41 +37,44 @@ READY_S = 30.0
 STOP_S = 10.0
 ANSWER_S = 30.0
 POLL_S = 0.05
-# Somebody else may take a port between our finding it free and its being listened at.
+# Another process may take the free port before Prometheus listens on it; then another port is tried.
 TRIES = 3
 LOG_TOLD = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledSeries:
-    """Of an answer."""
+    """One time series in the result of a PromQL query."""
 
     labels: Mapping[str, str]
     points: Sequence[tuple[float, float]]
-    """Seconds since 1970, and the value."""
+    """Pairs of a time, in seconds since 1970, and a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
+    """A recording rule or an alert, with its health."""
+
     name: str
     kind: str
     """`recording` or `alerting`."""
     health: str
-    """`ok`, `err`, or `unknown` before it is evaluated."""
+    """`ok`, `err`, or `unknown` before the first evaluation."""
     error: str
     state: str
-    """Of an alert: `inactive`, `pending` or `firing`."""
+    """State of an alert: `inactive`, `pending` or `firing`."""
 
 
 def find_program() -> str:
+    """Return the path of the Prometheus program; raise InvalidInput if it is not installed."""
     program = shutil.which(PROGRAM)
     if program is None:
-        raise InvalidInput("there is no Prometheus on this machine", "--prometheus", hint=HINT)
+        raise InvalidInput("Prometheus is not installed on this machine", "--prometheus", hint=HINT)
     return program
 
 
 class Prometheus:
-    """Listens at this machine's own address; everything that it keeps is in the folder."""
+    """A Prometheus process that listens on 127.0.0.1 and keeps all its files in `folder`."""
 
     def __init__(self, folder: Path, target: str, token: str) -> None:
         self._folder, self._target, self._token = folder, target, token
@@ -87,11 +90,13 @@ class Prometheus:
                 if self._started(config):
                     return self
                 if tried == TRIES:
-                    raise Away("Prometheus does not start", hint=self._log()[-LOG_TOLD:])
+                    raise Away(
+                        "Prometheus does not start; the end of its log follows", hint=self._log()[-LOG_TOLD:]
+                    )
         except BaseException:
             self.stop()
             raise
-        raise AssertionError("one of the tries was the last")
+        raise AssertionError("the loop has ended, although its last try either returns or raises")
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
@@ -99,7 +104,7 @@ class Prometheus:
         self.stop()
 
     def stop(self) -> None:
-        """Idempotent."""
+        """Stop the process. Idempotent."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -130,7 +135,7 @@ class Prometheus:
         return path
 
     def _started(self, config: Path) -> bool:
-        """Whether it has come up; if not, it has ended."""
+        """Start Prometheus on a free port; if Prometheus does not become ready, end its process and return False."""
         with socket.socket() as free:
             free.bind((LOOPBACK, 0))
             address = f"{LOOPBACK}:{free.getsockname()[1]}"
@@ -142,7 +147,7 @@ class Prometheus:
             "--log.level=warn",
         ]
         with self._log_path.open("ab") as log:
-            # A session of its own: Ctrl-C is for who started it, who ends it in its turn.
+            # In a session of its own, Prometheus does not receive Ctrl-C; the parent process ends it instead.
             self._process = subprocess.Popen(
                 [self._program, *arguments],
                 stdin=subprocess.DEVNULL,
@@ -172,10 +177,10 @@ class Prometheus:
         except OSError:
             return ""
 
-    # -- asking ------------------------------------------------------------------------------------------------
+    # -- queries and rules -------------------------------------------------------------------------------------
 
     def ask(self, expr: str, at: float | None = None) -> list[LabelledSeries]:
-        """As of then, or now; InvalidInput with Prometheus's own words if it is no PromQL."""
+        """Return the result of a PromQL query at time `at` or now; raise InvalidInput with Prometheus's message if the query is invalid."""
         answer = self._asked("query", {"query": expr} | ({} if at is None else {"time": at}))
         if answer["resultType"] == "scalar":
             at, value = answer["result"]
@@ -183,7 +188,7 @@ class Prometheus:
         return [LabelledSeries(series["metric"], [point(series["value"])]) for series in answer["result"]]
 
     def over(self, expr: str, begin: float, end: float, step_s: float) -> list[LabelledSeries]:
-        """The same at every step from begin to end."""
+        """Return the results of a PromQL query for all times from `begin` to `end` that are `step_s` seconds apart."""
         answer = self._asked("query_range", {"query": expr, "start": begin, "end": end, "step": step_s})
         return [
             LabelledSeries(series["metric"], [point(each) for each in series["values"]])
@@ -213,7 +218,9 @@ class Prometheus:
         except (httpx.HTTPError, ValueError) as problem:
             raise Away("Prometheus does not answer", hint=str(problem)) from None
         if content["status"] != "success":
-            raise InvalidInput(content["error"], value=form.get("query"), hint="Prometheus has refused it")
+            raise InvalidInput(
+                content["error"], value=form.get("query"), hint="correct the query: Prometheus refused it"
+            )
         return content["data"]
 
 

@@ -1,5 +1,7 @@
-"""The text that Prometheus reads (exposition format 0.0.4), written faster than prometheus-client does: a thousand tenants have
-some 70,000 samples, whose labels are the same from scrape to scrape. A test compares the two.
+"""Writer for Prometheus's text format (exposition format 0.0.4) that is faster than the writer of prometheus-client.
+
+A thousand tenants have some 70,000 samples with the same labels in every scrape, so formatted labels are cached. A test
+checks that the output equals the output of prometheus-client.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from prometheus_client.metrics_core import Metric
 from services.metrics.families import BY_NAME, Family
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# What thousands of tenants have, of a hundred bytes each.
+# Number of cached label texts, about 100 bytes each: enough for some thousands of tenants.
 LABELS_KEPT = 200_000
 
 Labels = tuple[str, ...]
@@ -22,11 +24,11 @@ Labels = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class HistogramText:
-    """One histogram."""
+    """Histogram value: cumulative counts per bucket, and the sum of all observations."""
 
     bounds: Sequence[float]
     within: Sequence[float]
-    """How many took no longer than each of them."""
+    """Number of observations that are not above the upper limit of each bucket."""
     count: float
     sum_s: float
 
@@ -37,11 +39,11 @@ class HistogramText:
 
 
 Samples = Mapping[str, Sequence[tuple[Labels, float | HistogramText]]]
-"""By family, the values of its labels and its own."""
+"""Samples by family name: each sample is a tuple of label values and a value."""
 
 
 def metrics_of(samples: Samples) -> Iterator[Metric]:
-    """As prometheus-client has them."""
+    """Yield the samples as metric objects of prometheus-client."""
     for name, rows in samples.items():
         family = BY_NAME[name]
         match family.type:
@@ -61,7 +63,7 @@ def metrics_of(samples: Samples) -> Iterator[Metric]:
 
 
 def text_of(samples: Samples) -> bytes:
-    """The same as text."""
+    """Return the samples in Prometheus's text format."""
     lines: list[str] = []
     for name, rows in samples.items():
         family = BY_NAME[name]
@@ -86,7 +88,7 @@ def lines_of(family: Family, rows: Iterable[tuple[Labels, float | HistogramText]
 
 @lru_cache(LABELS_KEPT)
 def told(names: Labels, values: Labels) -> str:
-    """Labels in the order of their names."""
+    """Return labels as text, `{name="value",...}`, in the order of their names."""
     if not names:
         return ""
     pairs = sorted(zip(names, values, strict=True))
@@ -94,13 +96,13 @@ def told(names: Labels, values: Labels) -> str:
 
 
 def number(value: float) -> str:
-    # Most are small whole numbers.
+    # Whole numbers are formatted separately: most values are small whole numbers, and this is faster.
     if -1e6 < value < 1e6 and value == int(value):
         return f"{value:.1f}"
     digits, dot, more = repr(float(value)).partition(".")
     if len(digits) <= 6 or digits.startswith("-") or not dot:
         return digits + dot + more
-    # As Go writes it, which bounds of buckets are to agree with.
+    # Prometheus writes the limits of buckets in Go's number format, so large numbers must be written in this format too.
     return f"{digits[0]}.{digits[1:]}{more}".rstrip("0.") + f"e+{len(digits) - 1:02d}"
 
 

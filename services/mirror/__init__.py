@@ -1,1 +1,1 @@
-"""Mirrors: remote objects looked at as often as it is worth, and the stream of their changes."""
+"""Mirrors: copies of remote objects, polled as often as their changes and uses justify, and streams of their changes."""

@@ -1,14 +1,14 @@
-"""Looks that end by the clock: whoever takes too long has his connection cut under him.
+"""Time limits for fetches: if a fetch takes too long, its socket is shut down.
 
-A time limit on each read is none on a look: a server that sends a byte now and then meets every one of them, and a database
-that has been stopped answers nothing for ever. A thread that waits for a socket hears of nothing else, so another one looks
-at the clock and shuts the socket down, which ends the wait at once.
+A time limit per read does not limit a whole fetch: a server that sends one byte now and then never exceeds the limit per read,
+and a stopped database never answers. A thread that waits for a socket can do nothing else. So another thread watches the clock and
+shuts the socket down, which ends the wait at once.
 
-    with patience.look() as look:       of this thread
-        look.waits_for(socket)          what is cut fails as if the other side had hung up; then it `is_over`
+    with patience.look() as look:       begin the time limit of a fetch, in the fetching thread
+        look.waits_for(socket)          register a socket; after its shutdown, reads fail and `look.is_over` is True
 
-1. No look waits for a socket for longer than `look_s` and `CHECK_S`, and none once `close` has returned.
-2. While nobody looks it costs a glance at the clock every `CHECK_S`.
+1. No fetch waits for a socket for longer than `look_s` plus `CHECK_S`, and no fetch waits after `close` has returned.
+2. Without fetches, the only cost is a check of the clock every `CHECK_S`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ CHECK_S = 0.5
 
 @dataclass
 class OpenLook:
-    """One that is under way."""
+    """Fetch in progress, with the time at which it must end."""
 
     until: float
     sockets: Sequence[socket.socket] = ()
-    """All that it may be waiting for."""
+    """Sockets that the fetch may be waiting for, which are shut down at its time limit."""
     is_cut: bool = False
 
     @property
     def is_over(self) -> bool:
-        """It has had its time, or nobody is to wait any longer."""
+        """True if the time limit has passed or the sockets were shut down."""
         return self.is_cut or time.monotonic() >= self.until
 
     def waits_for(self, *sockets: socket.socket) -> None:
@@ -46,13 +46,13 @@ class OpenLook:
     def cut(self) -> None:
         self.is_cut = True
         for connection in self.sockets:
-            with suppress(OSError):  # it is closed already
-                # Not as a TLS socket's own method has it, which takes the session from under who reads.
+            with suppress(OSError):  # the socket is closed already
+                # A TLS socket's own `shutdown` would also drop the TLS session, which another thread is still reading from.
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 class DeadlineSockets:
-    """Of one store of objects; may be used by several threads."""
+    """Time limits of all fetches from one store; thread-safe."""
 
     def __init__(self, look_s: float) -> None:
         self.look_s = look_s
@@ -78,7 +78,7 @@ class DeadlineSockets:
                 del self._looks[number]
 
     def close(self) -> None:
-        """Who is still looking is cut off, and so is who begins to; idempotent."""
+        """Shut down the sockets of all present and later fetches. Calling it again has no effect."""
         self._closed.set()
         with self._lock:
             for look in self._looks.values():

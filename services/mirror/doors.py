@@ -1,6 +1,8 @@
-"""How a mirror reaches a running system: its rows go there, and the answers that tell of uses come from there.
+"""Connections of a mirror to a running system, to publish rows and to read the answers of the lookups query.
 
-`RemoteDoor` is a client's of a service, `SystemDoor` that of the process which runs the system's service.
+The lookups query is the query of a tenant whose answers say which objects of the mirror were used.
+
+`RemoteDoor` is for a client of a service, `SystemDoor` for the process that runs the system's service.
 """
 
 from __future__ import annotations
@@ -24,24 +26,27 @@ if TYPE_CHECKING:
 LOOK_S = 0.5
 ANSWERS = 10_000
 PRINCIPAL = "mirrors"
-GONE = "the query is gone, or has not begun"
+GONE = "the query was deleted, or has not started"
 
 
 Answers = Sequence[Mapping[str, Any]]
 
 
 class MirrorEnds(Protocol):
-    """May be called by several threads."""
+    """Interface to a running system; thread-safe."""
 
     def publish(self, mirror: Mirror, table: pa.Table, batch: str) -> Mapping[str, int]:
-        """Rows of the mirror's stream, once a batch; how many were not taken, by reason. A WeirError if they may be later."""
+        """Publish rows of the mirror's stream, once per batch; return the number of refused rows by reason.
+
+        Raise a WeirError if the batch was not published and is to be tried again.
+        """
 
     def answers(self, query: str, stop: threading.Event) -> Iterator[Answers]:
-        """Of TENANT/QUERY, from now on, look by look, some with none; WeirError if there are none to be had."""
+        """Poll the query TENANT/QUERY, and yield its new answers after each poll, perhaps none; raise WeirError if it cannot be read."""
 
 
 class RemoteDoor:
-    """Of a service, by REST."""
+    """Connection to a running system through the REST API of its service."""
 
     def __init__(self, weir: Client) -> None:
         self._weir = weir
@@ -57,10 +62,10 @@ class RemoteDoor:
 
 
 class SystemDoor:
-    """Of a system that runs here or on this cluster: rows go to its gateways, answers are read where they are written."""
+    """Connection to a system on this machine or cluster: rows are sent to its gateways, answers are read from its logs."""
 
     def __init__(self, places: Places, endpoint: Callable[[str], str | None], key: Callable[[], str]) -> None:
-        """Where answers are, where the gateway is at which a stream comes in, and what opens it."""
+        """Store where answers are kept, a function that returns a stream's gateway, and a function that returns the key for gateways."""
         self._places, self._key = places, key
         self._rows = RowDelivery(endpoint, key)
 
@@ -71,7 +76,7 @@ class SystemDoor:
     def answers(self, query: str, stop: threading.Event) -> Iterator[Answers]:
         tenant, _, name = query.partition("/")
         asked_query, desk = QueryAddress(tenant, name), Desk(self._places, self._key)
-        # By shard, with the mark of the answers that are counted.
+        # Reading position by shard: the identifier (`mark`) of the shard's answers, and the number of the next row.
         spots: dict[int, tuple[str, int]] = {}
         has_begun = False
         while not stop.wait(LOOK_S):
@@ -80,7 +85,8 @@ class SystemDoor:
                 raise Away(GONE)
             for shard, (place, unit_seen) in view.items():
                 mark, row = spots.get(shard, ("", 0 if has_begun else unit_seen.given))
-                row = row if mark in ("", unit_seen.mark) else 0  # the query was declared again
+                # If the identifier has changed, the query was declared again, and its rows are numbered from 0.
+                row = row if mark in ("", unit_seen.mark) else 0
                 while row < unit_seen.given:
                     batch_found = desk.some(place, name, row, ANSWERS)
                     if (

@@ -1,9 +1,9 @@
-"""What a mirror is declared as: that its SQL means something, its stream, its keys, and the password it needs.
+"""Checks of a mirror's declaration: its SQL, its stream, its addresses and password, and its keys.
 
     read_mirror(declaration)        the mirror, or an InvalidInput that names the field
-    profile_of(mirror, keys)        how much each object is wanted, before that is known
+    profile_of(mirror, keys)        the interest in each object that is assumed before any use is known
 
-Nothing is asked of anybody here: what only the store of the objects knows is found out when the mirror begins.
+No other system is contacted here: facts that only the store of the objects knows are checked when the mirror starts.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from engine.sql import Mirror, PlanningError, parse_create_mirror
 from engine.sql.create_mirror import KEYS_MAX, DatabaseOrigin
 
 DATABASES = ("postgresql", "postgres", "sqlite")
-DATABASE_HINT = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
-# Each is held against every key.
+DATABASE_HINT = "write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+# Maximum number of patterns; each is compared with every key.
 PATTERNS_MAX = 100
-# As it is in an address: 01 and 1 are one row of a table, and +1 is none.
+# Integer keys in the only accepted form. 01 and 1 would be two HTTP addresses but one row of a table, so 01 and +1 are refused.
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
-# Of statements that many changes look at again.
+# Cached, because every change of the catalog checks the same statements again.
 parsed = lru_cache(maxsize=500)(parse_create_mirror)
 
 
@@ -41,8 +41,8 @@ def read_mirror(one: MirrorDeclaration) -> Mirror:
     except PlanningError as problem:
         raise replace(problem, field="sql") from None
     if mirror.name != one.name:
-        hint = "let the document and the CREATE MIRROR have one name"
-        raise InvalidInput("the SQL declares a mirror of another name", "sql", mirror.name, hint)
+        hint = "use the same name in the document and in CREATE MIRROR"
+        raise InvalidInput("the SQL declares a mirror with another name", "sql", mirror.name, hint)
     try:
         check_addresses(mirror, one.password)
         if mirror.keys:
@@ -54,32 +54,34 @@ def read_mirror(one: MirrorDeclaration) -> Mirror:
 
 
 def stream_of(mirror: Mirror) -> StreamDeclaration:
-    """Of its changes."""
+    """Return the declaration of the stream of the mirror's changes."""
     return StreamDeclaration(kind="Stream", name=mirror.name, sql=mirror.stream_sql)
 
 
-# -- addresses -----------------------------------------------------------------------------------------------------
+# -- checks of addresses and passwords ------------------------------------------------------------------------------
 
 
 def check_addresses(mirror: Mirror, password: str) -> None:
-    """A declaration is shown to people: what is secret stands apart in it, where it can be hidden."""
+    """Raise InvalidInput if an address has a password, which would be shown, or if a password has no user."""
     secrets_there = list(credentials(mirror))
     if any(secret for _, secret in secrets_there):
-        hint = "leave it out there, and give it as options.password"
-        raise InvalidInput("an address has a password", "sql", hint=hint)
+        hint = "remove the password there, and set options.password"
+        raise InvalidInput("an address in the SQL contains a password", "sql", hint=hint)
     if password and not any(user for user, _ in secrets_there):
         hint = "name the user in the address, as in postgresql://USER@HOST/DATABASE"
-        raise InvalidInput("nobody's password: no address names a user", "options.password", hint=hint)
+        raise InvalidInput(
+            "the option password is given, but no address contains a user name", "options.password", hint=hint
+        )
 
 
 def check_hosts(mirror: Mirror) -> None:
-    """InvalidInput if one of its addresses is none."""
+    """Raise InvalidInput if an address is not valid."""
     for _ in credentials(mirror):
         pass
 
 
 def credentials(mirror: Mirror) -> Iterator[tuple[str | None, str | None]]:
-    """User and password of each address."""
+    """Yield user and password of each address; raise InvalidInput if an address is not valid."""
     if isinstance(mirror.origin, DatabaseOrigin):
         url = database_url(mirror.origin.url)
         said = [value for name, value in url.query.items() if SECRET.search(name)]
@@ -95,9 +97,11 @@ def credentials(mirror: Mirror) -> Iterator[tuple[str | None, str | None]]:
                 raise ValueError
             yield parts.username, parts.password
         except ValueError:
-            # It may hold a password.
+            # The address is not shown, because it may contain a password.
             raise InvalidInput(
-                "not an address of HTTP", "FROM HTTP", hint="'http://host/items/{key}'"
+                "this is not a valid HTTP address",
+                "FROM HTTP",
+                hint="write an address such as 'http://host/items/{key}'",
             ) from None
 
 
@@ -105,45 +109,52 @@ def database_url(address: str) -> URL:
     try:
         url = make_url(address)
     except (sa.exc.ArgumentError, ValueError):
-        # The value may hold a password.
-        raise InvalidInput("not the address of a database", "FROM DATABASE", hint=DATABASE_HINT) from None
+        # The address is not shown, because it may contain a password.
+        raise InvalidInput(
+            "this is not a valid database address", "FROM DATABASE", hint=DATABASE_HINT
+        ) from None
     if url.drivername.partition("+")[0] not in DATABASES:
-        raise InvalidInput("not a database that is read", "FROM DATABASE", url.drivername, DATABASE_HINT)
+        raise InvalidInput(
+            "this kind of database is not supported", "FROM DATABASE", url.drivername, DATABASE_HINT
+        )
     return url
 
 
-# -- keys ----------------------------------------------------------------------------------------------------------
+# -- checks of the objects' keys ------------------------------------------------------------------------------------
 
 
 def checked_keys(mirror: Mirror, keys: Sequence[str]) -> list[str]:
     if not keys:
-        raise InvalidInput("the mirror has no objects", "KEYS", hint="name one at least")
+        raise InvalidInput("the mirror has no objects", "KEYS", hint="name at least one key")
     if len(keys) > KEYS_MAX:
         raise InvalidInput(
-            f"a mirror has {KEYS_MAX:,} objects at most", "KEYS", len(keys), "make several mirrors"
+            f"the mirror has more than {KEYS_MAX:,} objects", "KEYS", len(keys), "declare several mirrors"
         )
     field = mirror.columns.fields[0]
     if field.type.kind is not TypeKind.STRING:
         most = 1 << (31 if field.type.kind is TypeKind.INT32 else 63)
         for key in keys:
             if not (WHOLE.fullmatch(key) and -most <= int(key) < most):
-                title, hint = f"a key is no {field.type}", f"let {field.name} be a string, or leave it out"
+                title, hint = (
+                    f"the key is not a valid {field.type}",
+                    f"declare {field.name} as string, or remove the key",
+                )
                 raise InvalidInput(title, "KEYS", key, hint)
     return list(dict.fromkeys(keys))
 
 
 def profile_of(mirror: Mirror, keys: Sequence[str]) -> list[float]:
-    """The weight of the first pattern that each key meets; 1 if it meets none."""
+    """Return a weight for each key: the weight of the first pattern that the key matches, or 1 if no pattern matches."""
     weights, met = dict.fromkeys(keys, 1.0), set[str]()
     several = sum(pattern not in weights for pattern, _ in mirror.profile)
     if several > PATTERNS_MAX:
-        title = f"a profile has {PATTERNS_MAX} patterns at most that are no keys"
+        title = f"the profile has more than {PATTERNS_MAX} patterns that are not keys"
         raise InvalidInput(title, "PROFILE", several, "write the keys themselves, or wider patterns")
     for pattern, weight in mirror.profile:
         expression = re.compile(fnmatch.translate(pattern))
         matching = [pattern] if pattern in weights else [key for key in keys if expression.match(key)]
         if not matching:
-            raise UnknownName("the profile names no object", "PROFILE", pattern, nearest(pattern, keys))
+            raise UnknownName("the pattern matches no object", "PROFILE", pattern, nearest(pattern, keys))
         for key in matching:
             if key not in met:
                 met.add(key)

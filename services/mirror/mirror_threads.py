@@ -1,12 +1,12 @@
-"""Mirrors at work: each with threads of its own that poll, publish, and follow the answers which say what is looked up.
+"""Threads of running mirrors, which poll objects, publish changes, and read the lookups query to count uses of objects.
 
     mirrors = Mirrors(door)
-    mirrors.begin(mirror)       returns at once; what keeps it from polling is told, and tried again later and later
+    mirrors.begin(mirror)       returns at once; if the mirror cannot start, its progress says why, and it tries again
     mirrors.end(name)
 
 Numbered properties:
-1. What is wrong with one mirror, or with its store, is told in its progress and keeps no other from being polled.
-2. A mirror that has ended publishes nothing more, unless what takes its rows has not answered for `END_S`.
+1. A problem of one mirror, or of its store, is shown in its progress and does not affect other mirrors.
+2. After `end`, a mirror publishes nothing more, unless a call that publishes its rows takes longer than `END_S`.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ END_S = 2 * LAST_S
 
 
 def mirrors_in(file: Path) -> list[Mirror]:
-    """The mirrors that an SQL file declares; other statements are left alone."""
+    """Return the mirrors that an SQL file declares; other statements are ignored."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(
-            f"cannot be read: {error}", "FILE", str(file), "give the path of an SQL file"
+            f"the SQL file cannot be read: {error}", "FILE", str(file), "give the path of an SQL file"
         ) from None
     mirrors = []
     try:
@@ -68,12 +68,12 @@ def mirrors_in(file: Path) -> list[Mirror]:
                 problem.file = str(file)
                 raise problem from None
     if not mirrors:
-        raise InvalidInput("there is no mirror in it", "FILE", str(file), "add CREATE MIRROR …")
+        raise InvalidInput("the file declares no mirror", "FILE", str(file), "add CREATE MIRROR …")
     return mirrors
 
 
 def declare(mirror: Mirror, weir: Client) -> None:
-    """The stream of its changes, if it is not there; InvalidInput if it is there and another."""
+    """Declare the stream of the mirror's changes if it is missing; raise InvalidInput if another stream already has this name."""
     try:
         declaration = weir.get("Stream", mirror.name)
     except UnknownName:
@@ -82,23 +82,28 @@ def declare(mirror: Mirror, weir: Client) -> None:
     there = declaration.declaration
     assert isinstance(there, StreamDeclaration)
     if there.source is not None or parse_create_stream(there.declaration(mirror.name)) != mirror.stream:
-        hint = f"declare it as {mirror.stream_sql}, or name the mirror otherwise"
-        raise InvalidInput("the stream of that name is another one", "CREATE MIRROR", mirror.name, hint)
+        hint = f"declare the stream as {mirror.stream_sql}, or give the mirror another name"
+        raise InvalidInput(
+            "a stream of this name exists, but its columns or event time differ from those of the mirror",
+            "CREATE MIRROR",
+            mirror.name,
+            hint,
+        )
 
 
 class AtWork:
-    """One mirror."""
+    """One running mirror with its threads."""
 
     def __init__(self, mirror: Mirror, door: MirrorEnds, password: str = "") -> None:
-        """InvalidInput if there is an address that is none."""
+        """Create the threads without starting them; raise InvalidInput if an address of the mirror is not valid."""
         self.mirror, self._door, self._password = mirror, door, password
-        # A file may have passwords in addresses; a document has none there.
+        # The addresses of a mirror from an SQL file may contain passwords; those of a document may not.
         said = (password, *(secret for _, secret in credentials(mirror)))
         self._secrets = tuple(secret for secret in said if secret)
         self._stop = threading.Event()
         self._polling: Polling | None = None
         self._why = self._lookups = ""
-        """What keeps it from polling, and from following lookups."""
+        """Problems that keep the mirror from polling, and from reading lookups; empty if there are none."""
         self._last: Problem | None = None
         self._threads = [threading.Thread(target=self._run, name=f"mirror-{mirror.name}", daemon=True)]
         if mirror.lookups is not None:
@@ -112,11 +117,11 @@ class AtWork:
             thread.start()
 
     def stop(self) -> None:
-        """It need not have ended when this returns."""
+        """Ask the threads to end, without waiting for them."""
         self._stop.set()
 
     def join(self, until: float) -> None:
-        """It publishes nothing more; what follows lookups leaves when the look is over that it waits for."""
+        """Wait until the mirror publishes nothing more. The thread that reads lookups may end later, after its current poll."""
         if self._threads[0].is_alive():
             self._threads[0].join(max(0.0, until - time.monotonic()))
 
@@ -132,19 +137,19 @@ class AtWork:
             progress.problems[f"lookups: {self._lookups}"] = 1
         return progress
 
-    # -- threads -----------------------------------------------------------------------------------------
+    # -- functions that run in the mirror's threads --------------------------------------------------------
 
     def _run(self) -> None:
         backoff = Backoff(BEGIN_LEAST_S, BEGIN_MOST_S)
         while not self._stop.is_set():
             try:
                 self._poll()
-            except Exception as problem:  # a thread that ends without a word would leave it starting for ever
+            except Exception as problem:  # if this thread ended, the mirror would stay `starting` for ever
                 self._fails(in_a_line(problem, self._secrets))
             self._stop.wait(backoff.failed())
 
     def _poll(self) -> None:
-        """Until it is stopped."""
+        """Poll until the mirror is stopped."""
         objects = objects_of(self.mirror, WORKERS, self._password)
         try:
             name = f"mirror-{self.mirror.name}-{secrets.token_hex(4)}"
@@ -162,7 +167,7 @@ class AtWork:
         self._last = Problem(why, time.time())
 
     def _follow(self, query: str) -> None:
-        """Each answer of the query names an object in the column of the key, or in its first."""
+        """Read the answers of the lookups query; each answer counts as one use of the object that it names."""
         key = self.mirror.columns.fields[0].name.lower()
         while not self._stop.is_set():
             try:
@@ -179,13 +184,13 @@ class AtWork:
 
 
 def used_in(row: Mapping[str, Any], key: str) -> str:
-    """Of an answer."""
+    """Return the key in an answer: the value of the column with the name of the key column, or else of the first column."""
     named = {name.lower(): value for name, value in row.items() if not name.startswith("_")}
     return str(named[key] if key in named else next(iter(named.values()), None))
 
 
 class Mirrors:
-    """All that are polled from here; may be called by several threads."""
+    """All mirrors that this process polls; thread-safe."""
 
     def __init__(self, door: MirrorEnds) -> None:
         self._door = door
@@ -193,7 +198,7 @@ class Mirrors:
         self._at_work: dict[str, AtWork] = {}
 
     def begin(self, mirror: Mirror, password: str = "") -> None:
-        """In place of the one of its name, if there is one."""
+        """Start a mirror; it replaces a running mirror of the same name."""
         self.end(mirror.name)
         at_work = AtWork(mirror, self._door, password)
         with self._lock:
@@ -201,7 +206,7 @@ class Mirrors:
         at_work.begin()
 
     def end(self, name: str) -> None:
-        """Idempotent."""
+        """Stop the mirror with this name; do nothing if it does not run."""
         with self._lock:
             at_work = self._at_work.pop(name, None)
         if at_work is not None:
@@ -214,7 +219,7 @@ class Mirrors:
         return [mirror.progress() for mirror in mirrors]
 
     def stop(self) -> None:
-        """All of them; idempotent."""
+        """Stop all mirrors. Calling it again has no effect."""
         with self._lock:
             ended, self._at_work = list(self._at_work.values()), {}
         for mirror in ended:

@@ -1,12 +1,13 @@
-"""Where a mirror's objects are: at addresses of HTTP, or in rows of a database; each looked at by its key.
+"""Stores of a mirror's objects: HTTP addresses, or rows of a database. Each object is fetched by its key.
 
-    fetched = objects.fetch(key)        what has changed, if anything has; with `whole` also what has not
-    objects.took(key, fetched)          the change has been understood: what is the same from now on is unchanged
+    fetched = objects.fetch(key)        the object if it has changed; with `whole`, also if it has not
+    objects.took(key, fetched)          record that this version was processed, so that later fetches compare with it
 
 Numbered properties:
-1. An object is unchanged only if it is as it was when it was last understood: a body that nobody can read is looked at again.
-2. Whatever the other side does, a look ends: after `LOOK_S`, `BODY_BYTES_MAX` and `REDIRECTS_MAX`, with what is wrong told.
-3. May be asked by several threads, each about another key.
+1. An object counts as unchanged only if it equals the version that was last processed. A body that cannot be parsed is
+   therefore fetched again.
+2. A fetch ends, whatever the server does: at `LOOK_S`, `BODY_BYTES_MAX` or `REDIRECTS_MAX`, with an error that says why.
+3. Several threads may fetch at the same time if each fetches a different key.
 """
 
 from __future__ import annotations
@@ -40,55 +41,55 @@ from services.mirror.deadline_sockets import DeadlineSockets, OpenLook
 from services.mirror.mirror_definition import database_url
 
 TIMEOUT_S = 10.0
-# Of a look in all: a server that sends a byte now and then would go on for ever.
+# Time limit of a whole fetch: a server that sends a byte now and then never exceeds TIMEOUT_S.
 LOOK_S = 30.0
 BODY_BYTES_MAX = 1 << 20
 KEYS_BYTES_MAX = 16 << 20
 REDIRECTS_MAX = 5
 TOLD_MAX = 200
-# Characters of an ETag that is kept for an object; longer ones are none.
+# Maximum length of an ETag or Last-Modified that is stored per object; longer headers are ignored.
 MARK_MAX = 1000
 OK, NOT_MODIFIED = 200, 304
-# Clocks of a server and of what is behind it may differ by that.
+# Maximum difference that is assumed between the clock of a server and the clocks of the systems behind the server.
 SETTLED = timedelta(seconds=2)
 HEADERS = {"User-Agent": "weir-mirror", "Accept": "application/json", "Accept-Encoding": "gzip"}
 GZIP = 16 + zlib.MAX_WBITS
 
 
 class ObjectProblem(Exception):
-    """The object could not be looked at this time."""
+    """Failure of one fetch of an object."""
 
     def __init__(self, title: str, size: int = 0, detail: str = "") -> None:
         super().__init__(title[:TOLD_MAX])
         self.size = size
-        """Bytes that it has cost nonetheless."""
+        """Number of bytes that were received before the fetch failed."""
         self.detail = detail[:TOLD_MAX]
-        """What others with this problem need not have."""
+        """Details of the failure that may differ between objects with the same problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a look has found."""
+    """Result of a fetch."""
 
     size: int
-    """Bytes."""
+    """Number of bytes received."""
     row: Mapping[str, Any] | None = None
-    """The object, by column; None: unchanged."""
+    """Values of the object by column; None if the object has not changed."""
     changed_at: datetime | None = None
     is_new: bool = True
-    """Whether it has changed; only a whole look finds a row that has not."""
+    """True if the object has changed. Only a fetch with `whole` returns the row of an unchanged object."""
     mark: tuple[str, str, bytes] = ("", "", b"")
-    """By which it is known again: its ETag, when it was modified, a digest."""
+    """ETag, time of modification and digest, by which this version is recognised later."""
 
 
 class Objects(Protocol):
-    """A store of objects."""
+    """Interface to the remote store of a mirror's objects: HTTP addresses, or a database table."""
 
     def keys(self) -> Sequence[str]:
-        """Of all that are to be mirrored; InvalidInput if they cannot be had."""
+        """Return the keys of all objects to mirror; raise InvalidInput if they cannot be read."""
 
     def fetch(self, key: str, whole: bool = False) -> Fetched:
-        """Or ObjectProblem."""
+        """Fetch the object and return it if it has changed or if `whole` is True; raise ObjectProblem if the fetch fails."""
 
     def took(self, key: str, fetched: Fetched) -> None: ...
 
@@ -96,7 +97,7 @@ class Objects(Protocol):
 
 
 def objects_of(mirror: Mirror, connections: int, password: str = "") -> Objects:
-    """InvalidInput if there cannot be any. The password is that of the user whom an address names."""
+    """Return the store of a mirror's objects, or raise InvalidInput if its address is wrong; the address's user logs in with `password`."""
     match mirror.origin:
         case HttpOrigin():
             return HttpObjects(mirror, mirror.origin.url, password)
@@ -104,17 +105,17 @@ def objects_of(mirror: Mirror, connections: int, password: str = "") -> Objects:
             return DatabaseObjects(mirror, mirror.origin, connections, password)
 
 
-# -- HTTP -----------------------------------------------------------------------------------------------------------
+# -- objects at HTTP addresses --------------------------------------------------------------------------------------
 
 
 class HttpObjects:
-    """JSON objects; asked for only if they differ, where the server knows of that."""
+    """JSON objects at HTTP addresses. Requests are conditional, so that a server need not send unchanged objects."""
 
     def __init__(self, mirror: Mirror, url: str, password: str = "", look_s: float = LOOK_S) -> None:
         self._mirror, self._url, self._password = mirror, url, password
         self._columns = mirror.columns
         self._marks: dict[str, tuple[str, str, bytes]] = {}
-        # A pool that threads share may close a connection that one of them has just been given.
+        # Each thread has its own client: a shared pool may close a connection that it has just given to a thread.
         self._own = threading.local()
         self._clients: list[httpx.Client] = []
         self._patience = DeadlineSockets(look_s)
@@ -127,25 +128,33 @@ class HttpObjects:
             body, _ = self._get(self._mirror.keys_url, {}, KEYS_BYTES_MAX)[1:]
             values = orjson.loads(body)
         except ObjectProblem as problem:
-            raise InvalidInput(f"{where}: {problem}", hint="the address is to answer with a list") from None
+            raise InvalidInput(
+                f"{where}: the list of keys cannot be fetched: {problem}",
+                hint="let the address answer with a list of keys",
+            ) from None
         except orjson.JSONDecodeError:
-            raise InvalidInput(f"{where}: not JSON", hint='answer with ["key", …]') from None
+            raise InvalidInput(f"{where}: the answer is not JSON", hint='answer with ["key", …]') from None
         if not isinstance(values, list) or not all(type(value) in (str, int) for value in values):
-            raise InvalidInput(f"{where}: not a list of keys", value=values, hint='answer with ["key", …]')
+            raise InvalidInput(
+                f"{where}: the answer is not a list of keys", value=values, hint='answer with ["key", …]'
+            )
         return [str(value) for value in values]
 
     def fetch(self, key: str, whole: bool = False) -> Fetched:
         etag, modified, digest = self._marks.get(key, ("", "", b""))
         compared = (("If-None-Match", etag), ("If-Modified-Since", modified))
         headers = {name: value for name, value in compared if value and not whole}
-        if key in ("", ".", ".."):  # in an address they mean another place
-            raise ObjectProblem(f"the key {key!r} makes no address of its own")
+        # In the path of a URL, these keys address another directory.
+        if key in ("", ".", ".."):
+            raise ObjectProblem(f"the key {key!r} cannot be part of an address")
         response, body, size = self._get(
             self._url.replace(PLACEHOLDER, quote(key, safe="")), headers, BODY_BYTES_MAX
         )
         if response.status_code == NOT_MODIFIED:
             if not headers:
-                raise ObjectProblem("304 Not Modified, though nothing was asked to be compared", size)
+                raise ObjectProblem(
+                    "the server answered 304 Not Modified, though the request was not conditional", size
+                )
             return Fetched(size)
         body_digest = blake2b(body, digest_size=16).digest()
         modified = response.headers.get("Last-Modified", "")
@@ -155,7 +164,9 @@ class HttpObjects:
             modified if has_settled(response) and len(modified) <= MARK_MAX else "",
             body_digest,
         )
-        if body_digest == digest and not whole:  # a server without ETags, or one that has made new ones
+        if (
+            body_digest == digest and not whole
+        ):  # the server has no ETags, or has made a new ETag for the same body
             self._marks[key] = mark
             return Fetched(size)
         return Fetched(size, self._row(key, body, size), moment_of(modified), body_digest != digest, mark)
@@ -164,14 +175,14 @@ class HttpObjects:
         self._marks[key] = fetched.mark
 
     def close(self) -> None:
-        """Who is still looking is cut off."""
+        """Cut off all fetches in progress, and close all connections."""
         self._patience.close()
         for client in self._clients:
             client.close()
 
     @property
     def _client(self) -> httpx.Client:
-        """This thread's."""
+        """HTTP client of this thread."""
         client: httpx.Client | None = getattr(self._own, "client", None)
         if client is None:
             client = self._own.client = httpx.Client(
@@ -179,13 +190,13 @@ class HttpObjects:
                 limits=httpx.Limits(max_keepalive_connections=1),
                 headers=HEADERS,
             )
-            # As many as one look may open; a connection that is kept is among them.
+            # Sockets that one fetch may use: one for the first request, one per redirect, and one that is kept from an earlier fetch.
             self._own.sockets = deque[socket.socket](maxlen=REDIRECTS_MAX + 2)
             self._clients.append(client)
         return client
 
     def _auth(self, url: str) -> httpx.BasicAuth | None:
-        """Of an address that names a user; where it redirects to another host, nothing of it is shown."""
+        """Return the login for an address that names a user, otherwise None. A redirect to another host gets no login."""
         parts = urlsplit(url)
         if not (self._password and parts.username):
             return None
@@ -195,16 +206,16 @@ class HttpObjects:
         try:
             row = orjson.loads(body)
         except orjson.JSONDecodeError:
-            raise ObjectProblem(f"not JSON: {body[:40]!r}", size) from None
+            raise ObjectProblem(f"the object is not JSON: {body[:40]!r}", size) from None
         if not isinstance(row, dict):
-            raise ObjectProblem(f"not an object: {body[:40]!r}", size)
+            raise ObjectProblem(f"the answer is not a JSON object: {body[:40]!r}", size)
         values = {name.lower(): value for name, value in row.items()}
         return {field.name: values.get(field.name.lower()) for field in self._columns.fields[1:]} | keyed(
             self._columns, key
         )
 
     def _get(self, url: str, headers: Mapping[str, str], most: int) -> tuple[httpx.Response, bytes, int]:
-        """The answer, its body, and the bytes of all that has come."""
+        """Return the response, its body, and the number of bytes received, including redirects."""
         came, client = Came(), self._client
         with self._patience.look() as look:
             try:
@@ -220,20 +231,22 @@ class HttpObjects:
                         response.close()
                     if response.next_request is None:
                         break
-                    # It shows what the first one showed, where that is the same host's.
+                    # On a redirect to the same host, httpx itself repeats the login of the first request.
                     request, auth = response.next_request, httpx.Auth()
                 else:
-                    raise ObjectProblem(f"more than {REDIRECTS_MAX} redirects", came.size)
+                    raise ObjectProblem(f"the server sent more than {REDIRECTS_MAX} redirects", came.size)
             except (httpx.HTTPError, httpx.InvalidURL, zlib.error, ValueError) as problem:
                 if look.is_over:
                     raise ObjectProblem(too_late(self._patience), came.size) from None
-                raise ObjectProblem(f"{type(problem).__name__}: {problem}", came.size) from None
+                raise ObjectProblem(
+                    f"the request failed: {type(problem).__name__}: {problem}", came.size
+                ) from None
         if response.status_code not in (OK, NOT_MODIFIED):
             raise ObjectProblem(status_of(response), came.size)
         return response, body, came.size
 
     def _connected(self, look: OpenLook, event: str, told: Mapping[str, Any]) -> None:
-        """What can be cut."""
+        """Register the socket of a new connection, so that it can be shut down at the time limit."""
         if event == "connection.connect_tcp.complete":
             self._own.sockets.append(told["return_value"].get_extra_info("socket"))
             look.waits_for(*self._own.sockets)
@@ -241,16 +254,16 @@ class HttpObjects:
 
 @dataclass
 class Came:
-    """Bytes that a look has brought, over the wire; and what is wrong with them."""
+    """Counter of the bytes that a fetch has received; it also reads and checks the bodies of the responses."""
 
     size: int = 0
 
     def body_of(self, response: httpx.Response, most: int, look: OpenLook) -> bytes:
-        """As it is meant; nothing unpacks to more than that."""
+        """Return the decompressed body; raise ObjectProblem if it is wrong or has more than `most` bytes."""
         self.size += sum(len(name) + len(value) + 4 for name, value in response.headers.raw)
         encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip"):
-            raise ObjectProblem(f"an encoding that was not asked for: {encoding}", self.size)
+            raise ObjectProblem(f"the answer has an encoding that was not requested: {encoding}", self.size)
         unpacks = zlib.decompressobj(GZIP) if encoding == "gzip" else None
         body = bytearray()
         for part in response.iter_raw():
@@ -263,12 +276,12 @@ class Came:
             if look.is_over:
                 raise httpx.ReadTimeout("")
         if unpacks is not None and body and not unpacks.eof:
-            raise ObjectProblem("the packed body is not whole", self.size)
+            raise ObjectProblem("the compressed body is incomplete", self.size)
         return bytes(body)
 
 
 def too_late(patience: DeadlineSockets) -> str:
-    return f"the answer was not there after {patience.look_s:g} s"
+    return f"the answer was not complete after {patience.look_s:g} s"
 
 
 def without_password(url: str) -> str:
@@ -281,14 +294,14 @@ def status_of(response: httpx.Response) -> str:
 
 
 def has_settled(response: httpx.Response) -> bool:
-    """Whether `Last-Modified` tells this state from later ones: it has seconds, in the last of which there may be several."""
+    """Return True if `Last-Modified`, a time in whole seconds, is so old that no later version of the object can have the same time."""
     modified = moment_of(response.headers.get("Last-Modified", ""))
     answered = moment_of(response.headers.get("Date", ""))
     return modified is not None and (answered or datetime.now(UTC)) - modified >= SETTLED
 
 
 def moment_of(stamp: str) -> datetime | None:
-    """Of the headers Last-Modified and Date."""
+    """Return the time in a Last-Modified or Date header; None if it is missing or not valid."""
     try:
         moment = parsedate_to_datetime(stamp) if stamp else None
         return moment and (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
@@ -297,7 +310,7 @@ def moment_of(stamp: str) -> datetime | None:
 
 
 def keyed(columns: Schema, key: str) -> dict[str, Any]:
-    """The column of the key."""
+    """Return the key column of a row: the column's name, with the key converted to the column's type."""
     field = columns.fields[0]
     return {field.name: key if field.type.kind is TypeKind.STRING else number_of(key)}
 
@@ -309,7 +322,7 @@ def number_of(key: str) -> int:
         raise ObjectProblem(f"the key {key!r} is not a whole number") from None
 
 
-# -- rows of a database ---------------------------------------------------------------------------------------------
+# -- objects that are rows of a database ----------------------------------------------------------------------------
 
 
 class DatabaseObjects:
@@ -348,7 +361,7 @@ class DatabaseObjects:
         condition = self._columns[0] == next(iter(keyed(self._schema, key).values()))
         rows = self._asked(sa.select(*self._columns).where(condition).limit(2))
         if len(rows) != 1:
-            raise ObjectProblem("several rows have this key" if rows else "there is no such row")
+            raise ObjectProblem("several rows have this key" if rows else "no row has this key")
         (values,) = rows
         row = {
             field.name: plain(field, value) for field, value in zip(self._schema.fields, values, strict=True)
@@ -366,7 +379,7 @@ class DatabaseObjects:
         self._digests[key] = fetched.mark[2]
 
     def close(self) -> None:
-        """Who is still looking is cut off."""
+        """Cut off all fetches in progress, and close all connections."""
         self._patience.close()
         self._engine.dispose()
 
@@ -376,26 +389,26 @@ class DatabaseObjects:
                 try:
                     with self._connected(look) as connection:
                         return connection.execute(statement).all()
-                except (TypeError, ValueError) as problem:  # SQLite keeps in a column whatever it is given
-                    raise ObjectProblem(f"a value is not what the table's column says: {problem}") from None
+                except (TypeError, ValueError) as problem:  # SQLite stores values of any type in a column
+                    raise ObjectProblem(f"a value does not have the type of its column: {problem}") from None
                 except sa.exc.SQLAlchemyError as problem:
                     if look.is_over:
                         raise ObjectProblem(too_late(self._patience)) from None
-                    # A connection of before the database was started anew says nothing of how it is now.
+                    # After a restart of the database, a call on an old connection fails, so the call is repeated once on a new connection.
                     if is_last or not getattr(problem, "connection_invalidated", False):
                         raise ObjectProblem(told_by_database(problem)) from None
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the loop has ended, although its last try either returns or raises")
 
     @contextmanager
     def _connected(self, look: OpenLook | None = None) -> Iterator[sa.Connection]:
-        """With an end, whatever the server does."""
+        """Open a connection that is shut down when the time limit of the fetch has passed."""
         if look is None:
             with self._patience.look() as look, self._connected(look) as connection:
                 yield connection
             return
         with self._engine.connect() as connection:
             postgres = getattr(connection.connection.driver_connection, "pgconn", None)
-            if postgres is None:  # SQLite is no one to wait for
+            if postgres is None:  # SQLite has no server that could fail to answer
                 yield connection
                 return
             with socket.socket(fileno=os.dup(postgres.socket)) as waited_for:
@@ -417,7 +430,7 @@ def database_of(address: str, connections: int, password: str, look_s: float) ->
         url = url.set(password=password)
     is_file = url.drivername.partition("+")[0] == "sqlite"
     if is_file:
-        # Opened for each look: a file in its place is another database.
+        # Opened for each fetch, because the file may be replaced by another database.
         arguments = {"timeout": int(TIMEOUT_S)}
         return sa.create_engine(there_already(url), poolclass=sa.NullPool, connect_args=arguments)
     url, arguments = url.set(drivername="postgresql+psycopg"), {"connect_timeout": int(TIMEOUT_S)}
@@ -429,7 +442,7 @@ def database_of(address: str, connections: int, password: str, look_s: float) ->
 
 
 def there_already(url: sa.URL) -> sa.URL:
-    """Of a file: SQLite makes one of any name that it is asked for."""
+    """Return a URL with which SQLite opens only an existing file; with a plain path, SQLite creates a missing file."""
     if not url.database or url.database.startswith(("file:", ":memory:")):
         return url
     file = quote(os.path.abspath(url.database))
@@ -437,7 +450,7 @@ def there_already(url: sa.URL) -> sa.URL:
 
 
 def limit(look_s: float, connection: Any, _: object) -> None:
-    """The server gives up as well: its process would otherwise wait for a lock long after we have hung up."""
+    """Set the time limit also in the database server: its process may wait for a lock long after the client has disconnected."""
     connection.autocommit = True
     connection.execute(f"SET statement_timeout = {int(1000 * look_s)}")
     connection.autocommit = False
@@ -445,25 +458,27 @@ def limit(look_s: float, connection: Any, _: object) -> None:
 
 @contextmanager
 def told_as_wrong(table: str) -> Iterator[None]:
-    """What a database says of a table is the declaration's mistake."""
+    """Turn database errors into InvalidInput, because the mirror's declaration names the table or database."""
     try:
         yield
     except sa.exc.NoSuchTableError:
-        hint = "is it in another database, or schema: 'schema.name'?"
+        hint = "check the database, or name the schema: 'schema.name'"
         raise UnknownName("there is no such table", "TABLE", table, hint) from None
     except sa.exc.SQLAlchemyError as problem:
         title = f"the database does not answer: {told_by_database(problem)}"
-        raise InvalidInput(title, "FROM DATABASE", hint="is it there, and may you use it?") from None
+        raise InvalidInput(
+            title, "FROM DATABASE", hint="check that it runs and that you may use it"
+        ) from None
 
 
 def told_by_database(problem: sa.exc.SQLAlchemyError) -> str:
-    """One line, without the statement."""
+    """Return the database's message in one line, without the statement."""
     cause = getattr(problem, "orig", None) or problem
     return (str(cause).strip() or type(cause).__name__).splitlines()[0]
 
 
 def plain(field: Field, value: Any) -> Any:
-    """As JSON would have it for the column: databases have more types than columns do."""
+    """Return a database value as it would be in JSON for the column; databases have more types than Weir's columns."""
     match value:
         case datetime():
             return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()

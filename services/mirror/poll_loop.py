@@ -1,12 +1,12 @@
-"""A mirror at work: threads look at objects, one loop tells them which, and what has changed goes on as a stream.
+"""Polling of one mirror: a loop decides which objects to poll, threads fetch them, and changes are published as a stream.
 
-    decide `MirrorCore.due` ──► threads: fetch ──► `polled` ──► rows ──► published, in order, until they are taken
+    `MirrorCore.due` decides ──► threads fetch ──► `polled` records results ──► changed rows are published in order
 
 Numbered properties:
-1. No more than `WORKERS` objects are looked at at a time, and no more than `ROWS_WAITING_MAX` changes or `BYTES_WAITING_MAX` wait
-   to be published: when nobody takes them, polling pauses, and nothing that was seen is lost.
-2. An object that cannot be fetched, or is not what the columns say, is counted with its problem; the others go on.
-3. `stop` ends it: what is being looked at is left, what has been seen is published if that takes no longer than `LAST_S`.
+1. At most `WORKERS` objects are fetched at a time. At most `ROWS_WAITING_MAX` changes with at most `BYTES_WAITING_MAX` bytes
+   wait to be published. If the stream does not accept changes, polling pauses, and no change that was seen is lost.
+2. If an object cannot be fetched or does not fit the columns, the problem is counted; other objects are not affected.
+3. `stop` ends polling: fetches in progress are abandoned, and changes that were seen are published if that takes at most `LAST_S`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from services.results.row_parsing import DOES_NOT_FIT, Brought, of_objects
 WORKERS = 16
 LOOK_S = 0.2
 LAST_S = 5.0
-TELL_S = 0.5  # statistics look at every object
-# Uses of an object count half after an hour.
+TELL_S = 0.5  # seconds between computations of statistics, each of which reads the figures of every object
+# Seconds after which a use counts half.
 HALF_LIFE_S = 3600.0
 USES_WAITING_MAX = 100_000
-# A rate is over so long.
+# Seconds over which a rate is computed.
 RATE_S = 10.0
 State = Literal["starting", "running", "waiting"]
 Unit = Literal["polls", "bytes"]
@@ -61,7 +61,7 @@ NOTHING = MirrorStatistics(
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What a thread has found."""
+    """Result of one poll of an object."""
 
     one: int
     asked_at: float
@@ -73,14 +73,14 @@ class Looked:
 
 
 class Polling:
-    """One mirror; `run` in a thread of its own."""
+    """Polling of one mirror; `run` is called in a separate thread."""
 
     def __init__(
         self, mirror: Mirror, objects: Objects, publish: Publish, name: str, secrets: Sequence[str] = ()
     ) -> None:
-        """`name` goes into the names of batches: of two runs they must differ; `secrets` are in no problem that is told.
+        """Read the keys of the objects; raise InvalidInput if the keys are not valid.
 
-        InvalidInput if the keys are impossible.
+        Batch names begin with `name`, which must differ between runs. `secrets` are hidden in the texts of problems.
         """
         self.mirror, self._objects = mirror, objects
         self._problems = MirrorProblems(secrets)
@@ -92,17 +92,18 @@ class Polling:
         self._looked: queue.SimpleQueue[Looked] = queue.SimpleQueue()
         self._uses: queue.Queue[str] = queue.Queue(USES_WAITING_MAX)
         self._lock = threading.Lock()
-        self._brought_at = [math.inf] * len(self.keys)  # never yet: it will be
+        # Time at which each object was last published; infinity if never, so that it is not due to be published again.
+        self._brought_at = [math.inf] * len(self.keys)
         self._unknown_uses = 0
         self._bytes = 0.0
         self._statistics = self._core.statistics(0.0)
         self._spent: deque[tuple[float, float]] = deque()
-        """In all, at moments of late."""
+        """Pairs of a time and the total bandwidth spent until that time, for the last RATE_S seconds."""
 
-    # -- from any thread ---------------------------------------------------------------------------------
+    # -- methods for any thread ---------------------------------------------------------------------------
 
     def used(self, key: str) -> None:
-        """Somebody has looked it up; what is more than fits is not counted."""
+        """Count a use of an object. If the queue of uses is full, the use counts as a use of an unknown key."""
         try:
             self._uses.put_nowait(key)
         except queue.Full:
@@ -126,7 +127,7 @@ class Polling:
             last_problem=last,
         )
 
-    # -- the loop ----------------------------------------------------------------------------------------
+    # -- the loop that decides what to poll ----------------------------------------------------------------
 
     def run(self, stop: threading.Event) -> None:
         over = threading.Event()
@@ -173,7 +174,7 @@ class Polling:
                 self._core.used(number, 1.0, now)
 
     def _take_looked(self, began: float, wait_s: float) -> int:
-        """What has come within that time; how many."""
+        """Process poll results that come within `wait_s`, and return their number."""
         taken = 0
         try:
             looked = self._looked.get(timeout=wait_s)
@@ -193,7 +194,7 @@ class Polling:
         if found.batch is not None:
             self._publisher.add(found.batch)
 
-    # -- threads -----------------------------------------------------------------------------------------
+    # -- functions of the threads that fetch objects -------------------------------------------------------
 
     def _look(self, one: int, began: float) -> None:
         key, asked_at = self.keys[one], time.monotonic() - began
@@ -220,9 +221,7 @@ class Polling:
                     detail=detail,
                 )
             )
-        except (
-            Exception
-        ) as problem:  # a thread that ends without a word would leave the object in flight for ever
+        except Exception as problem:  # without a result, the object would count as being polled for ever
             text = f"{type(problem).__name__}: {problem}"[:200]
             self._looked.put(
                 Looked(
@@ -235,7 +234,7 @@ class Polling:
         return every_s is not None and now - self._brought_at[one] >= every_s
 
     def _batch(self, fetched: Fetched) -> pa.RecordBatch:
-        """As a row of the stream."""
+        """Return the object as a row of the mirror's stream; raise ObjectProblem if it does not fit the columns."""
         times: dict[str, Any] = {SEEN_AT: datetime.now(UTC).isoformat()}
         times[CHANGED_AT] = fetched.changed_at.isoformat() if fetched.changed_at else None
         brought = of_objects(self.mirror.stream, [{**(fetched.row or {}), **times}], Brought())
@@ -247,14 +246,14 @@ class Polling:
 
     def _misfits(self, row: Mapping[str, Any], brought: Brought) -> str:
         return ", ".join(
-            f"{field.name} is to be {field.type}, got {shown(row.get(field.name))}"
+            f"{field.name} must be {field.type}, got {shown(row.get(field.name))}"
             for field in self.mirror.columns.fields
             if f"{DOES_NOT_FIT}: {field.name}" in brought.rejected
         )
 
 
 def rate_of(spent: Sequence[tuple[float, float]]) -> float:
-    """Return what was spent a second between the first moment and the last; 0 where polls gave more back than was spent."""
+    """Return the bandwidth spent per second between the first and the last entry; 0 if later corrections have lowered the total."""
     if len(spent) < 2:
         return 0.0
     (since, before), (now, after) = spent[0], spent[-1]
@@ -263,25 +262,25 @@ def rate_of(spent: Sequence[tuple[float, float]]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class MirrorProgress:
-    """How a mirror fares."""
+    """Progress of a mirror."""
 
     mirror: str
     bandwidth: float
     unit: Unit
-    """Of the bandwidth."""
+    """Unit of the bandwidth."""
     state: State = "starting"
-    """`waiting` after it could not begin: it tries again."""
+    """State of the mirror; `waiting` if it could not start and waits for the next try."""
     statistics: MirrorStatistics = NOTHING
     published: int = 0
-    """Rows that the stream has taken."""
+    """Number of rows that the stream has accepted."""
     problems: dict[str, int] = field(default_factory=dict)
-    """How often each has been met."""
+    """Number of occurrences by problem."""
     unknown_uses: int = 0
-    """Uses of what is no object of the mirror."""
+    """Number of uses of keys that the mirror does not have."""
     bytes: int = 0
-    """Of what polls have brought."""
+    """Number of bytes that polls have received."""
     spent_per_s: float = 0.0
-    """Of the bandwidth, of late."""
+    """Bandwidth spent per second, over the last RATE_S seconds."""
     last_problem: Problem | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -290,5 +289,5 @@ class MirrorProgress:
 
 
 def begun(mirror: Mirror) -> MirrorProgress:
-    """Of one that has done nothing yet."""
+    """Return the progress of a mirror that has done nothing yet."""
     return MirrorProgress(mirror.name, mirror.bandwidth, "bytes" if mirror.by_bytes else "polls")

@@ -1,6 +1,7 @@
-"""Rows of a mirror that wait for its stream, and the problems that polling and publishing have met.
+"""Rows of a mirror that wait to be published, and the problems of polling and publishing.
 
-Batches are published one after the other, each under one name until it is taken, so that its rows are there once.
+Batches are published one after the other. A batch is repeated under the same name until the stream accepts it, so that its
+rows are published once.
 """
 
 from __future__ import annotations
@@ -20,28 +21,28 @@ from services.results.rows import NoRoom
 
 ROWS_WAITING_MAX = 10_000
 BYTES_WAITING_MAX = 64 << 20
-# Of what is published at once; a service takes 16 MiB, and rows as JSON are larger than as Arrow.
+# Maximum size of a published batch. A service accepts 16 MiB, and rows are larger as JSON than as Arrow.
 BATCH_ROWS, BATCH_BYTES = 5_000, 4 << 20
 WAIT_S = 0.2
 PROBLEMS_MAX = 20
 OTHERS = "other problems"
 TOLD_MAX = 300
 
-# Rows and the name of their batch; how many were not taken, by reason.
+# Function that publishes rows as a batch with a given name, and returns the number of refused rows by reason.
 Publish = Callable[[pa.Table, str], Mapping[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The last one."""
+    """Last problem of a mirror."""
 
     told: str
     at: float
-    """Seconds since 1970."""
+    """Time of the problem, in seconds since 1970."""
 
 
 class MirrorProblems:
-    """Counts by text, in which secrets are hidden; from any thread."""
+    """Number of problems by text, with secrets hidden; thread-safe."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self._secrets = secrets
@@ -50,7 +51,7 @@ class MirrorProblems:
         self._last: Problem | None = None
 
     def count(self, text: str, times: int, last: str = "") -> None:
-        """Count a problem by its kind; the last one is kept with the name of its object."""
+        """Count a problem by its `text`. For the last problem, the more precise text `last`, which also names the object, is kept."""
         text, last = hidden(text, self._secrets), hidden(last or text, self._secrets)
         with self._lock:
             is_listed = text in self._counts or len(self._counts) < PROBLEMS_MAX
@@ -58,32 +59,32 @@ class MirrorProblems:
             self._last = Problem(last, time.time())
 
     def note_failure(self, problem: Exception) -> str:
-        """Make it the last problem without counting it, and return its text."""
+        """Keep a failure to publish as the last problem, without counting it, and return its text."""
         text = in_a_line(problem, self._secrets)
         with self._lock:
             self._last = Problem(f"publishing: {text}", time.time())
         return text
 
     def counts(self) -> tuple[dict[str, int], Problem | None]:
-        """Return how often each was met, the most frequent first, and the last one."""
+        """Return the number of occurrences by problem, the most frequent first, and the last problem."""
         with self._lock:
             return dict(self._counts.most_common()), self._last
 
 
 class RowPublisher:
-    """`run` in a thread of its own."""
+    """Publisher of a mirror's rows; `run` is called in a separate thread."""
 
     def __init__(self, publish: Publish, name: str, problems: MirrorProblems) -> None:
-        """`name` goes into the names of batches."""
+        """Store the function `publish`, which publishes one batch; the names of all batches begin with `name`."""
         self._publish, self._name, self._problems = publish, name, problems
         self._rows: deque[pa.RecordBatch] = deque()
         self._bytes = 0
         self._lock = threading.Lock()
         self._news = threading.Event()
         self.published = 0
-        """Rows that the stream has taken."""
+        """Number of rows that the stream has accepted."""
         self.failure = ""
-        """Why the next batch is not taken."""
+        """Reason why the next batch is not accepted; empty if nothing is wrong."""
 
     @property
     def has_room(self) -> bool:
@@ -99,7 +100,7 @@ class RowPublisher:
         self._news.set()
 
     def run(self, over: threading.Event) -> None:
-        """Until it is over and nothing waits, or what waits is not taken."""
+        """Publish until `over` is set and no row waits, or until a batch fails after `over` is set."""
         number, backoff = 0, Backoff(least_s=0.2, most_s=10.0)
         while True:
             self._news.wait(WAIT_S)
@@ -117,9 +118,9 @@ class RowPublisher:
     def _is_taken(self, table: pa.Table, batch: str, backoff: Backoff, over: threading.Event) -> bool:
         try:
             refused = self._publish(table, batch)
-        except Exception as problem:  # a publisher that ends would let polling pause for ever
+        except Exception as problem:  # if this error ended the thread, polling would pause for ever
             self.failure = self._problems.note_failure(problem)
-            # A service that is away or has no room may take it soon; a refused row only after a person has mended something.
+            # A service that is away or full may accept the batch soon; other errors last until a person corrects something.
             soon = isinstance(problem, Away | NoRoom) or not isinstance(problem, WeirError)
             over.wait(backoff.failed() if soon else backoff.most_s)
             return False
@@ -127,11 +128,11 @@ class RowPublisher:
         backoff.succeeded()
         self.published += table.num_rows - sum(refused.values())
         for reason, rows_refused in refused.items():
-            self._problems.count(f"not taken by the stream: {reason}", rows_refused)
+            self._problems.count(f"refused by the stream: {reason}", rows_refused)
         return True
 
     def _next_rows(self) -> list[pa.RecordBatch]:
-        """Those that are published together: as many as one call takes."""
+        """Remove and return the rows of the next batch, as many as one call may publish."""
         rows, size = list[pa.RecordBatch](), 0
         with self._lock:
             while self._rows and len(rows) < BATCH_ROWS:
@@ -146,6 +147,6 @@ class RowPublisher:
 
 
 def in_a_line(problem: Exception, secrets: Sequence[str]) -> str:
-    """Return an error as one line, with its subject and the remedy."""
+    """Return the error and its hint as one line, with secrets hidden."""
     text = str(problem) if isinstance(problem, WeirError) else f"{type(problem).__name__}: {problem}"
     return hidden(text.replace("\n  hint: ", "; "), secrets)[:TOLD_MAX]

@@ -1,1 +1,1 @@
-"""The admission plan: live statistics and declarations in, what becomes of delay targets out."""
+"""Admission plan (`weir plan`): predicts from measurements and declarations which classes would miss their delay targets."""

@@ -1,9 +1,9 @@
-"""The running system as plans need it: a thread counts what comes in, the rest is asked for when a plan is made.
+"""Measurements of the running system for `weir plan`. A thread counts the rows of streams; all else is polled for each prediction.
 
 Guarantees:
-1. A plan waits for nothing but answers of the coordinator and the gateways, and `LEAST_S` where input has just begun.
-2. Who does not answer is `services.watch.source.SourceAway` to whoever asks.
-3. It is the watch that looks: while that sees nothing change, nobody is asked anything.
+1. A prediction waits only for answers of the coordinator and the gateways, and up to `LEAST_S` for streams with new input.
+2. If the coordinator or a gateway does not answer, `measured` raises `services.watch.source.SourceAway`.
+3. The thread polls gateways only when the watch has seen a change in the system.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ from services.plan.measurement import ClassMeasured, Rate, StreamsSample, System
 from services.watch.source import SourceAway, StreamCounts
 from services.watch.watch import Clock, Watch
 
-# Rates are means over so long: loads, with which they are compared, are about as recent. Less than the least tells little.
+# Rows are counted every EVERY_S seconds. A rate is a mean over at least LEAST_S seconds, because shorter means are inaccurate.
+# It is a mean over at most OVER_S seconds, because it is compared with class loads that were measured over about this time.
 EVERY_S, OVER_S, LEAST_S = 1.0, 6.0, 1.0
-# Classes whose operators are asked for, beside those that are wanted; a call each.
+# Maximum number of classes asked for their operators, besides the classes that the prediction is about; each costs one call.
 CLASSES_ASKED = 50
 
 
 class RunningMeasured(BackgroundThread):
-    """A `Measuring`, which counts from `start` to `stop`; its methods may be called by several threads."""
+    """Implementation of `Measuring` for a running system. A thread counts rows from `start` to `stop`. Thread-safe."""
 
     def __init__(self, watch: Watch, settings: LiveSettings, clock: Clock = time.monotonic) -> None:
         super().__init__("plan")
         self._watch, self._settings, self._clock = watch, settings, clock
         self._samples: deque[StreamsSample] = deque(maxlen=int(OVER_S / EVERY_S))
         self._counted: Number | None = None
-        """Of the look after which was counted last."""
+        """Number of the watch's latest poll when rows were last counted; rows are counted again only after a later poll."""
 
     def measured(self, wanted: frozenset[str]) -> SystemMeasurement:
         system = self._watch.view().system
@@ -52,7 +53,7 @@ class RunningMeasured(BackgroundThread):
             self._classes(system, wanted),
         )
 
-    # -- classes ---------------------------------------------------------------------------------------------
+    # -- loads and operators of classes ----------------------------------------------------------------------
 
     def _classes(self, system: SystemStatus, wanted: frozenset[str]) -> dict[str, ClassMeasured]:
         loads = dict.fromkeys((class_.name for class_ in system.classes), 0.0)
@@ -67,16 +68,16 @@ class RunningMeasured(BackgroundThread):
         }
 
     def _lines(self, name: str) -> list[PlanLine]:
-        with suppress(WeirError, TimeoutError):  # it is beginning, or going
+        with suppress(WeirError, TimeoutError):  # the class may just be starting or ending
             return self._watch.source.plan(name)
         return []
 
-    # -- streams ---------------------------------------------------------------------------------------------
+    # -- rates of streams ------------------------------------------------------------------------------------
 
     def _rates(self, system: SystemStatus) -> Mapping[str, Rate]:
         now, samples = self._sample(system), list(self._samples)
         recent = [sample for sample in samples if now.at - sample.at <= OVER_S]
-        # Where nothing has come since the last one, it does not matter how long ago that was.
+        # If no input has arrived since the last sample, the last sample is used whatever its age.
         if not recent and samples and samples[-1].streams == now.streams:
             recent = samples[-1:]
         recent.append(now)
@@ -87,7 +88,7 @@ class RunningMeasured(BackgroundThread):
         return rates_over(recent)
 
     def count(self) -> None:
-        """What has come in, if anything has changed since the last time; by the thread."""
+        """Take a sample of the counts if the system has changed since the last sample; called by the thread."""
         look = self._watch.view(max_age_s=math.inf).look
         if look.number != self._counted:
             self._samples.append(self._sample(look.status.system))
@@ -101,6 +102,6 @@ class RunningMeasured(BackgroundThread):
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            with suppress(WeirError, TimeoutError):  # a sample less
+            with suppress(WeirError, TimeoutError):  # after an error there is one sample less
                 self.count()
             self._stopping.wait(EVERY_S)

@@ -1,4 +1,4 @@
-"""What is measured of a running system for a plan: rates of its streams, loads and operators of its classes."""
+"""Measurements of a running system for a prediction (`weir plan`): rates of its streams, and loads and operators of its classes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from configs.classes.live_class import LiveSettings
 from engine.class_.explain import PlanLine
 from services.watch.source import StreamCounts
 
-# A batch that comes more seldom is planned as one that comes this often: a run lasts some seconds.
+# Maximum seconds between batches in a prediction: a simulated run is short, so longer times are shortened to this time.
 BATCH_MAX_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class StreamsSample:
-    """All streams at one moment, by their names in small letters."""
+    """Row counts and batch counts of all streams at one moment, by stream name in lower case."""
 
     at: float
     streams: Mapping[str, StreamCounts]
@@ -24,7 +24,7 @@ class StreamsSample:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Rows a second, and the time from one batch to the next; 0 where that is not known."""
+    """Rows per second of a stream, and the time between its batches; 0 if that time is not known."""
 
     rows_per_s: float
     batch_s: float = 0.0
@@ -32,35 +32,35 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class ClassMeasured:
-    """A class that runs."""
+    """Measurements of one running class."""
 
     load: float
-    """Offered, in processors."""
+    """Offered load in processors."""
     lines: Sequence[PlanLine] = ()
-    """Its operators; none where they were not asked for."""
+    """Operators of the class; empty if the class was not asked for them."""
 
 
 @dataclass(frozen=True)
 class SystemMeasurement:
-    """A running system."""
+    """Measurements of a running system."""
 
     lanes: int
     nodes: int
     settings: LiveSettings
     rates: Mapping[str, Rate]
-    """Of streams that are there, in small letters; 0 where nothing has come."""
+    """Rate of each existing stream, by name in lower case; the rate is 0 for a stream without input."""
     classes: Mapping[str, ClassMeasured] = field(default_factory=dict)
 
 
 class Measuring(Protocol):
-    """Whoever knows the running system."""
+    """Interface that returns measurements of the running system."""
 
     def measured(self, wanted: frozenset[str]) -> SystemMeasurement:
-        """As it is now; with the operators of the classes that are wanted, and of those that ask for most."""
+        """Return current measurements, with the operators of the classes named in `wanted` and of the classes with the highest loads."""
 
 
 def rates_over(samples: Sequence[StreamsSample]) -> dict[str, Rate]:
-    """What came between samples, of which the last is now; of a stream that has just begun nothing is known."""
+    """Return the rates up to the last sample; a stream that is only in the last sample has no rate."""
     rates = {}
     for name in samples[-1].streams if samples else ():
         since = earliest(samples, name)
@@ -73,7 +73,7 @@ def rates_over(samples: Sequence[StreamsSample]) -> dict[str, Rate]:
 
 
 def earliest(samples: Sequence[StreamsSample], name: str) -> StreamsSample:
-    """The first from which on the stream has been counted; one that is dropped and declared anew begins with nothing."""
+    """Return the oldest sample that has the stream's counts since its declaration: counts that fall show that it was declared again."""
     first = samples[-1]
     for sample in reversed(samples[:-1]):
         if name not in sample.streams or sample.streams[name].rows > first.streams[name].rows:

@@ -1,4 +1,4 @@
-"""Answers what would become of delay targets if documents were declared."""
+"""Planner that predicts the effect of declaring documents on the delay targets of all classes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from sim.admission.situation import AdmissionPlan, Situation
 LOG = logging.getLogger(__name__)
 NO_RATES: Mapping[str, float] = {}
 RATE_MAX = 1e9
-# Plans that are made or wait to be; each waiting one keeps a thread of the service.
+# Maximum number of predictions in progress or waiting. Each waiting prediction blocks a thread of the service.
 AT_A_TIME = 5
 
 
 @dataclass
 class Planner:
-    """Of a catalog, and of the system that follows it if there is one; may be called by several threads."""
+    """Planner for a catalog and for the running system, if there is one; may be called from several threads."""
 
     catalog: Catalog
     settings: LiveSettings
-    """Of what runs, or would run here."""
+    """Settings of the running system, or of the system that would run on this machine."""
     measuring: Measuring | None = None
     make: Callable[[Situation], AdmissionPlan] = plan
     _one_at_a_time: threading.Lock = field(init=False, default_factory=threading.Lock)
@@ -45,11 +45,13 @@ class Planner:
         rates: Mapping[str, float] = NO_RATES,
         tenants: Collection[str] | None = None,
     ) -> AdmissionPlan:
-        """As if these were declared. `rates` says how many rows a second come on streams. If tenants are named, no other
-        is in the answer by its name."""
+        """Predict the effect of declaring these documents. `rates` has the expected rows per second by stream.
+
+        If `tenants` is given, the names of all other tenants are removed from the prediction.
+        """
         if not self.room.acquire(blocking=False):
-            hint = "ask again when those that are under way are made"
-            raise Busy("many plans are being made", hint=hint)
+            hint = "try again when the plans in progress are finished"
+            raise Busy("the service is already making too many plans", hint=hint)
         try:
             plan_made = self._planned(documents, rates)
         finally:
@@ -66,13 +68,13 @@ class Planner:
             situation = situation_of(
                 before, after, touched=names, found=measured, settings=self.settings, said=rates, why=why
             )
-            with self._one_at_a_time:  # each takes a processor for as long as it lasts
+            with self._one_at_a_time:  # one prediction at a time, because each uses a whole processor
                 return self.make(situation)
 
     def _measured(self, wanted: frozenset[str]) -> tuple[SystemMeasurement | None, str]:
-        """What runs; or why nothing is known of it."""
+        """Return the measurements of the running system and an empty text, or None and the reason why there are no measurements."""
         if self.measuring is None:
-            return None, "nothing runs here"
+            return None, "no system runs here"
         try:
             return self.measuring.measured(wanted), ""
         except SourceAway:
@@ -81,18 +83,20 @@ class Planner:
 
 @contextmanager
 def failing_as_away() -> Iterator[None]:
-    """A plan that fails is our mistake, and nothing is wrong with the documents: who needs no plan goes on without."""
+    """Raise SourceAway in place of an unexpected error in the block, so that documents can be declared even if a prediction fails."""
     try:
         yield
     except SourceAway:
         raise
     except Exception:
-        LOG.exception("no plan could be made")
-        raise SourceAway("no plan could be made", hint="the log of what makes plans says why") from None
+        LOG.exception("the service could not make a plan")
+        raise SourceAway(
+            "the service could not make a plan", hint="see the log of the service or command for the reason"
+        ) from None
 
 
 def touched(documents: Sequence[Document]) -> list[str]:
-    """The tenants that documents are about."""
+    """Return the names of the tenants that the documents declare or change."""
     names: dict[str, None] = {}
     for document in documents:
         match document.declaration:
@@ -102,9 +106,15 @@ def touched(documents: Sequence[Document]) -> list[str]:
 
 
 def check_rates(rates: Mapping[str, float], state: CatalogState) -> None:
+    """Raise an error if a rate is for an unknown stream or out of range."""
     names = {name.lower(): name for name in state.names("Stream")}
     for name, rows in rates.items():
         if name.lower() not in names:
             raise UnknownName("no such stream", "rates", name, nearest(name, names.values()))
         if not 0 <= rows <= RATE_MAX:
-            raise InvalidInput("rows a second, 0 or more", f"rates.{name}", rows, "say how many will come")
+            raise InvalidInput(
+                "the value is not a rate in rows per second",
+                f"rates.{name}",
+                rows,
+                "write a number from 0 to 1,000,000,000",
+            )

@@ -1,7 +1,9 @@
-"""From declarations and what is measured to the situation that is planned; what was not measured is told.
+"""Input of a prediction (`weir plan`), computed from declarations and measurements, with a list of all assumptions.
 
-What comes in on a stream is as it is said for this plan, as it is measured, as its source says, or `ROWS_PER_S`, in this
-order. What an operator costs is as it is measured, as others of its kind that run, or as calibrated (`sim.forecast.operator_costs`).
+| figure | where its value comes from, in order of preference |
+|---|---|
+| rate of a stream | given by the user; measured; options of the stream's source; `ROWS_PER_S` |
+| cost of an operator | measured; costs of running operators of the same kind; calibrated (`sim.forecast.operator_costs`) |
 """
 
 from __future__ import annotations
@@ -23,16 +25,17 @@ from sim.admission.planned_scenario import one_queue
 from sim.admission.situation import ClassLoad, InputLoad, Situation
 from sim.forecast.operator_costs import Cost, is_measured, kind_of, like, likes, measured, meet, stream_costs
 
-# Of a stream of which nothing is known.
+# Rows per second assumed for a stream with an unknown rate.
 ROWS_PER_S = 1000.0
-# The same of its batches; a source's micro-batches come as often if it says nothing else.
+# Seconds between batches assumed for a stream without known batches; also the default interval of a source's micro-batches.
 BATCH_S = 0.1
-# A measured load that is this many times the one that follows from rates and costs, or more, is of another moment.
+# Least and largest ratio of the measured load to the load computed from rates and costs.
+# Outside these bounds, load and rates were measured at different times.
 CORRECTION_MIN, CORRECTION_MAX = 0.2, 5.0
-# Below this load nothing can be corrected by it.
+# Minimum measured load, in processors, for which computed loads are corrected; smaller loads are measured too inaccurately.
 LOAD_MIN = 0.001
 NETWORKS_KEPT = 5000
-# More are planned as so many.
+# Maximum number of lanes in a prediction; a larger system is treated as if it had this number of lanes.
 LANES_MAX = 256
 
 
@@ -45,8 +48,10 @@ def situation_of(
     said: Mapping[str, float],
     why: str = "",
 ) -> Situation:
-    """With the tenants that are touched as what is planned, beside all whose terms or queries change; `why` says why nothing
-    is known of what runs."""
+    """Return the input of a prediction for the classes of the tenants in `touched` and for classes with changed terms or queries.
+
+    `said` has the rates that the user has given, by stream; `why` is the reason if there are no measurements.
+    """
     running = {name: before.class_of(name) for name in before.tenants_with_queries()}
     classes = {name: after.class_of(name) for name in after.tenants_with_queries()}
     touched = [name for name in dict.fromkeys(touched) if name in after.names("Tenant")]
@@ -67,18 +72,18 @@ def situation_of(
 
 @dataclass
 class Making:
-    """One situation in the making."""
+    """Builder of the input of one prediction."""
 
     state: CatalogState
     found: SystemMeasurement | None
     said: Mapping[str, float]
-    """Rows a second by stream."""
+    """Rows per second by stream, as given by the user."""
     why: str = ""
     _costs: Mapping[str, Cost] = field(init=False)
     _correction: float = field(init=False, default=1.0)
     _assumed: dict[str, None] = field(init=False, default_factory=dict)
     _rates: dict[str, tuple[Rate, str]] = field(init=False, default_factory=dict)
-    """By stream, and what there is to tell of it."""
+    """Rate of each stream, with the text of the assumption behind it."""
 
     def __post_init__(self) -> None:
         classes = self.found.classes if self.found else {}
@@ -93,18 +98,19 @@ class Making:
             self._correction = sum(load * factor for load, factor in corrections) / total
 
     def told(self) -> Iterable[str]:
+        """Yield all assumptions, as texts for the user."""
         if self.found is None:
-            yield f"{self.why}: rates are as sources say them, costs as they were calibrated"
+            yield f"{self.why}: rates come from the options of sources, costs from calibration"
         elif self.found.nodes > 1:
-            yield f"the {self.found.lanes} lanes of {self.found.nodes} nodes were planned as those of one"
+            yield f"the {self.found.lanes} lanes of {self.found.nodes} nodes are treated as lanes of a single node"
             if self.found.lanes > LANES_MAX:
-                yield f"only {LANES_MAX} of them were planned"
+                yield f"only {LANES_MAX} lanes, the maximum of a prediction"
         yield from self._assumed
 
-    # -- classes -----------------------------------------------------------------------------------------------
+    # -- loads of classes --------------------------------------------------------------------------------------
 
     def load(self, one: LiveClass, is_planned: bool = False) -> ClassLoad:
-        """What a class asks for."""
+        """Return the load of a class: the rates of its input streams, and the costs of the operators that process them."""
         class_measured = self.found.classes.get(one.name) if self.found else None
         if class_measured is not None and not class_measured.lines and not is_planned:
             return self._whole(one, class_measured)
@@ -132,7 +138,7 @@ class Making:
         return class_load(one, inputs)
 
     def _whole(self, one: LiveClass, known: ClassMeasured) -> ClassLoad:
-        """Of a class of which only the load is known."""
+        """Return the load of a class of which only the total load was measured: each input row is assumed to cost the same."""
         rates = [self._rate(stream, False) for stream in streams_of(one)]
         rows = sum(rate.rows_per_s for rate in rates)
         if not rows or known.load <= 0:
@@ -145,14 +151,14 @@ class Making:
         return measured(same) if same is not None else like(line, self._costs)
 
     def _same(self, line: PlanLine, known: ClassMeasured | None) -> PlanLine | None:
-        """The operator as it runs now, if it does and has been measured."""
+        """Return the running operator that equals the planned operator, or None if no such operator has been measured."""
         for other in known.lines if known else ():
             if other.name == line.name and set(other.queries) <= set(line.queries) and is_measured(other):
                 return other
         return None
 
     def _counted(self, lines: Sequence[PlanLine], known: ClassMeasured | None) -> list[PlanLine]:
-        """With the calls of those that run."""
+        """Return the planned operators. If an equal operator is running, the planned operator gets its numbers of tuples and calls."""
         counted_lines = []
         for line in lines:
             same = self._same(line, known)
@@ -162,7 +168,7 @@ class Making:
         return counted_lines
 
     def _corrected(self, lines: Sequence[PlanLine], known: ClassMeasured) -> float:
-        """What the measured load is of the one that follows from rates and costs."""
+        """Return the ratio of the measured load to the load computed from rates and costs, limited to CORRECTION_MIN … CORRECTION_MAX."""
         costs = [self._cost(line, known) for line in lines]
         load = 0.0
         for each in stream_costs(lines, costs):
@@ -178,15 +184,15 @@ class Making:
         new = [line for line in lines if self._same(line, known) is None]
         alike = sum(kind_of(line) in self._costs for line in new)
         if alike:
-            self._assume(f"class {name}: {alike} of {len(lines)} operators cost what such as run here cost")
-        if len(new) > alike:
             self._assume(
-                f"class {name}: {len(new) - alike} of {len(lines)} operators cost what was calibrated"
+                f"class {name}: {alike} of {len(lines)} operators have the costs of similar running operators"
             )
+        if len(new) > alike:
+            self._assume(f"class {name}: {len(new) - alike} of {len(lines)} operators have calibrated costs")
         if any(kind_of(line) in ("filter", "select") for line in new):
-            self._assume(f"class {name}: of each new condition half of the rows are assumed to pass")
+            self._assume(f"class {name}: half of the rows pass each new condition")
 
-    # -- streams -----------------------------------------------------------------------------------------------
+    # -- rates of streams --------------------------------------------------------------------------------------
 
     def _rate(self, stream: str, is_planned: bool) -> Rate:
         rate_known = self._rates.get(stream)
@@ -195,7 +201,7 @@ class Making:
         rate, assumption = rate_known
         if assumption and (is_planned or self.found is None):
             self._assume(assumption)
-        # What runs asks for what comes; what is planned shall hold with what is said to come.
+        # Running classes get the measured rate; planned classes get the rate given by the user, at which their targets must hold.
         if self.found is not None and not is_planned and stream in self.found.rates:
             return self.found.rates[stream]
         return rate
@@ -214,17 +220,17 @@ class Making:
         if stream in said:
             return Rate(
                 said[stream], batch_s
-            ), f"stream {stream}: {said[stream]:,.0f} rows a second, as you say"
+            ), f"stream {stream}: {said[stream]:,.0f} rows per second, as given"
         if measured is not None and measured.rows_per_s > 0:
             return measured, ""
         declared = declared_rate(source) if source else None
-        silent = " though nothing comes now" if measured is not None else ""
+        silent = ", although it has no input now" if measured is not None else ""
         if declared is not None:
             return Rate(declared, batch_s), (
-                f"stream {stream}: {declared:,.0f} rows a second, as its source says{silent}"
+                f"stream {stream}: {declared:,.0f} rows per second, from the options of its source{silent}"
             )
         return Rate(ROWS_PER_S, batch_s), (
-            f"stream {stream}: {ROWS_PER_S:,.0f} rows a second, since nothing tells how many will come{silent}"
+            f"stream {stream}: {ROWS_PER_S:,.0f} rows per second, because its rate is not known{silent}"
         )
 
     def _assume(self, text: str) -> None:
@@ -236,7 +242,7 @@ def class_load(one: LiveClass, inputs: Sequence[InputLoad]) -> ClassLoad:
 
 
 def operators(one: LiveClass) -> list[PlanLine]:
-    """The operators of a class that has not run."""
+    """Return the operators of a class that has not run yet."""
     return list(fresh_operators(one.streams, tuple(one.queries.items())))
 
 
@@ -255,11 +261,11 @@ def streams_of(one: LiveClass) -> list[str]:
     return [parse_create_stream(sql).name.lower() for sql in one.streams]
 
 
-# -- what sources say ----------------------------------------------------------------------------------------------
+# -- rates from the options of sources -----------------------------------------------------------------------------
 
 
 def source_of(state: CatalogState, stream: str) -> SourceSettings | None:
-    """Who brings the stream, by its name in small letters."""
+    """Return the source of a stream (of the stream itself or of its feed), by stream name in lower case; None without a source."""
     for declaration in state.of_kind(StreamDeclaration):
         if declaration.name.lower() == stream and declaration.source is not None:
             return declaration.source
@@ -270,7 +276,7 @@ def source_of(state: CatalogState, stream: str) -> SourceSettings | None:
 
 
 def declared_rate(source: SourceSettings) -> float | None:
-    """Rows a second, where the options of the source tell."""
+    """Return the rows per second that the options of a source define, or None."""
     options = {name.lower(): value for name, value in source.options.items()}
     each = {
         "rate": ("rowspersecond", 1.0),

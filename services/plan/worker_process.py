@@ -1,10 +1,9 @@
-"""Plans and forecasts are made in a process of their own, so that who makes them can answer others meanwhile.
+"""Child process that computes predictions (`weir plan`) and forecasts, so that the service can answer other requests meanwhile.
 
 Guarantees:
-1. The process is started with the first plan or forecast, gives way to others, and ends with `stop` or with the process that
-   started it.
-2. One that dies is started again, for the same plan once; one that does not answer in `ANSWER_S` is killed.
-3. `stop` waits for no plan: who waits for one is told that there will be none, as is whoever asks afterwards.
+1. The process starts with the first prediction or forecast and has a low scheduling priority. It ends with `stop`, or with its parent.
+2. If the process dies, it is started again, at most once per prediction or forecast. It is killed if no result comes in `ANSWER_S`.
+3. `stop` does not wait for results: calls in progress and later calls raise SourceAway.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from sim.forecast.plan_forecast import forecasts
 from sim.forecast.policy_forecast import ClassNow
 from sim.simulation import alone
 
-# Far longer than a plan for thousands of classes takes.
+# Maximum seconds for a prediction or forecast; even a prediction for thousands of classes takes much less.
 ANSWER_S = 60.0
 STOP_S = 2.0
 NICENESS = 5
@@ -41,13 +40,13 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class WorkFailed:
-    """What was asked for could not be made."""
+    """Message of the child process that a prediction or forecast has failed; `why` is the traceback."""
 
     why: str
 
 
 class Aside:
-    """One process, which makes one plan at a time; may be called by several threads."""
+    """Child process that computes one prediction or forecast at a time; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,11 +54,11 @@ class Aside:
         self._running: tuple[BaseProcess, Connection] | None = None
 
     def plan(self, situation: Situation) -> AdmissionPlan:
-        """As `sim.admission.planner.plan`; Away if there is no answer."""
+        """Return the result of `sim.admission.planner.plan`; raise SourceAway if the process does not answer."""
         return self._made(plan, situation)
 
     def forecasts(self, now: ClassNow, policies: Sequence[PolicySettings]) -> Mapping[str, float]:
-        """As `sim.forecast.plan_forecast.forecasts`; Away if there is no answer."""
+        """Return the result of `sim.forecast.plan_forecast.forecasts`; raise SourceAway if the process does not answer."""
         return self._made(forecasts, now, tuple(policies), alone)
 
     def _made(self, make: Callable[..., Answer], *given: Any) -> Answer:
@@ -70,17 +69,17 @@ class Aside:
                 self._end()
                 answer = self._asked_again(make, given)
         if isinstance(answer, WorkFailed):
-            raise RuntimeError(f"the plan has failed: {answer.why}")
+            raise RuntimeError(f"planning has failed: {answer.why}")
         return answer
 
     @property
     def pid(self) -> int | None:
-        """Of the process; None before the first plan, and after the end."""
+        """Process id of the child process; None before the first prediction or forecast and after the end."""
         return None if self._running is None else self._running[0].pid
 
     def stop(self) -> None:
-        """Idempotent."""
-        # A plan that is begun now sees that it is over, or is seen here.
+        """Kill the process, and refuse further predictions and forecasts. Idempotent."""
+        # If another thread is starting a call, it either sees that `_ended` is set and stops, or its process is killed below.
         self._ended.set()
         if (running := self._running) is not None:
             running[0].kill()
@@ -101,11 +100,14 @@ class Aside:
         except (EOFError, OSError):
             self._end()
             self._check_goes_on()
-            raise SourceAway("the process that plans does not stay alive", hint="ask again later") from None
+            raise SourceAway("the planning process has ended twice", hint="try again later") from None
 
     def _check_goes_on(self) -> None:
         if self._ended.is_set():
-            raise SourceAway("no more plans are made", hint="the service ends")
+            raise SourceAway(
+                "the service makes no more plans, because it is stopping",
+                hint="try again after the service has restarted",
+            )
 
     def _asked(self, make: Callable[..., Answer], given: tuple[Any, ...]) -> Answer | WorkFailed:
         self._check_goes_on()
@@ -114,7 +116,10 @@ class Aside:
         pipe.send((make, given))
         if not pipe.poll(ANSWER_S):
             self._end()
-            raise SourceAway(f"no plan within {ANSWER_S:g} s", hint="plan for fewer documents at a time")
+            raise SourceAway(
+                f"the planning process made no plan within {ANSWER_S:g} s",
+                hint="plan fewer documents at a time",
+            )
         answer: Answer | WorkFailed = pipe.recv()
         return answer
 
@@ -123,13 +128,13 @@ class Aside:
             return
         (process, pipe), self._running = self._running, None
         pipe.close()
-        # It may be in the middle of a plan that nobody waits for.
+        # The process is killed, because it may still be working on a result that is no longer needed.
         process.kill()
         process.join(STOP_S)
 
 
 def started() -> tuple[BaseProcess, Connection]:
-    # Not a fork: this process has threads.
+    # The child is not forked: this process has threads, so a forked child could deadlock.
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=serve, args=(theirs,), name="plan", daemon=True)
@@ -139,8 +144,8 @@ def started() -> tuple[BaseProcess, Connection]:
 
 
 def serve(pipe: Connection) -> None:
-    """Until the other end of the pipe is closed."""
-    # Ctrl-C is for the starter, who ends this process in its turn.
+    """Answer requests from the pipe until its other end is closed."""
+    # Ctrl-C also reaches this process, but is ignored here: the parent process ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
     with suppress(EOFError, BrokenPipeError):

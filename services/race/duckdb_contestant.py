@@ -1,4 +1,4 @@
-"""W11 as a static batch in DuckDB on one thread: it sees the whole input at once and pre-aggregates by slide."""
+"""W11 in DuckDB, as a static batch on one thread: DuckDB gets the whole input at once. The SQL aggregates rows by slide, then slides by window."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ WINDOWS = {
     "A3": (5, 1),
     "A4": (20, 5),
     "A5": (4, 2),
-}  # range, slide in seconds
-# Per query: group, what is kept of a pane, how panes combine.
+}  # range and slide of each query, in seconds
+# SQL of each window query: column to group by, aggregates per pane, and expressions that combine panes.
 PANES = {
     "A1": ("region", "sum(temp) AS s, count(*) AS n", "sum(s) / sum(n) AS v"),
     "A2": ("sensor", "max(wind) AS m", "max(m) AS v"),
@@ -33,7 +33,7 @@ SELECTS = {
 
 
 def run_duckdb(data: Data) -> RaceOutcome:
-    """All eleven, one after another."""
+    """Answer all eleven queries, one after another."""
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
     connection.execute("SET preserve_insertion_order = false")
@@ -66,7 +66,7 @@ def aggregate(name: str, last_ts: int) -> str:
 
 
 def join(within_ms: int, condition: str) -> str:
-    """A hash join on the second an alert may meet readings in."""
+    """Return a window join as SQL. It repeats each alert for all seconds in which the alert may match, so that DuckDB can hash-join."""
     return (
         f"WITH b AS (SELECT ts, sensor, level, unnest(range((ts - {within_ms}) // 1000, (ts + {within_ms}) // 1000 + 1))"
         " AS second FROM a) SELECT r.ts AS rts, b.ts AS ats, r.sensor, r.temp, b.level FROM r JOIN b"

@@ -1,7 +1,7 @@
-"""W11 as a person would write it in numpy for this one workload: the limit an engine is held against.
+"""W11 written by hand in numpy for this one workload: a query engine can hardly be faster.
 
-Keys are known to be 0…999 and 0…9, event time to be in order, the eleven queries to be these. Nothing is planned,
-scheduled, measured or accounted; answers are collected as lists of column arrays per query.
+The program relies on keys from 0 to 999 and 0 to 9, on input in the order of event time, and on these eleven queries. It does no
+planning, scheduling, measuring or accounting. Answers are lists of column arrays per query.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COLUMNS = ("ts", "sensor", "region", "temp", "humidity", "wind")
 
 
 class HandWrittenPanes:
-    """Sums, counts, minima and maxima per pane and key."""
+    """Aggregates for one key column (sums, counts, minima and maxima), by pane number."""
 
     def __init__(self, pane: int, keys: int) -> None:
         self.pane, self.keys = pane, keys
@@ -36,7 +36,7 @@ class HandWrittenPanes:
 
 
 class HandWritten:
-    """All eleven queries, fed with readings and alerts in event order."""
+    """Program that answers all eleven queries from batches of readings and alerts, in the order of event time."""
 
     def __init__(self) -> None:
         self.answers: Answers = {
@@ -52,8 +52,8 @@ class HandWritten:
             "A5": (4_000, 2_000),
         }
         self.next_end: dict[str, int] = {}
-        self.recent_readings: list[tuple[Array, Array, Array]] = []  # ts, sensor, temp
-        self.recent_alerts: list[tuple[Array, Array, Array]] = []  # ts, sensor, level
+        self.recent_readings: list[tuple[Array, Array, Array]] = []  # each item: ts, sensor, temp
+        self.recent_alerts: list[tuple[Array, Array, Array]] = []  # each item: ts, sensor, level
 
     def readings(self, batch: Batch) -> None:
         ts, sensor, region, temp, humidity, wind = (batch[name] for name in COLUMNS)
@@ -176,7 +176,7 @@ class HandWritten:
 
 
 def keep(stored: list[tuple[Array, Array, Array]], new: tuple[Array, Array, Array]) -> None:
-    """Few long runs are faster to probe than many short ones."""
+    """Append a batch, and merge all batches if there are more than RUNS_MAX: a join probes few long batches faster than many short ones."""
     stored.append(new)
     if len(stored) > RUNS_MAX:
         ts, sensor, value = (np.concatenate(column) for column in zip(*stored, strict=True))

@@ -1,4 +1,4 @@
-"""Measuring on a shared machine: processor time of this thread, the best of several tries, ratios within one run."""
+"""Measurements on a machine that other programs use too: the processor time of this thread, from the best of several tries."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured figure beside what it is held against."""
+    """One measured figure, with the largest or smallest value that is accepted."""
 
     name: str
     value: float
     unit: str
-    limit: float | None = None  # the most it should be; None: for orientation
-    least: float | None = None  # the least it should be
+    limit: float | None = None  # largest accepted value; None if no value is too large
+    least: float | None = None  # smallest accepted value; None if no value is too small
 
     @property
     def met(self) -> bool:
@@ -31,13 +31,13 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """The figure over its bound: at most 1 for a limit, at least 1 for a least."""
+        """Value divided by `limit`, or else by `least`. The figure is accepted if this ratio is at most 1 (`limit`) or at least 1 (`least`)."""
         bound = self.limit if self.limit is not None else self.least
         return self.value / bound if bound else None
 
 
 def seconds_each(work: Callable[[], object], times: int) -> float:
-    """Processor-seconds of one call, the best of several tries of `times` calls: others can only slow it down."""
+    """Return the processor-seconds of one call: the least of several tries, because other programs can slow a try down, never speed it up."""
     best = float("inf")
     enabled = gc.isenabled()
     gc.disable()
@@ -54,9 +54,9 @@ def seconds_each(work: Callable[[], object], times: int) -> float:
 
 
 def peak_rss_mb() -> float:
-    """The most that this process had resident so far.
+    """Return the peak of this process's resident memory, in MB.
 
-    getrusage counts what the parent had when it started this process as a peak of this one, so it is the last resort.
+    getrusage is used only without /proc, because its value includes the memory that the parent process had when it started this process.
     """
     status = Path("/proc/self/status")
     if not status.is_file():
@@ -66,8 +66,9 @@ def peak_rss_mb() -> float:
 
 
 def wait(look: Callable[[], bool], what: str, most_s: float) -> None:
+    """Wait until `look` returns True; raise TimeoutError, which names `what`, after `most_s` seconds."""
     until = time.monotonic() + most_s
     while not look():
         if time.monotonic() > until:
-            raise TimeoutError(f"no {what} within {most_s:g} s")
+            raise TimeoutError(f"the contestant sent no {what} within {most_s:g} s")
         time.sleep(POLL_S)

@@ -1,7 +1,7 @@
-"""W11 as a person would write it with Polars: micro-batches, panes kept, a tail of both sides kept for the joins.
+"""W11 written by hand with Polars, in micro-batches. Panes of windows and the last rows of both join inputs are kept.
 
-Readings are known to come in order, the eleven queries to be these. Polars takes its number of threads from
-POLARS_MAX_THREADS when it is first imported; whoever runs this sets it to 1.
+The program relies on readings in the order of event time and on these eleven queries. Polars reads its number of threads from
+POLARS_MAX_THREADS at its first import, so the caller must set this variable to 1 before the import.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ WITHIN_MS = 1000
 
 @dataclass
 class PolarsPanes:
-    """What is kept of each pane and key: a frame per micro-batch, made one frame when a window closes."""
+    """Aggregates by pane and key: a data frame per micro-batch; the frames are merged when a window closes."""
 
     key: str
     length_ms: int
-    reach_ms: int  # of the longest window
+    reach_ms: int  # length of the longest window
     kept: Sequence[pl.Expr]
     combined: Sequence[pl.Expr]
     frames: list[pl.DataFrame] = field(default_factory=list)
@@ -34,7 +34,7 @@ class PolarsPanes:
         self.frames.append(readings.group_by(pane, self.key).agg(self.kept))
 
     def combine(self, end: int) -> None:
-        """One row a pane and key; panes that no window with this end or a later one needs go."""
+        """Merge all frames into one row per pane and key, and drop panes that no window that ends at `end` or later contains."""
         combined = pl.concat(self.frames).group_by("pane", self.key).agg(self.combined)
         self.frames = [combined.filter(col("pane") >= (end - self.reach_ms) // self.length_ms)]
 
@@ -45,7 +45,7 @@ class PolarsPanes:
 
 @dataclass
 class Window:
-    """A query over panes, and the end of the window it closes next."""
+    """Window query over panes, with the end of its next window."""
 
     panes: PolarsPanes
     range_ms: int
@@ -54,7 +54,7 @@ class Window:
     next_end: int = 0
 
     def due(self, first: int, now: int) -> list[int]:
-        """The ends of windows that no later reading falls into."""
+        """Return the ends of all windows that are complete at time `now`."""
         start = self.next_end or (first // self.slide_ms + 1) * self.slide_ms
         ends = list(range(start, now + 1, self.slide_ms))
         self.next_end = ends[-1] + self.slide_ms if ends else start
@@ -67,7 +67,7 @@ class Window:
 
 
 class MicroBatches:
-    """All eleven queries, fed with the readings of a micro-batch and the alerts up to the same moment."""
+    """Program that answers all eleven queries. Each micro-batch has readings, and the alerts up to the last reading's time."""
 
     def __init__(self) -> None:
         region = PolarsPanes(
@@ -126,7 +126,7 @@ class MicroBatches:
             self.answers[name] += [self.windows[name].close(end) for end in ends]
 
     def _join(self, readings: pl.DataFrame, alerts: pl.DataFrame, first: int, now: int) -> None:
-        """New readings meet all alerts known by then, new alerts the readings of earlier micro-batches."""
+        """Join new readings with all known alerts, and new alerts with the readings of earlier micro-batches."""
         known_alerts = since(first - WITHIN_MS, self.recent_alerts, alerts)
         pairs = readings.join(known_alerts, on="sensor")
         if self.recent_readings is not None and len(alerts):
@@ -142,7 +142,7 @@ class MicroBatches:
 
 
 def since(moment: int, *parts: pl.DataFrame | None) -> pl.DataFrame:
-    """The rows of that moment and later; they are in order."""
+    """Return the rows from time `moment` on; the rows must be in the order of event time."""
     joined = pl.concat([part for part in parts if part is not None])
     return joined.slice(int(joined["ts"].search_sorted(moment)))
 
@@ -158,7 +158,7 @@ def micro_batches(data: Data, train: int) -> Iterator[tuple[pl.DataFrame, pl.Dat
 
 
 def run_polars(data: Data, train: int) -> RaceOutcome:
-    """The eleven queries in micro-batches of `train` readings."""
+    """Answer the eleven queries in micro-batches of `train` readings."""
     program = MicroBatches()
     began, cpu_began = time.perf_counter(), time.process_time()
     for readings, alerts in micro_batches(data, train):

@@ -1,4 +1,4 @@
-"""W11's contestants beside the engine: each in a process of its own, all on the same core, in turns; the best try counts."""
+"""Race between Weir's engine and other programs (contestants) on W11. All run on the same processor, one after another, each in its own process."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ SPAWN = get_context("spawn")
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """Another way to answer W11."""
+    """Program that answers W11 without Weir's engine."""
 
     what: str
     run: Callable[[Data, int], RaceOutcome]
-    package: str | None = None  # what it needs that Weir does not
+    package: str | None = None  # Python package that the contestant needs and Weir does not
 
 
-# They import what may not be there, and Polars must not be imported before its threads are limited.
+# Each of these functions imports its package when it is called, because the package may not be installed.
+# Polars must be imported after the number of its threads has been limited.
 def by_duckdb(data: Data, _train: int) -> RaceOutcome:
     from services.race.duckdb_contestant import run_duckdb
 
@@ -51,22 +52,24 @@ CONTESTANTS: Mapping[str, Contestant] = {
 
 
 def contestants(names: str, known: Mapping[str, Contestant] = CONTESTANTS) -> list[str]:
-    """The contestants that a comma-separated list names; InvalidInput if one is unknown or lacks its package."""
+    """Return the contestants in a comma-separated list; raise InvalidInput if a contestant is unknown or its package is missing."""
     names_given = list(dict.fromkeys(part.strip() for part in names.split(",")))
     for name in names_given:
         if name not in known:
             raise UnknownName("no such contestant", "--beside", name, nearest(name, known))
         package = known[name].package
         if package is not None and find_spec(package) is None:
-            hint = f"install it (pip install {package}), or everything that development needs (make setup)"
-            raise InvalidInput(f"needs the package {package}, which is not installed", "--beside", name, hint)
+            hint = f"run `pip install {package}`, or `make setup` for all development packages"
+            raise InvalidInput(
+                f"the contestant needs the package {package}, which is not installed", "--beside", name, hint
+            )
     return names_given
 
 
 def race(
     data: Data, train: int, names: Sequence[str], advance: Callable[[int], None] = lambda _: None
 ) -> dict[str, dict[str, Any]]:
-    """The best report of the engine and of each contestant; `advance` hears how many of the tries are done."""
+    """Return the best report of the engine and of each contestant; `advance` is called with the number of finished tries."""
     tries: dict[str, list[dict[str, Any]]] = {name: [] for name in (ENGINE, *names)}
     with ExitStack() as processes:
         of = {
@@ -81,13 +84,13 @@ def race(
 
 
 def best(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    # What is left of one try adds to the peak of the next.
+    # The smallest peak of all tries is reported, because memory left over from one try raises the peak of the next try.
     peak_rss_mb = min(report["peak_rss_mb"] for report in reports)
     return max(reports, key=lambda one: one["readings_per_s"]) | {"peak_rss_mb": peak_rss_mb}
 
 
 def compared(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Each contestant beside the engine; `right` is None where the oracle's answers are not known."""
+    """Return the comparison of each contestant with the engine. Without expected answers (oracle.json), `right` stays None."""
     engine = reports[ENGINE]
     return {
         name: {
@@ -107,17 +110,17 @@ def right(report: Mapping[str, Any]) -> bool | None:
 
 
 def core() -> int | None:
-    """The one all run on, where a process can be told."""
+    """Return the number of the processor on which all contestants run, or None if the platform cannot pin processes."""
     return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
-# -- in a contestant's process ---------------------------------------------------------------------
+# -- functions that run in a contestant's process --------------------------------------------------
 
 loaded: list[Data] = []
 
 
 def prepare(data: Data, on: int | None) -> None:
-    # An interrupt ends it at once; only the process that waits for it has anything to say.
+    # Ctrl-C must end this process at once and silently; the parent process prints the message.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if on is not None:
         os.sched_setaffinity(0, {on})

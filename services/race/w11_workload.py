@@ -1,7 +1,7 @@
-"""W11: 4 selects, 5 sliding-window aggregates, 2 window joins over readings and alerts, given as SQL.
+"""Workload W11: 4 selections, 5 sliding-window aggregates and 2 window joins over the streams readings and alerts, as SQL.
 
-Input is what the workload's generator writes (Arrow or Parquet files and `meta.json`); answers are compared by an
-order-independent checksum with the oracle's (`oracle.json`, if it is there).
+The input is written by the workload's generator: Arrow or Parquet files and `meta.json`. Answers are compared with the expected
+answers in `oracle.json`, if this file exists, by a checksum that does not depend on the order of rows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from services.race.measure import peak_rss_mb
 STREAMS, QUERIES = streams(), queries()
 Array = npt.NDArray[Any]
 UNBOUNDED_S = 1e9
-# Priorities follow what was measured this often, as they would once a load cycle.
+# Number of batches after which the operators' priorities are updated; a running class updates them once per load cycle.
 TURNS_A_CYCLE = 20
 
 
@@ -45,12 +45,14 @@ class Data:
 
 
 def read(folder: Path) -> Data:
-    """What the generator wrote; InvalidInput if it is not all there."""
+    """Return the input in a folder; raise InvalidInput if a file of the generator is missing."""
     try:
         last_ts = int(json.loads((folder / "meta.json").read_text(encoding="utf-8"))["readings"]["last_ts"])
     except (OSError, ValueError, KeyError) as error:
-        hint = "a folder that the workload's generator has written, with readings, alerts and meta.json"
-        raise InvalidInput(f"no W11 data: {error}", "--data", str(folder), hint) from None
+        hint = "pass a folder of the workload's generator, with readings, alerts and meta.json"
+        raise InvalidInput(
+            f"the folder has no input of the benchmark W11: {error}", "--data", str(folder), hint
+        ) from None
     oracle = folder / "oracle.json"
     expected = json.loads(oracle.read_text(encoding="utf-8"))["queries"] if oracle.is_file() else {}
     return Data(table(folder, "readings"), table(folder, "alerts"), last_ts, expected)
@@ -63,11 +65,16 @@ def table(folder: Path, name: str) -> pa.Table:
             return pa.ipc.open_file(source).read_all().combine_chunks()
     if parquet.is_file():
         return pq.read_table(parquet).combine_chunks()
-    raise InvalidInput("no such file", "--data", str(arrow), "write it with the workload's generator")
+    raise InvalidInput(
+        "the folder lacks this file of the benchmark W11",
+        "--data",
+        str(arrow),
+        "write the file with the workload's generator",
+    )
 
 
 def generated(seconds: int, readings: int = 10_000, alerts: int = 500) -> Data:
-    """The workload's input for so many seconds of event time, as its generator draws it; without an oracle."""
+    """Return input for `seconds` seconds of event time, with the generator's distributions but without expected answers."""
     base, rates = 1_700_000_000_000, {"readings": readings, "alerts": alerts}
     drawn: dict[str, list[dict[str, Array]]] = {"readings": [], "alerts": []}
     for name, seed in (("readings", 7), ("alerts", 8)):
@@ -94,7 +101,7 @@ def generated(seconds: int, readings: int = 10_000, alerts: int = 500) -> Data:
 
 
 def turns(data: Data, train: int) -> Iterator[tuple[str, pa.Table]]:
-    """Both streams in event order, readings in trains of `train`, alerts up to the same moment."""
+    """Yield batches of both streams in the order of event time: `train` readings, then the alerts up to the last reading's time."""
     times = data.readings.column("ts").to_numpy()
     alerts = data.alerts.column("ts").to_numpy()
     sent = 0
@@ -109,7 +116,7 @@ def turns(data: Data, train: int) -> Iterator[tuple[str, pa.Table]]:
 
 @dataclass
 class RaceOutcome:
-    """One run: how long it took and what came out."""
+    """Result of one run: times, answers and peak memory."""
 
     elapsed_s: float
     cpu_s: float
@@ -125,12 +132,12 @@ class RaceOutcome:
 
 
 def run_engine(data: Data, train: int) -> RaceOutcome:
-    """The eleven queries as SQL through planner, network, policy and runner."""
+    """Answer the eleven queries with Weir's engine: SQL planner, operator network, policy and runner."""
     schemas = [parse_create_stream(sql) for sql in STREAMS]
     catalog = SqlCatalog.of(streams=schemas)
     queries: list[Query] = [plan_query(name, sql, catalog) for name, sql in QUERIES.items()]
     answers: Answers = {name: [] for name in QUERIES}
-    # The contract's columns: a window's start is not among them.
+    # The column for the start of a window is left out, because expected answers do not have it.
     columns_by_query = {
         query.name: [place for place, name in enumerate(query.plan.schema.names) if name != "window_start"]
         for query in queries
@@ -166,7 +173,7 @@ def run_engine(data: Data, train: int) -> RaceOutcome:
 
 
 def run_by_hand(data: Data, train: int) -> RaceOutcome:
-    """The same by the hand-written program."""
+    """Answer the eleven queries with the hand-written program."""
     program = HandWritten()
     began, cpu_began = time.perf_counter(), time.process_time()
     for stream, batch in turns(data, train):
@@ -195,6 +202,7 @@ def report(outcome: RaceOutcome, data: Data) -> dict[str, Any]:
 
 
 def checked(query: str, parts: Sequence[tuple[Array, ...]], data: Data) -> dict[str, Any]:
+    """Return the row count and checksum of a query's answers, and `right` if the expected answers are known."""
     columns = joined(parts)
     if query.startswith("A") and columns:
         keep = columns[0] <= data.last_ts
@@ -214,7 +222,7 @@ def joined(parts: Sequence[tuple[Array, ...]]) -> list[Array]:
 
 
 def checksum(columns: Sequence[Array]) -> int:
-    """Sum of row hashes modulo 2^64: splitmix64 over the fields, doubles as thousandths."""
+    """Return the sum of all row hashes modulo 2^64: splitmix64 over the fields, floats rounded to thousandths."""
     if not columns:
         return 0
     with np.errstate(over="ignore"):

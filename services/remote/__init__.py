@@ -1,1 +1,1 @@
-"""The other side of the API: how `services.client` calls a service, and what it is told."""
+"""Client side of the API, used by `services.client`: HTTP calls, models of the responses, and an iterator over the rows of results."""

@@ -1,6 +1,6 @@
-"""Documents and rows as callers of the client pass them: models or plain dicts, dicts or any Arrow data.
+"""Conversion of arguments of the client: documents (models or dicts), and rows (dicts or any Arrow data).
 
-Frames are read through Arrow's PyCapsule interface, so that neither pandas nor polars is imported.
+Tables and frames are read through Arrow's PyCapsule interface, so neither pandas nor polars is imported.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"
-ROWS_HINT = "give a dict, dicts, or a table of pandas, polars or PyArrow"
+ROWS_HINT = "give one dict, several dicts, or a table of pandas, polars or PyArrow"
 DOCUMENT_HINT = "give a model of configs.documents.declarations, or a dict with `kind` and `name`"
 
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """Tables and frames: PyArrow, polars, pandas from 2.2 on, DuckDB."""
+    """Table or data frame with Arrow data: of PyArrow, polars, DuckDB, or pandas 2.2 and later."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
 @runtime_checkable
 class ArrowArray(Protocol):
-    """Record batches."""
+    """Record batch with Arrow data, for example of PyArrow."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> object: ...
 
@@ -43,23 +43,23 @@ DocumentLike = Declaration | Document | Mapping[str, Any]
 
 
 def document_in(given: DocumentLike) -> Declaration | Document:
-    """Return a document that may be given as a plain dict."""
+    """Return the document as a model; a dict is converted to a model."""
     if isinstance(given, Mapping):
         return declared_in(dict(given))
     if isinstance(given, Settings | Document):
         return given
-    raise WrongType(f"cannot be of type {type(given).__name__}", "document", hint=DOCUMENT_HINT)
+    raise WrongType(f"a document cannot be of type {type(given).__name__}", "document", hint=DOCUMENT_HINT)
 
 
 def documents_in(given: DocumentLike | Sequence[DocumentLike]) -> list[Declaration | Document]:
-    """Return several documents, or the one that is given alone."""
+    """Return the documents as a list; a single document becomes a list of one."""
     if isinstance(given, Mapping | Settings | Document):
         return [document_in(given)]
     return [document_in(document) for document in given]
 
 
 def rows_content(rows: Rows) -> tuple[bytes, str]:
-    """Return rows as they are sent, with their media type."""
+    """Return the body in which the rows are sent, and its media type."""
     if isinstance(rows, ArrowStream | ArrowArray):
         return arrow_content(rows), ARROW
     items = listed(rows)
@@ -67,27 +67,27 @@ def rows_content(rows: Rows) -> tuple[bytes, str]:
         options = orjson.OPT_NAIVE_UTC | orjson.OPT_SERIALIZE_NUMPY
         return orjson.dumps(items, text_of, options), JSON
     except orjson.JSONEncodeError as problem:
-        title = f"holds a value that JSON does not have: {problem}"
-        raise WrongType(title, "rows", hint="give numbers, texts, booleans, moments or None") from None
+        title = f"holds a value that JSON cannot represent: {problem}"
+        raise WrongType(title, "rows", hint="give numbers, texts, booleans, datetimes or None") from None
 
 
 def listed(rows: object) -> list[Row]:
-    """Return the rows of a dict or of several; raise WrongType for anything else."""
+    """Return one dict or several dicts as a list of rows; raise WrongType for anything else."""
     if isinstance(rows, Mapping):
         return [rows]
     if isinstance(rows, str | bytes) or not isinstance(rows, Iterable):
-        raise WrongType(f"cannot be of type {type(rows).__name__}", "rows", hint=ROWS_HINT)
+        raise WrongType(f"rows cannot be of type {type(rows).__name__}", "rows", hint=ROWS_HINT)
     items: list[Row] = []
     for place, row in enumerate(rows):
         if not isinstance(row, Mapping):
-            title = f"cannot be of type {type(row).__name__}"
+            title = f"a row cannot be of type {type(row).__name__}"
             raise WrongType(title, f"rows[{place}]", hint=ROWS_HINT)
         items.append(row)
     return items
 
 
 def text_of(value: object) -> object:
-    """Return a value that JSON does not have as the service reads it."""
+    """Return a Decimal or mapping in the form in which JSON and the service can hold it."""
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, Mapping):
@@ -96,7 +96,7 @@ def text_of(value: object) -> object:
 
 
 def arrow_content(rows: ArrowStream | ArrowArray) -> bytes:
-    """Return an Arrow stream of plain columns: the service takes neither views nor dictionaries."""
+    """Return the rows as an Arrow stream of plain columns: the service accepts neither views nor dictionaries."""
     import pyarrow as pa
 
     if isinstance(rows, ArrowStream):
@@ -113,7 +113,7 @@ def arrow_content(rows: ArrowStream | ArrowArray) -> bytes:
 
 
 def plain_type(given: pa.DataType) -> pa.DataType:
-    """Return the type of the same values without dictionary or views."""
+    """Return the plain Arrow type that can hold the values of a dictionary or view type."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(given):

@@ -1,4 +1,4 @@
-"""What a service tells a client, as types; what it comes to tell later is not for this client."""
+"""Models of the service's responses. Fields that a later version of the service adds are ignored."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from configs.documents.spark_streams import StreamsFile
 
 
 class ServiceModel(BaseModel):
-    """Frozen; what is not known is left out."""
+    """Base of the models: instances cannot be changed, and unknown fields are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
 class Declared(ServiceModel):
-    """A declaration as it is now."""
+    """Declaration with its present version."""
 
     version: int
     declaration: Declaration = Field(alias="document", discriminator="kind")
     warnings: str = ""
-    """Of a change: which promise may not hold with it."""
+    """Warnings about a change, for example classes that would miss their delay targets."""
 
     @property
     def ref(self) -> Ref:
@@ -32,14 +32,14 @@ class Declared(ServiceModel):
 
 
 class Change(ServiceModel):
-    """What became, or would become, of a declaration."""
+    """Change of one declaration that was made, or with `dry_run` would be made."""
 
     kind: str
     name: str
     tenant: str = ""
     action: str
     changes: Mapping[str, tuple[Any, Any]] = {}
-    """Before and after, by field."""
+    """Values before and after the change, by name of the changed field."""
 
     @property
     def ref(self) -> Ref:
@@ -47,23 +47,23 @@ class Change(ServiceModel):
 
 
 class Applied(ServiceModel):
-    """What came of documents."""
+    """Result of declaring documents: changes and warnings."""
 
     changes: Sequence[Change]
     warnings: Sequence[str] = ()
 
 
 class ToBring(ServiceModel):
-    """What Spark is to bring."""
+    """Feeds that Spark should run, and the gateways that take their rows."""
 
     file: StreamsFile | None = Field(repr=False)
-    """None where nothing has a source."""
+    """Streams and feeds in the format of the file for `weir ingest -f`; None if no stream has a source."""
     endpoints: Mapping[str, str]
-    """Where its streams come in, by name."""
+    """Address of the gateway that takes the rows of a stream, by name of the stream."""
 
 
 class KeyInfo(ServiceModel):
-    """What may be seen of a key."""
+    """Key without its secret: ID, principal, scopes and times."""
 
     id: str
     principal: str
@@ -75,13 +75,13 @@ class KeyInfo(ServiceModel):
 
 
 class NewKey(KeyInfo):
-    """A key that was just made; it is not told again."""
+    """Key that was just created; `key` is its secret, which the service shows only this once."""
 
     key: str = Field(repr=False)
 
 
 class AuditEntry(ServiceModel):
-    """One change, and by whom."""
+    """Change of a declaration or key, with the principal that made it."""
 
     id: int
     at: datetime
@@ -93,10 +93,10 @@ class AuditEntry(ServiceModel):
 
 
 class RowsPut(ServiceModel):
-    """What became of rows that were brought."""
+    """Outcome of putting rows into a stream."""
 
     accepted: int
     rejected: int
     reasons: Mapping[str, int] = {}
     repeated: bool = False
-    """Whether the batch had been brought before."""
+    """True if the batch had been sent before, so that it was not published again."""

@@ -1,11 +1,10 @@
-"""Rows of a query as an iterator, page by page.
+"""Iterator over the rows of a query's results, which fetches one page of rows at a time.
 
 Numbered properties:
-1. Rows come in their order, each once, whatever happens to the connection meanwhile: a page is asked for by the cursor
-   after the one that has come.
-2. Rows that were forgotten before they could be read are never passed over in silence: RowsForgotten is raised, or told to
-   whoever asked for that.
-3. No more than one page of rows is held, however many there are and however slowly they are taken.
+1. Rows come in order and each once, even if the connection breaks: each page is requested with the cursor of the previous page.
+2. Rows that were forgotten before they could be read are never skipped silently: RowsForgotten is raised, or passed to the
+   callback `forgotten`.
+3. At most one page of rows is in memory, even if there are many pages or the reader is slow.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from configs.errors import Away, UnknownName
 from services.remote.wire import RowsForgotten, Wire
 
 ROWS_PAGE = 10_000
-# A poll comes back by then, so that nobody in between takes the connection for a dead one.
+# Maximum seconds of a long poll; a proxy may close a connection that is silent for longer.
 POLL_S = 20
-# How long a reader that follows waits for a service that does not answer: longer than it takes to start anew.
+# Seconds for which a reader with `follow` retries while the service is away; this is longer than a restart of the service takes.
 PATIENCE_S = 60.0
 
 Tell = Callable[[RowsForgotten], None]
 
 
 class RemoteResults(Iterator[dict[str, Any]]):
-    """Rows of a query, one after the other."""
+    """Iterator over the rows of a query's results."""
 
     def __init__(
         self,
@@ -53,17 +52,17 @@ class RemoteResults(Iterator[dict[str, Any]]):
         self._next, self._has_begun = after, False
         self._end: str | None = None
         self.is_over = False
-        """Whether all is read that was to be read."""
+        """True once all requested rows have been read."""
         self.is_restarted = False
-        """True once a cursor was of an earlier life of the query, whose rows are numbered from 0 again."""
+        """True once the query has restarted during reading, so that its rows are numbered from 0 again."""
         self.is_deleted = False
-        """True once the query that was being read has been deleted."""
+        """True once the query has been deleted during reading."""
         self.columns: list[str] = []
-        """Names, once the first page is there."""
+        """Names of the columns; empty before the first page."""
 
     @property
     def cursor(self) -> str | None:
-        """Of the last row of the page that is being given; to read on from there another time."""
+        """Cursor after the current page, with which another reader can continue."""
         return self._next
 
     def __next__(self) -> dict[str, Any]:
@@ -74,7 +73,7 @@ class RemoteResults(Iterator[dict[str, Any]]):
         return row
 
     def page(self) -> list[dict[str, Any]]:
-        """The rows after those that have come, as many as come together; empty if there are none yet."""
+        """Return the next page of rows; empty if there are no further rows yet."""
         if not self._follow and self._end is None:
             self._end = self._told("latest", 1)["next"] or ""
         most = ROWS_PAGE if self._left is None else min(ROWS_PAGE, self._left)
@@ -89,7 +88,7 @@ class RemoteResults(Iterator[dict[str, Any]]):
         except UnknownName:
             if not self._has_begun:
                 raise
-            # It was there, and is not any more.
+            # The query is unknown now but existed when reading began, so it has been deleted.
             self.is_over = self.is_deleted = True
             return []
         rows: list[dict[str, Any]] = answer["rows"]
@@ -103,7 +102,7 @@ class RemoteResults(Iterator[dict[str, Any]]):
         return rows
 
     def _told(self, after: str | None, limit: int, tail: int | None = None) -> dict[str, Any]:
-        """What the service tells, as soon as it can be reached; who follows waits for that."""
+        """Return the service's response. A reader with `follow` retries while the service cannot be reached."""
         wait_s = POLL_S if self._follow else 0
         backoff, deadline = Backoff(least_s=0.1, most_s=5.0), time.monotonic() + self._patience_s
         params = {"after": after, "limit": limit, "wait_s": wait_s or None, "tail": tail}
@@ -121,12 +120,12 @@ class RemoteResults(Iterator[dict[str, Any]]):
 
 
 def has_reached(cursor: str | None, end: str | None) -> bool:
-    """Whether all is read that was there at the beginning: what comes faster than it is read would have no end."""
+    """Return True if all rows before `end` are read; `end` is the cursor after the last row that existed when reading began."""
     here, there = (numbers_of(position or "") for position in (cursor, end))
     return bool(there) and len(here) == len(there) and all(map(operator.ge, here, there))
 
 
 def numbers_of(cursor: str) -> list[int]:
-    """The last row that was read, by unit; empty if that is not known of each."""
+    """Return the number of the last row read in each shard; empty if the cursor lacks this number for a shard."""
     parts = [re.match(r"-?[0-9]+", part) for part in cursor.split(",")]
     return [int(part[0]) for part in parts if part is not None] if all(parts) else []

@@ -1,12 +1,12 @@
-"""A call of the service over HTTP: whom it goes to, when it is tried again, and what a refusal means here.
+"""HTTP calls to the service: address and key of the service, retries, and errors.
 
-    WEIR_ENDPOINT   https://HOST:PORT of the service; without it, the one that `weir up` runs from WEIR_HOME
-    WEIR_API_KEY    the key that is shown
-    WEIR_CA_FILE    certificates (PEM) that the service's own is checked with, beside those that the machine trusts
+    WEIR_ENDPOINT   https://HOST:PORT of the service; without it, the service that `weir up` runs from WEIR_HOME
+    WEIR_API_KEY    the key that authenticates the calls
+    WEIR_CA_FILE    CA certificates (PEM) to trust in addition to those of the machine
 
-A problem that the service tells becomes the error that a local catalog would have raised. A call that finds no room (429)
-or no service (503) is tried again, and so is one that was broken, if doing it twice is doing it once. The key is shown to
-the service alone, and is in no text, log or representation.
+An error response becomes the error that a local catalog would have raised. A call with the status 429 or 503 is retried;
+after a broken connection, a call is retried only if repeating it is safe (`again`). The key is sent to the service only, and appears in
+no text, log or representation.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ KEY, CA_FILE = "WEIR_API_KEY", "WEIR_CA_FILE"
 URN = "urn:weir:problem:"
 TRIES = 5
 PAUSE_S = 0.1
-# Nobody at a terminal waits for longer than all pauses together take.
+# Maximum sum of the pauses between the retries of one call, in seconds, since a user may be waiting at a terminal.
 PAUSES_MOST_S = 30.0
 TIMEOUT_S = 30.0
 CONNECT_S = 5.0
 SHOWN_KEY = re.compile(r"[\x21-\x7e]{1,200}")
 BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
-# No proxy stands between a machine and itself.
+# Hosts that are called without a proxy.
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 
 
 @dataclass(eq=False)
 class RowsForgotten(WeirError):
-    """Rows after the cursor are no longer kept."""
+    """Error raised when a cursor points to rows that are no longer kept."""
 
     next: str = ""
-    """The cursor to go on from."""
+    """Cursor to continue with, after the missing rows."""
 
 
 @dataclass(eq=False)
 class WouldMissTarget(WeirError):
-    """The service refuses what would make a delay target be missed."""
+    """Error raised if a declaration is refused because a class would miss its delay target; `plan` is the forecast."""
 
     plan: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A service, and the key that is shown to it."""
+    """Endpoint of a service, and the API key that authenticates calls to the service."""
 
     endpoint: str
     key: str = field(repr=False)
@@ -69,7 +69,7 @@ class Address:
 def address_of(
     environ: Mapping[str, str], endpoint: str | None = None, key: str | None = None
 ) -> Address | None:
-    """What is said, else what the environment says, else the service that runs from this home; None if none does."""
+    """Return the address from the arguments, the environment or the service that `weir up` runs here; None if no service is known."""
     endpoint, key = endpoint or environ.get(ENDPOINT), key or environ.get(KEY)
     ca_file = environ.get(CA_FILE) or None
     if endpoint:
@@ -79,17 +79,19 @@ def address_of(
     if here is None:
         return None
     endpoint = checked_endpoint(here, HOME)
-    # The key of this home is for nobody but the service that runs from it.
+    # The home's administrator key is used only for the service that runs from this home.
     if not key and home.admin_key.is_file():
         key = home.admin_key.read_text(encoding="utf-8")
     return Address(endpoint, checked_key(key), ca_file)
 
 
 def checked_endpoint(endpoint: str, name: str = ENDPOINT) -> str:
-    """Without a slash at its end."""
+    """Return the endpoint without a slash at its end; raise InvalidInput if it is not a valid URL."""
     if not is_endpoint(endpoint):
-        # It is not shown: what is no endpoint may be a key that was put there by mistake.
-        raise InvalidInput("not the address of a service", name, hint="write http://HOST:PORT or https://…")
+        # The error does not show the value, because it may be a key that was given as the URL by mistake.
+        raise InvalidInput(
+            "this is not the URL of a service", name, hint="write http://HOST:PORT or https://…"
+        )
     return endpoint.rstrip("/")
 
 
@@ -106,14 +108,18 @@ def checked_key(key: str | None) -> str:
     key = (key or "").strip()
     if not key:
         hint = f"set {KEY} to a key; `weir keys create` makes one"
-        raise NotAllowed("a key is needed", KEY, hint=hint)
+        raise NotAllowed("the service requires an API key, and none is given", KEY, hint=hint)
     if not SHOWN_KEY.fullmatch(key):
-        raise InvalidInput("not a key", KEY, hint="give it as it was shown: weir_ and 43 characters")
+        raise InvalidInput(
+            "this is not an API key",
+            KEY,
+            hint="give the whole key as Weir printed it: weir_ and 43 characters",
+        )
     return key
 
 
 class Wire:
-    """Connections to one service; may be used by several threads."""
+    """HTTP connections to one service; thread-safe."""
 
     def __init__(self, address: Address, timeout_s: float = TIMEOUT_S, tries: int = TRIES) -> None:
         self.endpoint, self.key = address.endpoint, address.key
@@ -148,7 +154,7 @@ class Wire:
         again: bool = True,
         wait_s: float = 0.0,
     ) -> httpx.Response:
-        """The answer, or why there is none. `again`: whether doing it twice is doing it once."""
+        """Return the response, or raise its error. `again` is True if a call may safely be repeated after its connection broke."""
         query = {name: told(value) for name, value in (params or {}).items() if value is not None}
         timeout = httpx.Timeout(self._timeout_s + wait_s, connect=min(CONNECT_S, self._timeout_s))
         backoff, paused_s = Backoff(PAUSE_S), 0.0
@@ -169,7 +175,7 @@ class Wire:
                 if answer.is_success:
                     return answer
                 problem = problem_of(answer)
-                # What was refused for want of room has not been done.
+                # A call that was refused for lack of capacity has changed nothing, so it can be repeated.
                 is_final = not isinstance(problem, Busy)
                 least_s = retry_after_s(answer)
             pause_s = max(least_s, backoff.failed() * random.uniform(0.5, 1.0))
@@ -179,7 +185,7 @@ class Wire:
             time.sleep(pause_s)
 
 
-IS_IT_THERE = f"is the service there, and is {ENDPOINT} its address?"
+IS_IT_THERE = f"check that the service runs, and that {ENDPOINT} is its address"
 
 
 def is_local(endpoint: str) -> bool:
@@ -191,7 +197,9 @@ def trusting(ca_file: str) -> ssl.SSLContext:
     try:
         context.load_verify_locations(cafile=ca_file)
     except (OSError, ssl.SSLError) as broken:
-        raise InvalidInput(f"cannot be read: {broken}", CA_FILE, ca_file, "give a PEM file") from None
+        raise InvalidInput(
+            f"the file cannot be read: {broken}", CA_FILE, ca_file, "give a PEM file"
+        ) from None
     return context
 
 
@@ -200,18 +208,18 @@ def told(value: object) -> str:
 
 
 def why(broken: Exception) -> str:
-    """In one line."""
+    """Return the error's message on one line."""
     text = " ".join(str(broken).split())
     return text.lower() if text else type(broken).__name__
 
 
 def retry_after_s(answer: httpx.Response) -> float:
-    """What the service asks for; 0 if it does not say, or says it as a date."""
+    """Return the seconds in the Retry-After header; 0 if the header is missing or contains a date."""
     text = answer.headers.get("Retry-After", "")
     return float(text) if re.fullmatch(r"[0-9]{1,6}", text) else 0.0
 
 
-# -- problems --------------------------------------------------------------------------------------------------
+# -- errors from error responses -------------------------------------------------------------------------------
 
 KINDS: Mapping[str, type[WeirError]] = {
     "unauthenticated": NotAllowed,
@@ -223,7 +231,7 @@ KINDS: Mapping[str, type[WeirError]] = {
 
 
 def problem_of(answer: httpx.Response) -> WeirError:
-    """The same error as if it had been found here."""
+    """Return the error for a response of the service: the same error that a local catalog would have raised."""
     try:
         said = orjson.loads(answer.content)
     except orjson.JSONDecodeError:
@@ -252,7 +260,9 @@ def problem_of(answer: httpx.Response) -> WeirError:
 
 
 def quoted(name: str) -> str:
-    """Quote a name as one segment of a path, so that it cannot address another resource."""
+    """Return a name in quoted form for a URL path: a slash in the name must not lead to another resource."""
     if name in ("", ".", ".."):
-        raise InvalidInput("not a valid name", "name", name, "give the name of what is meant")
+        raise InvalidInput(
+            "this is not a valid name", "name", name, "give a name that is not empty, `.` or `..`"
+        )
     return quote(name, safe="")

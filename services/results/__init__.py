@@ -1,1 +1,1 @@
-"""Answers for readers of the service, and rows that callers bring."""
+"""Results of queries for readers of the API, and rows that callers put into streams."""

@@ -1,9 +1,9 @@
-"""How far a reader has come, as text that is given out and brought back.
+"""Cursors: texts that hold the position of a reader in a query's answers, and that clients send back to continue from there.
 
-    41.5ead07c1             the last row that was read, and the mark of the query's answers
-    41.5ead07c1,,7.0b5c…    the same of a class of several shards, by shard; nothing of one that has not begun
+41.5ead07c1             number of the last row read, and the identifier (mark) of the query's answers
+41.5ead07c1,,7.0b5c…    positions in several shards, in order; empty for a shard without answers yet
 
-The mark tells answers from those of a query that had the name before. People may leave it out.
+The mark distinguishes the answers from those of an earlier query of the same name. A cursor that a user writes need not have it.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ SPOT = re.compile(r"(-1|\d{1,18})(?:\.([0-9a-f]{1,32}))?")
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """In the answers of one unit."""
+    """Position of a reader in the answers of one unit (a class or a shard of a class)."""
 
     row: int
-    """The next one."""
+    """Number of the next row to read."""
     mark: str = ""
-    """Empty: of whichever answers there are."""
+    """Identifier that these answers do not share with those of an earlier query of the same name; an empty text fits any answers."""
 
     def __str__(self) -> str:
         return f"{self.row - 1}.{self.mark}" if self.mark else str(self.row - 1)
 
 
 Cursor = Mapping[int, Spot]
-"""By shard; what is missing is read from the oldest row that is kept."""
+"""Position by shard number; a shard without a position is read from its oldest kept row."""
 OLDEST: Cursor = {}
 
 
 def cursor_of(text: str) -> Cursor:
-    """InvalidInput if it was never given out."""
+    """Parse a cursor; raise InvalidInput if the text is not a cursor."""
     parts = text.split(",", SHARDS_MAX)
     spots: dict[int, Spot] = {}
     for shard, part in enumerate(parts):
@@ -46,13 +46,13 @@ def cursor_of(text: str) -> Cursor:
         if match is not None:
             spots[shard] = Spot(int(match[1]) + 1, match[2] or "")
         elif part or len(parts) == 1 or shard == SHARDS_MAX:
-            hint = f"give `next` of an answer or `id` of an event, or `{LATEST}`; without it, the oldest rows come first"
-            raise InvalidInput("not a cursor", "?after", text, hint)
+            hint = f"give `next` of an answer, `id` of an event, or `{LATEST}`; omit the cursor to begin with the oldest rows"
+            raise InvalidInput("this is not a cursor", "?after", text, hint)
     return spots
 
 
 def text_of(cursor: Cursor) -> str | None:
-    """None before anything is known to read on from."""
+    """Return the cursor as text; None if the cursor has no positions yet."""
     if not cursor:
         return None
     return ",".join(str(cursor[shard]) if shard in cursor else "" for shard in range(max(cursor) + 1))

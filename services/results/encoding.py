@@ -1,7 +1,7 @@
-"""Rows as they are sent: JSON, or an Arrow stream.
+"""Encoding of rows as JSON or as an Arrow stream.
 
-In JSON timestamps are ISO 8601 in UTC, or microseconds since 1970 where no year from 1 to 9999 will do; decimals are
-strings, and what is no number (NaN, infinities) is null.
+In JSON, timestamps are ISO 8601 in UTC, or microseconds since 1970 outside the years 1 to 9999. Decimals are strings; NaN
+and infinities are null.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# The first moment of the year 1, and the last of 9999.
+# First moment of the year 1 and last moment of the year 9999, in microseconds since 1970.
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 
 def as_json_rows(batches: Sequence[pa.RecordBatch]) -> bytes:
-    """Objects with commas between them."""
+    """Return the rows as JSON objects separated by commas."""
     parts = (orjson.dumps(rows_of(batch))[1:-1] for batch in batches if batch.num_rows)
     return b",".join(parts)
 
@@ -30,7 +30,7 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def values_of(array: pa.Array) -> list[Any]:
-    """As JSON has them."""
+    """Return the values of a column as Python values for JSON."""
     if pa.types.is_timestamp(array.type):
         return moments_of(array)
     if pa.types.is_decimal(array.type):

@@ -1,14 +1,14 @@
-"""Answers as server-sent events.
+"""Query results as server-sent events.
 
-    id: 41.5ead07c1          the cursor to go on from, also with `Last-Event-ID`
-    event: rows
-    data: {"rows":[{"_seq":40,"_kept":1.0,…},…]}
+id: 41.5ead07c1          cursor to resume from, also with `Last-Event-ID`
+event: rows
+data: {"rows":[{"_seq":40,"_kept":1.0,…},…]}
 
-    event: gap               rows that were forgotten before they were read: {"unit","first","next","missing"};
-                             or the query has begun anew: {"unit","anew":true}, and its rows come from number 0 on
-    event: end               the query is there no more
+event: gap               rows were forgotten before they were read: {"unit","first","next","missing"};
+                         or the query has restarted: {"unit","anew":true}, and its rows begin with number 0 again
+event: end               the query was deleted
 
-A comment comes with the headers, and whenever nothing else has come for HEARTBEAT_S.
+An SSE comment without content is sent with the headers, and whenever nothing else was sent for HEARTBEAT_S.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ END = b"event: end\ndata: {}\n\n"
 
 
 async def events(results: Results, asked: QueryAddress, cursor: Cursor | None) -> AsyncGenerator[bytes, None]:
-    """From the cursor on, or from now on, until the query or the service ends."""
+    """Yield the events after the cursor (None: new rows only) until the query is deleted or the service stops."""
     with results.topics.following(asked) as topic:
         await results.topics.look(topic)
         spots = from_now(topic.view) if cursor is None else dict(cursor)
@@ -51,7 +51,7 @@ async def events(results: Results, asked: QueryAddress, cursor: Cursor | None) -
 
 
 async def round_of(results: Results, topic: Topic, spots: dict[int, Spot]) -> AsyncGenerator[bytes, None]:
-    """A piece of each unit that has more; the spots go on."""
+    """Yield an event with rows for each unit that has new rows, and advance `spots`, the reader's position in each shard."""
     for shard, (place, seen) in topic.view.items():
         before = spots.get(shard)
         spot = spots[shard] = begun_at(before, seen)
@@ -61,7 +61,7 @@ async def round_of(results: Results, topic: Topic, spots: dict[int, Spot]) -> As
             continue
         piece = await results.piece(place, topic.asked.query, spot, PIECE_ROWS)
         if piece is None or piece.mark != spot.mark:
-            continue  # the next look tells what is there instead
+            continue  # the unit has other answers now, which the next poll finds
         if piece.first > spot.row:
             spots[shard] = Spot(piece.first, spot.mark)
             if before is not None:

@@ -1,8 +1,8 @@
-"""Pieces of answers that several readers want are read and encoded once.
+"""Cache of encoded answers. A range of consecutive rows is read and encoded once for all readers.
 
-Readers at the same place want the same piece: pieces end where row numbers are multiples of one number, or where the answers
-end, so that readers who began at different places come to the same ones. Who is first has it made; the others wait for it.
-What was made is kept for those a little behind, CACHE_BYTES of it in all. Nothing is kept for a reader.
+A range ends where the row number is a multiple of `rows`, or where the answers end. So readers that begin at different rows
+soon need the same ranges. The first reader that needs a range has it encoded; other readers wait for the result. The latest
+ranges, up to CACHE_BYTES, are kept for readers that are slightly behind; nothing is kept for an individual reader.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from services.results.places import AnswersPlace
 
 PIECE_ROWS = 2000
 CACHE_BYTES = 16 << 20
-# What a piece takes beside its rows: a reader may ask for one row at a time.
+# Bytes that a cached range of rows needs in addition to its text; this matters because a reader may request single rows.
 PIECE_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class RowsPiece:
-    """Rows in a row of one unit, as JSON objects with commas between them."""
+    """Consecutive rows of one unit, as JSON objects separated by commas."""
 
     mark: str
     first: int
@@ -37,7 +37,7 @@ class RowsPiece:
 
 @dataclass(frozen=True, slots=True)
 class PieceAddress:
-    """Which piece."""
+    """Key of a range of rows in the cache: log, query and identifier of the answers, first row number, and maximum number of rows."""
 
     place: AnswersPlace
     query: str
@@ -50,7 +50,7 @@ Make = Callable[[PieceAddress], Awaitable[RowsPiece | None]]
 
 
 class Pieces:
-    """Those that were made last; for one event loop."""
+    """Cache of encoded ranges of rows that were used last, for one event loop."""
 
     def __init__(self, make: Make, rows: int = PIECE_ROWS, bytes_max: int = CACHE_BYTES) -> None:
         self._make, self._rows, self._bytes_max = make, rows, bytes_max
@@ -60,7 +60,7 @@ class Pieces:
         self.made = 0
 
     async def get(self, wanted: PieceAddress) -> RowsPiece | None:
-        """Its beginning, up to where pieces end; None if the unit has gone."""
+        """Return the wanted range of rows, up to the next row number that is a multiple of `rows`; None if the unit no longer exists."""
         most = self._rows - wanted.row % self._rows
         if most < wanted.most:
             wanted = replace(wanted, most=most)
@@ -71,7 +71,7 @@ class Pieces:
             piece.add_done_callback(partial(self._keep, wanted))
         else:
             self._known.move_to_end(wanted)
-        # A reader that goes away does not take it from the others.
+        # The work is shielded, because other readers may wait for the same rows when one reader is cancelled.
         return await asyncio.shield(piece)
 
     def _keep(self, wanted: PieceAddress, made: asyncio.Future[RowsPiece | None]) -> None:

@@ -1,15 +1,14 @@
-"""Announcements by the gateways on this machine that classes have more answers, for one event loop.
+"""Announcements of new answers by the gateways on this machine, for one event loop.
 
     growth = Growth()
-    growth.follow(place)          # a unit's answers, from now on
+    growth.follow(place)          # request announcements for a unit
     await growth.wait(within_s)
-    growth.take()                 # the classes that have more since the last call
+    growth.take()                 # classes with new answers since the last call
 
 Numbered properties:
-1. Nothing is done while nothing is announced. A unit is announced once, and again only after it was taken.
-2. What grows after `follow` has returned True is announced, if the unit's host is connected to the gateway.
-3. When a gateway goes, its classes count as grown, and none of them is followed until `follow` reaches the next gateway, which it
-   tries every RETRY_S.
+1. Without announcements nothing is done. New answers of a unit are announced once, and again only after `take`.
+2. After `follow` has returned True, new answers are announced if the unit's host is connected to the gateway.
+3. If the connection to a gateway breaks, its classes count as having new answers. `follow` then tries to connect again, at most once per RETRY_S.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ RETRY_S = 0.25
 
 @dataclass(slots=True)
 class GatewayLink:
-    """A connection to a gateway."""
+    """Connection to a gateway, which announces new answers of followed units."""
 
     channel: Channel
     loop: asyncio.AbstractEventLoop
     announced: dict[str, int] = field(default_factory=dict)
-    """By unit that is followed, the number that was announced last."""
+    """Number of answers in the last announcement, by unit."""
     unsent: set[str] = field(default_factory=set)
-    """Units whose next announcement has not been asked for yet."""
+    """Units for which the next announcement must still be requested."""
 
     def send(self) -> None:
-        """Ask for the announcements of `unsent`; what finds no room in the socket stays. OSError if the gateway has gone."""
+        """Request announcements for the units in `unsent`; units stay in it while the socket is full. Raise OSError without a gateway."""
         with suppress(BlockingIOError):
             for unit in tuple(self.unsent):
                 self.channel.send(encode(AwaitGrowth(unit, self.announced[unit])))
@@ -55,7 +54,7 @@ class GatewayLink:
 
 
 class Growth:
-    """Connections to gateways, by their sockets, and what they have announced."""
+    """Connections to the gateways on this machine, and the classes with new answers that these gateways have announced."""
 
     def __init__(self) -> None:
         self._links: dict[Path, GatewayLink] = {}
@@ -64,7 +63,7 @@ class Growth:
         self._news = asyncio.Event()
 
     def follow(self, place: AnswersPlace) -> bool:
-        """Return False if more answers of the unit will not be announced, since no gateway here does that."""
+        """Request announcements for a unit; return False if no gateway on this machine announces its new answers."""
         if place.dirs is None:
             return False
         path = place.dirs.gateway_socket
@@ -77,7 +76,7 @@ class Growth:
         return self._send(path, link) and not link.unsent
 
     def keep(self, places: Iterable[AnswersPlace]) -> None:
-        """Follow no others any more."""
+        """Stop requesting announcements for all units except those in `places`."""
         kept = {(place.dirs.gateway_socket, place.unit) for place in places if place.dirs is not None}
         for path, link in list(self._links.items()):
             link.announced = {unit: number for unit, number in link.announced.items() if (path, unit) in kept}
@@ -86,16 +85,16 @@ class Growth:
                 self._links.pop(path).close()
 
     async def wait(self, within_s: float) -> None:
-        """Return at once if there is something to take, else when there is or the time is over."""
+        """Wait until new answers are announced, for at most `within_s` seconds."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), within_s)
 
     def wake(self) -> None:
-        """End the `wait` without news."""
+        """End the present call of `wait`, even if no new answers were announced."""
         self._news.set()
 
     def take(self) -> set[str]:
-        """Return the classes that have more answers, and ask for their next announcements."""
+        """Return the classes with new answers since the last call, and request the next announcement of each of their units."""
         self._news.clear()
         grown, self._grown = self._grown, set()
         for path, link in list(self._links.items()):

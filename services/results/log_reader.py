@@ -1,7 +1,7 @@
-"""What the thread does that reads answers: look how many there are, and fetch some.
+"""Work of the thread that reads answers: counting the answers of queries, and fetching rows.
 
-Whatever is read here is encoded or copied before it is handed out. Segments that may be forgotten are let go of when
-nobody has read them for HOLD_S: no reader, however slow, keeps memory from being free.
+Everything read is encoded or copied before it is handed out. Mapped segments of logs are released when no reader has used
+them for HOLD_S, so that slow readers do not hold memory.
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ from configs.errors import UnknownName
 from services.results.places import AnswersPlace, Places
 from services.results.units import FoundRows, KnownAnswers, UnitAnswers, answers_at
 
-# Where units are is asked for no more often.
+# Minimum seconds between two lookups of where the logs of a class's units are.
 PLACES_S = 0.5
 HOLD_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class QueryAddress:
-    """A query that is read."""
+    """Address of a query: its class and its name."""
 
     class_name: str
     query: str
 
 
 View = Mapping[int, tuple[AnswersPlace, KnownAnswers]]
-"""By shard: where its answers are, and how many there have been."""
+"""Where the log of a query's answers is, and the number of answers, by shard number."""
 
 
 @dataclass
 class OpenUnit:
-    """A unit that is being read."""
+    """Unit (a class or a shard of a class) that is being read."""
 
     answers: UnitAnswers
     looked_at: float
     read_at: float
     holds: bool = False
-    """Whether it may map what is forgotten."""
+    """True if log segments may be mapped into memory for this unit that have been deleted from the log since."""
 
 
 @dataclass
 class Desk:
-    """For one thread."""
+    """Reader of all answers, for use by one thread."""
 
     places: Places
     key: Callable[[], str]
-    """Opens the doors of other nodes."""
+    """Function that returns the key for the gateways of other nodes."""
     hold_s: float = HOLD_S
     _units: dict[AnswersPlace, OpenUnit] = field(init=False, default_factory=dict)
     _placed: dict[str, tuple[float, Sequence[AnswersPlace]]] = field(init=False, default_factory=dict)
 
     def look(self, wanted: Sequence[QueryAddress]) -> tuple[list[View], bool]:
-        """What is there of each, and whether anything is held on to."""
+        """Return where the answers of each query are and how many there are, and True if the log of any unit is still open."""
         now = time.monotonic()
         views = [self.view(query) for query in wanted]
         self._sweep(now)
@@ -74,7 +74,7 @@ class Desk:
         return [] if unit is None else unit.answers.columns(query)
 
     def some(self, place: AnswersPlace, query: str, row: int, most: int) -> FoundRows | None:
-        """None if the unit has gone meanwhile."""
+        """Return up to `most` rows, beginning with number `row`; None if the unit no longer exists."""
         now = time.monotonic()
         unit = self._opened(place, now)
         if unit is None:

@@ -1,4 +1,4 @@
-"""Where the answers of a class are: in a log on this machine, or behind the endpoint of another node."""
+"""Location of the answers of a class: a log on this machine, or the network address (endpoint) of another node."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from configs.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True)
 class AnswersPlace:
-    """Of one unit's answers."""
+    """Location of one unit's answers: the log on this machine, or the endpoint of the node that has the log."""
 
     unit: str
     dirs: RunDirs | None
-    """Of the unit's home, if its folders are on this machine."""
+    """Directories of the node that holds the unit's log; None if they are not on this machine."""
     endpoint: str | None = None
-    """Where the unit's home is reached over the network."""
+    """Arrow Flight endpoint of the node that holds the unit's log."""
 
     @property
     def shard(self) -> int:
@@ -29,15 +29,15 @@ class AnswersPlace:
 
 class Places(Protocol):
     def places(self, class_name: str) -> Sequence[AnswersPlace]:
-        """Of the units of a class that have begun, in order of shards; none if it does not run.
+        """Return where the answers of a class's started units are, in the order of shards; empty if the class does not run.
 
-        Asked for often, by a thread of its own: to be answered from memory.
+        The thread that reads answers calls this method often, so the method should return what is in memory.
         """
 
 
 @dataclass(frozen=True)
 class LocalPlaces:
-    """Of a system whose one node is this machine."""
+    """Locations of answers in a system with one node, which is this machine."""
 
     dirs: RunDirs
 
@@ -55,12 +55,12 @@ class LocalPlaces:
 
 @dataclass(frozen=True)
 class SystemPlaces:
-    """Of a system of several nodes."""
+    """Locations of answers in a system of several nodes."""
 
     homes: Callable[[str], Sequence[tuple[str, str]]]
-    """The units of a class, in order of shards, each with the node where its answers are read."""
+    """Function that returns the units of a class in order of shards, each with the node that holds its log."""
     endpoint: Callable[[str], str | None]
-    """Of a node."""
+    """Function that returns the Arrow Flight endpoint of a node."""
     base: Path
     system: str
 
@@ -77,7 +77,7 @@ def shard_of(unit: str) -> int:
 
 
 def endpoint_in(dirs: RunDirs) -> str | None:
-    """As the node's gateway has noted it, if it has one."""
+    """Return the endpoint that the node's gateway has written to its file; None if there is no file."""
     try:
         return dirs.endpoint.read_text(encoding="utf-8")
     except FileNotFoundError:

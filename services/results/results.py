@@ -1,15 +1,15 @@
-"""Reading the answers of queries, for many readers at once.
+"""Reader of query results for many concurrent readers.
 
     results = Results(places, is_declared)
-    page = await results.page(Asked("gold", "hot"), cursor, limit=1000, wait_s=30)
+    page = await results.page(QueryAddress("gold", "hot"), cursor, limit=1000, wait_s=30)
 
-Streams of events are in `services.results.events`.
-Answers are read from the logs in which classes write them (`actors.host.answer_reader`), never from the classes.
+Server-sent events are in `services.results.events`. Answers are read from the logs that classes write
+(`actors.host.answer_reader`), never from the classes themselves.
 
 Numbered properties:
-1. A reader gets each row that is kept once, in order within a unit; of those that are no longer kept it is told which.
-2. No reader holds anybody up. There is no queue of a reader's: it reads from the log where it has come to, at its own pace.
-3. Logs of answers are read when they grow (`services.results.topics`); without a reader they are not read at all.
+1. A reader gets each kept row once, in order within a unit. A reader is informed about rows that are no longer kept.
+2. No reader delays another. Readers have no queues: each reads the log from its own position, at its own pace.
+3. Logs of answers are read when they have new answers (`services.results.topics`); without readers they are not read at all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from services.results.places import AnswersPlace, Places
 from services.results.topics import Topic, Topics, clock
 from services.results.units import FoundRows, KnownAnswers
 
-# Of one page, beyond its first piece.
+# Size in bytes above which no further rows are added to a page.
 PAGE_BYTES = 16 << 20
 STEP_ROWS = 10_000
 Answer = TypeVar("Answer")
@@ -40,7 +40,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class ForgottenRows:
-    """Rows of a unit that are no longer kept, from `first` up to `next`."""
+    """Range of a unit's rows that are no longer kept, from `first` up to but not including `next`."""
 
     unit: str
     first: int
@@ -52,28 +52,28 @@ class ForgottenRows:
 
 @dataclass(eq=False)
 class Forgotten(WeirError):
-    """What the cursor asks for is not kept any more."""
+    """Error raised when a cursor points to rows that are no longer kept."""
 
     next: str = ""
-    """The cursor to go on from."""
+    """Cursor to continue with, after the missing rows."""
     missing: tuple[ForgottenRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some rows, and the cursor after them."""
+    """Page of rows, and the cursor with which reading continues after the page."""
 
     columns: Sequence[tuple[str, str]]
     rows: int
     body: bytes
-    """JSON objects with commas between them, or an Arrow stream."""
+    """Rows as JSON objects separated by commas, or as an Arrow stream."""
     next: str | None
     restarted: bool = False
-    """True if the cursor is of an earlier life of the query, whose rows are numbered from 0 again."""
+    """True if the query has restarted since the cursor was issued, so that its rows are numbered from 0 again."""
 
 
 class Results:
-    """For one event loop; `close` may be called by any thread."""
+    """Results of all queries, for readers in one event loop; `close` may be called from any thread."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Results:
         key: Callable[[], str] = lambda: "",
         piece_rows: int = PIECE_ROWS,
     ) -> None:
-        """The key opens the doors of other nodes."""
+        """Create a reader of results; `key` returns the key for the gateways of other nodes."""
         self._desk = Desk(places, key)
         self._thread = ThreadPoolExecutor(1, "results")
         self.pieces = Pieces(self._made, piece_rows)
@@ -91,13 +91,13 @@ class Results:
         self.is_closed = False
 
     def close(self) -> None:
-        """Who waits is sent away."""
+        """Stop reading, and wake all waiting readers."""
         self.is_closed = True
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.topics.send_away)
         self._thread.shutdown(wait=False)
 
-    # -- pages -----------------------------------------------------------------------------------------
+    # -- pages of rows ---------------------------------------------------------------------------------
 
     async def page(
         self,
@@ -108,10 +108,10 @@ class Results:
         as_arrow: bool = False,
         tail: int | None = None,
     ) -> Page:
-        """Rows after the cursor, at least one if there is one in time; None: those from now on.
+        """Return rows after the cursor, or only new rows without a cursor. Wait up to `wait_s` if there are no rows yet.
 
-        With `tail`, begin with the last that many rows that are kept, instead of at a cursor. Forgotten if those that follow are
-        no longer kept.
+        With `tail`, begin with the last `tail` kept rows instead of at a cursor. Raise Forgotten if the rows after the
+        cursor are no longer kept.
         """
         with self.topics.following(asked) as topic:
             until = clock() + wait_s
@@ -149,7 +149,7 @@ class Results:
         return Page(columns, rows_in(found), body, text_of(spots), restarted)
 
     async def kept(self, asked: QueryAddress) -> list[tuple[AnswersPlace, int, int]]:
-        """By unit, the first row that is kept and the one that is to come."""
+        """Return where the answers of each unit are, with the numbers of the unit's first kept row and of its next new row."""
         with self.topics.following(asked) as topic:
             await self.topics.look(topic)
             view = topic.view
@@ -157,7 +157,7 @@ class Results:
             return [(place, oldest[shard], seen.given) for shard, (place, seen) in view.items()]
 
     async def _oldest(self, topic: Topic, view: View) -> dict[int, int]:
-        """Return the number of the first row that is kept, by shard."""
+        """Return the number of the first kept row of each shard."""
         found = {}
         for shard, (place, seen) in view.items():
             oldest = await self._run(self._desk.some, place, topic.asked.query, 0, 1)
@@ -165,7 +165,7 @@ class Results:
         return found
 
     async def _before_last(self, topic: Topic, count: int) -> dict[int, Spot]:
-        """Return where to begin so that `count` of the rows that are kept remain, or all if there are fewer."""
+        """Return the position in each shard after which the last `count` kept rows follow in total, or all kept rows if there are fewer."""
         view = topic.view
         oldest = await self._oldest(topic, view)
         kept = {shard: seen.given - oldest[shard] for shard, (_, seen) in view.items()}
@@ -174,10 +174,10 @@ class Results:
             for shard, rows in shared(count, kept)
         }
 
-    # -- what is read ----------------------------------------------------------------------------------
+    # -- reading of logs in the thread -----------------------------------------------------------------
 
     async def piece(self, place: AnswersPlace, query: str, spot: Spot, most: int) -> RowsPiece | None:
-        """As all readers have it."""
+        """Return consecutive rows of a unit in encoded form; the encoded rows are shared by all readers of these rows."""
         return await self.pieces.get(PieceAddress(place, query, spot.mark, spot.row, most))
 
     async def _made(self, wanted: PieceAddress) -> RowsPiece | None:
@@ -194,7 +194,7 @@ class Results:
 
     async def _run(self, work: Callable[..., Answer], *arguments: Any) -> Answer:
         if self.is_closed:
-            raise Away("the service ends", hint="ask again")
+            raise Away("the service is stopping", hint="try again later")
         self._loop = asyncio.get_running_loop()
         return await self._loop.run_in_executor(self._thread, work, *arguments)
 
@@ -207,9 +207,10 @@ def from_now(view: View) -> dict[int, Spot]:
 
 
 def begun_at(spot: Spot | None, seen: KnownAnswers) -> Spot:
-    """Where to read on; at the beginning where the query has begun anew since.
+    """Return the position to continue from: `spot`, or row 0 if the query has restarted since.
 
-    A reader may have got further than was seen. A number without a mark that is beyond what there is was another's.
+    `seen` may be out of date, so a position with the present mark may be beyond it. A position without a mark that is
+    beyond `seen` belongs to an earlier query, so reading restarts at row 0.
     """
     if spot is None or spot.mark not in ("", seen.mark) or (not spot.mark and spot.row > seen.given):
         return Spot(0, seen.mark)
@@ -225,7 +226,7 @@ async def gathered(
     limit: int,
     take: Callable[[AnswersPlace, str, Spot, int], Awaitable[Taken | None]],
 ) -> list[Taken]:
-    """Some rows of each unit; the spots go on by them. Nobody misses rows that he has not begun to read."""
+    """Return rows of each unit and advance `spots`. Raise Forgotten if a unit no longer keeps the rows after the reader's position in it."""
     view, found, size = topic.view, list[Taken](), 0
     misses = {shard for shard in view if shard in spots}
     began = {shard: begun_at(spots.get(shard), seen) for shard, (_, seen) in view.items()}
@@ -256,17 +257,17 @@ async def gathered(
 def forgotten(spots: Mapping[int, Spot], lost: Sequence[tuple[int, ForgottenRows]]) -> Forgotten:
     following = {**spots, **{shard: replace(spots[shard], row=missing.next) for shard, missing in lost}}
     return Forgotten(
-        "rows after that cursor are no longer kept",
+        "rows after the given cursor are no longer kept",
         "?after",
         text_of(spots),
-        "go on from `next`; read sooner, or have more kept (limits.result_bytes)",
+        "continue from `next`; to miss no rows, read more often or raise limits.result_bytes",
         next=text_of(following) or "",
         missing=tuple(missing for _, missing in lost),
     )
 
 
 def shared(limit: int, there: Mapping[int, int]) -> list[tuple[int, int]]:
-    """How many rows of each shard, so that none waits for another; those with the fewest come first."""
+    """Divide `limit` evenly among the shards. If a shard has fewer rows than its part, the other shards share what is left of its part."""
     pieces, left = [], limit
     for place, shard in enumerate(sorted(there, key=lambda one: there[one])):
         most = min(max(0, there[shard]), -(-left // (len(there) - place)))

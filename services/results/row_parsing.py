@@ -1,8 +1,8 @@
-"""Rows that a caller brings, as Arrow: from a JSON array of objects, from objects a line each, or from an Arrow stream.
+"""Parser of rows for a stream: from a JSON array of objects, from one JSON object per line, or from an Arrow stream.
 
-In JSON a timestamp is ISO 8601 with its zone, or microseconds since 1970; a decimal is a string or a number; a column that is
-left out is NULL. A row that cannot be is set apart by its reason, and the others go on. NotReadable is what is no body of
-its kind at all. What is accepted takes no more memory than some times what was sent: nothing in it unpacks.
+In JSON, a timestamp is ISO 8601 with a zone or microseconds since 1970, and a decimal is a string or a number. A missing
+column is NULL. A row with an error is rejected and counted by reason, and the other rows are taken. A body that cannot be
+parsed at all raises NotReadable. Formats that compress are refused, so the rows take only a few times the size of the body.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from configs.errors import InvalidInput
 from engine.data.schema import DataType, StreamSchema, TypeKind
 
 ROWS_MAX = 200_000
-# Reasons that are told apart; those of rows beyond are counted as OTHERS.
+# Maximum number of reasons for rejected rows that are counted separately; further reasons are counted as OTHERS.
 REASONS_MAX = 50
 OTHERS = "other reasons"
 NOT_JSON, NOT_AN_OBJECT = "not JSON", "not an object"
@@ -35,7 +35,7 @@ FLOAT32_MAX = 3.4028235e38
 EXACT = Context(prec=38, traps=[Inexact, InvalidOperation])
 Value = TypeVar("Value")
 NOT_A_VALUE = (ValueError, OverflowError, DecimalException)
-# What Arrow takes as it is, by what it is to be.
+# Python types that Arrow may convert to a column type without further checks, by column type.
 DIRECT: Mapping[TypeKind, frozenset[type]] = {
     TypeKind.BOOLEAN: frozenset({bool, type(None)}),
     TypeKind.INT32: frozenset({int, type(None)}),
@@ -43,7 +43,7 @@ DIRECT: Mapping[TypeKind, frozenset[type]] = {
     TypeKind.FLOAT64: frozenset({int, float, type(None)}),
     TypeKind.STRING: frozenset({str, type(None)}),
 }
-# One value of these may stand for many bytes, or for none.
+# Arrow types that could expand to much more memory than the body's size; they are refused.
 UNPACKING = (
     pa.types.is_dictionary,
     pa.types.is_run_end_encoded,
@@ -54,16 +54,16 @@ UNPACKING = (
 
 
 class NotReadable(InvalidInput):
-    """Not a body of its kind."""
+    """Error raised when a body cannot be parsed in its format."""
 
 
 class TooMany(InvalidInput):
-    """More than one request may bring."""
+    """Error raised when a body has too many rows."""
 
 
 @dataclass
 class Brought:
-    """Rows, and how many were set apart why."""
+    """Parsed rows, and the number of rejected rows by reason."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     rejected: Counter[str] = field(default_factory=Counter)
@@ -82,9 +82,11 @@ def from_json(stream: StreamSchema, body: bytes) -> Brought:
     try:
         values = orjson.loads(body)
     except orjson.JSONDecodeError as problem:
-        raise NotReadable(f"not valid JSON: {problem}", hint="send an array of objects") from None
+        raise NotReadable(f"the body is not valid JSON: {problem}", hint="send an array of objects") from None
     if not isinstance(values, list):
-        raise NotReadable("not an array", hint="send an array of objects, or NDJSON as application/x-ndjson")
+        raise NotReadable(
+            "the body is not a JSON array", hint="send an array of objects, or NDJSON as application/x-ndjson"
+        )
     check_many(len(values))
     return of_objects(stream, values, Brought())
 
@@ -103,11 +105,11 @@ def from_lines(stream: StreamSchema, body: bytes) -> Brought:
 
 
 def from_arrow(body: bytes) -> Brought:
-    """Whatever columns it has: the stream's door says which of them will do."""
+    """Return the rows of an Arrow stream with any columns; `RowDelivery` checks the columns later."""
     try:
         for message in pa.ipc.MessageReader.open_stream(body):
             if message.type == "record batch" and not is_plain(message.metadata):
-                raise NotReadable("the batches are compressed", hint="send them as they are")
+                raise NotReadable("the Arrow batches are compressed", hint="send uncompressed batches")
         with pa.ipc.open_stream(body) as reader:
             check_types(reader.schema)
             brought = Brought()
@@ -116,25 +118,28 @@ def from_arrow(body: bytes) -> Brought:
                 batch.validate(full=True)
                 brought.batches.append(batch)
     except (pa.ArrowException, OSError, ValueError, EOFError, struct.error) as problem:
-        what = f"not a sound Arrow stream: {str(problem)[:200]}"
-        raise NotReadable(what, hint="send the IPC stream format") from None
+        what = f"not a valid Arrow stream: {str(problem)[:200]}"
+        raise NotReadable(what, hint="send the Arrow IPC stream format") from None
     return brought
 
 
 def check_many(rows: int) -> None:
     if rows > ROWS_MAX:
-        raise TooMany("too many rows at once", value=rows, hint=f"send {ROWS_MAX:,} at most")
+        raise TooMany("the request has too many rows", value=rows, hint=f"send at most {ROWS_MAX:,} rows")
 
 
 def check_types(schema: pa.Schema) -> None:
     for column in schema:
         if any(unpacks(column.type) for unpacks in UNPACKING):
             raise InvalidInput(
-                "columns of that type are not taken", column.name, str(column.type), "send plain values"
+                "columns of this type are not supported",
+                column.name,
+                str(column.type),
+                "send columns without nesting, dictionaries or views",
             )
 
 
-# -- objects -----------------------------------------------------------------------------------------------------
+# -- parsing of JSON objects -------------------------------------------------------------------------------------
 
 
 def of_objects(stream: StreamSchema, found: Sequence[Any], brought: Brought) -> Brought:
@@ -159,7 +164,7 @@ def of_objects(stream: StreamSchema, found: Sequence[Any], brought: Brought) -> 
 
 
 def row_of(one: Any, names: set[str], brought: Brought) -> dict[str, Any] | None:
-    """By names in small letters; None if it is none of the stream's."""
+    """Return the values of a row by lower-case column name; None if the row is rejected."""
     if not isinstance(one, dict):
         brought.reject(NOT_AN_OBJECT)
         return None
@@ -177,12 +182,12 @@ def row_of(one: Any, names: set[str], brought: Brought) -> dict[str, Any] | None
 
 
 def column_of(type_: DataType, values: Sequence[Any]) -> tuple[pa.Array, Iterable[int]]:
-    """The values, and the places of those that do not fit, which are NULL."""
+    """Return the column and the indexes of the values that do not fit; the column has NULL at these indexes."""
     if set(map(type, values)) <= DIRECT.get(type_.kind, frozenset()):
         try:
             return pa.array(values, type_.arrow), ()
         except (pa.ArrowException, OverflowError):
-            pass  # one of them is too large
+            pass  # one of the values is too large, and the loop below finds it
     convert, converted, bad = CONVERSIONS[type_.kind], [], []
     for place, value in enumerate(values):
         try:
@@ -232,7 +237,7 @@ def moment(type_: DataType, value: Any) -> int:
     if type(value) is int:
         return whole(type_, value)
     moment_given = datetime.fromisoformat(typed(value, str))
-    if moment_given.tzinfo is None:  # no moment
+    if moment_given.tzinfo is None:  # a time without a zone defines no moment, so the value is rejected
         raise ValueError
     return (moment_given - EPOCH) // MICROSECOND
 

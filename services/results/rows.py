@@ -1,10 +1,10 @@
-"""Rows that callers bring, published through the door of the node at which the stream comes in.
+"""Delivery of rows from callers to the gateway of the node that takes the stream.
 
-    rows = Rows(endpoint, key)
-    told = rows.bring(stream, from_json(stream, body), "acme", idempotency_key)
+    rows = RowDelivery(endpoint, key)
+    outcome = rows.bring(stream, sql, from_json(stream, body), "acme", idempotency_key)
 
-With an idempotency key the rows are published once, however often they are brought: the door remembers the last ones of a
-stream (`actors.gateway.producer_dedup`). Without one they are published once if the call is answered.
+With an idempotency key, rows are published once, however often they are sent: the gateway remembers the last keys of each
+stream (`actors.gateway.producer_dedup`). Without a key, rows are published once if the call is answered.
 """
 
 from __future__ import annotations
@@ -35,35 +35,35 @@ NOT_DECLARED = "no such stream"
 
 @dataclass(eq=False)
 class NoRoom(WeirError):
-    """The stream takes no more at the moment."""
+    """Error raised when a stream or the service can take no more rows at the moment."""
 
     retry_after_s: float = RETRY_AFTER_S
 
 
 @dataclass(frozen=True, slots=True)
 class RowsOutcome:
-    """What has become of the rows."""
+    """Numbers of accepted and rejected rows of one call, and the reasons for rejections."""
 
     accepted: int
     rejected: int
     reasons: dict[str, int]
     repeated: bool = False
-    """Whether they had been brought before, and so were not published again."""
+    """True if the rows had been sent before with the same key, so that the gateway did not publish the rows again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """A producer, as the door knows it, and its next batch."""
+    """Name of a producer at the gateway, and the number of its next batch."""
 
     producer: str
     batch: int = 0
 
 
 class RowDelivery:
-    """May be called by several threads."""
+    """Sender of rows to the gateways; thread-safe."""
 
     def __init__(self, endpoint: Callable[[str], str | None], key: Callable[[], str]) -> None:
-        """Where the door of the gateway is at which a stream comes in, and what opens it."""
+        """Create a sender; `endpoint` returns the address of the gateway that takes a stream, and `key` returns the key for gateways."""
         self._endpoint, self._key = endpoint, key
         self._clients: dict[str, flight.FlightClient] = {}
         self._free: list[Sender] = []
@@ -73,10 +73,10 @@ class RowDelivery:
     def bring(
         self, stream: StreamSchema, sql: str, brought: Brought, principal: str, idempotency_key: str | None
     ) -> RowsOutcome:
-        """InvalidInput if its columns are not the stream's; NoRoom if they are to be brought later; Away if nobody takes them."""
+        """Publish the rows. Raise InvalidInput for wrong columns, NoRoom if a later try may succeed, Away if there is no gateway."""
         rejected = brought.rejected.copy()
         if brought.rows:
-            # As the door will do it, which keeps the rows that cannot be and tells no reasons.
+            # The gateway checks the rows in the same way, but does not report reasons, so the rows are also checked here.
             mapping = mapped(stream, sql, brought.batches[0].schema, None, None)
             for batch in brought.batches:
                 for dead in mapping.take(batch)[1]:
@@ -99,12 +99,12 @@ class RowDelivery:
         except NoRoom:
             self._give_back(sender)
             raise
-        # One whose call had no answer is not used again: whether its batch was published is not known.
+        # The sender is not used again after an error other than NoRoom, because it is unknown whether the batch was published.
         self._give_back(Sender(sender.producer, sender.batch + 1))
         return outcome
 
     def _put(self, stream: str, batches: list[pa.RecordBatch], sender: Sender) -> bool:
-        """Whether the door has had it before."""
+        """Send the batches to the gateway; return True if the gateway had already published the batches."""
         command = {"v": 1, "stream": stream, "producer": sender.producer, "batch": sender.batch}
         command |= {"partition": 0, "attempt": "", "commit": True}
         descriptor = flight.FlightDescriptor.for_command(json.dumps(command).encode())
@@ -121,11 +121,11 @@ class RowDelivery:
     def _connected(self, stream: str) -> tuple[flight.FlightClient, flight.FlightCallOptions]:
         endpoint = self._endpoint(stream)
         if endpoint is None:
-            raise Away("the gateway cannot be reached", hint="it is about to come up; bring the rows again")
+            raise Away("the gateway cannot be reached yet", hint="send the rows again in a few seconds")
         with self._lock:
             client = self._clients.get(endpoint)
             if client is None:
-                # Of gateways that were there once.
+                # All connections are closed when there are many, because some may lead to gateways that no longer exist.
                 if len(self._clients) >= CLIENTS_MAX:
                     self._clients.clear()
                 client = self._clients[endpoint] = flight.connect(endpoint)
@@ -144,7 +144,7 @@ class RowDelivery:
     def _bringing(self) -> Iterator[None]:
         with self._lock:
             if self._bringers >= BRINGERS_MAX:
-                raise NoRoom("as many rows as fit are being brought", hint="bring them again")
+                raise NoRoom("too many uploads of rows are in progress", hint="send the rows again")
             self._bringers += 1
         try:
             yield
@@ -154,32 +154,32 @@ class RowDelivery:
 
 
 def producer_of(principal: str, idempotency_key: str) -> str:
-    """One of its own, so that keys need no order."""
+    """Return a producer name for an idempotency key. Each key has a producer of its own, so keys may arrive in any order."""
     identity = json.dumps([principal, idempotency_key]).encode()
     return f"rows/key/{blake2b(identity, digest_size=16).hexdigest()}"
 
 
 @contextmanager
 def as_ours(stream: str) -> Iterator[None]:
-    """Errors of the door, as they are for who brings rows."""
+    """Convert Flight errors of the gateway into errors for the sender of rows."""
     try:
         yield
     except flight.FlightUnavailableError as problem:
         extra = extra_of(problem)
         if "retry_after_s" not in extra:
-            hint = "bring the rows again, with the same Idempotency-Key"
+            hint = "send the rows again with the same Idempotency-Key"
             raise Away("the gateway does not answer", "stream", stream, hint) from None
         after_s = float(extra["retry_after_s"])
         raise NoRoom(
-            extra["reason"], "stream", stream, "bring the rows again", retry_after_s=after_s
+            extra["reason"], "stream", stream, "send the rows again", retry_after_s=after_s
         ) from None
     except flight.FlightServerError as problem:
         text = str(problem).partition(". gRPC client debug context")[0]
         if NOT_DECLARED in text:
-            raise Away("the stream is about to begin", "stream", stream, "bring the rows again") from None
+            raise Away("the stream is starting", "stream", stream, "send the rows again") from None
         raise InvalidInput(text, "stream", stream) from None
     except (flight.FlightError, pa.ArrowException, OSError) as problem:
-        hint = "bring the rows again, with the same Idempotency-Key"
+        hint = "send the rows again with the same Idempotency-Key"
         raise Away(
             f"the gateway does not answer ({type(problem).__name__})", "stream", stream, hint
         ) from None

@@ -1,11 +1,11 @@
-"""Queries that are read: what is there of their answers, looked at when it grows.
+"""Topics: queries that have readers. When a topic gets new answers, their number is polled and waiting readers are woken.
 
 Numbered properties:
-1. Gateways on this machine announce what grows (`services.results.growth`), and answers are looked at then: at once if that uses
-   TAKES_MOST of a processor at most, counted since the last time, else LOOK_S after it at the latest.
-2. All that is read is looked at every REST_S, for what is not announced: queries that end, units that move.
-3. What no gateway announces, as it is on another node or its gateway is away, is polled every LOOK_S or less often.
-4. While nothing is read and nothing is held on to, nothing is done.
+1. Gateways on this machine announce new answers (`services.results.growth`). A poll follows at once if polling has used at most
+   the fraction TAKES_MOST of a processor since the last poll; otherwise it follows after at most LOOK_S.
+2. All topics are polled every REST_S, because some changes are not announced: queries that end, units that move.
+3. Answers without announcements (on another node, or while the gateway is away) are polled every LOOK_S or less often.
+4. Without readers and open logs there is no polling.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ TAKES_MOST = 0.1
 REST_S = 0.5
 
 Look = Callable[[Sequence[QueryAddress]], Awaitable[tuple[list[View], bool]]]
-"""Returns what is there of each query, and whether anything is held on to."""
+"""Function that returns where each query's answers are and how many there are, and True if any log is still open."""
 
 
 @dataclass(eq=False)
 class Topic:
-    """A query with at least one reader."""
+    """Query with at least one reader."""
 
     asked: QueryAddress
     view: View = field(default_factory=dict)
     readers: int = 0
     is_over: bool = False
-    """Whether the query is declared no more."""
+    """True once the query is no longer declared."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def hear(self, view: View, is_over: bool) -> None:
@@ -52,14 +52,14 @@ class Topic:
         news.set()
 
     async def changed(self, view: View, within_s: float) -> None:
-        """When there is another one, or the time is over."""
+        """Wait until the topic's answers differ from `view`, for at most `within_s` seconds."""
         if self.view is view and not self.is_over:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.news.wait(), within_s)
 
 
 class Topics:
-    """Topics of one event loop."""
+    """Polled queries of one event loop, each with its readers."""
 
     def __init__(self, look: Look, is_declared: Callable[[str, str], bool]) -> None:
         self._look, self._is_declared = look, is_declared
@@ -67,16 +67,16 @@ class Topics:
         self._growth = Growth()
         self._task: asyncio.Task[None] | None = None
         self._all_at = math.inf
-        """When all topics are looked at again."""
+        """Time of the next poll of all topics."""
 
     @property
     def is_idle(self) -> bool:
-        """Return True if no task runs for it."""
+        """Return True if no polling task runs."""
         return self._task is None
 
     @contextmanager
     def following(self, asked: QueryAddress) -> Iterator[Topic]:
-        """The query is looked at as long as this lasts."""
+        """Poll the query's answers for one reader while the block runs."""
         topic = self._topics.setdefault(asked, Topic(asked))
         topic.readers += 1
         if self._task is None:
@@ -89,12 +89,12 @@ class Topics:
                 del self._topics[asked]
 
     async def look(self, topic: Topic) -> None:
-        """Return the answers that are there now."""
+        """Poll the topic's answers now."""
         (view,), _ = await self._look([topic.asked])
         self._hear(topic, view)
 
     def send_away(self) -> None:
-        """Wake all readers, and look no more."""
+        """Stop polling and wake all readers."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -102,7 +102,7 @@ class Topics:
             topic.wake()
 
     async def _look_on(self) -> None:
-        """Look until there are no readers and no open logs left."""
+        """Poll until there are no readers and no open logs left."""
         self._all_at = clock() + LOOK_S
         looked_at, used_s = clock(), time.process_time()
         holds = True
@@ -125,19 +125,19 @@ class Topics:
                     pause_s = max(REST_S, (clock() - looked_at) / TAKES_MOST)
                     self._all_at = min(self._all_at, clock() + pause_s)
         except Away:
-            pass  # the service ends
+            pass  # raised if the service is stopping
         finally:
             self._growth.close()
         self._task = None
 
     async def _look_at(self, topics: Sequence[Topic]) -> bool:
-        """Return True if anything is held on to."""
+        """Poll the topics and update their views; return True if any log is still open."""
         try:
             views, holds = await self._look([topic.asked for topic in topics])
         except Away:
             raise
         except Exception:
-            LOG.exception("answers cannot be looked for")
+            LOG.exception("cannot poll the answers of queries")
             return True
         for topic, view in zip(topics, views, strict=True):
             self._hear(topic, view)
@@ -152,7 +152,7 @@ class Topics:
 
 
 def pause_after(used_s: float) -> float:
-    """Return the seconds from one look to the next, given the processor time of the process at the first."""
+    """Return the pause in seconds between two polls, given the processor time of this process at the first poll."""
     return min(LOOK_S, (time.process_time() - used_s) / TAKES_MOST)
 
 

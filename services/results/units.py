@@ -1,6 +1,6 @@
-"""The answers of one unit, wherever they are: in a log on this machine, or behind a node's door.
+"""Answers of one unit, read from a log on this machine or from the gateway of another node.
 
-All of it is for one thread. A unit that is not there yet, or not any more, has nothing to be seen.
+Objects of this module are for use by one thread. A unit that has not begun, or no longer exists, has no answers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from configs.errors import UnknownName
 from services.ingest.answers import batch_of, columns_of, schema_with
 from services.results.places import AnswersPlace
 
-# Of a node elsewhere is asked no more often.
+# Minimum seconds between two requests to another node for the numbers of the first kept row and the next row of a query.
 REMOTE_LOOK_S = 0.25
 REMOTE_TIMEOUT_S = 10.0
 NOT_THERE = (LogMissing, UnknownName, FileNotFoundError)
@@ -31,16 +31,16 @@ UNREACHED = (flight.FlightError, pa.ArrowException, OSError)
 
 @dataclass(frozen=True, slots=True)
 class KnownAnswers:
-    """A query's answers at one moment."""
+    """Number of a query's answers at one moment, and their identifier `mark`, which earlier queries of the same name do not share."""
 
     mark: str
     given: int
-    """How many there have been."""
+    """Number of answers since the query began."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """Rows as they were found; none if there are none, or none are left."""
+    """Rows of a unit's answers with numbers from `first` up to, but not including, `following`; empty if no such rows are kept."""
 
     mark: str
     first: int
@@ -54,19 +54,19 @@ class FoundRows:
 
 class UnitAnswers(Protocol):
     def seen(self, query: str) -> KnownAnswers | None:
-        """None if nothing is known of it here."""
+        """Return the number and the identifier of the query's answers; None if the unit does not have the query."""
 
     def columns(self, query: str) -> list[tuple[str, str]]: ...
 
     def some(self, query: str, row: int, most: int) -> FoundRows | None:
-        """The first rows from this one on that are kept."""
+        """Return up to `most` rows, beginning with number `row`, or with the first kept row if `row` is no longer kept."""
 
     def let_go(self) -> None:
-        """Of memory that is not needed until it is read again."""
+        """Release memory and connections; the next read acquires them again."""
 
 
 class LocalAnswers:
-    """From a log on this machine."""
+    """Answers of a unit in a log on this machine."""
 
     def __init__(self, dirs: RunDirs, unit: str) -> None:
         self._dirs, self._unit = dirs, unit
@@ -102,7 +102,7 @@ class LocalAnswers:
             if self._reader is not None:
                 self._reader.let_go()
         except NOT_THERE:
-            self._reader = None  # another log may come in its place
+            self._reader = None  # on another attempt, a new log may have replaced the missing log
 
     def _opened(self) -> AnswerReader:
         if self._reader is None:
@@ -116,7 +116,7 @@ class LocalAnswers:
 
 
 class RemoteAnswers:
-    """From the door of another node."""
+    """Answers of a unit, read over Arrow Flight from another node."""
 
     def __init__(self, endpoint: str, key: str, unit: str) -> None:
         self._endpoint, self._unit = endpoint, unit
@@ -188,7 +188,7 @@ class RemoteAnswers:
 
 @dataclass(frozen=True, slots=True)
 class UnitExtent:
-    """What a door says of a unit's answers."""
+    """Numbers of the first kept row and the next row of a unit's answers, and identifier of the answers, as the unit's node reports them."""
 
     unit: str
     first: int
@@ -201,7 +201,7 @@ def as_bytes(told: dict[str, Any]) -> bytes:
 
 
 def answers_at(place: AnswersPlace, key: Callable[[], str]) -> UnitAnswers | None:
-    """None where there is no way to them."""
+    """Return a reader of a unit's answers at a location; None if there is neither a log on this machine nor an endpoint."""
     if place.dirs is not None:
         return LocalAnswers(place.dirs, place.unit)
     return None if place.endpoint is None else RemoteAnswers(place.endpoint, key(), place.unit)

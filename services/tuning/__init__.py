@@ -1,1 +1,1 @@
-"""Classes that tune themselves, live: who asks the simulator for them."""
+"""Live tuning: the thread that asks the simulator for forecasts, for classes that choose their policy themselves."""

@@ -1,14 +1,15 @@
-"""Brings classes that tune themselves what the simulator forecasts: a thread asks their units how they are, another process
-simulates, and the coordinator's core of the class decides (`scheduler.tuning`).
+"""Tuner: a thread that has the simulator compare policies for classes that tune themselves.
+
+The thread samples the classes' units, another process simulates them, and the class's core in the coordinator decides
+(`scheduler.tuning`).
 
 Guarantees:
-1. Nothing is simulated in a class's slices, nor in this process: what it takes is the time of a process of its own, which gives
-   way to others, one class at a time.
-2. A class is compared no more often than it says, and no more than a tenth of the time, however long its forecasts take.
-3. Who sleeps is not asked; while nobody tunes himself there is no process, and nobody is asked anything.
-4. Who does not answer is asked again later; nothing else follows from it.
-5. While queries of a class run by two plans at a time, it is not compared: what is measured and forecast is of one plan.
-6. `stop` waits for a forecast that is under way; who makes it may be ended before.
+1. Simulation runs neither in a class's slices nor in this process, but in a process of low priority, one class at a time.
+2. Policies of a class are compared at most every `every_s` seconds, and forecasts take at most a tenth of the time.
+3. Sleeping classes are not sampled. Without classes that tune themselves there is no process and no sampling.
+4. If the host of a class does not answer, the class is sampled again later, and nothing else happens.
+5. While the queries of a class run by two plans at once, it is not compared: its measurements would not belong to one plan.
+6. `stop` waits for a forecast that is under way, unless the simulating process is ended first.
 """
 
 from __future__ import annotations
@@ -41,25 +42,25 @@ from sim.forecast.policy_forecast import (
 
 LOG = logging.getLogger(__name__)
 LOOK_S = 1.0
-# Of the time, what forecasts of a class may take.
+# Maximum fraction of time that forecasts of a class may take.
 BUSY_PART = 0.1
 
 
 class Comparing(Protocol):
-    """Whoever can ask units how they are, and reach the cores. Every call may raise Away."""
+    """Interface to the units of classes, and to the components in the coordinator that choose policies. Every call may raise Away."""
 
     def noticed(self, class_name: str) -> UnitNow | None:
-        """What the policy of a class that tunes itself is chosen from, since this was asked for last; None of others."""
+        """Return the figures of a self-tuning class, measured since the previous call; None for a class that does not tune itself."""
 
     def compared(self, class_name: str, objective: Objective, event: Compared) -> None:
-        """To the core of a class that tunes itself."""
+        """Send the comparison to the core of a class that tunes itself."""
 
 
 Forecast = Callable[[ClassNow, Sequence[PolicySettings]], Mapping[str, float]]
 
 
 class Tuner(BackgroundThread):
-    """Looks at classes from `start` to `stop`."""
+    """Thread that compares policies of self-tuning classes, from `start` to `stop`."""
 
     def __init__(
         self, source: Comparing, watch: Watch, forecast: Forecast, clock: Clock = time.monotonic
@@ -67,12 +68,12 @@ class Tuner(BackgroundThread):
         super().__init__("tuner")
         self._source, self._watch, self._forecast, self._clock = source, watch, forecast, clock
         self._due: dict[tuple[str, Objective], float] = {}
-        """By class and what it is tuned for."""
+        """Time at which the next comparison is due, by class and objective."""
         self._ran_by: dict[str, tuple[Choice | None, Choice | None]] = {}
-        """By class, before and now."""
+        """Previous and present choice (policy and plan), by class."""
 
     def look(self) -> None:
-        """Compare the classes that are due; by the thread."""
+        """Compare the policies of each class for which a comparison is due; called by the thread."""
         view = self._watch.view(max_age_s=math.inf)
         awake = {class_.name for class_ in view.classes.values() if class_.units and not class_.asleep}
         tuned = [class_ for class_ in view.system.classes if isinstance(class_.policy, Automatic)]
@@ -96,7 +97,7 @@ class Tuner(BackgroundThread):
         sample, policies = self._source.noticed(one.name), candidates(one.objective)
         if (
             sample is None or sample.is_exchanging
-        ):  # it is declared otherwise by now, or runs by two plans at a time
+        ):  # either the declaration has changed meanwhile, or queries of the class run by two plans at once
             return
         now = replace(class_now(one.objective, sample), before=self._ran_before(one.name, sample))
         forecasts = self._forecast(now, policies)
@@ -109,7 +110,7 @@ class Tuner(BackgroundThread):
         self._source.compared(one.name, one.objective, Compared(measured, forecasts, given_up))
 
     def _ran_before(self, name: str, found: UnitNow) -> Choice | None:
-        """By what the class ran before what it runs by now."""
+        """Return the policy and plan by which the class ran before it changed to the present policy and plan."""
         if found.running is None:
             return None
         before, last = self._ran_by.get(name, (None, None))
@@ -121,10 +122,10 @@ class Tuner(BackgroundThread):
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_S):
             try:
-                with suppress(WeirError, TimeoutError):  # a comparison less
+                with suppress(WeirError, TimeoutError):  # on such an error the comparison is skipped
                     self.look()
             except Exception:
-                LOG.exception("no forecast could be made")
+                LOG.exception("cannot compare policies")
 
 
 def class_now(objective: Objective, found: UnitNow) -> ClassNow:

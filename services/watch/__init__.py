@@ -1,1 +1,1 @@
-"""The running system as the service sees it: looked at once a second for all who ask, and remembered for a while."""
+"""View of the running system for the service: polled once per second for all readers, with a history of some minutes."""

@@ -1,7 +1,7 @@
-"""The ledger as it is told: what has become of every tuple that was offered, by class and stream.
+"""Ledger for users: the fate of every offered tuple, by class and stream.
 
-A class's account is as of the end of its last load cycle, and of each of its units at one moment: so it closes, or something
-is wrong. A class that sleeps has none since; nothing has come or gone.
+All counts in a unit's ledger are taken at the same moment, the end of the unit's last load cycle. The counts must therefore
+add up; otherwise Weir has a defect. The ledger of a sleeping class does not change, since no tuples arrive or leave.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loadshed.ledger import TupleLedger
 
 @dataclass(frozen=True, slots=True)
 class StreamAccount:
-    """Of a stream in a class."""
+    """Counts of the tuples of one stream that were offered to one class, by fate."""
 
     tenant: str
     stream: str
@@ -29,11 +29,12 @@ class StreamAccount:
 
     @property
     def closes(self) -> bool:
+        """True if the fates and the queued tuples add up to the offered tuples."""
         return self.ledger.closes(self.queued)
 
 
 def accounts(system: SystemStatus, classes: Iterable[str] | None = None) -> list[StreamAccount]:
-    """Of these classes, or of all, in the order in which they were declared."""
+    """Return the account of each stream of these classes, or of all classes, in the order in which the classes were declared."""
     names = None if classes is None else set(classes)
     declared = [class_ for class_ in system.classes if names is None or class_.name in names]
     accounts_by_class: dict[str, dict[str, tuple[TupleLedger, int]]] = {
@@ -50,7 +51,7 @@ def accounts(system: SystemStatus, classes: Iterable[str] | None = None) -> list
 
 
 def told(declared: LiveClass, streams: dict[str, tuple[TupleLedger, int]]) -> Iterator[StreamAccount]:
-    """Yield the accounts with the names as they were declared, then those of streams that the class has left."""
+    """Yield the accounts of the declared streams, then the accounts of streams that the class no longer reads."""
     names = {name.lower(): name for name in map(name_of, declared.streams)}
     for stream, name in names.items():
         if stream in streams:

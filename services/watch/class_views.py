@@ -1,4 +1,4 @@
-"""The classes of a running system as people see them: `weir top`, and the moving table of `weir demo`."""
+"""Figures of each class for display, merged from the reports of its units. `weir top`, `weir demo` and the service show them."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ Lending = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class ClassView:
-    """A class at this moment."""
+    """State and figures of a class at one moment."""
 
     settings: LiveClass
     share: float
-    """Of all lanes, as is `original`."""
+    """Current share, as a part of all lanes."""
     original: float
+    """Original share, as a part of all lanes."""
     lent_s: float
     borrowed_s: float
     figures: Figures
     units: int
-    """Units that have reported."""
+    """Number of units that have reported."""
     asleep: bool
     problems: tuple[str, ...] = ()
-    """Why units of it do not run as they should."""
+    """Problems of units that do not run as declared."""
     policy: str = ""
-    """By which it runs now."""
+    """Policy that schedules the operators now."""
     condition: Condition = NOT_REPORTED
     failures: tuple[Failure, ...] = ()
-    """Rows that fail in operators of its queries, by reason."""
+    """Rows that failed in operators of the queries, by operator and reason."""
     age_s: float = 0.0
-    """Age of the last report, where the service says it."""
+    """Age of the last report in seconds; only views that were read from the service have it, others have 0."""
 
     @property
     def name(self) -> str:
@@ -52,17 +53,17 @@ class ClassView:
 
     @property
     def drop(self) -> float:
-        """The part of its input that is shed; the door of a lossless class holds back instead."""
+        """Part of the input that is shed at present; always 0 for a lossless class, which makes producers wait instead."""
         return 0.0 if self.settings.lossless else 1 - self.figures.keep
 
     @property
     def shed_now(self) -> float:
-        """The part of the input of the last seconds that was shed; while none was, the part that is shed at this moment."""
+        """Part of the input that was shed in the last seconds; if nothing was shed, the part that is shed at this moment."""
         return 0.0 if self.settings.lossless else self.figures.shed_now or self.drop
 
 
 def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
-    """In the order in which they were declared."""
+    """Return the views of all classes, in the order of declaration."""
     lanes = sum(system.nodes.values()) or 1
     lent, borrowed = lending_by_class(lending)
     by_class: dict[str, list[PlacedUnit]] = {}
@@ -107,13 +108,13 @@ def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
 
 
 def trouble_of(report: UnitReport, settings: LiveClass) -> str:
-    """Return why a unit does not run as it should, with its name where its class has several."""
+    """Return why a unit does not run as declared, prefixed with the unit's name if its class has several units."""
     text = report.problem.removeprefix(f"{GIVEN_UP}: ")
     return text if settings.shards == 1 else f"{report.unit}: {text}"
 
 
 def lending_by_class(lending: Lending) -> tuple[dict[str, float], dict[str, float]]:
-    """Processor-seconds lent and borrowed; what shards of a class lend each other counts as both."""
+    """Return the processor-seconds lent and borrowed by each class; loans between shards of a class count as lent and as borrowed."""
     lent: dict[str, float] = {}
     borrowed: dict[str, float] = {}
     for lender, borrowers in lending.items():
@@ -124,7 +125,7 @@ def lending_by_class(lending: Lending) -> tuple[dict[str, float], dict[str, floa
 
 
 def together(parts: Sequence[Figures]) -> Figures:
-    """Return the figures of a class from those of its units, as the fields of Figures say."""
+    """Return the figures of a class, each merged from the same figure of its units. The metadata of a field in Figures say how."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -142,13 +143,13 @@ def together(parts: Sequence[Figures]) -> Figures:
 
 
 def late_together(parts: Sequence[Figures]) -> dict[str, float]:
-    """Return the largest late part of each stream."""
+    """Return the part of late rows by stream; of several units, the largest part counts."""
     streams = {stream for part in parts for stream in part.late_now}
     return {stream: max(part.late_now.get(stream, 0.0) for part in parts) for stream in streams}
 
 
 def utilities_together(parts: Sequence[Figures]) -> dict[str, float]:
-    """Of units that have answered; means are weighted by how much."""
+    """Return the merged utilities of units with answers; means are weighted by the number of answers."""
     answered = [(part.utility, part.results) for part in parts if part.utility]
     missed, counts = sum(utility["missed"] for utility, _ in answered), [count for _, count in answered]
     results = sum(counts)
@@ -160,7 +161,7 @@ def utilities_together(parts: Sequence[Figures]) -> dict[str, float]:
 
 
 def slowdowns_together(parts: Sequence[Figures]) -> dict[str, float]:
-    """The same of slowdowns."""
+    """Return the merged slowdowns of units with answers; means are weighted by the number of answers."""
     answered = [(part.slowdown, part.results) for part in parts if part.slowdown and part.results]
     counts = [count for _, count in answered]
     return {
@@ -169,7 +170,7 @@ def slowdowns_together(parts: Sequence[Figures]) -> dict[str, float]:
 
 
 def tardiness_together(parts: Sequence[Figures]) -> dict[str, float]:
-    """Of units of which a window has answered; empty without any."""
+    """Return the merged tardiness of units with window answers; an empty mapping if no unit has window answers."""
     tardy = [part.tardiness for part in parts if part.tardiness]
     if not tardy:
         return {}
@@ -183,7 +184,7 @@ def tardiness_together(parts: Sequence[Figures]) -> dict[str, float]:
 
 
 OF_UNITS_AS: Mapping[str, Callable[[Sequence[float]], float]] = {"sum": sum, "mean": mean, "worst": max}
-# Figures that are made of several of the units' figures.
+# Functions that merge a figure of several units; each gets all figures of the units, because it needs more than the merged one.
 TOGETHER: Mapping[str, Callable[[Sequence[Figures]], Any]] = {
     "late_now": late_together,
     "utility": utilities_together,
@@ -196,7 +197,7 @@ TOGETHER: Mapping[str, Callable[[Sequence[Figures]], Any]] = {
 
 
 def troubles(views: Sequence[ClassView]) -> list[str]:
-    """Return a line for each class that needs attention, without figures that move, so that each line is printed once."""
+    """Return a line for each class that needs attention. Lines have no numbers that change, because a changed line is printed again."""
     lines = []
     for view in views:
         state, reason = view.condition.state, view.condition.reason
@@ -208,8 +209,8 @@ def troubles(views: Sequence[ClassView]) -> list[str]:
 
 
 def restarts(status: CoordinatorStatus) -> list[str]:
-    """Return a line for each class whose host, and for each node whose dispatcher, does not answer any more."""
-    # Tables of the command line need not wait for Ray to be imported.
+    """Return a line for each class with a dead host, and for each node with a dead dispatcher."""
+    # Imported here, because tables of the command line use this module and must not wait for the import of Ray.
     from actors.runtime.names import dispatcher_name, host_name
 
     ended, lines = set(status.quarantined), dict[str, None]()
@@ -223,7 +224,7 @@ def restarts(status: CoordinatorStatus) -> list[str]:
 
 
 def as_json(view: ClassView) -> dict[str, Any]:
-    """A class as `weir top -o json` prints it."""
+    """Return a class in the format of `weir top -o json`."""
     settings, figures = view.settings, view.figures
     return {
         "name": view.name,
@@ -243,10 +244,10 @@ def as_json(view: ClassView) -> dict[str, Any]:
 
 
 def view_told(told: Mapping[str, Any]) -> ClassView:
-    """A class as the service tells of it."""
+    """Return the view of a class that the service has sent as JSON."""
     names = ("name", "priority", "delay_target_ms", "lossless", "objective")
     settings = {name: told[name] for name in names}
-    # The kind is enough to know whether it may change.
+    # Only the property `tunes_itself` depends on this setting; the name of the policy in use is passed as `policy` below.
     settings["policy"] = Automatic() if told["tunes_itself"] else None
     return ClassView(
         settings=LiveClass.model_validate(settings),
@@ -268,7 +269,7 @@ def view_told(told: Mapping[str, Any]) -> ClassView:
 
 
 def unit_lines(units: Mapping[str, PlacedUnit]) -> list[dict[str, Any]]:
-    """Where each unit is."""
+    """Return a line for each unit with its node, host and share."""
     return [
         {
             "unit": name,

@@ -1,4 +1,4 @@
-"""Where nodes are reached over the network: read on this machine, asked of those elsewhere."""
+"""Network addresses of the nodes' gateways: read from files for nodes on this machine, requested from the system for other nodes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from actors.runtime.run_dirs import RunDirs, shared_memory
 from services.results.places import endpoint_in
 from services.watch.source import SourceAway, WatchSource
 
-# A gateway that begins anew may have another port; who is silent keeps nobody waiting again before that.
+# Seconds for which a cached address is used (a restarted gateway may have another port).
+# A node that did not answer is asked again after the same time.
 KEPT_S = 5.0
 
 
 class Doors:
-    """For several threads."""
+    """Cache of the addresses of gateways; may be used by several threads."""
 
     def __init__(self, source: WatchSource, clock: Callable[[], float]) -> None:
         self._source, self._clock = source, clock
@@ -22,7 +23,7 @@ class Doors:
         self._known: dict[str, tuple[float, str | None]] = {}
 
     def endpoint(self, node: str) -> str | None:
-        """None if it has none, or is not there now."""
+        """Return the address of the node's gateway, or None if the node has no gateway or does not answer."""
         here = RunDirs(shared_memory(), self._source.name, node)
         return endpoint_in(here) if here.folder.is_dir() else self._elsewhere(node)
 

@@ -1,9 +1,9 @@
-"""How classes have fared in the last minutes: a sample of each, once a second.
+"""History of all classes: one sample per second of the last minutes.
 
 Numbered properties:
-1. There are SAMPLES_MAX samples at most, fewer if there are so many classes that they would take more than BYTES_MAX.
-2. Rates are of the time since the sample before, whatever it was; a class that has just come, or begun anew, has none.
-3. What is not known at a moment is None: response times of a class without answers, any figure of one that was not there.
+1. There are at most SAMPLES_MAX samples, and fewer if they would need more than BYTES_MAX.
+2. A rate is measured over the time since the previous sample. In its first sample since its start, a class has no rates.
+3. Unknown values are None: response times of a class without answers, and all figures of a class that did not exist.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SAMPLES_MAX = 600
 BYTES_MAX = 64 << 20
-# More digits than a plot shows.
+# Number of decimals to which a value is rounded; plots show fewer.
 DECIMALS = 6
 
 FIGURES = (
@@ -59,7 +59,7 @@ Series = Mapping[str, Sequence[float | None]]
 
 @dataclass(frozen=True, slots=True)
 class HistoryCounts:
-    """Of a class from its beginning."""
+    """Counts of a class since it was started."""
 
     offered: int
     delivered: int
@@ -70,25 +70,27 @@ class HistoryCounts:
 
 @dataclass(frozen=True, slots=True)
 class HistorySample:
+    """Figures of all classes at one moment."""
+
     at: float
-    """In seconds since 1970."""
+    """Time in seconds since 1970."""
     places: Mapping[str, int]
-    """Of classes in the values; samples of the same classes share it."""
+    """Row number of each class in `values`. Consecutive samples with the same classes share one mapping, to save memory."""
     values: Values
-    """A row a class, a column a figure."""
+    """Table with a row per class and a column per figure."""
 
 
 @dataclass(frozen=True)
 class Past:
-    """What is kept of some classes."""
+    """History of some classes."""
 
     at: Sequence[float]
     classes: Mapping[str, Series]
-    """By class and figure, a value for each moment."""
+    """Values by class and figure: one for each time in `at`."""
 
 
 class HistoryStore:
-    """Noted by one thread, read by several."""
+    """Store of the last samples, written by one thread and read by several."""
 
     def __init__(self, samples_max: int = SAMPLES_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._samples_max, self._bytes_max = samples_max, bytes_max
@@ -98,7 +100,7 @@ class HistoryStore:
         self._counts: dict[str, HistoryCounts] = {}
 
     def note(self, view: View) -> None:
-        """One more sample; the oldest goes if there is no room."""
+        """Add a sample, and drop the oldest samples if there is no room."""
         before = self._samples[-1] if self._samples else None
         gone_s = 0.0 if before is None else view.at - before.at
         lanes = sum(view.system.nodes.values())
@@ -120,7 +122,7 @@ class HistoryStore:
                 self._bytes -= self._samples.popleft().values.nbytes
 
     def past(self, seconds: float, names: Sequence[str]) -> Past:
-        """Of these classes, up to now."""
+        """Return the history of these classes over the last `seconds`."""
         with self._lock:
             samples = list(self._samples)
         if samples:
@@ -139,8 +141,8 @@ def counts_of(view: ClassView) -> HistoryCounts:
 
 
 def rates_of(before: HistoryCounts | None, now: HistoryCounts, gone_s: float) -> Sequence[float]:
-    """A second, in the order of `HistoryCounts`."""
-    # A class that was removed and declared anew counts from 0.
+    """Return rates per second in the order of `HistoryCounts`; NaN for unknown rates."""
+    # Rates are unknown if counts have fallen: the counts of a class that was removed and declared again start at 0.
     if before is None or gone_s <= 0 or now.offered < before.offered or now.results < before.results:
         return (math.nan,) * 5
     return (
@@ -153,11 +155,11 @@ def rates_of(before: HistoryCounts | None, now: HistoryCounts, gone_s: float) ->
 
 
 def row_of(view: ClassView, lanes: int, rates: Sequence[float]) -> list[float]:
-    """In the order of FIGURES."""
+    """Return the values of a class in the order of FIGURES."""
     figures = view.figures
     offered, delivered, lost, results, used = rates
     load = 0.0 if view.asleep else figures.load
-    # What the last answers took says nothing of a class that has had none since.
+    # Without recent answers, response times are unknown: the last response times are out of date.
     response_ms = [figures.mean_ms, figures.p50_ms, figures.p95_ms, figures.p99_ms]
     quality = [figures.utility_now, figures.missed_now, figures.staleness_now, figures.slowdown_now]
     quality.append(figures.tardy_now if figures.tardiness else math.nan)

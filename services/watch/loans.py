@@ -1,4 +1,4 @@
-"""Who lends to whom: since the beginning, in processor-seconds, and at this moment."""
+"""Loans between classes: processor-seconds lent since the start, and processors lent now."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from scheduler.capacity.redistribution import lent_shares
 
 @dataclass(frozen=True, slots=True)
 class Lent:
-    """Between two classes."""
+    """Loan from one class to another."""
 
     lender: str
     borrower: str
     seconds: float
-    """Of a processor, since the beginning."""
+    """Processor-seconds lent since the start."""
     now: float
-    """Processors, at this moment."""
+    """Processors lent now."""
 
 
 def lending(system: SystemStatus, seconds: Mapping[str, Mapping[str, float]]) -> list[Lent]:
-    """A line a pair that has ever lent; what shards of one class lend each other is not lent."""
+    """Return one loan per lender and borrower, if there has ever been a loan between them. Loans between shards of a class are left out."""
     now = lent_now(system)
     total = {
         (lender, other): lent
@@ -35,7 +35,7 @@ def lending(system: SystemStatus, seconds: Mapping[str, Mapping[str, float]]) ->
 
 
 def lent_now(system: SystemStatus) -> dict[tuple[str, str], float]:
-    """In processors, by class."""
+    """Return the processors lent now, by lender and borrower."""
     ranks = {class_.name: -class_.priority for class_ in system.classes}
     loans: dict[tuple[str, str], float] = {}
     for node, lanes in system.nodes.items():

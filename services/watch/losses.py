@@ -1,11 +1,11 @@
 """Rows that are lost although every process runs: rejected by a gateway, or failed in an operator of a query.
 
-| rows | counted by | what is a problem |
+| rows | counted by | reported as a problem |
 |---|---|---|
 | rejected: no event time, or a value that does not fit its column | the gateway, by stream | more than half of a stream's rows in the last minute of input |
-| failed in an expression, or without room for them | operators, by query | more than 1% of the rows that a query takes, in the last minute of input |
+| failed in an expression, or found no room in the query's state | operators, by query | more than 1% of a query's rows in the last minute of input |
 
-Rejected rows reach no class; failed rows are delivered ones in the ledger. So no account shows them.
+The ledger shows neither kind of row as lost: rejected rows reach no class, and failed rows count as delivered.
 """
 
 from __future__ import annotations
@@ -19,36 +19,36 @@ from typing import TYPE_CHECKING, Any
 from scheduler.ratios import ratio
 
 if TYPE_CHECKING:
-    # Tables of the command line name states, and need not wait for what measures them.
+    # Imported only to check types: tables of the command line import this module and must not wait for this import.
     from actors.messages.unit_messages import Failure
 
-# From this part of a stream's rows, or of a query's, on most are lost.
+# Fraction of lost rows above which a stream or a query is reported as one that loses most of its rows.
 MOSTLY = 0.5
-# A smaller part of a query's rows is no problem.
+# Largest part of a query's rows that may fail without being reported as a problem.
 FAILED_LEAST = 0.01
-# Number of a class's queries that problems name.
+# Maximum number of queries of a class for which a problem is reported.
 QUERIES_NAMED = 5
-# Number of reasons that are kept of a stream.
+# Maximum number of reasons that are kept per stream.
 REASONS_MAX = 10
 WINDOW_S = 60.0
 
 
-# -- streams ---------------------------------------------------------------------------------------------------
+# -- rejected rows of streams ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class StreamIntake:
-    """Rows of a stream at the gateways of all nodes."""
+    """Accepted and rejected rows of a stream, summed over the gateways of all nodes."""
 
     stream: str
     accepted: int = 0
     rejected: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
-    """Rejected rows by reason, the most frequent REASONS_MAX."""
+    """Number of rejected rows by reason, for the REASONS_MAX most frequent reasons."""
     last_reason: str = ""
-    """Reason of the largest part of the rows that were rejected last."""
+    """Most frequent reason among the rows that were rejected last."""
     rejected_now: float = 0.0
-    """Part of the rows in the last minute of input."""
+    """Part of the rows in the last minute of input that was rejected."""
 
     @property
     def is_mostly_rejected(self) -> bool:
@@ -57,7 +57,7 @@ class StreamIntake:
 
 @dataclass(slots=True)
 class IntakeCounts:
-    """Counts of a stream at one moment."""
+    """Accepted and rejected rows of a stream at one moment."""
 
     at: float
     accepted: int
@@ -65,19 +65,19 @@ class IntakeCounts:
 
 
 class Intakes:
-    """The rows of each stream, shown the gateways of all nodes every few seconds.
+    """Accepted and rejected rows of each stream, updated every few seconds from the gateways of all nodes.
 
-    A stream without input keeps the part that was rejected of its last minute of input.
+    While a stream has no input, `rejected_now` stays at the value of its last minute of input.
     """
 
     def __init__(self) -> None:
         self.by_stream: Mapping[str, StreamIntake] = {}
-        """By name in small letters."""
+        """Counts by stream name in lower case."""
         self._noted: dict[str, deque[IntakeCounts]] = {}
         self._is_first = True
 
     def note(self, now: float, streams: Iterable[Mapping[str, Any]]) -> None:
-        """Take in what gateways report of their streams; the same stream may be at several."""
+        """Update the counts from the reports of gateways; the counts of a stream that several gateways report are added."""
         intakes: dict[str, StreamIntake] = {}
         for counts in streams:
             name = counts["stream"]
@@ -94,8 +94,8 @@ class Intakes:
         self._is_first = False
 
     def _measured(self, now: float, key: str, intake: StreamIntake) -> StreamIntake:
-        """Return an intake with its last reason, and with what was rejected of the last minute of input."""
-        # What came before the first look may be a long time ago; a stream that is declared later begins with nothing.
+        """Return `intake` with the last reason for a rejection, and the part of rows that was rejected in the last minute of input."""
+        # Rows counted before the first poll may be old, so they are ignored; the counts of a stream declared later start at 0.
         begun = (
             IntakeCounts(now, intake.accepted, intake.rejected) if self._is_first else IntakeCounts(now, 0, 0)
         )
@@ -103,7 +103,7 @@ class Intakes:
         last, before = noted[-1], self.by_stream.get(key, StreamIntake(intake.stream))
         if (last.accepted, last.rejected) != (intake.accepted, intake.rejected):
             if intake.accepted < last.accepted or intake.rejected < last.rejected:
-                # A gateway has been started again, or the stream was declared again.
+                # Counts have fallen, because a gateway was restarted or the stream was declared again: start from the new counts.
                 lost = max(0, intake.rejected - last.rejected)
                 noted.clear()
                 noted.append(IntakeCounts(now, 0, intake.rejected - lost))
@@ -118,14 +118,14 @@ class Intakes:
 
 
 def last_reason(before: StreamIntake, after: StreamIntake) -> str:
-    """Return the reason for which most rows were rejected since `before`; the last known one if none were."""
+    """Return the most frequent reason for rows rejected since `before`; if there are no such rows, the reason in `before`."""
     gained = {reason: rows - before.reasons.get(reason, 0) for reason, rows in after.reasons.items()}
     reason = max(gained, key=lambda reason: gained[reason], default="")
     return reason if gained and gained[reason] > 0 else before.last_reason
 
 
 def stream_problems(intakes: Iterable[StreamIntake]) -> Iterator[str]:
-    """Yield a line for each stream of which most rows are rejected, without figures that move."""
+    """Yield a line for each stream of which most rows are rejected. Lines have no numbers that change."""
     for intake in intakes:
         if intake.is_mostly_rejected:
             yield (
@@ -134,23 +134,23 @@ def stream_problems(intakes: Iterable[StreamIntake]) -> Iterator[str]:
             )
 
 
-# -- queries ---------------------------------------------------------------------------------------------------
+# -- failed rows of queries ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class QueryLoss:
-    """Rows that failed in the operators of a query, or found no room there."""
+    """Rows of a query that failed in the query's operators, or found no room in the operators' state."""
 
     query: str
     rows: int
     part: float
-    """Largest part of the rows that one of its operators took in the last minute of input."""
+    """Largest fraction of an operator's rows that failed in the last minute of input, over the operators of the query."""
     reason: str
-    """Reason of most of them."""
+    """Reason with the largest part of failed rows."""
 
 
 def failures_together(units: Iterable[Sequence[Failure]]) -> tuple[Failure, ...]:
-    """Return the failures of several units: of those that agree in all but counts, the sum of rows and the largest part."""
+    """Return the merged failures of several units. Equal failures of units become one, with the sum of the rows and the largest part."""
     merged: dict[tuple[str, tuple[str, ...], str], Failure] = {}
     for failure in (failure for failures in units for failure in failures):
         key = failure.operator, failure.queries, failure.reason
@@ -164,7 +164,7 @@ def failures_together(units: Iterable[Sequence[Failure]]) -> tuple[Failure, ...]
 
 
 def query_losses(failures: Iterable[Failure]) -> list[QueryLoss]:
-    """Return what each query has lost, the largest part of the last minute first."""
+    """Return the lost rows of each query; the query that lost the largest part in the last minute is first."""
     of_query: dict[str, list[Failure]] = {}
     for failure in failures:
         for query in failure.queries:
@@ -181,12 +181,12 @@ def query_losses(failures: Iterable[Failure]) -> list[QueryLoss]:
 
 
 def failing(failures: Iterable[Failure]) -> list[QueryLoss]:
-    """Return the losses that are a problem."""
+    """Return the losses that are large enough to be reported as problems."""
     return [loss for loss in query_losses(failures) if loss.part > FAILED_LEAST]
 
 
 def query_problems(tenant: str, failures: Iterable[Failure]) -> Iterator[str]:
-    """Yield a line for each of the first queries of a class that lose rows, without figures that move."""
+    """Yield a line for each query that loses rows, for at most QUERIES_NAMED queries. Lines have no numbers that change."""
     losses = failing(failures)
     for loss in losses[:QUERIES_NAMED]:
         yield f"{tenant}/{loss.query}: rows fail ({loss.reason}); see weir query quality {tenant}"

@@ -1,4 +1,4 @@
-"""How good the answers of a tenant's queries have been, over all units of its class."""
+"""Quality of the answers of a tenant's queries (utility, staleness, tardiness, slowdown), over all units of its class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.ratios import mean, ratio
 
 @dataclass(frozen=True, slots=True)
 class QueryWorth:
-    """Of one query, since its units began; without answers nothing has been lost yet."""
+    """Quality of the answers of one query since its units started; without answers, the utility is 1."""
 
     query: str
     graph: UtilityGraph
@@ -24,18 +24,18 @@ class QueryWorth:
     utility: float
     missed: int
     staleness: float
-    """Mean of the units."""
+    """Mean of the staleness that the units report."""
     due: int = 0
-    """Answers of windows, which have deadlines of their own."""
+    """Number of window answers. Other answers have no tardiness."""
     tardy: int = 0
     tardiness_ms: float = 0.0
-    """Mean of all of these, the ones in time among them."""
+    """Mean tardiness of all window answers; an answer in time has tardiness 0."""
     slowdown: float = 0.0
-    """Mean of all answers."""
+    """Mean slowdown of all answers."""
 
 
 def worth_of(system: SystemStatus, one: LiveClass) -> list[QueryWorth]:
-    """In the order in which the queries were declared; at most as many as units tell of."""
+    """Return the quality of each query in the order of declaration, without the queries that no unit has reported."""
     qualities: dict[str, list[Quality]] = {}
     for unit in system.units.values():
         if unit.class_name == one.name and unit.report is not None and unit.report.counted is not None:

@@ -1,4 +1,4 @@
-"""How a class fares, in a sentence or two."""
+"""Description of a class's state in one or two sentences, for `weir explain`, the API and the console."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from services.watch.class_views import ClassView
 from services.watch.losses import QUERIES_NAMED, failing
 from services.watch.states import RECENT_S, TROUBLED, ClassState, in_query
 
-# States in which the reason is more important than response times.
+# States with a description that begins with the name of the state and the reason for it, instead of response times.
 NAMED = TROUBLED | {ClassState.LATE, ClassState.LOSING, ClassState.HELD_BACK}
-# Of a share, or of the input: less is not worth a word.
+# Smallest fraction of a share or of the input that the description mentions.
 LEAST = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class Lately:
-    """The largest parts of the input, and of the queue, that were dropped in the last minute."""
+    """Largest parts of the input (`drop`) and of the queue (`trimmed`) that were dropped in the last minute."""
 
     drop: float
     trimmed: float
@@ -29,7 +29,7 @@ NOTHING = Lately(0.0, 0.0)
 
 
 def in_words(view: ClassView, lately: Lately = NOTHING) -> str:
-    """Return how a class is doing; what was shed lately is named, so that the words agree with its last decisions."""
+    """Return sentences about a class's state. They name recent shedding, because `weir explain` shows recent decisions below them."""
     condition = view.condition
     if condition.state in (ClassState.STARTING, ClassState.NO_QUERIES):
         return f"It {condition.reason.removeprefix('it ')}."
@@ -79,28 +79,26 @@ def response(view: ClassView) -> str:
 
 
 def worth(view: ClassView) -> str:
-    """Nothing where nothing is lost by waiting."""
+    """Return a text with the utility of the answers; an empty text if the time that answers take reduces no utility."""
     figures = view.figures
     if figures.utility_now > 1 - LEAST:
         return ""
-    return f"they are worth {figures.utility_now:.0%} of what they could be, {figures.missed_now:.0%} came after their deadline"
+    return f"their mean utility is {figures.utility_now:.0%}, and {figures.missed_now:.0%} came after their deadline"
 
 
 def tardy(view: ClassView) -> str:
-    """Nothing where windows are in time."""
+    """Return a text with the part of window answers that are tardy; an empty text if all are in time."""
     figures = view.figures
     if figures.tardy_now < LEAST:
         return ""
     mean_ms = figures.tardiness.get("mean_ms", 0.0)
-    return (
-        f"{figures.tardy_now:.0%} of its windows' answers are tardy, by {duration(mean_ms)} on average so far"
-    )
+    return f"{figures.tardy_now:.0%} of its window answers are tardy; the mean tardiness so far is {duration(mean_ms)}"
 
 
 def shares(view: ClassView) -> str:
     moved = view.share - view.original
     if moved > LEAST:
-        return f"it has {view.original:.0%} of the lanes of its own and {moved:.0%} borrowed"
+        return f"it has its share of {view.original:.0%} of the lanes and borrows {moved:.0%}"
     if moved < -LEAST:
         return f"it has {view.share:.0%} of the lanes and lends {-moved:.0%}"
     return f"it has its share of {view.original:.0%} of the lanes"
@@ -108,58 +106,58 @@ def shares(view: ClassView) -> str:
 
 def loss(view: ClassView, lately: Lately) -> str:
     if view.settings.lossless:
-        return "nothing is shed, since it is lossless"
+        return "nothing is shed, because it is lossless"
     if view.shed_now < LEAST:
-        parts = parts_of(lately, "was")
-        return f"nothing is shed now, and in the last minute {parts}" if parts else "nothing is shed"
-    why = "its load is above what it can do"
+        parts = parts_of(lately, "was shed")
+        return f"nothing is shed now, but in the last minute {parts}" if parts else "nothing is shed"
+    why = "its load exceeds its capacity"
     if view.figures.load <= view.figures.headroom:
-        why = "a queue has to be worked off"
+        why = "its queue is too long"
     when = f"was shed in the last {RECENT_S:g} s" if view.figures.shed_now else "is shed now"
     return f"{view.shed_now:.0%} of its input {when}, because {why}"
 
 
 def shed_lately(lately: Lately) -> str:
-    """Return what was dropped in the last minute; nothing if nothing was."""
+    """Return a text about what was dropped in the last minute; an empty text if nothing was dropped."""
     parts = parts_of(lately, "was shed")
     return f"in the last minute {parts}" if parts else ""
 
 
 def parts_of(lately: Lately, verb: str) -> str:
-    """Return the parts of input and queue that were dropped."""
+    """Return a text with the dropped parts of the input and of the queue."""
     parts = []
     if lately.drop >= LEAST:
         parts.append(f"up to {lately.drop:.0%} of its input {verb}")
     if lately.trimmed >= LEAST:
-        parts.append(f"up to {lately.trimmed:.0%} of its queue was dropped, which would have been late")
+        parts.append(f"up to {lately.trimmed:.0%} of its queue was dropped because it would have been late")
     return " and ".join(parts)
 
 
 def late(view: ClassView) -> str:
-    """Return which streams brought late rows, the one with the largest part first; nothing without late rows."""
+    """Return a text that names the streams with late rows, largest part first; an empty text if no stream has late rows."""
     shares = {stream: part for stream, part in view.figures.late_now.items() if part >= LEAST}
     if not shares:
         return ""
     stream, *others = sorted(shares, key=lambda name: (-shares[name], name))
-    more = f", and there were such rows of {', '.join(others)}" if others else ""
+    more = f", and rows of {', '.join(others)} were late too" if others else ""
     return (
         f"{shares[stream]:.0%} of the rows of stream {stream} in the last minute of input were late"
-        f" (behind its watermark{behind(view, stream)}) and are in no answer{more}; a larger WATERMARK would take them in"
+        f" (behind its watermark{behind(view, stream)}) and are in no answer{more}; a larger WATERMARK would include them"
     )
 
 
 def lost_in_queries(view: ClassView) -> str:
-    """Return which queries lose rows, the one with the largest part first; nothing if none does."""
+    """Return a text that names the queries that lose rows, largest part first; an empty text if no query loses rows."""
     losses = failing(view.failures)
     if not losses:
         return ""
     named = [f"{in_query(loss)} ({loss.rows:,} rows in all)" for loss in losses[:QUERIES_NAMED]]
     more = f", and rows of {len(losses) - len(named)} more queries fail" if len(losses) > len(named) else ""
-    return f"in the last minute of input {', '.join(named)}{more}; such rows are in no answer, and count as delivered"
+    return f"in the last minute of input, {', '.join(named)}{more}; failed rows are in no answer, but count as delivered"
 
 
 def behind(view: ClassView, stream: str) -> str:
-    """Return how far the watermark of a stream is behind its newest row, if the class knows the stream."""
+    """Return a text with the time that the watermark of a stream is behind its newest row; an empty text for an unknown stream."""
     for schema in map(parse_create_stream, view.settings.streams):
         if schema.name.lower() == stream:
             return f" of {schema.lateness_us / 1e6:g} s"
@@ -167,11 +165,11 @@ def behind(view: ClassView, stream: str) -> str:
 
 
 def policy(view: ClassView) -> list[str]:
-    """Nothing of the default."""
+    """Return texts with the policy and the objective of a class; no texts for the default policy."""
     objective = view.settings.objective
     least = f"the least {WAYS[objective].words}"
     if view.tunes_itself:
-        return [f"its operators run by {view.policy} for now, which it has chosen for {least}"]
+        return [f"its operators now run by the policy {view.policy}, which it has chosen for {least}"]
     if objective == "response" and view.policy == WAYS[objective].kind:
         return []
-    return [f"its operators run by {view.policy}, and its objective is {least}"]
+    return [f"its operators run by the policy {view.policy}, and its objective is {least}"]

@@ -1,4 +1,4 @@
-"""What is asked of the running system, and how a system on Ray is asked."""
+"""Interface through which the service polls the running system, and its implementation for a system on Ray."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from actors.dispatcher.dispatcher_actor import DispatcherStatus
     from actors.system import System
 
-# Nobody waits longer for an answer by the service; who does not answer may be beginning anew, which takes two seconds.
+# Maximum seconds that the service waits for a process to answer. The process may be restarting, which takes two seconds.
 ANSWER_S = 5.0
 LOG = logging.getLogger(__name__)
-# Ray's exceptions by name: their own texts are about Ray's insides.
+# Messages for Ray's exceptions by name, because the exceptions' own texts describe Ray's internals.
 REASONS: Mapping[str, str] = {
     "GetTimeoutError": f"it has not answered within {ANSWER_S:g} s",
-    "ActorUnavailableError": "a process of it is being started again",
-    "ActorDiedError": "a process of it has ended",
-    "ActorUnschedulableError": "a process of it cannot be started",
+    "ActorUnavailableError": "one of its processes is being restarted",
+    "ActorDiedError": "one of its processes has ended",
+    "ActorUnschedulableError": "one of its processes cannot be started",
     "LocalRayletDiedError": "Ray has ended on this machine",
 }
 
 
 class SourceAway(errors.Away):
-    """Who should answer is not there now; ask again."""
+    """Error for a part of the running system that does not answer now; a later call may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamCounts:
-    """What has come in on a stream so far."""
+    """Number of rows and batches of a stream that a node has accepted."""
 
     rows: int
     batches: int
@@ -46,47 +46,47 @@ class StreamCounts:
 
 @dataclass(frozen=True, slots=True)
 class Inflow:
-    """Of a node's gateway."""
+    """Status of a node's gateway."""
 
     pid: int
     streams: Sequence[Mapping[str, Any]]
-    """Those that come in here, as `actors.gateway.streams` tells of them, and of each its `dead` rows by reason."""
+    """Status of each stream that arrives at this node, in the format of `actors.gateway.streams`, with `dead` rows by reason."""
 
 
 class WatchSource(Protocol):
-    """Every call may raise Away."""
+    """Interface through which the service polls a running system; every call may raise SourceAway."""
 
     @property
     def name(self) -> str: ...
 
     def look(self, seen: Number | None) -> StatusMoment | None:
-        """Status and lending at one moment; None if nothing has changed since the look with this number."""
+        """Return the state of the system and its loans at one moment; None if nothing has changed since the poll with the number `seen`."""
 
     def has_ended(self) -> bool:
-        """Return True if the system is known to have ended; False while that cannot be found out."""
+        """Return True if the system is known to have ended, and False if it runs or if nothing is known."""
 
     def decisions(self, class_name: str, last: int) -> Decisions:
-        """The last decisions about a class."""
+        """Return the `last` latest decisions about a class."""
 
     def plan(self, class_name: str) -> list[PlanLine]:
-        """The operators of a class with what was measured of them, in its first unit."""
+        """Return the operators of a class with their measured costs and selectivities, from its first unit."""
 
     def moves(self, last: int) -> tuple[list[ShareMove], float]:
-        """The last moves of shares on all nodes, oldest first; and what makes their times seconds since 1970."""
+        """Return the last moves of shares on all nodes, oldest first, and the number to add to their times to get seconds since 1970."""
 
     def endpoint(self, node: str) -> str | None:
-        """Where the node is reached over the network; None if it is not."""
+        """Return the network address of the node's gateway, or None if the node has no gateway."""
 
     def streams(self, node: str) -> dict[str, StreamCounts]:
-        """What has come in at the node, by names of streams in small letters."""
+        """Return the rows and batches accepted at the node, by stream name in lower case."""
 
 
 class RunningSystem:
-    """A Source, and `services.tuning.tuner.Comparing`; called by several threads."""
+    """System on Ray. It implements WatchSource and `services.tuning.tuner.Comparing`, and may be called from several threads."""
 
     def __init__(self, system: System) -> None:
         self._system = system
-        # Asking for it by name costs as much as a call of it.
+        # The handle is cached, because looking up the coordinator's handle by name costs as much as a call.
         self._coordinator: Any = None
 
     @property
@@ -101,7 +101,7 @@ class RunningSystem:
         try:
             return self._system.has_ended()
         except Exception as problem:
-            # Ray's store has no type of its own for a head that does not answer.
+            # Every exception is caught, because Ray has no specific exception for a head node that does not answer.
             LOG.debug("the store cannot be read: %r", problem)
             return False
 
@@ -129,12 +129,12 @@ class RunningSystem:
         return answer
 
     def turns(self, node: str) -> DispatcherStatus:
-        """How the node's lanes are used."""
+        """Return the status of the node's dispatcher, with the use of its lanes."""
         status: DispatcherStatus = answer(lambda: self._system.dispatcher(node).status.remote())
         return status
 
     def inflow(self, node: str) -> Inflow:
-        """What comes in at the node."""
+        """Return the status of the node's gateway."""
         pid = answer(lambda: self._system.gateway(node).ping.remote())
         return Inflow(pid, [stream for stream in self._gateway(node)["streams"] if stream["origin"] is None])
 
@@ -142,7 +142,8 @@ class RunningSystem:
         return {
             stream["stream"].lower(): StreamCounts(stream["accepted_rows"], stream["accepted_batches"])
             for stream in self._gateway(node)["streams"]
-            if stream["origin"] is None  # it comes in here, and not at another node
+            if stream["origin"]
+            is None  # only streams that arrive at this node, no copies of streams that arrive at another node
         }
 
     def _gateway(self, node: str) -> dict[str, Any]:
@@ -163,8 +164,8 @@ class RunningSystem:
 
 
 def answer(call: Any) -> Any:
-    """Of an actor that may not be there, or not answer in time."""
-    # The catalog's commands need not wait for Ray to be imported.
+    """Return the result of a call to an actor; raise SourceAway if the actor does not exist, or does not answer in time."""
+    # Imported here, because the catalog's commands must not wait for the import of Ray.
     import ray
     from ray.exceptions import RayError, RayTaskError
 
@@ -182,8 +183,8 @@ def answer(call: Any) -> Any:
 
 
 def away(problem: Exception) -> SourceAway:
-    """Say why an actor has not answered, without Ray's own words."""
+    """Return the error for an actor that has not answered, without Ray's own text."""
     LOG.debug("an actor has not answered: %r", problem)
     reason = problem.title if isinstance(problem, errors.Away) else REASONS.get(type(problem).__name__, "")
-    hint = "ask again in a few seconds"
+    hint = "try again in a few seconds"
     return SourceAway("the running system does not answer", hint=f"{hint}; {reason}" if reason else hint)

@@ -1,20 +1,22 @@
-"""The one state that a class is in, with its reason: what tables, the console, the API, metrics and alerts call it.
+"""States that a class can be in, and reasons for them. Tables, the console, the API, metrics and alerts use these states.
 
-| state | when; the first row that holds counts |
+A class is in the first state of this table with a true condition.
+
+| state | condition |
 |---|---|
-| given up | A part of the class cannot be started, and is not tried again before its declaration changes. |
-| no queries | Nothing is declared that it could answer. |
-| starting | No part of it has reported yet. |
+| given up | A unit of the class cannot be started, and is not tried again until the declaration changes. |
 | failing | A stream cannot be read, or answers cannot be written. |
-| starved | Tuples wait, no answer has come in the last seconds, and the queue is hardly worked off. |
+| no queries | The class has no queries. |
+| starting | No unit of the class has reported yet. |
+| idle | The class has no input and sleeps. |
+| starved | Tuples wait, no answer has come in the last seconds, and the queue hardly shrinks. |
 | late | Most rows of a stream come behind its watermark. |
-| losing rows | Most rows that a query takes fail in it, or find no room there. |
-| held back | Its input waits in the log of its stream, or producers are refused since the log is full of what it has not read. |
-| over target | Answers take longer than the delay target, or what waits already has. |
+| losing rows | Most rows of a query fail in the query's operators, or find no room in the query's state. |
+| held back | A queue of the class is full, so its input waits in the stream's log, or producers wait because that log is full. |
+| over target | Answers take longer than the delay target, or the oldest waiting tuple is older than the target. |
 | shedding | A part of the input is dropped, and answers are in time. |
-| within target | Answers are in time and nothing is dropped. |
-| running | It has input, and has not answered in the last seconds. |
-| idle | It has no input and sleeps. |
+| within target | Answers are in time and no input is dropped. |
+| running | The class has input, but no answers in the last seconds. |
 """
 
 from __future__ import annotations
@@ -28,20 +30,20 @@ from configs.numbers import duration
 from services.watch.losses import MOSTLY, QueryLoss, query_losses
 
 if TYPE_CHECKING:
-    # Tables of the command line name states, and need not wait for what measures them.
+    # Imported only to check types: tables of the command line import this module and must not wait for these imports.
     from actors.messages.unit_messages import Failure, Figures
     from configs.classes.live_class import LiveClass
 
-# Time over which recent figures are measured, as in `actors.host.recent_latency`.
+# Length of time in seconds over which recent figures are measured, as in `actors.host.recent_latency`.
 RECENT_S = 5.0
-# Parts of the input below this are not worth a word.
+# Smallest fraction of the input that a reason mentions.
 LEAST = 0.005
-# A queue that is worked off within this time is no sign of starvation: its class answers seldom, as with long windows.
+# Time in seconds within which a queue must empty at its present rate, or else a class without answers counts as starved.
 WORKED_OFF_S = 60.0
 
 
 class ClassState(StrEnum):
-    """The states, the most serious first."""
+    """States of a class."""
 
     GIVEN_UP = "given up"
     NO_QUERIES = "no queries"
@@ -68,16 +70,16 @@ WARNED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A state and the sentence that explains it."""
+    """State of a class, with a text that gives the reason."""
 
     state: ClassState
     reason: str
 
 
-# What to do about a trouble of a unit, the most serious first.
+# Advice for problems of units, most serious first.
 REMEDIES = {
-    ClassState.GIVEN_UP: "it is started again when its tenant, queries or streams are changed, or with the system",
-    ClassState.FAILING: "it goes on by itself once that is over",
+    ClassState.GIVEN_UP: "it is started again when its tenant, queries or streams are changed, or the system is restarted",
+    ClassState.FAILING: "it resumes by itself once the cause is gone",
 }
 NOT_REPORTED = Condition(ClassState.STARTING, "it is being started and has not reported yet")
 
@@ -92,11 +94,11 @@ def condition_of(
     troubles: Sequence[tuple[str, str]] = (),
     failures: Sequence[Failure] = (),
 ) -> Condition:
-    """Return the state of a class from its figures; `troubles` are the kind and the text of each of its units' problems."""
+    """Return the state of a class from its figures; `troubles` has the kind and the text of each unit's problem."""
     for state, remedy in REMEDIES.items():
         texts = [text for trouble, text in troubles if trouble == state]
         if texts:
-            more = f" (and {len(texts) - 1} more parts)" if len(texts) > 1 else ""
+            more = f" (and {len(texts) - 1} more shards)" if len(texts) > 1 else ""
             return Condition(state, f"{texts[0]}{more}; {remedy}")
     if not settings.queries and (asleep or not units):
         return Condition(ClassState.NO_QUERIES, "it has no queries")
@@ -121,15 +123,15 @@ def working(
         )
     stream, late = max(figures.late_now.items(), key=lambda share: share[1], default=("", 0.0))
     if late >= MOSTLY:
-        return Condition(ClassState.LATE, f"{late:.0%} of the rows of {stream} come behind its watermark")
+        return Condition(
+            ClassState.LATE, f"{late:.0%} of the rows of stream {stream} come behind its watermark"
+        )
     losses = query_losses(failures)
     if losses and losses[0].part >= MOSTLY:
         return Condition(ClassState.LOSING, in_query(losses[0]))
     if figures.held_back:
         advice = unbounded(settings, figures)
-        reason = (
-            f"its input waits in the log of its stream, and producers wait when that is full: {waits}{advice}"
-        )
+        reason = f"its queue is full, so input waits in the stream's log, and producers wait when the log is full: {waits}{advice}"
         return Condition(ClassState.HELD_BACK, reason)
     if answers and figures.p95_ms > settings.delay_target_ms:
         took = f"95% of its answers come within {duration(figures.p95_ms)}, its target is {duration(settings.delay_target_ms)}"
@@ -137,7 +139,7 @@ def working(
     if age_s > target_s:
         reason = f"{waits}, its target is {duration(settings.delay_target_ms)}{unbounded(settings, figures)}"
         return Condition(ClassState.OVER_TARGET, reason)
-    # Shedding may alternate within a second: the mean of the last seconds counts, as soon as there is one.
+    # Shedding may start and stop within a second, so the decision uses the mean of the last seconds, once it is known.
     dropped = 0.0 if settings.lossless else figures.shed_now or 1 - figures.keep
     if dropped >= LEAST:
         when = f"was dropped in the last {RECENT_S:g} s" if figures.shed_now else "is dropped"
@@ -149,12 +151,12 @@ def working(
 
 
 def in_query(loss: QueryLoss) -> str:
-    """Return which part of the rows of a query fails, and why."""
-    return f"{loss.part:.0%} of the rows that query {loss.query} takes fail: {loss.reason}"
+    """Return a text that says which part of a query's rows fails, and why."""
+    return f"{loss.part:.0%} of the rows of query {loss.query} fail: {loss.reason}"
 
 
 def unbounded(settings: LiveClass, figures: Figures) -> str:
-    """Return what to declare where a class may drop no more and its queue grows old."""
+    """Return advice for a class that already drops as much as it may, while its queue grows old; otherwise an empty text."""
     at_most = figures.keep <= 1 - settings.max_drop + LEAST
     if settings.lossless or settings.max_age_ms is not None or not at_most:
         return ""
@@ -162,7 +164,7 @@ def unbounded(settings: LiveClass, figures: Figures) -> str:
 
 
 def is_starved(settings: LiveClass, figures: Figures) -> bool:
-    """Return True if what waits is old, and there are neither answers nor turns enough to work it off."""
+    """Return True if the oldest waiting tuple is old, there are no answers, and the queue hardly shrinks."""
     waited_s = max(settings.delay_target_ms / 1e3, RECENT_S)
     stands = figures.queued > WORKED_OFF_S * figures.taken_per_s
     return figures.results_per_s == 0 and figures.queue_age_s > waited_s and stands

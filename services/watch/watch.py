@@ -1,13 +1,13 @@
-"""Views of the running system for all who ask: one thread looks, once a second and when somebody wants to know now.
+"""Views of the running system for all readers. A thread polls the coordinator once per second, or earlier if a reader needs it.
 
     with Watch(source) as watch:
-        watch.view()           # as it is now: no older than FRESH_S
-        watch.history          # a sample a second of every class
+        watch.view()           # current view, at most FRESH_S old
+        watch.history          # one sample per second of every class
 
 Guarantees:
-1. However many ask, there is one look at a time, and none within FRESH_S of another.
-2. While the coordinator does not answer, `view` gives the last one at once; `age_s` says how old it is.
-3. A look at a system in which nothing has changed costs one small call, whatever its size.
+1. However many readers there are, polls do not overlap, and readers cause at most one poll every FRESH_S.
+2. While the coordinator does not answer, `view` returns the last view at once; `age_s` returns its age.
+3. While nothing changes in the system, a poll costs one small call, whatever the size of the system.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from services.watch.states import ClassState
 LOG = logging.getLogger(__name__)
 EVERY_S = 1.0
 FRESH_S = 0.25
-# For the look that is under way; a coordinator answers within milliseconds.
+# Maximum time that a reader waits for a poll; a coordinator usually answers within milliseconds.
 WAIT_S = 6.0
 
 Answer = TypeVar("Answer")
@@ -44,17 +44,17 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The system at one moment."""
+    """State and figures of the whole system, polled at one moment."""
 
     name: str
     look: StatusMoment
     classes: dict[str, ClassView]
     at: float
-    """In seconds since 1970."""
+    """Time of the poll, in seconds since 1970."""
     seen: float
-    """The same by the watch's clock."""
+    """Time of the poll, by the watch's clock."""
     reported: Mapping[str, float] = field(default_factory=dict)
-    """By class that does not sleep, when the last report of its slowest unit was seen, by the watch's clock."""
+    """Time of each class's last report by the watch's clock, for several units the earliest time. Sleeping classes are left out."""
 
     @property
     def system(self) -> SystemStatus:
@@ -62,7 +62,7 @@ class View:
 
 
 class Watch(BackgroundThread):
-    """From `start` to `stop`; its methods may be called by several threads."""
+    """Thread that polls the system from `start` to `stop`; its methods may be called from several threads."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class Watch(BackgroundThread):
         clock: Clock = time.monotonic,
         wall: Clock = time.time,
     ) -> None:
-        """`problems` tells why something does not run as it is declared."""
+        """Watch the system behind `source`; `problems` returns the problems of objects that do not run as declared."""
         super().__init__("watch")
         self.source, self.history, self.problems = source, HistoryStore(), problems
         self.intakes: Callable[[], Mapping[str, StreamIntake]] = dict
-        """Rows at the gateways, by stream in small letters; `services.metrics.nodes` counts them."""
+        """Function that returns the counts of rows at the gateways, by stream name in lower case; set by `services.metrics.nodes`."""
         self._every_s, self._clock, self._wall = every_s, clock, wall
         self._doors = Doors(source, clock)
         self._places = SystemPlaces(self._homes, self._doors.endpoint, shared_memory(), source.name)
@@ -89,7 +89,7 @@ class Watch(BackgroundThread):
         self._has_ended = False
         self._reports: dict[
             str, tuple[float, float]
-        ] = {}  # by unit: time of its last report, and when it was seen
+        ] = {}  # times of each unit's last report: one by the unit's clock, one by the watch's clock
         self._looks = 0
         self._wanted = False
 
@@ -99,30 +99,30 @@ class Watch(BackgroundThread):
             self._changed.notify_all()
         super().stop()
 
-    # -- for those who ask ----------------------------------------------------------------------------------
+    # -- methods for readers --------------------------------------------------------------------------------
 
     def view(self, max_age_s: float = FRESH_S) -> View:
-        """No older than that, unless the coordinator does not answer; Away if it never has."""
+        """Return a view of at most this age, or the last view if the coordinator does not answer; raise SourceAway if there is no view."""
         with self._changed:
             if not self._is_older(max_age_s):
                 assert self._view is not None
                 return self._view
-            # Who does not answer is asked once a second; the last view is as good after waiting as before.
+            # While the coordinator does not answer, the last view is returned at once, because waiting would not give a newer view.
             if not self._problem or self._view is None:
                 self._wanted, before = True, self._looks
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._looks > before or self._stopping.is_set(), WAIT_S)
             if self._view is None:
-                raise SourceAway("the running system has not answered yet", hint=self._problem or "ask again")
+                raise SourceAway("the running system has not answered yet", hint=self._problem or "try again")
             return self._view
 
     def states(self) -> list[ClassState]:
-        """Return the states of the classes as they were seen last, without waiting."""
+        """Return the states of the classes in the last view, without waiting."""
         view = self._view
         return [] if view is None else [class_.condition.state for class_ in view.classes.values()]
 
     def losses(self) -> list[str]:
-        """Return a line for each stream and each query that loses rows, without waiting."""
+        """Return a line for each stream and each query that loses rows, from the last view, without waiting."""
         view = self._view
         lines = list(stream_problems(self.intakes().values()))
         for shown in () if view is None else view.classes.values():
@@ -133,7 +133,7 @@ class Watch(BackgroundThread):
         return max(0.0, self._clock() - view.seen)
 
     def report_age_s(self, view: View, class_name: str) -> float:
-        """Return the age of the figures of a class; a class that sleeps has nothing newer to report."""
+        """Return the age of the figures of a class. A sleeping class reports nothing, so its figures are as old as the view."""
         return max(self.age_s(view), self._clock() - view.reported.get(class_name, view.seen))
 
     @property
@@ -142,29 +142,29 @@ class Watch(BackgroundThread):
 
     @property
     def problem(self) -> str:
-        """Why the coordinator does not answer; empty if it does."""
+        """Reason why the coordinator does not answer; empty if it answers."""
         return self._problem
 
     @property
     def away_s(self) -> float:
-        """Seconds since the coordinator has answered; 0 while it answers."""
+        """Seconds since the coordinator's last answer; 0 while it answers."""
         return self._clock() - self._answered if self._problem else 0.0
 
     @property
     def has_ended(self) -> bool:
-        """True once the system is known to have ended: it will not answer again."""
+        """True if the system is known to have ended, so that it will not answer again."""
         return self._has_ended
 
     def places(self, class_name: str) -> Sequence[AnswersPlace]:
-        """Where the answers of a class are, as far as is known: by unit, in order of shards."""
+        """Return where the answers of a class are, as far as is known: one location per unit, in the order of shards."""
         return self._places.places(class_name)
 
     def endpoint(self, node: str) -> str | None:
-        """Where a node is reached over the network."""
+        """Return the network address of a node's gateway, or None if the address is not known."""
         return self._doors.endpoint(node)
 
     def endpoint_of(self, stream: str) -> str | None:
-        """Where the node is reached at which a stream comes in."""
+        """Return the network address of the gateway at which a stream arrives, or None if the address is not known."""
         node = self.view().system.homes.get(stream.lower())
         return None if node is None else self._doors.endpoint(node)
 
@@ -173,7 +173,7 @@ class Watch(BackgroundThread):
         homes = [(name, unit.home) for name, unit in units.items() if unit.class_name == class_name]
         return sorted(homes, key=lambda home: shard_of(home[0]))
 
-    # -- the thread -----------------------------------------------------------------------------------------
+    # -- methods of the thread ------------------------------------------------------------------------------
 
     def _is_older(self, age_s: float) -> bool:
         return self._view is None or self.age_s(self._view) > age_s
@@ -186,18 +186,18 @@ class Watch(BackgroundThread):
             if now >= due:
                 if not self._problem and self._view is not None:
                     self.history.note(self._view)
-                # What was missed is not made up for.
+                # Missed polls, for example while the machine was suspended, are not repeated.
                 due = max(due + self._every_s, now)
 
     def _wait(self, due: float) -> bool:
-        """Until a look is due or wanted; whether to go on."""
+        """Wait until a poll is due or a reader needs one; return False if the thread must stop."""
         with self._changed:
             wait_s = max(0.0, due - self._clock())
             self._changed.wait_for(lambda: self._stopping.is_set() or self._wanted, wait_s)
             return not self._stopping.is_set()
 
     def look(self) -> None:
-        """One look; by the watch's thread."""
+        """Poll the system once; called only by the watch's thread."""
         before = self._view
         view: View | None
         try:
@@ -207,9 +207,9 @@ class Watch(BackgroundThread):
             view, problem_text = before, str(problem)
             self._has_ended = self.source.has_ended()
         except Exception as problem:
-            # Ours; the next look may still succeed, and nobody else would look.
-            LOG.exception("a look at the running system has failed")
-            view, problem_text = before, f"the system cannot be looked at: {sentence(problem)}"
+            # Every exception is caught, so that a defect in our code does not end the thread: the next poll may succeed.
+            LOG.exception("polling the running system has failed")
+            view, problem_text = before, f"the running system cannot be polled: {sentence(problem)}"
         with self._changed:
             self._view, self._problem = view, problem_text
             if not problem_text:
@@ -234,7 +234,7 @@ class Watch(BackgroundThread):
         )
 
     def _reported(self, found: StatusMoment, now: float) -> dict[str, float]:
-        """Return by class when the last report of its slowest unit was seen."""
+        """Return the time of each class's last report by the watch's clock; for a class of several units, the earliest time."""
         reports, reported = dict[str, tuple[float, float]](), dict[str, float]()
         for name, unit in found.status.system.units.items():
             if unit.report is None or unit.report.asleep:

@@ -1,19 +1,19 @@
-// The last answers of a query as a table: numbers to the right, moments without what all of them share, whole values on hover.
+// Table of a query's last answers: numbers right-aligned, times without their common parts, whole values on hover.
 
 import { h, setText, show } from "./dom.js";
 import { cell, figure, percent } from "./format.js";
 
 const KEPT = "_kept";
 const HIDDEN = ["_seq", KEPT];
-const KEPT_TITLE = "How much of the input behind an answer was kept, where some of it was shed. Counts and sums are of that part alone.";
+const KEPT_TITLE = "Fraction of the input for this answer that was kept, if some of it was shed. Counts and sums cover only this fraction.";
 const MOMENT = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)\.(\d{6})Z$/;
 
 const isThere = (value) => value !== null && value !== undefined;
 
-/** Names of the columns of a row, without those that the service adds. */
+/** Returns the names of a row's columns, without the columns that the service adds. */
 export const namesOf = (row) => Object.keys(row).filter((name) => !HIDDEN.includes(name));
 
-/** "number", "moment" or "text": what all values of a column are that are there. */
+/** Returns the kind of all non-null values of a column: "number", "moment" (a time) or "text". */
 export function kindOf(values) {
   const there = values.filter(isThere);
   if (!there.length) return "text";
@@ -21,7 +21,7 @@ export function kindOf(values) {
   return there.every((value) => typeof value === "string" && MOMENT.test(value)) ? "moment" : "text";
 }
 
-/** How moments of a column are written: the day once in the heading if all are of one day, and no zeros that all end with. */
+/** Returns the format of a column's times: a common day is shown in the heading only, and common trailing zeros are cut. */
 function written(values) {
   const parts = values.filter(isThere).map((value) => MOMENT.exec(value));
   const days = new Set(parts.map(([, day]) => day));
@@ -34,7 +34,7 @@ function written(values) {
   return { text, note: days.size > 1 ? "UTC" : `${[...days][0]}, UTC` };
 }
 
-/** Nothing where all of it was kept; less than that is never rounded to all of it. */
+/** Formats the kept fraction: nothing for 1; a smaller fraction is never rounded up to 100%. */
 const kept = (fraction) => (fraction < 1 ? percent(Math.min(fraction, 0.999)) : "");
 
 function columnOf(name, rows) {
@@ -47,11 +47,11 @@ function columnOf(name, rows) {
 export class AnswerTable {
   #head = h("tr", {});
   #body = h("tbody", {});
-  element = h("div", { class: "rows", tabindex: 0, role: "region", "aria-label": "Answers, the newest first" },
+  element = h("div", { class: "rows", tabindex: 0, role: "region", "aria-label": "Answers, newest first" },
     h("table", {}, h("thead", {}, this.#head), this.#body));
   #seen = "";
 
-  /** Shows the rows, of which there is at least one. */
+  /** Shows the rows; there must be at least one. */
   update(rows) {
     const columns = namesOf(rows[0]).map((name) => columnOf(name, rows));
     this.#title(columns);
@@ -60,7 +60,7 @@ export class AnswerTable {
       h("td", { class: "number" }, kept(row[KEPT])))));
   }
 
-  /** Headings stay as they are while nothing in them changes: a pointer may rest on one. */
+  /** Replaces the headings only if they change, so that a tooltip under the pointer stays. */
   #title(columns) {
     const now = JSON.stringify(columns.map(({ name, kind, note }) => [name, kind, note]));
     if (now === this.#seen) return;

@@ -1,9 +1,9 @@
-// Calls of the service. A refusal becomes a Problem, whatever it was; a session that is over leads to the sign-in page.
+// Calls of the service. Every failure becomes a Problem; an ended session leads to the sign-in page.
 
 const TIMEOUT_MS = 20_000;
 const SIGN_IN = "/console/sign-in";
 
-/** What went wrong: a problem document of the service, or its silence. */
+/** A problem document of the service, or the failure to reach it (status 0). */
 export class Problem extends Error {
   constructor(told, status = 0) {
     super(told.detail || told.title || `the service answered ${status}`);
@@ -14,7 +14,7 @@ export class Problem extends Error {
     this.told = told;
   }
 
-  /** Whether the service was not heard at all. */
+  /** True if the service could not be reached. */
   get away() {
     return this.status === 0;
   }
@@ -36,7 +36,7 @@ async function answered(method, path, { body, headers, signal, timeoutMs = TIMEO
     });
   } catch (failure) {
     if (signal?.aborted) throw failure;
-    throw new Problem({ detail: "The service does not answer.", hint: "It is tried again by itself." });
+    throw new Problem({ detail: "The service does not answer.", hint: "The page retries automatically." });
   }
 }
 
@@ -45,16 +45,16 @@ async function told(response) {
   try {
     return await response.json();
   } catch {
-    return { detail: `the service answered ${response.status} with what is not JSON` };
+    return { detail: `the service answered ${response.status} with a body that is not JSON` };
   }
 }
 
-/** What the service answers to a call, parsed. */
+/** Makes a call, and returns the parsed answer with its headers. */
 export async function call(method, path, options) {
   const response = await answered(method, path, options);
   if (response.status === 401) {
     location.assign(`${SIGN_IN}?ended=1`);
-    throw new Problem({ detail: "The session is over." }, 401);
+    throw new Problem({ detail: "The session has ended." }, 401);
   }
   const content = await told(response);
   if (!response.ok) throw new Problem(content ?? {}, response.status);
@@ -63,14 +63,14 @@ export async function call(method, path, options) {
 
 export const get = async (path, options) => (await call("GET", path, options)).content;
 
-/** A path whose parts are data. */
+/** Template tag that URL-encodes the inserted parts of a path. */
 export const path = (strings, ...parts) => String.raw({ raw: strings }, ...parts.map(encodeURIComponent));
 
 const PAGE = 10_000;
-// As much as a page can show in any sensible way.
+// Maximum number of items that are fetched; a page cannot show more in a useful way.
 const LISTED_MAX = 20_000;
 
-/** All of a list, page by page. */
+/** Fetches all items of a list, page by page. */
 export async function all(address, options) {
   const items = [];
   let after = null;

@@ -1,4 +1,4 @@
-// The log of changes: each change of a declaration or a key, with its time, its author and the changed fields.
+// Audit view: changes of declarations and keys, with time, author and changed fields.
 
 import { get } from "./api.js";
 import { by, empty, h, problemBox, setText, show } from "./dom.js";
@@ -8,7 +8,7 @@ import { Table } from "./table.js";
 
 const PAGE = 200;
 const COLUMNS = [
-  { title: "What", head: true, fill: (cell, entry) => setText(cell, `${entry.kind} ${entry.name}`) },
+  { title: "Changed item", head: true, fill: (cell, entry) => setText(cell, `${entry.kind} ${entry.name}`) },
   { title: "Change", fill: (cell, entry) => setText(cell, entry.action) },
   { title: "Fields", fill: (cell, entry) => setText(cell, entry.fields.join(", ")) },
   { title: "Changed by", fill: (cell, entry) => setText(cell, entry.who) },
@@ -18,7 +18,7 @@ const COLUMNS = [
 export function auditView() {
   const [root, find] = [by("audit-list"), by("audit-find")];
   const [body, older] = [h("div", {}), h("button", { type: "button", class: "more", hidden: true, onclick: () => more() }, "Older changes")];
-  // The newest first; the first page is read again and again, older ones once.
+  // Changes, newest first. The first page is polled repeatedly, older pages are read once.
   let [first, rest, next] = [[], [], null];
   let table = null;
 
@@ -26,7 +26,7 @@ export function auditView() {
 
   async function look(signal) {
     const page = await get(`/v1/audit?${new URLSearchParams({ limit: PAGE })}`, { signal });
-    // What has left the first page since is kept with the older ones.
+    // Entries that have moved off the first page are kept with the older entries.
     const newest = new Set(page.items.map((entry) => entry.id));
     if (rest.length) rest = [...first.filter((entry) => !newest.has(entry.id)), ...rest];
     else ({ next } = page);
@@ -46,7 +46,7 @@ export function auditView() {
     const found = entries.filter((entry) => [entry.kind, entry.name, entry.who, entry.action, ...entry.fields].join(" ").toLowerCase().includes(part));
     if (!entries.length) {
       table = null;
-      show(root, empty("Nothing has been changed yet."));
+      show(root, empty("No changes yet."));
       return;
     }
     if (!table) {

@@ -1,16 +1,16 @@
-// A form that changes one declaration: a preview with its prediction, and the change itself, unless the declaration has changed meanwhile.
+// Form that changes one declaration: it previews the change with a prediction, and saves it unless the declaration changed meanwhile.
 
 import { call } from "./api.js";
 import { h, say, show } from "./dom.js";
 import { changeList, planTold } from "./preview.js";
 
-// A prediction simulates some minutes.
+// Timeout for calls that make a prediction, which simulates some minutes.
 const PLAN_MS = 60_000;
 const WARNING = "Weir-Warning";
 
 /**
- * A form of `kind` around `content`. `document()` is what is sent to `address`; `version` is the one that the form was filled from,
- * 0 for a new declaration. `kept` is called when the service has taken it.
+ * Creates a form of `kind` around `content`. `document()` returns the document to send to `address`; `version` is the version that
+ * the form was filled from, 0 for a new declaration. `kept` is called when the service has saved the document.
  */
 export function changeForm({ kind, fields, content, address, version, document, kept, cancel, title }) {
   const outcome = h("div", { class: "outcome", role: "status" });
@@ -21,7 +21,7 @@ export function changeForm({ kind, fields, content, address, version, document, 
       h("button", { type: "button", class: "primary", onclick: () => send(false) }, "Save"),
       h("button", { type: "button", class: "quiet", onclick: cancel }, "Cancel")),
     outcome);
-  // Enter in a field does what changes nothing.
+  // Enter in a field previews only, because that changes nothing.
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     send(true);
@@ -48,14 +48,14 @@ export function changeForm({ kind, fields, content, address, version, document, 
   function foreseen({ changes, plan, warnings }) {
     const more = plan ? null : warnings.map((warning) => h("div", { class: "notice" }, warning));
     show(outcome, changeList(changes), more, planTold(plan));
-    say("The preview is there.");
+    say("The preview is shown.");
   }
 
   return form;
 }
 
-/** What a change has led to, for the top of what is shown afterwards. */
+/** Notices about a saved change, shown above the changed declaration. */
 export const savedNotice = (name, warning) => [
-  h("div", { class: "notice good", role: "status" }, h("b", {}, "Saved. "), `${name} is changed within seconds.`),
+  h("div", { class: "notice good", role: "status" }, h("b", {}, "Saved. "), `The change of ${name} takes effect within seconds.`),
   warning && h("div", { class: "notice" }, h("b", {}, "Warning: "), warning),
 ];

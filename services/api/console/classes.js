@@ -1,4 +1,4 @@
-// Classes at a glance: each one's response time against its target, its share of the lanes, and what it has to give up.
+// Table of classes: response time compared with the delay target, share of the lanes, drop rate, and state.
 
 import { badge, by, empty, h, setText, show } from "./dom.js";
 import { lateness, ms, percent, perSecond, short } from "./format.js";
@@ -6,16 +6,16 @@ import { gauge, pair, setGauge } from "./gauge.js";
 import { swatch } from "./selection.js";
 import { Table } from "./table.js";
 
-// A search field is of use only among many.
+// The search field is shown only for more classes than this.
 const MANY = 10;
-// How far the gauge of response times reaches, in targets.
+// Right end of the response time gauge, as a multiple of the delay target.
 const REACH = 1.5;
-// Shares move by less than this all the time.
+// A smaller difference between shares is normal fluctuation, and is not shown as lending.
 const MOVED = 0.01;
 const SHEDS = 0.001;
-// A larger part of a stream's rows behind its watermark is shown.
+// If more than this fraction of a stream's rows is late (behind the watermark), it is shown.
 const LATE = 0.005;
-// A larger part of a query's rows that fail is shown.
+// If more than this fraction of a query's rows fails, it is shown.
 const FAILED = 0.01;
 
 function fillResponse(cell, one) {
@@ -30,7 +30,7 @@ function makeWorth(cell) {
   cell.append(cell.text);
 }
 
-/** What answers are worth by their latency, and how many came after a deadline. */
+/** Shows the utility of answers, and the fraction that came after a deadline. */
 function fillWorth(cell, one) {
   const answers = answersNow(one);
   const tardy = one.tardiness.due ? one.tardy_now : null;
@@ -39,18 +39,18 @@ function fillWorth(cell, one) {
 
 function fillShare(cell, one) {
   setGauge(cell, one.share.now, one.share.original);
-  pair(cell.gauge.text, percent(one.share.now, 0), `its own ${percent(one.share.original, 0)}`);
+  pair(cell.gauge.text, percent(one.share.now, 0), `entitled to ${percent(one.share.original, 0)}`);
 }
 
 export const dropOf = (one) => one.drop ?? (one.lossless ? 0 : 1 - one.keep);
-/** Figures of response times are of the last seconds: without answers in them there are none. */
+/** True if the class has answered in the last seconds; otherwise there are no figures of response times. */
 const answersNow = (one) => one.results_per_s > 0;
 const isLate = (one) => answersNow(one) && one.p95_ms > one.delay_target_ms;
 
-/** The stream with the largest part of late rows, and that part. */
+/** Returns the stream with the largest fraction of late rows, and that fraction. */
 const latest = (one) => Object.entries(one.late_now ?? {}).reduce((most, each) => (each[1] > most[1] ? each : most), ["", 0]);
 
-/** The colour of each state, and its mark where it is not the colour's own. */
+/** Colour of each state, and its icon if it differs from the colour's default icon. */
 const LOOKS = {
   "given up": ["bad"], failing: ["bad"], starved: ["bad"], "over target": ["bad"],
   late: ["warned"], "losing rows": ["warned"], "held back": ["warned"], shedding: ["warned"],
@@ -58,7 +58,7 @@ const LOOKS = {
   running: ["", "◌"], idle: ["", "◌"], starting: ["", "◌"], "no queries": ["", "◌"],
 };
 
-/** The state of a class, and what else there is to say about it, most important first. */
+/** Returns badges for the state of a class and for further facts about it, most important first. */
 export function states(one) {
   const [kind, mark] = LOOKS[one.state] ?? [""];
   const found = [[kind, one.state, mark]];
@@ -73,12 +73,12 @@ export function states(one) {
 }
 
 function fillStates(cell, one) {
-  const told = states(one);
-  const key = JSON.stringify([told, one.reason]);
-  if (cell.told === key) return;
-  cell.told = key;
-  const explained = ["bad", "warned"].includes(told[0][0]);
-  show(cell, h("div", { class: "badges", title: one.reason }, told.map((parts) => badge(...parts))),
+  const badges = states(one);
+  const key = JSON.stringify([badges, one.reason]);
+  if (cell.badges === key) return;
+  cell.badges = key;
+  const explained = ["bad", "warned"].includes(badges[0][0]);
+  show(cell, h("div", { class: "badges", title: one.reason }, badges.map((parts) => badge(...parts))),
     explained && h("small", { class: "reason" }, one.reason));
 }
 
@@ -96,7 +96,7 @@ export class Classes {
     this.#fill();
   }
 
-  /** What there is instead of classes. */
+  /** Shows other content in place of the table. */
   instead(...content) {
     this.#table = null;
     this.#last = [];
@@ -116,7 +116,7 @@ export class Classes {
     return new Table(this.#root, [
       { title: "Class", head: true, make: (cell, one) => this.#makeName(cell, one), fill: (cell, one) => this.#fillName(cell, one) },
       { title: "Response time, p95", make: (cell) => gauge(cell, "level"), fill: fillResponse, whole: true },
-      { title: "Worth", make: makeWorth, fill: fillWorth, whole: true },
+      { title: "Utility", make: makeWorth, fill: fillWorth, whole: true },
       { title: "Share of the lanes", make: (cell) => gauge(cell, "share"), fill: fillShare, whole: true },
       { title: "Drop", number: true, fill: (cell, one) => setText(cell, percent(dropOf(one))) },
       { title: "Queued", number: true, fill: (cell, one) => setText(cell, short(one.queued)) },
@@ -139,7 +139,7 @@ export class Classes {
     const slot = this.#selection.slot(one.name);
     box.checked = slot >= 0;
     box.disabled = slot < 0 && this.#selection.full;
-    box.title = box.disabled ? "Six classes are plotted already: take one of them away first." : "";
+    box.title = box.disabled ? "Six classes are plotted already: remove a class first." : "";
     if (picture.slot === slot) return;
     picture.slot = slot;
     show(picture, slot >= 0 && swatch(slot));
@@ -148,6 +148,6 @@ export class Classes {
 
 export const noClasses = (me, go) =>
   empty(
-    me.is_admin ? "No class runs: a tenant's class runs as soon as the tenant has a query." : "No class of yours runs: it runs as soon as you have a query.",
+    me.is_admin ? "No class runs yet. A tenant's class runs as soon as the tenant has a query." : "Your class does not run yet. It runs as soon as you have a query.",
     h("button", { type: "button", class: "primary", onclick: () => go("onboard") }, me.is_admin ? "Onboard a tenant" : "Add a query"),
   );

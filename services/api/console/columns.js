@@ -1,4 +1,4 @@
-// The columns of a new stream: a name and a kind each, one of them the event time.
+// Form part for the columns of a new stream: name and type of each, and the choice of the event time column.
 
 import { h } from "./dom.js";
 
@@ -18,7 +18,7 @@ export class Columns {
     const at = () => this.#rows.indexOf(row) + 1;
     const row = {
       name: h("input", { value: name, "aria-label": "Name of the column", placeholder: "name", spellcheck: "false", autocomplete: "off" }),
-      kind: h("select", { "aria-label": "Kind of the column" }, KINDS.map((one) => h("option", { value: one, selected: one === kind }, one))),
+      kind: h("select", { "aria-label": "Type of the column" }, KINDS.map((one) => h("option", { value: one, selected: one === kind }, one))),
       time: h("input", { type: "radio", name: "time-column" }),
     };
     const gone = h("button", { type: "button", class: "quiet", title: "Remove the column", "aria-label": "Remove the column", onclick: () => this.#remove(row, at()) }, "✕");
@@ -38,7 +38,7 @@ export class Columns {
     return this.#rows[0]?.name ?? this.element;
   }
 
-  /** As a document has them. */
+  /** Returns the fields `columns` and `time` of a Stream document. */
   get document() {
     const columns = Object.fromEntries(this.#rows.map((row) => [row.name.value.trim(), row.kind.value]));
     const time = this.#rows.find((row) => row.time.checked)?.name.value.trim();

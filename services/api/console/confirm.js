@@ -1,8 +1,8 @@
-// Asking before what cannot be undone.
+// Confirmation of actions that cannot be undone.
 
 import { h } from "./dom.js";
 
-/** Whether it is really to be done. */
+/** Asks the user for confirmation; resolves to true if the user agrees. */
 export function confirmed(question, consequence, doIt) {
   const dialog = h("dialog", { class: "card", "aria-labelledby": "question" },
     h("form", { method: "dialog" },

@@ -1,4 +1,4 @@
-// Rows as a file of comma-separated values.
+// Export of rows as a CSV file.
 
 import { h } from "./dom.js";
 
@@ -10,7 +10,7 @@ function field(value) {
   return SPECIAL.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/** The rows with a heading, as RFC 4180 has them; null is empty. There is at least one row. */
+/** Returns at least one row as CSV with a header line (RFC 4180); null becomes an empty field. */
 export function csvOf(rows) {
   const names = Object.keys(rows[0]);
   const lines = [names, ...rows.map((row) => names.map((name) => row[name]))];
@@ -20,6 +20,6 @@ export function csvOf(rows) {
 export function download(name, text) {
   const address = URL.createObjectURL(new Blob([text], { type: "text/csv;charset=utf-8" }));
   h("a", { href: address, download: name }).click();
-  // The browser has begun to read it when the click returns.
+  // The browser has started the download when the click returns, so the URL can be released.
   setTimeout(() => URL.revokeObjectURL(address), 0);
 }

@@ -1,4 +1,4 @@
-// Why a class is treated as it is: the last decisions about it in words, and its operators with what was measured of them.
+// Decisions view: the last decisions about a class as text, and its operators with their measurements.
 
 import { get, path } from "./api.js";
 import { by, empty, h, problemBox, setText, show } from "./dom.js";
@@ -9,7 +9,7 @@ import { Table } from "./table.js";
 
 const LAST = 200;
 const SHOWN = 25;
-/** Return a figure of an operator: nothing before its first tuple, and first estimates with a tilde. */
+/** Formats a figure of an operator: "–" before its first tuple, and a tilde before first estimates. */
 const measured = (one, value) => (!one.tuples && !one.measured ? "–" : `${one.measured ? "" : "~"}${number(value)}`);
 const COLUMNS = [
   { title: "Operator", head: true, fill: (cell, one) => setText(cell, `${one.number} ${one.name}`) },
@@ -40,7 +40,7 @@ export function decisionsView({ me, go }) {
 
   async function look(signal) {
     offer((await get("/v1/classes", { signal })).items.map((one) => one.name));
-    if (!names.length) return nothing(empty(`No class runs yet, so nothing has been decided. ${me.is_admin ? "Onboard a tenant with a query" : "Add a query"} first.`));
+    if (!names.length) return nothing(empty(`No class runs yet, so there are no decisions. ${me.is_admin ? "Onboard a tenant with a query" : "Add a query"} first.`));
     const [explained, network] = await Promise.all([
       get(`${path`/v1/tenants/${wanted}/explain`}?last=${LAST}`, { signal }),
       get(path`/v1/tenants/${wanted}/operators`, { signal }),
@@ -60,18 +60,18 @@ export function decisionsView({ me, go }) {
     const policies = grouped(latest.filter((one) => one.about === "policy"));
     show(words, h("p", {}, now),
       policies.length ? [h("h3", {}, "Policy and plan"), decisionLines(policies.slice(0, SHOWN), "")] : null,
-      h("h3", {}, "Shares"), decisionLines(shares.slice(0, SHOWN), "No share of it has moved lately."),
-      h("h3", {}, "Shedding"), decisionLines(loads.slice(0, SHOWN), "Nothing has been decided yet."));
+      h("h3", {}, "Shares"), decisionLines(shares.slice(0, SHOWN), "Its share has not changed recently."),
+      h("h3", {}, "Shedding"), decisionLines(loads.slice(0, SHOWN), "No decisions yet."));
   }
 
   function nothing(...content) {
     [seen, table] = ["", null];
     show(words, ...content);
-    show(operators, empty("The operators of a class are here while it runs."));
+    show(operators, empty("The operators of a class are shown here while it runs."));
   }
 
   const looking = new Polling(look, 3000, (problem) =>
-    nothing(problem.slug === "not-running" ? empty("Nothing runs here, so nothing is decided.") : problemBox(problem)));
+    nothing(problem.slug === "not-running" ? empty("No system runs here, so there are no decisions.") : problemBox(problem)));
   return {
     start: (detail) => {
       wanted = detail || wanted;

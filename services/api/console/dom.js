@@ -1,4 +1,4 @@
-// Making and filling elements. Text is always text: nothing here reads markup.
+// Creation and update of elements. Texts are inserted as text only, never parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -13,17 +13,17 @@ function filled(element, attributes, children) {
   return element;
 }
 
-/** An HTML element; attributes named on… are listeners. */
+/** Creates an HTML element; attributes named on… are event listeners. */
 export const h = (tag, attributes = {}, ...children) =>
   filled(document.createElement(tag), attributes, children);
 
-/** The same of SVG. */
+/** Creates an SVG element. */
 export const s = (tag, attributes = {}, ...children) =>
   filled(document.createElementNS(SVG, tag), attributes, children);
 
 export const by = (id) => document.getElementById(id);
 
-/** Only what is different is touched, so that a reader of the screen is not told everything again. */
+/** Sets the text only if it differs, so that screen readers do not announce it again. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -32,12 +32,12 @@ export function show(element, ...children) {
   element.replaceChildren(...children.flat(2).filter(Boolean));
 }
 
-/** Scrolls to what is shown below its list in a narrow window. */
+/** Scrolls to an element in a narrow window, where it is below its list. */
 export function reveal(element) {
   if (matchMedia("(max-width: 900px)").matches) element.scrollIntoView({ block: "start" });
 }
 
-/** Says something to who listens instead of looking. */
+/** Announces a text to screen readers. */
 export function say(text) {
   by("said").textContent = text;
 }
@@ -46,7 +46,7 @@ export const empty = (text, ...more) => h("div", { class: "empty" }, h("p", {}, 
 
 const ICONS = { good: "✓", bad: "✗", warned: "▲", "": "○" };
 
-/** State told in words and by a sign, not by colour alone. */
+/** Shows a state as text with an icon, because colour alone is not accessible. */
 export const badge = (kind, text, icon = ICONS[kind]) =>
   h("span", { class: `badge ${kind}` }, h("span", { "aria-hidden": "true" }, icon), text);
 

@@ -1,32 +1,32 @@
-// Fields of what a priority class gives and a tenant asks for: shown as text, or as controls of a form.
+// Settings and limits of priority classes and tenants, shown as text or as form controls.
 
 import { h } from "./dom.js";
 import { given, input, numberOf, textOf } from "./inputs.js";
 
 const BYTES_MI = 1 << 20;
 
-/** `initial` is what applies where a priority class says nothing, or `unset` the text for it; `scale` is what is shown for 1. */
+/** `initial` is the default of a setting, `unset` the text shown if it has no default; `scale` is the factor for display. */
 export const SETTINGS = [
-  { name: "priority", label: "Priority", hint: "its share is this over the sum of all priorities" },
+  { name: "priority", label: "Priority", hint: "the share is this priority divided by the sum of all priorities" },
   { name: "delay_target_ms", label: "Delay target, ms" },
-  { name: "max_drop", label: "Highest drop, %", scale: 100, initial: 0.95 },
-  { name: "max_age_ms", label: "Drop what is older than, ms", unset: "no limit", hint: "waiting rows, even beyond the highest drop" },
-  { name: "min_share", label: "Least share, %", scale: 100, initial: 0, hint: "of the lanes, however idle" },
-  { name: "lendable", label: "Lendable part, %", scale: 100, initial: 1, hint: "of its own share" },
-  { name: "borrow_limit", label: "Borrow limit, %", scale: 100, initial: 1, hint: "above its own share" },
+  { name: "max_drop", label: "Maximum drop, %", scale: 100, initial: 0.95 },
+  { name: "max_age_ms", label: "Drop rows older than, ms", unset: "no limit", hint: "applies to waiting rows, even beyond the maximum drop" },
+  { name: "min_share", label: "Minimum share, %", scale: 100, initial: 0, hint: "of the lanes, kept even while idle" },
+  { name: "lendable", label: "Lendable fraction, %", scale: 100, initial: 1, hint: "of its original share" },
+  { name: "borrow_limit", label: "Borrow limit, %", scale: 100, initial: 1, hint: "above its original share" },
 ];
 export const LIMITS = [
-  { name: "queries", label: "Queries at most", initial: 1000 },
-  { name: "groups", label: "Keys of groups and joins", initial: 1_000_000 },
-  { name: "state_bytes", label: "State, MiB", scale: 1 / BYTES_MI, initial: 512 * BYTES_MI },
-  { name: "result_bytes", label: "Answers kept, MiB", scale: 1 / BYTES_MI },
+  { name: "queries", label: "Maximum queries", initial: 1000 },
+  { name: "groups", label: "Maximum keys of groups and joins", initial: 1_000_000 },
+  { name: "state_bytes", label: "Maximum state, MiB", scale: 1 / BYTES_MI, initial: 512 * BYTES_MI },
+  { name: "result_bytes", label: "Kept answers, MiB", scale: 1 / BYTES_MI },
 ];
 export const VICTIMS = ["random", "oldest", "newest", "fair"];
 
-/** What applies of a setting, as a text. */
+/** Returns the effective value of a setting as text. */
 export const shown = ({ name, scale = 1, initial }, from) => textOf(from?.[name] ?? initial, scale);
 
-/** A control for each setting at `place(name)`; what is left empty is as the placeholder says. */
+/** Creates a control for each setting at `place(name)`; an empty control means the value of its placeholder. */
 export function controls(fields, settings, place, values, inherited) {
   const made = settings.map((setting) => {
     const { name, label, scale = 1, hint } = setting;
@@ -35,19 +35,19 @@ export function controls(fields, settings, place, values, inherited) {
   });
   return {
     elements: made.map(({ element }) => element),
-    /** Placeholders, after another priority class was chosen. */
+    /** Updates the placeholders for another priority class. */
     inherit: (from) => made.forEach(({ control }, at) => { control.placeholder = shown(settings[at], from); }),
     values: () => given(Object.fromEntries(made.map(({ name, scale, control }) => [name, numberOf(control.value, scale)]))),
   };
 }
 
-/** A choice with an empty one in front, whose text says what applies then. */
+/** Creates a select with an empty first option; `unset` describes what applies then. */
 export function choice(options, value, unset) {
   const select = h("select", {}, h("option", { value: "" }, unset), options.map((option) => h("option", { value: option, selected: option === value }, option)));
   return { select, value: () => select.value || undefined };
 }
 
-/** Yes, no, or unset. */
+/** Creates a select with the options yes, no and unset. */
 export function yesOrNo(value, unset) {
   const found = choice(["yes", "no"], value === undefined ? undefined : value ? "yes" : "no", unset);
   return { select: found.select, value: () => (found.value() === undefined ? undefined : found.value() === "yes") };

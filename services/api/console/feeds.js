@@ -1,4 +1,4 @@
-// Feeds: their state, rate and lag, the rows that came too late, and for administrators the last error.
+// Feeds view: state, rate, lag, late and rejected rows of each feed, and its last error for administrators.
 
 import { get } from "./api.js";
 import { badge, by, empty, h, problemBox, setText, show } from "./dom.js";
@@ -14,10 +14,10 @@ const STATES = {
   stopped: ["bad", "stopped"],
 };
 const DAY_S = 86_400;
-// From this part of a stream's rows on, most are rejected.
+// If more than this fraction of a stream's rows is rejected, it is shown as bad.
 const MOSTLY = 0.5;
 
-/** The last error as a sentence, with its time; of a feed that runs again as well. */
+/** Returns the last error as a sentence with its time, also for a feed that runs again. */
 function errorOf({ state, last_error: error, last_error_at: at }) {
   const when = at ? `${clock(at)}: ` : "";
   return state === "running" ? `It runs again after an error. ${when}${error}.` : `${when}${error}.`;
@@ -35,7 +35,7 @@ function fillState(cell, one) {
   setText(cell.tries, one.next_try_s === null ? "" : ` Next try in ${Math.ceil(one.next_try_s)} s.`);
 }
 
-/** How far behind a feed is: by event time, and by what its source has and the feed has not read. */
+/** Shows the lag of a feed: in event time, and in unread offsets of its source. */
 function fillLag(cell, one) {
   const parts = [];
   if (one.behind_s !== null) parts.push(one.behind_s < 2 * DAY_S ? seconds(one.behind_s) : `${whole(one.behind_s / DAY_S)} days`);
@@ -43,13 +43,13 @@ function fillLag(cell, one) {
   setText(cell, parts.join(", ") || (one.lag === 0 ? "none" : "–"));
 }
 
-/** The part of what was offered that came after its windows had closed. */
+/** Shows the fraction of offered rows that arrived after their windows had closed. */
 function fillLate(cell, streams) {
   const sum = (name) => streams.reduce((before, stream) => before + stream[name], 0);
   setText(cell, sum("offered") ? percent(sum("late") / sum("offered")) : "–");
 }
 
-/** The rows that gateways have rejected, with the last reason. */
+/** Shows the number of rows that gateways rejected, with the last reason. */
 function fillRejected(cell, streams) {
   const lost = streams.filter((stream) => stream.rejected);
   const told = JSON.stringify(lost.map((stream) => [stream.rejected, stream.last_reason, stream.rejected_now]));
@@ -82,7 +82,7 @@ const PUSHED = [
   { title: "Rejected", number: true, fill: (cell, one) => fillRejected(cell, [one]) },
 ];
 
-/** Rates from counts, which the service reads every few seconds. */
+/** Computes rates from counts that the service updates every few seconds. */
 class Rates {
   #before = new Map();
 
@@ -102,7 +102,7 @@ export function feedsView({ me }) {
   const columns = { feeds: me.is_admin ? [...FEEDS.slice(0, 2), SOURCE, ...FEEDS.slice(2)] : FEEDS, pushed: PUSHED };
   const nothing = {
     feeds: "There is no feed. Administrators declare one with “weir apply”: a stream with a source, or a document of kind Feed.",
-    pushed: "There is none: every stream has a feed.",
+    pushed: "Every stream has a feed.",
   };
   const tables = {};
 
@@ -125,7 +125,7 @@ export function feedsView({ me }) {
   }
 
   const looking = new Polling(look, 2000, (problem) => {
-    instead("feeds", problem.slug === "not-running" ? empty("Nothing runs here, so nothing is read.") : problemBox(problem));
+    instead("feeds", problem.slug === "not-running" ? empty("No system runs here, so no feed is read.") : problemBox(problem));
     instead("pushed");
   });
   return { start: () => looking.start(), stop: () => looking.stop() };

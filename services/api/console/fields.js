@@ -1,4 +1,4 @@
-// Fields of a form, each known by the place in a document that it fills, so that a problem is told where it can be mended.
+// Fields of a form, registered by the path in a document that each field fills, so that a problem is shown at the field that caused it.
 
 import { h, problemBox, say, setText, show } from "./dom.js";
 
@@ -6,10 +6,10 @@ let made = 0;
 
 export class Fields {
   #known = new Map();
-  /** For problems that are about no field. */
+  /** Place for problems that concern no field. */
   box = h("div", {});
 
-  /** A control with its label; `place` is as `Tenant/name`, or several of these. */
+  /** Adds a control with its label; `place` is, for example, `Tenant/name`, or an array of such places. */
   field(place, label, control, hint = "") {
     const id = `field-${++made}`;
     const wrong = h("p", { id: `${id}-wrong`, class: "wrong" });
@@ -20,7 +20,7 @@ export class Fields {
       hint && h("span", { id: `${id}-hint`, class: "muted" }, hint), wrong);
   }
 
-  /** Several controls that fill one place together. */
+  /** Adds several controls that fill one place together. */
   group(place, legend, control, ...content) {
     const wrong = h("p", { class: "wrong" });
     this.#known.set(place, { control, wrong });
@@ -32,7 +32,7 @@ export class Fields {
     for (const one of this.#known.values()) mark(one, "");
   }
 
-  /** Tells a problem at the fields that it is about; `kinds` are those of the documents that were sent. */
+  /** Shows a problem at the fields that caused it; `kinds` are the kinds of the documents that were sent. */
   tell(problem, kinds) {
     this.clear();
     let first = null;
@@ -60,7 +60,7 @@ export class Fields {
   }
 }
 
-/** At the field itself nobody needs to be told which field it is. */
+/** Returns the problem's text without the name of the field, for display at the field itself. */
 function sentence({ message, hint, errors }, { detail }) {
   if (errors.length > 1) return detail;
   const at = message.indexOf(detail);
@@ -76,7 +76,7 @@ function mark({ control, wrong }, text) {
   else marked.removeAttribute("aria-invalid");
 }
 
-/** `#/documents/1/columns/ts` of a body is `Stream/columns/ts`. */
+/** Splits a JSON pointer into the parts of a place: `#/documents/1/columns/ts` becomes `Stream/columns/ts`. */
 function placeOf(pointer, kinds) {
   const parts = pointer.split("/").slice(1).map((part) => part.replaceAll("~1", "/").replaceAll("~0", "~"));
   if (parts[0] !== "documents") return [kinds[0], ...parts];

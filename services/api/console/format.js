@@ -1,4 +1,4 @@
-// Numbers as people read them.
+// Formats of numbers and times for people.
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const SHORT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
@@ -28,25 +28,25 @@ export function seconds(value) {
   return `${Math.floor(value / 3600)} h ${Math.floor((value % 3600) / 60)} min`;
 }
 
-/** What else there is to say of answers than how long they took: parts that were late, and of the time. */
+/** Describes answers by the fractions that missed their deadline and were tardy, and by their staleness. */
 export function lateness(missed, tardy, staleness) {
   const told = [`${percent(missed, 0)} late`, is(tardy) ? `${percent(tardy, 0)} tardy` : "", `stale ${percent(staleness, 0)}`];
   return told.filter(Boolean).join(", ");
 }
 
-/** The time of day of a moment in ISO 8601. */
+/** Returns the time of day of an ISO 8601 time. */
 export const clock = (iso) => new Date(iso).toLocaleTimeString([], { hourCycle: "h23" });
 
 const two = (value) => String(value).padStart(2, "0");
 
-/** Day and time of a moment in ISO 8601, where the reader is. */
+/** Returns date and time of an ISO 8601 time, in the browser's time zone. */
 export function moment(iso) {
   if (!iso) return "never";
   const at = new Date(iso);
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock(iso)}`;
 }
 
-/** A value of a row, whole. Null is written out. */
+/** Returns the whole value of a row's column as text; null becomes "null". */
 export function cell(value) {
   if (value === null || value === undefined) return "null";
   return typeof value === "object" ? JSON.stringify(value) : String(value);
@@ -54,10 +54,10 @@ export function cell(value) {
 
 const DIGITS = 6;
 const FRACTION_LEAST = 2;
-// Beyond these a number without an exponent is a row of zeros.
+// Numbers beyond these are written with an exponent; without one they would be mostly zeros.
 const [SMALLEST, LARGEST] = [1e-9, 1e15];
 
-/** A number of a row with six digits, or with all digits before the point and two after it. Numbers are not grouped: they may be ids. */
+/** Formats a number with six significant digits, or all integer digits and two decimals. Digits are not grouped: it may be an id. */
 export function figure(value) {
   if (Number.isInteger(value)) return String(value);
   const size = Math.abs(value);
@@ -76,7 +76,7 @@ function counted(values, step) {
   return values.map((value) => (value ? `${(value / size).toFixed(digits)}${letter}` : "0"));
 }
 
-/** Labels of an axis, with as many digits as the step between them has: no two are alike. */
+/** Labels of an axis, with enough digits that no two labels are equal. */
 export const tickTexts = {
   plain: (values, step) => values.map((value) => (value ? value.toFixed(decimalsOf(step)) : "0")),
   percent: (values, step) => values.map((value) => (value ? `${(100 * value).toFixed(decimalsOf(100 * step))}%` : "0%")),

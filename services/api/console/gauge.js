@@ -1,4 +1,4 @@
-// A figure with a bar under it, and a mark on the bar for what it should be.
+// Gauge: a figure above a bar; a line across the bar shows the wanted value.
 
 import { h, s, setText } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// Keys: made and shown once, and revoked.
+// Keys view: creates keys, which are shown once, lists keys and revokes them.
 
 import { all, call, path } from "./api.js";
 import { confirmed } from "./confirm.js";
@@ -29,10 +29,10 @@ export function keysView() {
   let table = null;
 
   show(root, fields.box,
-    fields.field("Key/principal", "Principal", principal, "Named in the log of changes; at most two live keys each"),
-    fields.field(["Key/scopes", "Key/scope"], "Scopes", scopes, "admin, tenant:NAME, ingest:STREAM, metrics or feeds; several with spaces between"),
+    fields.field("Key/principal", "Principal", principal, "Name shown in the audit log; at most two live keys per principal"),
+    fields.field(["Key/scopes", "Key/scope"], "Scopes", scopes, "admin, tenant:NAME, ingest:STREAM, metrics or feeds; separate several scopes with spaces"),
     fields.field("Key/expires_s", "Valid for", life),
-    h("div", { class: "buttons" }, h("button", { class: "primary" }, "Make the key")));
+    h("div", { class: "buttons" }, h("button", { class: "primary" }, "Create the key")));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     make();
@@ -59,7 +59,7 @@ export function keysView() {
       say("The key has been copied.");
       setText(copy, "Copied");
     } }, "Copy");
-    show(made, h("div", { class: "notice good" }, h("p", {}, h("b", {}, `The key ${id} of ${whose}. `), "It is shown this once: keep it now."),
+    show(made, h("div", { class: "notice good" }, h("p", {}, h("b", {}, `The key ${id} of ${whose}. `), "It is shown only this once: copy it now."),
       h("div", { class: "secret" }, h("code", {}, key), navigator.clipboard && copy,
         h("button", { type: "button", onclick: () => show(made) }, "Hide it"))));
   }
@@ -68,7 +68,7 @@ export function keysView() {
     const items = await all("/v1/keys", { signal });
     if (!items.length) {
       table = null;
-      show(list, empty("There is no key yet."));
+      show(list, empty("There are no keys yet."));
       return;
     }
     table ??= new Table(list, [
@@ -91,7 +91,7 @@ export function keysView() {
   }
 
   async function revoke(one) {
-    if (!(await confirmed(`Revoke the key of ${one.principal}?`, "Who shows it is not let in any more.", "Revoke it"))) return;
+    if (!(await confirmed(`Revoke the key of ${one.principal}?`, "Requests with this key will be refused from now on.", "Revoke it"))) return;
     try {
       await call("DELETE", path`/v1/keys/${one.id}`);
       say("The key has been revoked.");

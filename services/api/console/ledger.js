@@ -1,4 +1,4 @@
-// The account of every tuple that was offered, by class and stream: it closes, or something is missing.
+// Ledger view: an account of the offered tuples of each class and stream; an account that does not close has missing tuples.
 
 import { get } from "./api.js";
 import { badge, by, empty, h, problemBox, setText, show } from "./dom.js";
@@ -9,7 +9,7 @@ import { Table } from "./table.js";
 const FATES = ["delivered", "shed", "late", "rejected", "failed", "queued"];
 const title = (name) => name[0].toUpperCase() + name.slice(1);
 
-/** What is not accounted for; 0 where the account closes. */
+/** Returns the number of tuples that are not accounted for; 0 if the account closes. */
 export const missing = (one) => one.offered - FATES.reduce((sum, fate) => sum + one[fate], 0);
 
 function fillCloses(cell, one) {
@@ -24,7 +24,7 @@ function sentence(items) {
   return badge("good", items.length === 1 ? "The account closes" : `All ${items.length} accounts close`);
 }
 
-/** Rows that reached no class, and so are in no account. */
+/** Shows rows that gateways rejected; such rows reach no class, and so are in no account. */
 const rejection = ({ stream, rows, reason }) => badge("warned", `${whole(rows)} rows of ${stream} rejected before any class: ${reason}`);
 
 export function ledgerView() {
@@ -39,7 +39,7 @@ export function ledgerView() {
 
   async function look(signal) {
     const { items, rejected_at_gateways: rejected } = await get("/v1/ledger", { signal });
-    if (!items.length && !rejected.length) return instead(empty("No stream is read yet. An account begins when a query reads a stream."));
+    if (!items.length && !rejected.length) return instead(empty("There are no accounts yet. An account begins when a query reads a stream."));
     if (!table) {
       show(root, head, body);
       table = new Table(body, [
@@ -54,6 +54,6 @@ export function ledgerView() {
   }
 
   const looking = new Polling(look, 2000, (problem) =>
-    instead(problem.slug === "not-running" ? empty("Nothing runs here, so there is nothing to account for.") : problemBox(problem)));
+    instead(problem.slug === "not-running" ? empty("No system runs here, so there are no accounts.") : problemBox(problem)));
   return { start: () => looking.start(), stop: () => looking.stop() };
 }

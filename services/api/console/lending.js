@@ -1,5 +1,5 @@
-// Who lends to whom: bands from lenders to borrowers, as wide as the processor time that was lent; the same as a table; and
-// the last moves of shares in words.
+// Lending between classes, as a picture in which bands from lenders to borrowers are as wide as the lent processor time.
+// A table shows the same data, and a text lists the last moves of shares.
 
 import { empty, h, s, setText, show } from "./dom.js";
 import { number, seconds } from "./format.js";
@@ -44,7 +44,7 @@ function flow(found, width) {
   const [from, to] = [place(lenders), place(borrowers)];
   const thick = (lent) => Math.max(1.5, (BAND_MOST * lent) / most);
   const used = { from: new Map(), to: new Map() };
-  // Bands of one class lie side by side, not one over the other.
+  // Stack the bands of a class next to each other, so that they do not overlap.
   const next = (which, name, sum, lent) => {
     const before = used[which].get(name) ?? -thick(sum) / 2;
     used[which].set(name, before + thick(lent));
@@ -60,7 +60,7 @@ function flow(found, width) {
       s("title", {}, `${lender} has lent ${borrower} ${seconds(lent)}`));
   });
   const nodes = (list, at, x) => list.map(([name, sum]) => s("rect", { class: "node", x: x - 3, width: 6, y: at.get(name) - thick(sum) / 2 - 1, height: thick(sum) + 2, rx: 2 }));
-  const picture = s("svg", { class: "flow", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "From lenders to borrowers; the table says the same." },
+  const picture = s("svg", { class: "flow", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Processor time from lenders to borrowers; the table shows the same data." },
     s("text", { class: "muted", x: side, y: 12, "text-anchor": "end" }, "lends"),
     s("text", { class: "muted", x: width - side, y: 12 }, "borrows"),
     bands, nodes(lenders, from, x0), nodes(borrowers, to, x1),
@@ -105,7 +105,7 @@ export class Lending {
     this.#table.update(found.map((one) => [`${one.lender} ${one.borrower}`, one]));
     this.#last = found.slice(0, BANDS_MOST);
     this.#draw();
-    if (this.#seen !== JSON.stringify(moves)) show(this.#moves, decisionLines(moves, "No share has moved lately."));
+    if (this.#seen !== JSON.stringify(moves)) show(this.#moves, decisionLines(moves, "No share has changed recently."));
     this.#seen = JSON.stringify(moves);
   }
 

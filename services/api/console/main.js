@@ -1,4 +1,4 @@
-// The page: who has signed in, the views they may see, and which of them is shown. What is not shown does not ask.
+// Main page: shows the signed-in user and the views that the user may see. Only the visible view polls the service.
 
 import { get, Problem } from "./api.js";
 import { auditView } from "./audit.js";
@@ -50,6 +50,6 @@ async function begin() {
 
 begin().catch((failure) => {
   const problem = failure instanceof Problem ? failure : new Problem({ detail: String(failure) });
-  const again = h("button", { type: "button", onclick: () => location.reload() }, "Load the page again");
+  const again = h("button", { type: "button", onclick: () => location.reload() }, "Reload the page");
   show(by("panels"), problemBox(problem), h("div", { class: "buttons" }, again));
 });

@@ -1,4 +1,4 @@
-// Mirrors: how fresh the copies of remote objects are, and for administrators what they cost and what is wrong.
+// Mirrors view: freshness of the copies of remote objects; for administrators also bandwidth use and problems.
 
 import { get } from "./api.js";
 import { badge, by, empty, h, problemBox, setText, show } from "./dom.js";
@@ -7,12 +7,12 @@ import { gauge, pair, setGauge } from "./gauge.js";
 import { Polling } from "./polling.js";
 import { Table } from "./table.js";
 
-/** What there is to say about a mirror, most important first. */
+/** Returns the badges of a mirror's state. */
 function states(one) {
-  if (one.state === "waiting") return [["bad", "cannot begin"]];
-  if (one.state === "starting") return [["warned", "begins"]];
-  if (one.failing) return [["warned", `${whole(one.failing)} of ${whole(one.objects)} objects fail`]];
-  return [["good", "polls"]];
+  if (one.state === "waiting") return [["bad", "cannot start"]];
+  if (one.state === "starting") return [["warned", "starting"]];
+  if (one.failing) return [["warned", `polls of ${whole(one.failing)} of ${whole(one.objects)} objects fail`]];
+  return [["good", "polling"]];
 }
 
 function fillState(cell, one) {
@@ -26,7 +26,7 @@ function fillState(cell, one) {
 
 function fillFresh(cell, { objects, perceived_freshness: { measured, expected } }) {
   setGauge(cell, measured ?? 0, objects ? expected : 0);
-  pair(cell.gauge.text, measured === null ? "not known yet" : percent(measured), objects ? `expected ${percent(expected)}` : "");
+  pair(cell.gauge.text, measured === null ? "not yet known" : percent(measured), objects ? `expected ${percent(expected)}` : "");
 }
 
 const FOR_ALL = [
@@ -55,12 +55,12 @@ export function mirrorsView({ me }) {
 
   async function look(signal) {
     const { items } = await get("/v1/mirroring", { signal });
-    if (!items.length) return instead(empty("There is no mirror. Administrators declare one with “weir apply”, as a document of kind Mirror."));
+    if (!items.length) return instead(empty("There are no mirrors. Administrators declare a mirror with “weir apply”, as a document of kind Mirror."));
     table ??= new Table(root, [...FOR_ALL, ...(me.is_admin ? FOR_ADMINISTRATORS : []), STATE]);
     table.update(items.map((one) => [one.name, one]));
   }
 
   const looking = new Polling(look, 2000, (problem) =>
-    instead(problem.slug === "not-running" ? empty("Nothing runs here, so nothing is polled.") : problemBox(problem)));
+    instead(problem.slug === "not-running" ? empty("No system runs here, so no mirror is polled.") : problemBox(problem)));
   return { start: () => looking.start(), stop: () => looking.stop() };
 }

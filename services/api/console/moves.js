@@ -1,9 +1,9 @@
-// Decisions as lines in words; of decisions about shares those that have moved any.
+// Lists of decisions as text; share decisions are listed only if they moved a share.
 
 import { empty, h } from "./dom.js";
 import { clock } from "./format.js";
 
-/** Most redistributions leave shares as they are. */
+/** Returns the share decisions that changed a share; most redistributions change none. */
 export const moved = (items) =>
   items.filter(({ figures: { before, after } }) => JSON.stringify(before) !== JSON.stringify(after));
 
@@ -16,7 +16,7 @@ function line({ at, words, since, more = 0 }) {
   return h("li", {}, h("time", { datetime: at }, clock(at)), words, rest);
 }
 
-/** Decisions of one kind that follow one another are one: a class decides seven times a second. Newest first. */
+/** Merges consecutive decisions of the same branch, because a class decides seven times per second. Newest first. */
 export function grouped(items) {
   const groups = [];
   for (const one of items) {

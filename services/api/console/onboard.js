@@ -1,5 +1,5 @@
-// Onboarding: a tenant with its priority class, a stream and a first query are declared at once, after a look at what would
-// become of it. A tenant's own key adds queries alone.
+// Onboarding view: declares a tenant with its priority class, a stream and a first query in one change, after a preview.
+// A user who signed in with a tenant's key can only add queries.
 
 import { all, call, path } from "./api.js";
 import { Columns } from "./columns.js";
@@ -12,7 +12,7 @@ import { example, sender } from "./sender.js";
 
 const NAME_HINT = "A letter, then letters, digits, _ . or -";
 const DEFAULT_DROP = 0.95;
-// A prediction simulates some minutes.
+// Timeout for calls that make a prediction, which simulates some minutes.
 const PLAN_MS = 60_000;
 
 
@@ -27,8 +27,8 @@ export function onboardView({ me, go }) {
   show(root, fields.box, parts.map((part) => part.element), h("div", { class: "buttons" },
     h("button", {}, "Preview"),
     h("button", { type: "button", class: "primary", onclick: () => send(false) }, me.is_admin ? "Onboard" : "Add the query")));
-  show(preview, empty("“Preview” checks everything and predicts whether all delay targets would be kept. It changes nothing."));
-  // Enter in a field does what can be undone.
+  show(preview, empty("“Preview” checks the form and predicts whether all delay targets would be met. It changes nothing."));
+  // Enter in a field previews only, because that changes nothing.
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     send(true);
@@ -57,7 +57,7 @@ export function onboardView({ me, go }) {
 
   const declare = (address, sent) => call("POST", address, { body: { documents: sent }, timeoutMs: PLAN_MS });
 
-  /** With the rate that is expected of a new stream, if one is told. */
+  /** Returns the prediction, with the expected rate of a new stream if the form has one. */
   async function predicted({ plan }, sent) {
     const rate = parts[1]?.rate();
     if (!plan || !rate) return plan ?? null;
@@ -66,7 +66,7 @@ export function onboardView({ me, go }) {
 
   function foreseen({ changes }, plan) {
     show(preview, changeList(changes), planTold(plan));
-    say("The preview is there.");
+    say("The preview is shown.");
     by("preview-title").focus();
   }
 
@@ -80,16 +80,16 @@ export function onboardView({ me, go }) {
     const stream = sent.find((one) => one.kind === "Stream");
     const step = (text, view, detail) => h("li", {}, h("button", { type: "button", onclick: () => go(view, detail) }, text));
     show(preview,
-      h("div", { class: "notice good" }, h("b", {}, "Done. "), "It runs within seconds."),
+      h("div", { class: "notice good" }, h("b", {}, "Done. "), "The query runs within seconds."),
       warnings?.map((one) => h("div", { class: "notice" }, one)),
       changeList(changes),
-      h("h3", {}, "What comes next"),
+      h("h3", {}, "Next steps"),
       h("ol", { class: "next-steps" },
         made && step(`See the answers of ${made.tenant}/${made.name}`, "queries", `${made.tenant}/${made.name}`),
-        me.is_admin && step(`Make a key for ${made.tenant}`, "keys", `tenant:${made.tenant}`),
-        stream && step(`Make a key that writes to ${stream.name}`, "keys", `ingest:${stream.name}`)),
-      stream && [h("h3", {}, "Send rows"), sender(stream), h("p", { class: "muted" }, "or from elsewhere:"), h("pre", {}, sending(stream))]);
-    say("It has been declared.");
+        me.is_admin && step(`Create a key for ${made.tenant}`, "keys", `tenant:${made.tenant}`),
+        stream && step(`Create a key that writes to ${stream.name}`, "keys", `ingest:${stream.name}`)),
+      stream && [h("h3", {}, "Send rows"), sender(stream), h("p", { class: "muted" }, "or from a shell:"), h("pre", {}, sending(stream))]);
+    say("The documents have been declared.");
     by("preview-title").focus();
   }
 
@@ -115,12 +115,12 @@ function tenantPart(fields) {
   const age = input({ type: "number", min: 0, step: "any", inputmode: "decimal" });
   const share = input({ type: "number", min: 0, max: 100, step: "any", inputmode: "decimal" });
   const chosen = () => choices.querySelector(":checked");
-  const less = h("details", {}, h("summary", {}, "Ask for less than the class gives"),
+  const less = h("details", {}, h("summary", {}, "Request less than the class offers"),
     h("div", { class: "fields" },
-      fields.field("Tenant/overrides/delay_target_ms", "Delay target, ms", target, "not below the class's"),
-      fields.field("Tenant/overrides/max_drop", "Highest drop, %", drop, "not below the class's"),
-      fields.field("Tenant/overrides/max_age_ms", "Drop what is older than, ms", age, "empty: whatever may not be dropped waits"),
-      fields.field("Tenant/overrides/min_share", "Least share, %", share, "not above the class's")));
+      fields.field("Tenant/overrides/delay_target_ms", "Delay target, ms", target, "at least the class's value"),
+      fields.field("Tenant/overrides/max_drop", "Maximum drop, %", drop, "at least the class's value"),
+      fields.field("Tenant/overrides/max_age_ms", "Drop rows older than, ms", age, "if empty, rows that may not be dropped wait"),
+      fields.field("Tenant/overrides/min_share", "Minimum share, %", share, "at most the class's value")));
   const element = h("div", {},
     fields.field("Tenant/name", "Name of the tenant", name, NAME_HINT),
     fields.group("Tenant/priority_class", "Priority class", chosen, choices), less);
@@ -128,8 +128,8 @@ function tenantPart(fields) {
   const option = ({ document: one }, at) => h("label", { class: "option" },
     h("input", { type: "radio", name: "priority_class", value: one.name, checked: at === 0 }),
     h("span", {}, h("b", {}, one.name), h("small", {}, `priority ${one.priority}, target ${ms(one.delay_target_ms)}`),
-      h("small", {}, one.lossless ? "never sheds" : `drops ${percent(one.max_drop ?? DEFAULT_DROP, 0)} at most`),
-      one.max_age_ms && h("small", {}, `drops what has waited ${ms(one.max_age_ms)}`)));
+      h("small", {}, one.lossless ? "never sheds" : `drops at most ${percent(one.max_drop ?? DEFAULT_DROP, 0)}`),
+      one.max_age_ms && h("small", {}, `drops rows that have waited ${ms(one.max_age_ms)}`)));
 
   return {
     element,
@@ -137,7 +137,7 @@ function tenantPart(fields) {
     async offer() {
       const kept = chosen()?.value;
       const items = await all("/v1/priority-classes");
-      show(choices, items.length ? items.map(option) : empty("There is no priority class; declare one first."));
+      show(choices, items.length ? items.map(option) : empty("There are no priority classes; declare a priority class first."));
       const again = [...choices.querySelectorAll("input")].find((one) => one.value === kept);
       if (again) again.checked = true;
     },
@@ -156,12 +156,12 @@ function streamPart(fields) {
   const perSecond = input({ type: "number", min: 0, step: "any", inputmode: "decimal" });
   const columns = new Columns();
   const radio = (value, text) => h("label", {}, h("input", { type: "radio", name: "stream-is", value, checked: value === "new", onchange: choose }), text);
-  const which = h("fieldset", { class: "choice" }, h("legend", { class: "unseen" }, "Which stream"), radio("new", "A new one"), radio("there", "One that is there"));
+  const which = h("fieldset", { class: "choice" }, h("legend", { class: "unseen" }, "Which stream"), radio("new", "New stream"), radio("there", "Existing stream"));
   const fresh = h("div", {},
     fields.field("Stream/name", "Name of the stream", name),
     fields.group("Stream/columns", "Columns", () => columns.first, columns.element,
       h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => columns.add().focus() }, "Add a column"))),
-    fields.field("rate", "Rows a second, if you know", perSecond, "for the prediction alone"));
+    fields.field("rate", "Rows per second, if known", perSecond, "used for the prediction only"));
   const old = h("div", { hidden: true }, fields.field("there", "Stream", there));
   const isNew = () => which.querySelector(":checked").value === "new";
   const element = h("fieldset", { class: "group" }, h("legend", {}, "Stream"), which, fresh, old);
@@ -203,9 +203,9 @@ function queryPart(fields, me, stream) {
       !me.is_admin && fields.field("Query/tenant", "Tenant", tenant),
       fields.field("Query/name", "Name of the query", name)),
     fields.field("Query/sql", "SQL", sql), streams,
-    h("details", {}, h("summary", {}, "Say what late answers are worth"),
-      fields.field("Query/utility", "Utility by latency", utility, "points as MILLISECONDS:UTILITY, from 1 down to 0; left out, as its class says"),
-      fields.field("Query/weight", "Weight of fresh answers", weight, "from 0.001 to 1000 beside the tenant's other queries; left out, 1")));
+    h("details", {}, h("summary", {}, "Set the utility of late answers"),
+      fields.field("Query/utility", "Utility by latency", utility, "points as MILLISECONDS:UTILITY, from 1 down to 0; default: as in its class"),
+      fields.field("Query/weight", "Weight of fresh answers", weight, "relative to the tenant's other queries, from 0.001 to 1000; default: 1")));
 
   // Until something else is written there, the SQL reads the stream that is named above.
   by("onboard-form").addEventListener("input", () => {

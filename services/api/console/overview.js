@@ -1,4 +1,4 @@
-// The first view: classes at a glance, how they have fared in the last minutes, and who lends to whom.
+// Overview: table of classes, plots of the last minutes, and lending.
 
 import { get, path } from "./api.js";
 import { Classes, noClasses } from "./classes.js";
@@ -12,7 +12,7 @@ import { Selection } from "./selection.js";
 
 const RANGES = { "1 min": 60, "5 min": 300, "10 min": 600 };
 const MOVES_SHOWN = 8;
-// Looks are a second apart; what is older is worth a word.
+// Age in seconds above which a notice says that the figures are old; figures are polled every second.
 const OLD_S = 5;
 
 export function overviewView({ me, go }) {
@@ -34,7 +34,7 @@ export function overviewView({ me, go }) {
     const { items, age_s: age } = await get("/v1/classes", { signal });
     const isOld = age > OLD_S;
     by("stale").hidden = !isOld;
-    setText(by("stale"), isOld ? `The system has not answered for ${seconds(age)}: figures are as they were then.` : "");
+    setText(by("stale"), isOld ? `The system has not answered for ${seconds(age)}; the figures are of that age.` : "");
     selection.known(items.map((one) => one.name));
     if (items.length) classes.update(items);
     else classes.instead(noClasses(me, go));
@@ -48,7 +48,7 @@ export function overviewView({ me, go }) {
 
   function drawn() {
     if (past?.at.length && selection.names.length) plots.update(past, selection, range);
-    else plots.instead(empty("Here the last minutes of classes are drawn: of those that are ticked above, as soon as one runs."));
+    else plots.instead(empty("Plots of the last minutes appear here for the classes ticked above, as soon as a class runs."));
   }
 
   async function lookAtLending(signal) {
@@ -69,7 +69,7 @@ export function overviewView({ me, go }) {
 
   function explained(problem) {
     if (problem.slug !== "not-running") return problemBox(problem);
-    return empty("Nothing runs here: this service shows declarations alone. Start a system with “weir up”, and this page will follow it.");
+    return empty("No system runs here: this service shows declarations only. Start a system with “weir up”; this page then shows it.");
   }
 
   show(by("plots-range"), h("legend", { class: "unseen" }, "Range"), Object.entries(RANGES).map(([title, value]) =>

@@ -1,4 +1,4 @@
-// Figures over time: response time against its target, shares, load, drop, and what waits.
+// Plots over time: response time compared with the target, utility, share, load, drop, queued tuples and answers.
 
 import { h, setText, show } from "./dom.js";
 import { lateness, ms, number, percent, perSecond, short, tickTexts } from "./format.js";
@@ -6,36 +6,35 @@ import { markers, reading, STEPS, textAxes } from "./plotting.js";
 import { STYLES, swatch } from "./selection.js";
 
 const HEIGHT = 190;
-// Whoever has just begun has little to show: a figure reaches no further back than that.
+// Minimum range of a plot; a system that has just started has little history, so its range is short.
 const RANGE_LEAST_S = 30;
-// Response times beyond are drawn at the edge: one bad second would press all others flat.
+// Response times above this multiple of the target are drawn at the edge, so that one bad second does not flatten all others.
 const TARGETS_SHOWN = 4;
-// The same of loads, which are often far more than there are processors, and are shed.
+// Loads above this are drawn at the edge; shed load is often far more than there are processors.
 const LOAD_SHOWN = 2.5;
 
 const atLeast = (least, most = Infinity) => (u, low, high) => [0, Math.min(most, Math.max(least, (high ?? 0) * 1.08))];
 
 /**
- * What each figure shows of a class: `main` is drawn in the class's own way, `beside` thin and dotted.
- * `tell` says the value at one moment in words.
+ * The plots. `main` is drawn in the style of the class, `beside` thin and dotted; `tell` describes the values at one moment.
  */
 const FIGURES = [
   {
-    title: "Response time, p95", note: "part of the class's target",
+    title: "Response time, p95", note: "relative to the class's target",
     main: (one) => one.p95_ms.map((value) => (value === null ? null : value / one.target_ms)),
     tell: (one, at) => `${ms(one.p95_ms[at])} of ${ms(one.target_ms)}`,
     range: atLeast(1.25, TARGETS_SHOWN), ticks: tickTexts.percent, line: 1,
   },
   {
-    title: "Worth of answers", note: "thin: late ones",
+    title: "Utility of answers", note: "thin: fraction that was late",
     main: (one) => one.utility, beside: (one) => one.missed,
     tell: (one, at) => `${percent(one.utility[at], 0)}, ${lateness(one.missed[at], one.tardy[at], one.staleness[at])}`,
     range: atLeast(1.001, 1.001), ticks: tickTexts.percent,
   },
   {
-    title: "Share of the lanes", note: "thin: the class's own",
+    title: "Share of the lanes", note: "thin: original share",
     main: (one) => one.share, beside: (one) => one.original,
-    tell: (one, at) => `${percent(one.share[at], 0)}, its own ${percent(one.original[at], 0)}`,
+    tell: (one, at) => `${percent(one.share[at], 0)}, entitled to ${percent(one.original[at], 0)}`,
     range: atLeast(0.2, 1.001), ticks: tickTexts.percent,
   },
   {
@@ -45,17 +44,17 @@ const FIGURES = [
     range: atLeast(0.2, LOAD_SHOWN), ticks: tickTexts.plain,
   },
   {
-    title: "Drop", note: "part of the input that is shed",
+    title: "Drop", note: "fraction of the input that is shed",
     main: (one) => one.drop, tell: (one, at) => percent(one.drop[at]),
     range: atLeast(0.1, 1.001), ticks: tickTexts.percent,
   },
   {
-    title: "Queued tuples", note: "that wait within the class",
+    title: "Queued tuples", note: "waiting in the class",
     main: (one) => one.queued, tell: (one, at) => short(one.queued[at]),
     range: atLeast(10), ticks: tickTexts.count,
   },
   {
-    title: "Answers", note: "a second",
+    title: "Answers", note: "per second",
     main: (one) => one.results_per_s, tell: (one, at) => perSecond(one.results_per_s[at]),
     range: atLeast(1), ticks: tickTexts.count,
   },
@@ -66,7 +65,7 @@ function ago(value, range) {
   return range > 120 ? `−${-value / 60} min` : `−${-value} s`;
 }
 
-/** One figure on the page; it is made anew when other classes are plotted, or colours change. */
+/** Plot of one figure; it is created again when other classes are plotted or colours change. */
 class Plot {
   #figure; #canvas; #chart = null; #seen = "";
 
@@ -113,7 +112,7 @@ class Plot {
     }, data, this.#canvas);
   }
 
-  /** A line across, at a value that means something. */
+  /** Draws a horizontal line at a value that has a meaning, such as the target. */
   #lines(axes) {
     const { line } = this.#figure;
     if (line === undefined) return [];
@@ -139,7 +138,7 @@ export class Plots {
     [this.#root, this.#legend] = [root, legend];
   }
 
-  /** `past` is what /v1/history says. */
+  /** Draws the answer of /v1/history. */
   update(past, selection, range) {
     const drawn = past.classes
       .map(({ name, series, delay_target_ms: target }) => ({ name, slot: selection.slot(name), one: { ...series, target_ms: target } }))

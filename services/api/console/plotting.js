@@ -1,5 +1,4 @@
-// Parts of a plot that the chart library has not: markers by which lines are told apart without colours, and a reading of
-// all values at one moment.
+// Additions to the chart library: markers that distinguish lines without colours, and a box with all values under the cursor.
 
 import { h, show } from "./dom.js";
 import { MARKERS, STYLES, swatch } from "./selection.js";
@@ -10,7 +9,7 @@ const FONT = "12px system-ui, sans-serif";
 /** Steps between the ticks of an axis: 1, 2 or 5 times a power of ten. */
 export const STEPS = Array.from({ length: 33 }, (_, place) => [1, 2, 5].map((digit) => Number(`${digit}e${place - 16}`))).flat();
 
-/** Colours as the style sheet has them: a canvas cannot read its variables. */
+/** Returns the colours of the style sheet, because a canvas cannot read its variables. */
 export function textAxes(element) {
   const probe = h("span", { class: "plot-probe" });
   element.append(probe);
@@ -25,7 +24,7 @@ export function textAxes(element) {
   return { text, series, axis };
 }
 
-/** Every line has some markers, each line at other places. */
+/** Draws some markers on every line, at different positions for each line. */
 export function markers(slots, { series }) {
   return { hooks: { drawSeries: (u, at) => {
     const slot = slots[at - 1];
@@ -47,7 +46,7 @@ export function markers(slots, { series }) {
 
 const clipped = (u, value) => Math.max(u.bbox.top, u.valToPos(value, "y", true));
 
-/** The values under the cursor, in words. */
+/** Shows the values under the cursor as text. */
 export function reading(tell) {
   const box = h("div", { class: "reading", hidden: true });
   return { hooks: {

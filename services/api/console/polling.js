@@ -1,4 +1,4 @@
-// Looking again and again: only while the page is to be seen, more rarely while the service is away.
+// Polling of the service, only while the page is visible, and less often while the service is away.
 
 import { by, say, setText } from "./dom.js";
 
@@ -9,7 +9,7 @@ let away = false;
 function heard(problem) {
   const banner = by("connection");
   if (problem?.away) {
-    setText(banner, "Weir does not answer. What is shown is as it was last; it is tried again by itself.");
+    setText(banner, "Weir does not answer. The page shows the last known state and retries automatically.");
     banner.hidden = false;
     away = true;
   } else if (away) {
@@ -20,8 +20,8 @@ function heard(problem) {
 }
 
 /**
- * Calls `look(signal)` every `everyMs`, and at once when the page is shown again. What it throws is given to
- * `failed`; silence of the service is told by the banner alone.
+ * Calls `look(signal)` every `everyMs`, and at once when the page becomes visible again. Its errors are passed to `failed`,
+ * except when the service does not answer: only the banner shows that.
  */
 export class Polling {
   #look; #failed; #everyMs; #timer = null; #stopped = null; #delayMs;
@@ -43,7 +43,7 @@ export class Polling {
     clearTimeout(this.#timer);
   }
 
-  /** At once, after something has been changed. */
+  /** Polls at once, for example after a change. */
   now() {
     if (this.#stopped) this.#again(0);
   }

@@ -1,4 +1,4 @@
-// Queries: which there are, and of one what it asks and what it answers.
+// Queries view: list of queries, and the SQL and live answers of the selected query.
 
 import { all, call, get, path } from "./api.js";
 import { changeForm, savedNotice } from "./change.js";
@@ -14,18 +14,18 @@ import { senderToAny } from "./sender.js";
 const SHOWN_MOST = 200;
 const nameOf = ({ document: one }) => `${one.tenant}/${one.name}`;
 
-/** The rows that failed in a query, or found no room there, with the reason of most of them. */
+/** Describes the rows that failed in a query or found no room there, with the most frequent reason. */
 const failedInWords = (one) =>
-  one?.failed ? `${percent(one.failed_now)} of its rows failed in the last minute of input, ${whole(one.failed)} in all: ${one.failed_reason}. ` : "";
+  one?.failed ? `${percent(one.failed_now)} of its rows failed in the last minute of input, ${whole(one.failed)} in total: ${one.failed_reason}. ` : "";
 
 function inWords(one) {
   if (!one?.answers) return failedInWords(one);
   const { answers, mean_ms: mean, slowdown, deadline_ms: deadline, utility, staleness, tardiness, weight } = one;
   const missed = utility.missed ? `${whole(utility.missed)} after the deadline of ${ms(deadline)}` : `all within ${ms(deadline)}`;
-  const slowed = slowdown ? ` (${times(slowdown)} what one costs alone)` : "";
-  const weighs = weight === 1 ? "" : `, which counts ${times(weight)}`;
-  const late = tardiness ? `; ${whole(tardiness.tardy)} of ${whole(tardiness.answers)} windows' answers tardy, ${ms(tardiness.mean_ms)} on average` : "";
-  return `${failedInWords(one)}${whole(answers)} answers in ${ms(mean)} on average${slowed}, ${missed}; worth ${percent(utility.mean)} of what they could be, stale ${percent(staleness)} of the time${weighs}${late}`;
+  const slowed = slowdown ? ` (slowdown ${times(slowdown)})` : "";
+  const weighs = weight === 1 ? "" : ` (weight ${times(weight)})`;
+  const late = tardiness ? `; ${whole(tardiness.tardy)} of ${whole(tardiness.answers)} window answers tardy, by ${ms(tardiness.mean_ms)} on average` : "";
+  return `${failedInWords(one)}${whole(answers)} answers in ${ms(mean)} on average${slowed}, ${missed}; utility ${percent(utility.mean)}, stale ${percent(staleness)} of the time${weighs}${late}`;
 }
 
 export function queriesView({ me, go }) {
@@ -52,7 +52,7 @@ export function queriesView({ me, go }) {
     await tell(signal);
   }
 
-  /** How good the answers of the query that is open have been. */
+  /** Shows the quality of the answers of the selected query. */
   async function tell(signal) {
     const [shown, found] = [fare, items.find((one) => nameOf(one) === wanted)];
     if (!shown || !found) return;
@@ -61,7 +61,7 @@ export function queriesView({ me, go }) {
       setText(shown, inWords(told.items.find((one) => one.query === found.document.name)));
     } catch (problem) {
       if (signal.aborted || problem.away) throw problem;
-      setText(shown, ""); // nothing runs, or it is being started
+      setText(shown, ""); // ignored: no system runs, or the system is starting
     }
   }
 
@@ -70,11 +70,11 @@ export function queriesView({ me, go }) {
     const found = items.filter((one) => `${nameOf(one)} ${one.document.sql}`.toLowerCase().includes(looked));
     find.parentElement.hidden = Boolean(seen) && !items.length;
     const rest = found.length - SHOWN_MOST;
-    if (!found.length) show(list, items.length ? empty("None has that in its name or its SQL.") : noQueries());
-    else show(list, h("div", { class: "picks" }, found.slice(0, SHOWN_MOST).map(pick)), rest > 0 && empty(`and ${rest} more: find them by a part of their name`));
+    if (!found.length) show(list, items.length ? empty("No query has this text in its name or SQL.") : noQueries());
+    else show(list, h("div", { class: "picks" }, found.slice(0, SHOWN_MOST).map(pick)), rest > 0 && empty(`and ${rest} more; search to see them`));
   }
 
-  const noQueries = () => empty("There is no query yet.",
+  const noQueries = () => empty("There are no queries yet.",
     h("button", { type: "button", class: "primary", onclick: () => go("onboard") }, me.is_admin ? "Onboard a tenant" : "Add a query"));
 
   const pick = (one) => h("button", { type: "button", "aria-current": nameOf(one) === wanted ? "true" : null, onclick: () => choose(nameOf(one)) },
@@ -85,7 +85,7 @@ export function queriesView({ me, go }) {
     reveal(title);
   }
 
-  /** The query that is wanted, if it is there; it stays open while nothing of it changes. */
+  /** Shows the selected query if it exists; an unchanged query is not rendered again. */
   function open() {
     const found = items.find((one) => nameOf(one) === wanted);
     const now = found ? `${wanted} ${found.version}` : "";
@@ -96,7 +96,7 @@ export function queriesView({ me, go }) {
     [results, fare] = [null, null];
     setText(title, found ? wanted : "Answers");
     if (!found) {
-      show(root, empty(items.length ? "Choose a query to see what it answers." : "Answers are shown here, live."));
+      show(root, empty(items.length ? "Choose a query to see its answers." : "Answers are shown here live."));
       return;
     }
     const { tenant, name, sql } = found.document;
@@ -118,12 +118,12 @@ export function queriesView({ me, go }) {
     results = new Results(answers, tenant, name);
   }
 
-  /** A form in place of the query's SQL; its answers go on below. */
+  /** Shows a form in place of the query's SQL; the answers below continue. */
   function edit(place, { document, version }) {
     const fields = new Fields();
     const sql = h("textarea", { name: "sql", spellcheck: "false", rows: Math.min(16, 2 + document.sql.split("\n").length) });
     sql.value = document.sql;
-    const utility = input({ name: "utility", value: pointsText(document.utility), placeholder: "as its class says" });
+    const utility = input({ name: "utility", value: pointsText(document.utility), placeholder: "as in its class" });
     const weight = input({ name: "weight", inputmode: "decimal", value: textOf(document.weight), placeholder: "1" });
     const name = nameOf({ document });
     const form = changeForm({
@@ -150,7 +150,7 @@ export function queriesView({ me, go }) {
   }
 
   async function remove(tenant, name, told) {
-    if (!(await confirmed(`Delete the query ${tenant}/${name}?`, "Its answers go with it.", "Delete it"))) return;
+    if (!(await confirmed(`Delete the query ${tenant}/${name}?`, "Its answers are deleted, too.", "Delete it"))) return;
     try {
       await call("DELETE", path`/v1/tenants/${tenant}/queries/${name}`);
       say(`${tenant}/${name} has been deleted.`);

@@ -1,5 +1,5 @@
-// The answers of a query as they come. They are shown a few times a second, however many there are; while the page is
-// hidden nothing is read, and afterwards it goes on where it was.
+// Live answers of a query. The table is updated a few times per second, whatever the rate of answers. A hidden page reads
+// nothing, and continues where it stopped when it is visible again.
 
 import { get, path } from "./api.js";
 import { badge, empty, h, say, setText, show } from "./dom.js";
@@ -9,7 +9,7 @@ import { short, whole } from "./format.js";
 import { Trend } from "./trend.js";
 
 const ROWS_SHOWN = 100;
-// For the plot and the file.
+// Number of answers kept for the plot and the CSV file.
 const ROWS_KEPT = 1000;
 const SHOWN_EVERY_MS = 250;
 const AGAIN_MS = 3000;
@@ -24,7 +24,7 @@ export class Results {
     this.#root = root;
     this.#address = path`/v1/tenants/${tenant}/queries/${query}/results`;
     this.#pause = h("button", { type: "button", onclick: () => this.#toggle() }, "Pause");
-    const oldest = h("button", { type: "button", onclick: () => this.#from(null) }, "From the oldest kept");
+    const oldest = h("button", { type: "button", onclick: () => this.#from(null) }, "From the oldest");
     this.#file = h("button", { type: "button", disabled: true, onclick: () => download(`${tenant}-${query}.csv`, csvOf(this.#rows.toReversed())) }, "Download CSV");
     show(this.#root, h("div", { class: "buttons" }, this.#pause, oldest, this.#file, this.#state, this.#count), this.#notes, this.#trend.element, this.#table);
     document.addEventListener("visibilitychange", this.#onVisible);
@@ -48,19 +48,19 @@ export class Results {
 
   #toggle() {
     this.#paused = !this.#paused;
-    setText(this.#pause, this.#paused ? "Go on" : "Pause");
+    setText(this.#pause, this.#paused ? "Continue" : "Pause");
     if (this.#paused) this.#close();
     else this.#open();
-    say(this.#paused ? "Answers are paused." : "Answers go on.");
+    say(this.#paused ? "Answers are paused." : "Answers continue.");
   }
 
   #open() {
     if (this.#source || this.#paused || this.#ended || document.hidden) return;
-    this.#tell("", "connecting", "◌");
+    this.#announce("", "connecting", "◌");
     const query = this.#cursor === null ? "" : `?after=${encodeURIComponent(this.#cursor)}`;
     const source = new EventSource(`${this.#address}/stream${query}`);
     this.#source = source;
-    source.addEventListener("open", () => this.#tell("good", "live", "●"));
+    source.addEventListener("open", () => this.#announce("good", "live", "●"));
     source.addEventListener("rows", (event) => this.#take(event));
     source.addEventListener("gap", (event) => this.#gap(event));
     source.addEventListener("end", () => this.#end());
@@ -72,7 +72,7 @@ export class Results {
     this.#source = null;
     clearTimeout(this.#timer);
     this.#timer = null;
-    if (this.#paused) this.#tell("", "paused", "‖");
+    if (this.#paused) this.#announce("", "paused", "‖");
   }
 
   #take(event) {
@@ -86,26 +86,26 @@ export class Results {
   #gap(event) {
     const told = JSON.parse(event.data);
     this.#cursor = event.lastEventId || this.#cursor;
-    this.#note(told.anew ? "The query has begun anew: its answers are counted from 0 again."
-      : `${whole(told.missing)} answers were no longer kept when they would have been read.`);
+    this.#note(told.anew ? "The query has restarted: its answers are numbered from 0 again."
+      : `${whole(told.missing)} answers were dropped before they could be read.`);
   }
 
   #end() {
     this.#ended = true;
     this.#close();
-    this.#tell("", "ended", "■");
+    this.#announce("", "ended", "■");
     this.#note("The query has been deleted.");
   }
 
   #failed(source) {
     if (source !== this.#source) return;
     if (source.readyState !== EventSource.CLOSED) {
-      this.#tell("warned", "connecting again");
+      this.#announce("warned", "reconnecting");
       return;
     }
-    // An answer that is no stream: why, only a plain call tells.
+    // The answer was not an event stream; a plain call returns the reason.
     this.#close();
-    this.#tell("warned", "not live");
+    this.#announce("warned", "not live");
     get(`${this.#address}?limit=1`).then(() => show(this.#notes), (problem) => this.#note(problem.message));
     this.#timer = setTimeout(() => { this.#timer = null; this.#open(); }, AGAIN_MS);
   }
@@ -114,19 +114,19 @@ export class Results {
     show(this.#notes, h("div", { class: "notice" }, text));
   }
 
-  #tell(kind, text, icon) {
+  #announce(kind, text, icon) {
     show(this.#state, badge(kind, text, icon));
   }
 
   #draw() {
     this.#timer = null;
-    setText(this.#count, this.#seen ? `${short(this.#seen)} answers${this.#seen > ROWS_SHOWN ? `, the last ${ROWS_SHOWN} are shown` : ""}` : "");
+    setText(this.#count, this.#seen ? `${short(this.#seen)} answers${this.#seen > ROWS_SHOWN ? `, last ${ROWS_SHOWN} shown` : ""}` : "");
     this.#file.disabled = !this.#rows.length;
-    this.#file.title = `The last ${whole(ROWS_KEPT)} answers at most`;
+    this.#file.title = `At most the last ${whole(ROWS_KEPT)} answers`;
     this.#trend.update(this.#rows);
     if (!this.#rows.length) {
       this.#answers = null;
-      show(this.#table, empty("Answers appear here as rows come in. Those from before are there, too: read from the oldest that is kept."));
+      show(this.#table, empty("New answers appear here as rows arrive. “From the oldest” also shows earlier answers."));
       return;
     }
     if (!this.#answers) {

@@ -1,4 +1,4 @@
-// Which classes are plotted, and how each is drawn: a colour, a dash and a marker that stay its own while it is plotted.
+// Selection of plotted classes; each keeps its own colour, dash and marker while it is plotted.
 
 import { s } from "./dom.js";
 
@@ -11,7 +11,7 @@ export const STYLES = [
   { dash: [14, 3, 4, 3], marker: "down" },
 ];
 
-/** Outlines around (0, 0), 8 wide; the same for the canvas of plots and for SVG. */
+/** Marker outlines as SVG paths around (0, 0), 8 pixels wide, for both canvas and SVG. */
 export const MARKERS = {
   circle: "M4 0A4 4 0 1 1-4 0A4 4 0 1 1 4 0Z",
   square: "M-3.5-3.5H3.5V3.5H-3.5Z",
@@ -25,7 +25,7 @@ export class Selection extends EventTarget {
   #slots = Array(STYLES.length).fill(null);
   #isChosen = false;
 
-  /** These are there. Until somebody has chosen, the first of them are plotted. */
+  /** Sets the existing classes. Until the user makes a choice, the first classes are plotted. */
   known(names) {
     const before = this.names;
     this.#slots = this.#slots.map((name) => (names.includes(name) ? name : null));
@@ -60,7 +60,7 @@ export class Selection extends EventTarget {
   }
 }
 
-/** The line and marker of a slot, as a picture beside a name. */
+/** Returns a small picture of a slot's line and marker, for display next to a name. */
 export function swatch(slot) {
   const { dash, marker } = STYLES[slot];
   return s("svg", { class: `swatch series-${slot + 1}`, viewBox: "0 0 34 12", "aria-hidden": "true" },

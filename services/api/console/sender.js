@@ -1,4 +1,4 @@
-// Rows written by hand, to see what a query makes of them.
+// Form for sending hand-written rows to a stream, to try out queries.
 
 import { all, call, path } from "./api.js";
 import { badge, empty, h, problemBox, say, show } from "./dom.js";
@@ -6,7 +6,7 @@ import { whole } from "./format.js";
 
 const EXAMPLES = { timestamp: () => new Date().toISOString(), string: () => "a", boolean: () => true };
 
-/** One row of a stream as its columns could have it. */
+/** Returns an example row for the columns of a stream. */
 export function example({ columns }) {
   return Object.fromEntries(Object.entries(columns ?? {}).map(([name, kind]) => [name, EXAMPLES[kind]?.() ?? 1]));
 }
@@ -19,7 +19,7 @@ function told({ accepted, rejected, reasons }) {
   ];
 }
 
-/** A field for rows of a stream, and what became of them. */
+/** Creates a text area for rows of a stream, and shows the outcome of sending them. */
 export function sender(stream) {
   const rows = h("textarea", { rows: 3, spellcheck: "false", "aria-label": `Rows of ${stream.name}` });
   rows.value = JSON.stringify([example(stream)]);
@@ -30,14 +30,14 @@ export function sender(stream) {
       show(outcome, h("div", { class: "badges" }, told(content)));
       say(`${content.accepted} rows accepted.`);
     } catch (problem) {
-      show(outcome, problemBox(problem instanceof SyntaxError ? { message: "This is no JSON.", hint: problem.message } : problem));
+      show(outcome, problemBox(problem instanceof SyntaxError ? { message: "This is not valid JSON.", hint: problem.message } : problem));
     }
   };
   return h("div", { class: "field" }, rows, h("div", { class: "buttons" },
     h("button", { type: "button", onclick: send }, `Send to ${stream.name}`), outcome));
 }
 
-/** The same with a choice of streams, which are asked for when it is opened. */
+/** Creates such a form with a choice of streams, which are fetched when it is opened. */
 export function senderToAny() {
   const [choice, field] = [h("div", {}), h("div", {})];
   let asked = false;
@@ -45,7 +45,7 @@ export function senderToAny() {
     if (asked) return;
     asked = true;
     const streams = (await all("/v1/streams")).map((one) => one.document);
-    if (!streams.length) return show(choice, empty("There is no stream yet."));
+    if (!streams.length) return show(choice, empty("There are no streams yet."));
     const select = h("select", { "aria-label": "Stream", onchange: () => show(field, sender(streams[select.selectedIndex])) },
       streams.map((one) => h("option", {}, one.name)));
     show(choice, select);

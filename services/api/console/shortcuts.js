@@ -1,12 +1,12 @@
-// Shortcuts of the keyboard: one letter each, and none while something is written.
+// Keyboard shortcuts: single keys, inactive while the user types in a field.
 
 import { by, h } from "./dom.js";
 
 const WRITES = "input, select, textarea, dialog";
 const SHORTCUTS = [
-  ["/", "Find in the view that is shown"],
-  ["1 … 9", "Go to the first, second, … view"],
-  ["← →", "Go to the view before or after, while a tab has the focus"],
+  ["/", "Search in the visible view"],
+  ["1 … 9", "Go to the first to ninth view"],
+  ["← →", "Go to the previous or next view, while a tab has the focus"],
   ["?", "Show these shortcuts"],
 ];
 
@@ -21,7 +21,7 @@ function explain() {
   dialog.showModal();
 }
 
-/** Has something been done for the key? */
+/** Handles a key; returns true if it was a shortcut. */
 function done(key) {
   if (key === "?") explain();
   else if (key === "/") {

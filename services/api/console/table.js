@@ -1,12 +1,12 @@
-// Tables whose rows stay while their values change, so that focus, selection and scroll position stay too.
+// Table that updates its rows in place, so that focus, selection and scroll position stay.
 
 import { h, show } from "./dom.js";
 
 const ROWS_FIRST = 50;
 
 /**
- * Columns are {title, fill(cell, item), make?(cell, item), head?, number?, whole?}. `make` is called once a row,
- * `fill` at every change. `cards`: in a narrow window rows become cards.
+ * Columns are {title, fill(cell, item), make?(cell, item), head?, number?, whole?}. `make` is called once per row,
+ * `fill` at every update. With `cards`, rows become cards in a narrow window.
  */
 export class Table {
   #columns; #body; #rows = new Map(); #more; #shown = ROWS_FIRST; #last = [];
@@ -24,7 +24,7 @@ export class Table {
     show(root, h("div", { class: "scroll" }, table), this.#more);
   }
 
-  /** Items are [key, item], in the order in which they are to be shown. */
+  /** Shows the items, given as [key, item] in display order. */
   update(items) {
     this.#last = items;
     const shown = items.slice(0, this.#shown);

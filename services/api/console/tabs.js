@@ -1,4 +1,4 @@
-// Tabs as the ARIA practices have them: arrow keys move between them; the address says which one is shown.
+// Tabs as in the ARIA practices: arrow keys move between them, and the page's URL names the visible tab.
 
 import { by, h } from "./dom.js";
 
@@ -24,10 +24,10 @@ export class Tabs {
     this.#follow();
   }
 
-  /** Show a view; `detail` is for the view alone, as the name of what is to be opened there. */
+  /** Shows a view; `detail` is passed to the view, for example the name of an item to open. */
   go(id, detail = "") {
     const hash = detail ? `#${id}/${encodeURIComponent(detail)}` : `#${id}`;
-    // Going to a fragment would take the focus away from the tab.
+    // `pushState` keeps the focus on the tab; setting `location.hash` would take it away.
     if (location.hash !== hash) history.pushState(null, "", hash);
     this.#follow();
   }

@@ -1,4 +1,4 @@
-// Tenants and priority classes: which there are, what each is entitled to, and for administrators forms that change it.
+// Tenants view: lists of tenants and priority classes, their settings and limits, and forms for administrators.
 
 import { all, call, path } from "./api.js";
 import { changeForm, savedNotice } from "./change.js";
@@ -9,12 +9,12 @@ import { Fields } from "./fields.js";
 import { given, input } from "./inputs.js";
 import { Polling } from "./polling.js";
 
-// Of the address: names have no slash.
+// Prefix of priority classes in the page's URL; it cannot be a tenant, because names have no slash.
 const CLASS = "class/";
 const NEW = `${CLASS}`;
 
 const without = (document, names) => Object.fromEntries(Object.entries(document).filter(([name]) => !names.includes(name)));
-/** The values that are there; nothing if there is none. */
+/** Returns the object without undefined values, or undefined if nothing is left. */
 const filled = (values) => (Object.values(values).some((value) => value !== undefined) ? given(values) : undefined);
 const unit = (label) => label.split(", ")[1] ?? "";
 
@@ -50,10 +50,10 @@ export function tenantsView({ me, go }) {
     const count = (name) => { const { length } = queriesOf(name); return length === 1 ? "1 query" : `${length} queries`; };
     show(list,
       picks(tenants.filter(has), "", ({ name, priority_class: of }) => `${of}, ${count(name)}`,
-        tenants.length ? "No tenant has that in its name." : "There is no tenant yet."),
+        tenants.length ? "No tenant has this text in its name." : "There are no tenants yet."),
       me.is_admin && h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => go("onboard") }, "Onboard a tenant")),
       h("h3", {}, "Priority classes"),
-      picks(classes.filter(has), CLASS, (one) => `priority ${one.priority}, target ${one.delay_target_ms} ms`, "No priority class has that in its name."),
+      picks(classes.filter(has), CLASS, (one) => `priority ${one.priority}, target ${one.delay_target_ms} ms`, "No priority class has this text in its name."),
       me.is_admin && h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => go("tenants", NEW) }, "New priority class")));
   }
 
@@ -67,7 +67,7 @@ export function tenantsView({ me, go }) {
     }, h("b", {}, document.name), h("small", { class: "muted" }, about(document)))))
     : empty(none);
 
-  // -- the one that is chosen --------------------------------------------------------------------------------------
+  // -- the selected item -------------------------------------------------------------------------------------------
 
   function open() {
     const isClass = wanted.startsWith(CLASS);
@@ -79,7 +79,7 @@ export function tenantsView({ me, go }) {
     opened = now;
     setText(title, found ? name : wanted === NEW ? "New priority class" : "Tenant");
     if (wanted === NEW && me.is_admin) editClass({ document: {}, version: 0 });
-    else if (!found) show(root, empty(wanted ? "It is not there any more." : "Choose a tenant or a priority class to see what it is entitled to."));
+    else if (!found) show(root, empty(wanted ? "It no longer exists." : "Choose a tenant or a priority class to see its settings and limits."));
     else if (isClass) showClass(found);
     else showTenant(found);
   }
@@ -96,13 +96,13 @@ export function tenantsView({ me, go }) {
     ? h("span", { class: "links" }, names.map((name) => h("button", { type: "button", class: "link", onclick: () => go(view, `${prefix}${name}`) }, name)))
     : "none");
 
-  /** What applies of each setting, and whether the tenant or its class says so. */
+  /** Lists the effective settings and limits, and marks those that the tenant overrides. */
   function entitled(own, inherited) {
     const text = (setting, limits) => {
       const [mine, its] = limits ? [own?.limits, inherited?.limits] : [own?.overrides, inherited];
       const isOwn = inherited !== null && mine?.[setting.name] !== undefined;
       const value = shown(setting, isOwn ? mine : its);
-      return [value ? `${value} ${unit(setting.label)}`.trim() : (setting.unset ?? "as the system has it"), isOwn && h("span", { class: "muted" }, " its own")];
+      return [value ? `${value} ${unit(setting.label)}`.trim() : (setting.unset ?? "system default"), isOwn && h("span", { class: "muted" }, " overridden")];
     };
     const name = ({ label }) => label.split(", ")[0];
     return [
@@ -112,7 +112,7 @@ export function tenantsView({ me, go }) {
     ].flat(2);
   }
 
-  /** Fields of the document that have no control here, as they were written. */
+  /** Lists the fields of the document that have no control here, as they were written. */
   const others = (document, known) => Object.entries(without(document, known))
     .filter(([, value]) => value !== null)
     .flatMap(([name, value]) => line(name, h("code", {}, typeof value === "object" ? JSON.stringify(value) : String(value))));
@@ -131,7 +131,7 @@ export function tenantsView({ me, go }) {
         me.is_admin && h("button", { type: "button", class: "primary", onclick: () => editTenant({ document, version }) }, "Edit"),
         h("button", { type: "button", onclick: () => go("decisions", document.name) }, "Decisions"),
         me.is_admin && h("button", { type: "button", class: "danger", onclick: () => remove("tenant", path`/v1/tenants/${document.name}`, document.name) }, "Delete the tenant")),
-      !me.is_admin && h("p", { class: "muted" }, "Administrators change what a tenant is entitled to."));
+      !me.is_admin && h("p", { class: "muted" }, "Only administrators can change these settings."));
   }
 
   function showClass({ document, version }) {
@@ -172,10 +172,10 @@ export function tenantsView({ me, go }) {
     };
     const content = [
       fields.field("Tenant/priority_class", "Priority class", select),
-      h("p", { class: "muted form-note" }, "A field that is left empty is as the class has it. A tenant may ask for less than its class gives, never for more."),
+      h("p", { class: "muted form-note" }, "An empty field takes the class's value. A tenant may request less than its class offers, never more."),
       h("div", { class: "fields" }, settings.elements,
         fields.field("Tenant/overrides/lossless", "Never sheds", lossless.select),
-        fields.field("Tenant/overrides/victim", "What is shed first", victim.select)),
+        fields.field("Tenant/overrides/victim", "Shed first", victim.select)),
       h("h3", {}, "Limits"), h("div", { class: "fields" }, limits.elements),
     ];
     edit(changeForm({
@@ -199,7 +199,7 @@ export function tenantsView({ me, go }) {
       version === 0 && fields.field(["PriorityClass/name", "name"], "Name of the class", name, "A letter, then letters, digits, _ . or -"),
       h("div", { class: "fields" }, settings.elements,
         fields.field("PriorityClass/lossless", "Never sheds", lossless.select),
-        fields.field("PriorityClass/victim", "What is shed first", victim.select)),
+        fields.field("PriorityClass/victim", "Shed first", victim.select)),
       h("h3", {}, "Limits"), h("div", { class: "fields" }, limits.elements),
     ];
     edit(changeForm({

@@ -1,4 +1,4 @@
-// Which colours: the system's, or what was chosen here. Runs before anything is drawn, so that nothing flashes.
+// Colour theme: the system's or the user's choice. Runs before the page is drawn, so that the wrong colours never flash.
 (() => {
   const CHOICES = ["system", "light", "dark"];
 

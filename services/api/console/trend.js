@@ -1,4 +1,4 @@
-// One numeric column of a query's answers, drawn over the answers' first moment, or over their order where they have none.
+// Plot of one numeric column of a query's answers over their first time column, or over their order if there is no time column.
 
 import { kindOf, namesOf } from "./answer-table.js";
 import { h, show } from "./dom.js";
@@ -9,7 +9,7 @@ const HEIGHT = 180;
 const POINTS_LEAST = 2;
 const two = (value) => String(value).padStart(2, "0");
 
-/** The time of day, in UTC as in the table. */
+/** Returns the time of day in UTC, as in the table. */
 function clock(second) {
   const at = new Date(1000 * second);
   return `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}:${two(at.getUTCSeconds())}`;
@@ -17,7 +17,7 @@ function clock(second) {
 
 export class Trend {
   #canvas = h("div", { class: "canvas", role: "img" });
-  #choice = h("select", { "aria-label": "Column that is drawn", onchange: () => this.#draw() });
+  #choice = h("select", { "aria-label": "Plotted column", onchange: () => this.#draw() });
   element = h("figure", { class: "trend", hidden: true }, h("figcaption", {}, h("label", {}, "Plot of ", this.#choice)), this.#canvas);
   #chart = null; #names = ""; #rows = []; #seen = "";
 
@@ -26,7 +26,7 @@ export class Trend {
     addEventListener("weir-theme", () => { this.#seen = ""; });
   }
 
-  /** Rows are the newest first. */
+  /** Updates the plot; rows are given newest first. */
   update(rows) {
     this.#rows = rows.toReversed();
     const names = rows.length < POINTS_LEAST ? [] : namesOf(rows[0]).filter((name) => kindOf(rows.map((row) => row[name])) === "number");
@@ -34,7 +34,7 @@ export class Trend {
     if (!names.length) return;
     if (JSON.stringify(names) !== this.#names) {
       const before = this.#choice.value;
-      // Keys stand before the figures that were asked for.
+      // Choose the last column by default, because keys come before computed values.
       show(this.#choice, names.map((name) => h("option", { value: name }, name)));
       this.#choice.value = names.includes(before) ? before : names.at(-1);
       this.#names = JSON.stringify(names);

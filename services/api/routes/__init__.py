@@ -1,4 +1,4 @@
-"""Routes of the API, a file per resource with its models.
+"""Routes of the API: one file per resource, with the models of its responses.
 
-Start with `documents.py` (what is declared) and `live.py` (what runs). Imports `services.api`.
+Start with `documents.py` (declarations) and `live.py` (the running system). Imports `services.api`.
 """

@@ -1,4 +1,4 @@
-"""Route of the audit log: who has changed what, and when; which fields, but never to what. For administrators."""
+"""Route of the audit log, for administrators: time, principal and changed fields of each change, without the fields' values."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from services.api.routes.keys import moment
 from services.api.schemas import STRING, WHOLE, content, paged
 from services.api.service import Service
 
-# PostgreSQL has no texts with NUL in them.
+# Pattern of texts without NUL, which PostgreSQL cannot store.
 TEXT = r"^[^\x00]*$"
 Kind = Annotated[
-    str | None, Query(max_length=20, pattern=TEXT, description="Of this kind alone, as `Tenant` or `Key`.")
+    str | None,
+    Query(
+        max_length=20, pattern=TEXT, description="Kind of the changed items, for example `Tenant` or `Key`."
+    ),
 ]
 Name = Annotated[
     str | None,
-    Query(max_length=160, pattern=TEXT, description="Of this name alone; a query's is TENANT/QUERY."),
+    Query(max_length=160, pattern=TEXT, description="Name of the changed item; TENANT/QUERY for a query."),
 ]
 ENTRY = {
     "type": "object",
@@ -32,7 +35,7 @@ ENTRY = {
     "properties": {
         "id": WHOLE,
         "at": {"type": "string", "format": "date-time"},
-        "who": {"type": "string", "description": "The principal of the key, or the user of the command."},
+        "who": {"type": "string", "description": "Principal of the key, or user who ran the command."},
         "action": {"enum": ["created", "changed", "deleted", "revoked"]},
         "kind": STRING,
         "name": STRING,
@@ -40,7 +43,7 @@ ENTRY = {
     },
 }
 LISTED: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The last change first.", "content": content(paged(ENTRY))}
+    200: {"description": "Changes, latest first.", "content": content(paged(ENTRY))}
 }
 
 
@@ -51,7 +54,7 @@ def router(service: Service) -> APIRouter:
     def list_audit(
         caller: CallerOf, kind: Kind = None, name: Name = None, limit: Limit = LIMIT, after: After = None
     ) -> Response:
-        """Changes of declarations and keys."""
+        """List changes of declarations and keys, latest first."""
         caller.must_be_admin()
         before = None if after is None else int(after)
         entries = service.catalog.audit(most=limit + 1, kind=kind, name=name, before=before)

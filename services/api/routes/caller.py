@@ -12,7 +12,7 @@ from services.api.service import Service
 class CallerView(BaseModel):
     """Principal and scopes of the key of a request."""
 
-    principal: str = Field(description="Name by which the audit log records changes.")
+    principal: str = Field(description="Name under which the audit log records the key's changes.")
     scopes: list[str]
     is_admin: bool
     tenants: list[str] = Field(description="Tenants of which the key sees classes, queries and results.")

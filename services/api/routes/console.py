@@ -1,12 +1,12 @@
-"""The console: a page in the browser for whoever signs in with a key, and the files that it is made of.
+"""Routes of the console, a web page for users with a key, and of the files that the page loads.
 
-    /console/sign-in            the key becomes a session, of which the browser has a cookie; the key itself is not kept
-    /console/                   the page; who has no session is sent to sign in
-    /console/assets/HASH/FILE   its files, under a hash of all of them, so that browsers may keep them for good
-    /console/session            who has signed in
+    /console/sign-in            begins a session for the key in the form, and sets the session's cookie; the key is not kept
+    /console/                   the page; without a session, it redirects to /console/sign-in
+    /console/assets/HASH/FILE files of the page; HASH changes with any of them, so browsers may cache them for ever
+    /console/session            principal and scopes of the signed-in caller
 
-The page calls the API as any other client does. It may run only what is served here: no script, style or address from
-elsewhere, none in the page itself, and no text that is taken for markup.
+The page calls the API like any other client. Its content security policy allows only scripts, styles and requests of this
+service, no inline scripts or styles, and no text inserted as markup.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MEDIA_TYPES: Mapping[str, str] = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# What the page for signing in needs.
+# Files that the sign-in page loads, so callers without a session may read them.
 PUBLIC = ("console.css", "theme.js", "icon.svg")
 POLICY = "; ".join(
     (
@@ -65,23 +65,23 @@ NOT_KEPT = {**GUARDS, "Cache-Control": "no-store"}
 KEPT = {**GUARDS, "Cache-Control": "private, max-age=31536000, immutable"}
 HASH_CHARACTERS = 16
 FIELDS_MAX = 8
-# Nobody who has shown no key yet keeps a connection for longer.
+# Maximum seconds to send the sign-in form, so that callers without a key cannot hold connections open.
 FORM_S = 10.0
-# Of the address of the page for signing in: what is to be told there.
-REASONS: Mapping[str, str] = {"ended": "The session is over. Sign in again.", "out": "You have signed out."}
+# Messages on the sign-in page; a query parameter in the page's URL selects the message.
+REASONS: Mapping[str, str] = {"ended": "The session has ended. Sign in again.", "out": "You have signed out."}
 WRONG = "This key is not live: it is wrong, has expired or was revoked."
 WRITES_ONLY = "This key may only write to streams. Sign in with an administrator's key, or a tenant's."
 
 
 @dataclass(frozen=True)
 class Assets:
-    """The files in memory, as they were when the service began."""
+    """Files of the console in memory, as they were when the service started."""
 
     files: Mapping[str, bytes]
-    """By their path; those that browsers ask for by themselves."""
+    """Scripts, styles and icons by path."""
     pages: Mapping[str, str]
     address: str
-    """That all of them are under."""
+    """URL path under which all files are served."""
 
     def page(self, name: str) -> str:
         return self.pages[name].replace("{assets}", self.address)
@@ -124,7 +124,7 @@ def add_pages(routes: APIRouter, assets: Assets) -> None:
         if name not in PUBLIC:
             must_have_session(request)
         if name not in assets.files or not assets.address.endswith(f"/{digest}"):
-            raise NotFound("no such file", hint="load the page again")
+            raise NotFound("the console has no such file", hint="reload the page")
         media_type = MEDIA_TYPES[Path(name).suffix]
         return Response(assets.files[name], headers=KEPT, media_type=media_type)
 
@@ -183,7 +183,7 @@ def sent_to(address: str) -> RedirectResponse:
 
 
 def session_of(request: Request) -> Caller | None:
-    """Who has signed in; a door before all routes has looked at cookies and keys."""
+    """Return the signed-in caller, or None. The cookie or key was already checked by `Gatekeeper`."""
     caller: Caller | None = getattr(request.state, "caller", None)
     return caller
 
@@ -191,28 +191,32 @@ def session_of(request: Request) -> Caller | None:
 def must_have_session(request: Request) -> Caller:
     caller = session_of(request)
     if caller is None:
-        raise Unauthenticated("nobody has signed in", hint=f"sign in at {SIGN_IN}")
+        raise Unauthenticated("this browser is not signed in to the console", hint=f"sign in at {SIGN_IN}")
     return caller
 
 
 def must_be_from_here(request: Request) -> None:
-    """Another site's form would sign somebody in as somebody else, or out."""
+    """Raise Forbidden for a form from another site, because such a form could sign the user out, or in with a key of that site."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is None and origin is not None:  # browsers tell the one by TLS and of this machine alone
+    if site is None and origin is not None:  # without TLS, browsers send Sec-Fetch-Site only to localhost
         is_ours = origin.partition("://")[2] == request.headers.get("host")
         site = "same-origin" if is_ours else "cross-site"
     if site not in (None, "same-origin", "none"):
-        raise Forbidden("another site cannot sign in or out", hint="open the console itself")
+        raise Forbidden(
+            "the form was sent from another site", hint="sign in or out on the console's own page"
+        )
 
 
 async def key_in(request: Request) -> bytes:
-    """The key that a form brings; empty if it brings none."""
+    """Return the key in the sign-in form; empty if it has no key."""
     try:
         async with asyncio.timeout(FORM_S):
             body = (await request.body()).decode("utf-8", "replace")
     except TimeoutError:
         away = {"Connection": "close"}
-        raise Malformed("the form did not come", hint="send it at once", headers=away) from None
+        raise Malformed(
+            "the form took too long to arrive", hint="send the form again", headers=away
+        ) from None
     try:
         fields = parse_qs(body, max_num_fields=FIELDS_MAX)
     except ValueError:

@@ -1,6 +1,6 @@
-"""Routes of what is declared: priority classes, tenants, queries, streams, feeds, mirrors, the session; one by one, or many at once.
+"""Routes of declarations: priority classes, tenants, queries, streams, feeds, mirrors, notices and the session, singly or in bulk.
 
-What is read comes from memory. A document is shown as it was written, without secrets; its version is its ETag.
+Reads are answered from memory. A document is returned as it was declared, without secrets; its version is its ETag.
 """
 
 from __future__ import annotations
@@ -43,19 +43,30 @@ from services.catalog.redaction import without_secrets
 SESSION = Ref("Session", "spark")
 LIMIT, LIMIT_MAX = 100, 10_000
 
-Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Items at most.")]
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Maximum number of items in the answer.")]
 After = Annotated[
     str | None,
-    Query(pattern="^[0-9]{1,18}$", description="Where to go on: `next` of the answer before."),
+    Query(pattern="^[0-9]{1,18}$", description="Cursor to continue from: `next` of the previous answer."),
 ]
 PathName = Annotated[str, Path(max_length=200)]
-DryRun = Annotated[bool, Query(description="Check all of it, and change nothing.")]
+DryRun = Annotated[bool, Query(description="Check the request without changing anything.")]
 IfMatch = Annotated[
-    str | None, Header(description="ETag: only if that version is there. `*`: only if there is one.")
+    str | None,
+    Header(
+        description="Condition of the change: an ETag requires that the document has this version; `*` requires that the document exists."
+    ),
 ]
-IfNew = Annotated[str | None, Header(alias="If-None-Match", description="`*`: only if there is none.")]
-IfNoneMatch = Annotated[str | None, Header(description="ETags of what the caller has already.")]
-NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "It is as the caller has it."}}
+IfNew = Annotated[
+    str | None,
+    Header(
+        alias="If-None-Match",
+        description="Condition of the change: `*` requires that the document does not exist yet.",
+    ),
+]
+IfNoneMatch = Annotated[str | None, Header(description="ETags of the versions that the caller already has.")]
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "The caller has the current version already."}
+}
 READ = responses("forbidden", "not-found") | NOT_MODIFIED
 CHANGED = BODY_PROBLEMS | responses("forbidden", "not-found", "version-differs", "would-miss-target")
 GONE = responses("forbidden", "not-found", "in-use", "version-differs")
@@ -63,7 +74,7 @@ GONE = responses("forbidden", "not-found", "in-use", "version-differs")
 
 @dataclass(frozen=True, kw_only=True)
 class PutRequest:
-    """A request that declares one document."""
+    """Request that declares one document."""
 
     request: Request
     caller: Caller
@@ -95,7 +106,7 @@ Put = Annotated[PutRequest, Depends(put_request)]
 
 
 class VisibleKind:
-    """What a caller may see of a kind, and how."""
+    """Access of callers to the declarations of one kind: listing, reading and changing."""
 
     def __init__(self, service: Service, kind: str) -> None:
         self._service, self._kind = service, kind
@@ -108,13 +119,13 @@ class VisibleKind:
         return entry
 
     def all(self, caller: Caller) -> Sequence[SnapshotEntry]:
-        """In the order in which they were declared."""
+        """Return the entries that the caller may see, in the order in which they were declared."""
         self._check(caller)
         entries = self._service.snapshot.now.of_kind.get(self._kind, ())
         return entries if caller.is_admin else list(filter(self._sees(caller), entries))
 
     def shown(self, caller: Caller, entry: SnapshotEntry) -> bytes:
-        """Of a stream, where it comes from is for administrators."""
+        """Return the document as the caller may see it: only administrators see the source of a stream."""
         return entry.document if caller.is_admin else entry.public
 
     def _check(self, caller: Caller, name: str | None = None) -> None:
@@ -143,7 +154,7 @@ class VisibleKind:
 
 
 def classes_of(service: Service, caller: Caller) -> set[str]:
-    """Of the tenants that the key is for."""
+    """Return the priority classes of the tenants that the key is for."""
     entries = (service.snapshot.now.get(Ref("Tenant", name)) for name in caller.tenants)
     declared = (entry.stored.declaration for entry in entries if entry is not None)
     return {tenant.priority_class for tenant in declared if isinstance(tenant, TenantDeclaration)}
@@ -160,7 +171,7 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-# -- kinds with names ------------------------------------------------------------------------------------------
+# -- routes of all kinds with names, except queries -------------------------------------------------------------
 
 
 def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
@@ -201,7 +212,7 @@ def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
         return delete_one(service, caller, Ref(kind, name), if_match, dry_run)
 
 
-# -- queries ---------------------------------------------------------------------------------------------------
+# -- routes of queries -----------------------------------------------------------------------------------------
 
 
 def add_queries(routes: APIRouter, service: Service) -> None:
@@ -210,14 +221,14 @@ def add_queries(routes: APIRouter, service: Service) -> None:
 
     @routes.get("/queries", operation_id="listQueries", responses=list_answer("Query"))
     async def list_queries(caller: CallerOf, limit: Limit = LIMIT, after: After = None) -> Response:
-        """Of all tenants that the caller sees."""
+        """List the queries of all tenants that the caller may see."""
         return listed(reading, caller, reading.all(caller), limit, after)
 
     @routes.get(many, operation_id="listTenantQueries", responses=list_answer("Query") | READ)
     async def list_tenant_queries(
         caller: CallerOf, tenant: PathName, limit: Limit = LIMIT, after: After = None
     ) -> Response:
-        """Of one tenant."""
+        """List the queries of one tenant."""
         must_know_tenant(service, caller, tenant)
         return listed(reading, caller, service.snapshot.now.queries.get(tenant, ()), limit, after)
 
@@ -236,7 +247,7 @@ def add_queries(routes: APIRouter, service: Service) -> None:
         openapi_extra=document_body("Query"),
     )
     def put_query(put: Put, tenant: PathName, query: PathName) -> Response:
-        """Register a query, or change what it asks."""
+        """Register a query, or change its SQL."""
         must_know_tenant(service, put.caller, tenant)
         return put_one(service, put, Ref("Query", query, tenant))
 
@@ -248,19 +259,19 @@ def add_queries(routes: APIRouter, service: Service) -> None:
         if_match: IfMatch = None,
         dry_run: DryRun = False,
     ) -> Response:
-        """End a query."""
+        """Delete a query."""
         must_know_tenant(service, caller, tenant)
         return delete_one(service, caller, Ref("Query", query, tenant), if_match, dry_run)
 
 
 def must_know_tenant(service: Service, caller: Caller, name: str) -> None:
-    """That the tenant is there, and the caller's to see."""
+    """Raise NotFound unless the tenant exists and the caller may see it."""
     caller.must_see_tenant(name)
     if not service.snapshot.now.has_tenant(name):
         raise unknown(service, caller, Ref("Tenant", name))
 
 
-# -- the session -----------------------------------------------------------------------------------------------
+# -- routes of the Spark session -------------------------------------------------------------------------------
 
 
 def add_session(routes: APIRouter, service: Service) -> None:
@@ -268,7 +279,7 @@ def add_session(routes: APIRouter, service: Service) -> None:
 
     @routes.get(path, operation_id="getSession", responses=document_answers("Session") | READ)
     async def get_session(caller: CallerOf, if_none_match: IfNoneMatch = None) -> Response:
-        """How Spark is set; without a declaration there are defaults."""
+        """Show the settings of the Spark session; 404 if no settings are declared, so that defaults apply."""
         return shown(reading, caller, SESSION, if_none_match)
 
     @routes.put(
@@ -278,18 +289,18 @@ def add_session(routes: APIRouter, service: Service) -> None:
         openapi_extra=document_body("Session"),
     )
     def put_session(put: Put) -> Response:
-        """Say how Spark is set."""
+        """Declare the settings of the Spark session."""
         put.caller.must_be_admin()
         return put_one(service, put, SESSION)
 
     @routes.delete(path, operation_id="deleteSession", responses=DELETED | GONE)
     def delete_session(caller: CallerOf, if_match: IfMatch = None, dry_run: DryRun = False) -> Response:
-        """Have Spark set as it is by default."""
+        """Delete the declared settings of the Spark session, so that defaults apply."""
         caller.must_be_admin()
         return delete_one(service, caller, SESSION, if_match, dry_run)
 
 
-# -- many at once ----------------------------------------------------------------------------------------------
+# -- route that declares several documents ---------------------------------------------------------------------
 
 
 def add_apply(routes: APIRouter, service: Service) -> None:
@@ -300,7 +311,7 @@ def add_apply(routes: APIRouter, service: Service) -> None:
         openapi_extra=APPLY_BODY,
     )
     def apply(request: Request, caller: CallerOf, content: Content, dry_run: DryRun = False) -> Response:
-        """Declare all of the documents or, if anything is wrong, none. Who is no administrator may declare queries of its own."""
+        """Declare all of the documents, or none if one document is refused. Tenants may declare only their own queries."""
         caller.must_have_tenant()
         documents = documents_of(request, content)
         for document in documents:
@@ -310,7 +321,7 @@ def add_apply(routes: APIRouter, service: Service) -> None:
 
 
 def documents_of(request: Request, content: bytes) -> list[Document]:
-    """The documents of `{"documents": [...]}`, or of YAML as files have them."""
+    """Return the documents of a JSON body `{"documents": [...]}`, or of a YAML body in the format of files."""
     documents = read_all(request, content)
     if media_type(request) == JSON:
         (body,) = documents
@@ -319,16 +330,23 @@ def documents_of(request: Request, content: bytes) -> list[Document]:
             or set(body) != {"documents"}
             or not isinstance(body["documents"], list)
         ):
-            raise InvalidInput("not a list of documents", value=body, hint='send {"documents": [...]}')
+            raise InvalidInput(
+                "the body is not a list of documents", value=body, hint='send {"documents": [...]}'
+            )
         documents = body["documents"]
     elif len(documents) == 1 and isinstance(documents[0], dict) and set(documents[0]) == {"documents"}:
         documents = documents[0]["documents"]
         if not isinstance(documents, list):
-            raise InvalidInput("not a list of documents", "documents", documents, "write each after a `-`")
+            raise InvalidInput(
+                "the body is not a list of documents",
+                "documents",
+                documents,
+                "write a list, with each document after a `-`",
+            )
     request.state.body = {"documents": documents}
     if not 1 <= len(documents) <= DOCUMENTS_MAX:
-        hint = f"send 1 to {DOCUMENTS_MAX:,}"
-        raise InvalidInput("too few or too many documents", "documents", len(documents), hint)
+        hint = f"send 1 to {DOCUMENTS_MAX:,} documents"
+        raise InvalidInput("the request has too few or too many documents", "documents", len(documents), hint)
     return [declared_in(document, f"documents[{place}]") for place, document in enumerate(documents)]
 
 
@@ -340,7 +358,7 @@ def must_declare(caller: Caller, one: Document) -> None:
     caller.must_see_tenant(one.ref.tenant)
 
 
-# -- answers ---------------------------------------------------------------------------------------------------
+# -- functions that make responses -----------------------------------------------------------------------------
 
 
 def listed(
@@ -374,7 +392,7 @@ def put_one(service: Service, put: PutRequest, ref: Ref) -> Response:
     changes = Declaring(service, put.caller, put.dry_run, versions).declare([document])
     if put.dry_run:
         return Response(orjson.dumps(changes.as_json()), headers=changes.headers, media_type=JSON)
-    # A mirror may bring its stream along.
+    # Declaring a mirror may also declare its stream, so there may be two changes.
     (change,) = (change for change in changes.changes if change.ref == ref)
     headers = {"ETag": f'"{change.version}"', **changes.headers}
     status = 201 if change.action == "created" else 200

@@ -1,7 +1,7 @@
-"""Routes of what feeds do: their state, rate and lag, what has come in on their streams, and why a feed does not run.
+"""Routes of the status of feeds: state, rate and lag, counts of the rows of each feed's streams, and reasons why a feed does not run.
 
-A feed is a document of kind Feed, or a stream with a source of its own. Tenants see how feeds run, because every tenant may
-read every stream. Where a feed reads from, and errors, which may name such places, are for administrators.
+A feed is a document of kind Feed, or a stream with a source. Tenants see the status of all feeds, because every tenant may
+read every stream. Only administrators see sources and errors, because errors may name places such as paths.
 """
 
 from __future__ import annotations
@@ -23,82 +23,101 @@ from services.watch.accounts import accounts
 from services.watch.losses import StreamIntake
 from services.watch.source import SourceAway
 
-# Number of decimals of figures of a feed; more of them mean nothing.
+# Number of decimals to which a feed's figures are rounded.
 DECIMALS = 1
 
-Name = Annotated[
-    str, Path(description="Name of a feed, or of a stream with a source of its own.", max_length=200)
-]
+Name = Annotated[str, Path(description="Name of a feed, or of a stream with a source.", max_length=200)]
 
 
 class StreamRowCounts(BaseModel):
-    """Counts of the rows of a stream."""
+    """Number of rows of a stream that were accepted, offered, late or rejected."""
 
     name: str
     rows: int | None = Field(
-        ge=0, description="Rows that gateways have accepted; null if they are not known."
+        ge=0, description="Number of rows of the stream that gateways have accepted; null if unknown."
     )
     offered: int = Field(
-        ge=0, description="Tuples offered to the classes that the caller sees; each class counts."
+        ge=0,
+        description="Number of the stream's tuples that were offered to classes, summed over the classes that the caller sees.",
     )
-    late: int = Field(ge=0, description="Tuples of these that came after their windows had closed.")
+    late: int = Field(
+        ge=0, description="Number of offered tuples that arrived after their windows had closed."
+    )
     rejected: int = Field(
-        0, ge=0, description="Rows that gateways have rejected: no event time, or a value that does not fit."
+        0,
+        ge=0,
+        description="Number of rows of the stream that gateways have rejected, "
+        "for example because event time is missing or a value does not fit.",
     )
     rejected_now: float = Field(
-        0.0, ge=0, le=1, description="Part of the rows in the last minute of input that gateways rejected."
+        0.0,
+        ge=0,
+        le=1,
+        description="Rejected rows of the stream as a fraction of its rows in the last minute of input.",
     )
     last_reason: str | None = Field(
         None,
-        description="Why the last rows were rejected: `no event time: ts`, with the column; null if none were.",
+        description="Reason and column of the latest rejection, such as `no event time: ts`; null if no row was rejected.",
     )
     reasons: dict[str, int] = Field(
-        default_factory=dict, description="Rejected rows by reason, the ten most frequent."
+        default_factory=dict,
+        description="Number of rejected rows by reason, for the ten most frequent reasons.",
     )
 
 
 class FeedView(BaseModel):
-    """A feed as tenants see it; counts begin when the process that runs it was started."""
+    """Status of a feed as tenants see it. Counts start when the process that runs the feed starts."""
 
     name: str
     state: State = Field(
-        description="`starting`: no micro-batch was tried yet; `failed`: waits for its next try after an error; "
-        "`waiting`: Spark is started again; `stopped`: no process runs the feed."
+        description="State of the feed. `starting`: no micro-batch has been tried yet; `failed`: an error occurred, and a retry is due; "
+        "`waiting`: Spark is restarting; `stopped`: no process runs the feed."
     )
-    rows_per_s: float = Field(ge=0, description="Rows that Spark read, in the last seconds.")
-    rows: int = Field(ge=0, description="Rows that Spark has read; after a failure some are read again.")
+    rows_per_s: float = Field(
+        ge=0, description="Number of rows per second that Spark read from the source in the last seconds."
+    )
+    rows: int = Field(
+        ge=0,
+        description="Number of rows that Spark has read from the source; a row that Spark reads again after a failure counts twice.",
+    )
     lag: float | None = Field(
-        description="Offsets that the source has and that are not read; null if unknown."
+        description="Number of offsets in the source that Spark has not read yet; null if unknown."
     )
     behind_s: float | None = Field(
-        description="Seconds from the latest event time that was published to now; null if unknown."
+        description="Seconds from the latest event time of all published rows until now; null if unknown."
     )
-    batch_at: datetime | None = Field(description="When the last micro-batch was done.")
-    restarts: int = Field(ge=0, description="Times that the query was started again after a failure.")
-    next_try_s: float | None = Field(description="Seconds until the next try, if one is waited for.")
+    batch_at: datetime | None = Field(description="Time at which the feed's last micro-batch finished.")
+    restarts: int = Field(
+        ge=0, description="Number of times that the feed's Spark query was restarted after a failure."
+    )
+    next_try_s: float | None = Field(
+        description="Seconds until the failed feed is tried again; null if no retry is due."
+    )
     streams: list[StreamRowCounts]
 
 
 class FeedStatus(FeedView):
-    """A feed at this moment."""
+    """Status of a feed as administrators see it."""
 
-    format: str = Field(description="Spark's format of the source.")
-    batch_ms: float | None = Field(description="Time that the last micro-batch took.")
+    format: str = Field(description="Format of the feed's source, as Spark names the format.")
+    batch_ms: float | None = Field(description="Duration of the feed's last micro-batch, in milliseconds.")
     last_error: str | None
     last_error_at: datetime | None
 
 
 class FeedStatuses(BaseModel):
     items: list[FeedStatus | FeedView]
-    pushed: list[StreamRowCounts] = Field(description="Streams without a feed: producers send their rows.")
+    pushed: list[StreamRowCounts] = Field(
+        description="Row counts of each stream without a feed; producers send the rows of such streams."
+    )
 
 
 def router(service: Service) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["live"])
 
     @routes.get("/feeding", operation_id="listFeedStatus", responses=responses("forbidden", "not-running"))
-    def feeding(caller: CallerOf) -> FeedStatuses:
-        """All feeds at this moment, and counts of the streams without one."""
+    def list_feed_status(caller: CallerOf) -> FeedStatuses:
+        """List all feeds with their status, and the row counts of all streams without a feed."""
         caller.must_have_tenant()
         running(service.watch, service)
         inputs, declared = inputs_of(service, caller), service.feeds_declared()
@@ -113,8 +132,8 @@ def router(service: Service) -> APIRouter:
         operation_id="getFeedStatus",
         responses=responses("forbidden", "not-found", "not-running"),
     )
-    def status_of(caller: CallerOf, name: Name) -> FeedStatus | FeedView:
-        """A feed at this moment."""
+    def get_feed_status(caller: CallerOf, name: Name) -> FeedStatus | FeedView:
+        """Show the status of a feed."""
         caller.must_have_tenant()
         running(service.watch, service)
         declared = service.feeds_declared()
@@ -127,7 +146,7 @@ def router(service: Service) -> APIRouter:
 
 
 def inputs_of(service: Service, caller: Caller) -> dict[str, StreamRowCounts]:
-    """Return counts by name of the stream in small letters, in the order of declaration."""
+    """Return the row counts of all streams by lower-case name, in the order of declaration."""
     intakes = service.intakes()
     inputs = {}
     for entry in service.snapshot.now.of_kind.get("Stream", ()):
@@ -148,7 +167,7 @@ def inputs_of(service: Service, caller: Caller) -> dict[str, StreamRowCounts]:
 
 
 def input_of(name: str, intake: StreamIntake | None) -> StreamRowCounts:
-    """Return the counts of a stream at the gateways."""
+    """Return the number of rows of a stream that gateways accepted and rejected."""
     if intake is None:
         return StreamRowCounts(name=name, rows=None, offered=0, late=0)
     return StreamRowCounts(

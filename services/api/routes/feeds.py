@@ -1,5 +1,4 @@
-"""Routes of the process that runs Spark: which feeds it is to bring, with the secrets of their sources, and where to; and how
-they fare."""
+"""Routes for the process that runs feeds in Spark: feeds with the secrets of their sources, gateways of streams, and progress."""
 
 from __future__ import annotations
 
@@ -29,20 +28,25 @@ TOLD: dict[str, Any] = {
     "properties": {
         "file": {
             "type": ["object", "null"],
-            "description": "As `weir ingest -f` reads it; null if nothing has a source.",
+            "description": "Feeds to run, in the format of `weir ingest -f`; null if no stream has a source.",
         },
         "endpoints": {
             "type": "object",
             "additionalProperties": STRING,
-            "description": "By stream, the gateway of the node at which it comes in.",
+            "description": "Address of the gateway that takes the rows of a stream, by name of the stream.",
         },
     },
 }
-SHOWN: dict[int | str, dict[str, Any]] = {200: {"description": "What to bring.", "content": content(TOLD)}}
+SHOWN: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Feeds that Spark is to run, and the gateway that takes the rows of each stream.",
+        "content": content(TOLD),
+    }
+}
 
 
 class FeedsProgress(Settings):
-    """Of all feeds that are brought."""
+    """Progress report of a process that runs feeds, with an entry per feed."""
 
     feeds: Annotated[tuple[FeedProgress, ...], Field(max_length=10_000)]
 
@@ -58,11 +62,13 @@ BODY: dict[str, Any] = {
                 "required": ["feed"],
                 "properties": {"feed": STRING, "state": STRING},
             },
-            "description": "As `weir ingest -o json` prints them.",
+            "description": "Progress of each feed, in the format of `weir ingest -o json`.",
         }
     },
 }
-TAKEN: dict[int | str, dict[str, Any]] = {204: {"description": "Metrics tell of it."}}
+TAKEN: dict[int | str, dict[str, Any]] = {
+    204: {"description": "The service has recorded the progress of the feeds."}
+}
 
 
 def router(service: Service) -> APIRouter:
@@ -71,8 +77,8 @@ def router(service: Service) -> APIRouter:
     @routes.get(
         "", operation_id="getFeedsToBring", responses={**SHOWN, **responses("forbidden", "not-running")}
     )
-    def to_bring(caller: CallerOf) -> Response:
-        """What Spark is to bring. For keys of the scope `feeds` and nobody else: secrets of sources are shown."""
+    def list_feeds_to_run(caller: CallerOf) -> Response:
+        """List the feeds for Spark to run, with the secrets of their sources. Only for keys with the scope `feeds`."""
         caller.must_bring_feeds()
         watch, file = running(service.watch, service), service.catalog.desired().file
         there = {} if file is None else answered(lambda: endpoints(watch, file))
@@ -95,8 +101,8 @@ def router(service: Service) -> APIRouter:
             }
         },
     )
-    def tell_progress(request: Request, caller: CallerOf, body: Content) -> Response:
-        """How the feeds fare, by who brings them; metrics tell of it for half a minute."""
+    def report_feed_progress(request: Request, caller: CallerOf, body: Content) -> Response:
+        """Report the progress of the feeds. Metrics show a report for at most half a minute."""
         caller.must_bring_feeds()
         progress = read_model(FeedsProgress, request, body)
         service.told_feeds.tell(progress.feeds, time.monotonic())
@@ -106,12 +112,12 @@ def router(service: Service) -> APIRouter:
 
 
 def endpoints(watch: Watch, file: StreamsFile) -> dict[str, str]:
-    """Gateways by stream, of the streams that a node takes already."""
+    """Return the gateway of each stream for which a node already accepts rows."""
     endpoints = {name: watch.endpoint_of(name) for name in file.streams}
     return {name: endpoint for name, endpoint in endpoints.items() if endpoint is not None}
 
 
 def placed_feeds(file: StreamsFile, there: Mapping[str, str]) -> StreamsFile | None:
-    """The feeds of which all streams have a gateway: a feed that has to wait for one keeps no other waiting."""
+    """Return the feeds that have a gateway for each of their streams. Other feeds are left out until their streams have gateways."""
     placed = [name for name, feed in file.all_feeds().items() if there.keys() >= feed.streams.keys()]
     return file.part(placed) if placed else None

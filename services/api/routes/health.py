@@ -1,4 +1,4 @@
-"""Whether the service is there, and whether everything that is declared runs: for whoever starts and watches it, without a key."""
+"""Health checks without a key: the service listens (/healthz), and everything declared runs (/readyz)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def health(service: Service) -> APIRouter:
     routes = APIRouter(tags=["health"])
 
     @routes.get("/healthz", operation_id="isHealthy")
-    async def is_healthy() -> JSONResponse:
-        """It listens."""
+    async def check_health() -> JSONResponse:
+        """Answer 200 as soon as the service listens."""
         return JSONResponse({"status": "ok"})
 
     @routes.get("/readyz", operation_id="isReady", responses=responses("not-running"))
-    async def is_ready() -> JSONResponse:
-        """The system is up, and everything that is declared has been started; with the number of classes that are in trouble."""
+    async def check_readiness() -> JSONResponse:
+        """Answer 200 once everything declared has been started, with the number of classes in each state that needs attention."""
         missing = service.waits_for()
         if missing:
             raise NotRunning(missing, hint=ASK_AGAIN)
@@ -32,7 +32,7 @@ def health(service: Service) -> APIRouter:
 
 
 def troubles(service: Service) -> dict[str, dict[str, int]]:
-    """Return the number of classes in each state that needs attention; without names, since callers show no key."""
+    """Return the number of classes in each state that needs attention; class names are left out, because callers show no key."""
     if service.watch is None:
         return {}
     counts = Counter(state.value for state in service.watch.states() if state in TROUBLED)

@@ -1,4 +1,4 @@
-"""The route of how classes have fared in the last minutes: what live plots are drawn from."""
+"""Route of the figures of classes in the last minutes, for live plots."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from services.watch.history import SAMPLES_MAX
 from services.watch.watch import EVERY_S
 
 CLASSES_MAX = 50
-Seconds = Annotated[int, Query(ge=1, le=SAMPLES_MAX, description="How far back.")]
+Seconds = Annotated[
+    int, Query(ge=1, le=SAMPLES_MAX, description="Length of the history in seconds, counted back from now.")
+]
 Tenants = Annotated[
     list[str] | None,
-    Query(max_length=CLASSES_MAX, description=f"Whose; without it the first {CLASSES_MAX}."),
+    Query(
+        max_length=CLASSES_MAX,
+        description=f"Names of the tenants to include; without `tenant`, the first {CLASSES_MAX} tenants.",
+    ),
 ]
 
 
@@ -25,8 +30,8 @@ def router(service: Service) -> APIRouter:
     routes = APIRouter(prefix="/v1", tags=["live"])
 
     @routes.get("/history", operation_id="getHistory", responses=FOR_ALL)
-    def history(caller: CallerOf, seconds: Seconds = 300, tenant: Tenants = None) -> History:
-        """Shares, loads, response times and losses of classes, a sample a second."""
+    def get_history(caller: CallerOf, seconds: Seconds = 300, tenant: Tenants = None) -> History:
+        """Show shares, loads, response times and losses of classes, one sample per second."""
         caller.must_have_tenant()
         watch, view = seen(service)
         visible = [

@@ -1,4 +1,4 @@
-"""Routes of keys: made and shown once, listed, revoked. For administrators."""
+"""Routes of API keys, for administrators: create a key (its secret is shown once), list keys, revoke a key."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ Scope = Annotated[str, Field(min_length=1, max_length=10_000)]
 
 
 class KeyRequest(Settings):
-    """Whose the key is, and what it may do."""
+    """Principal and scopes of a new key."""
 
     principal: Name
-    """Named in the audit log; two live keys at most."""
+    """Name of the key's owner in the audit log; at most two live keys per principal."""
 
     scopes: Annotated[tuple[Scope, ...], Field(min_length=1, max_length=1000)]
-    """`admin`, `tenant:NAME`, `ingest:STREAM,…`, `metrics`."""
+    """Scopes of the key: `admin`, `tenant:NAME`, `ingest:STREAM,…`, `metrics` or `feeds`."""
 
     expires_s: Annotated[float | None, Field(gt=0, le=TEN_YEARS_S)] = None
-    """Seconds from now; without it the key does not expire."""
+    """Seconds from now until the key expires; a key without this field does not expire."""
 
 
 def router(service: Service) -> APIRouter:
@@ -44,7 +44,7 @@ def router(service: Service) -> APIRouter:
 
     @routes.get("", operation_id="listKeys", responses=LISTED | responses("forbidden"))
     def list_keys(caller: CallerOf, limit: Limit = LIMIT, after: After = None) -> Response:
-        """All of them, also those that are no more; not what they are."""
+        """List all keys, including expired and revoked keys, without their secrets."""
         caller.must_be_admin()
         keys = service.catalog.keys.all()
         first = 0 if after is None else int(after)
@@ -68,7 +68,7 @@ def router(service: Service) -> APIRouter:
         },
     )
     def create_key(request: Request, caller: CallerOf, body: Content) -> Response:
-        """Make a key. It is shown now and never again."""
+        """Create a key. The answer is the only place where its secret is shown."""
         caller.must_be_admin()
         key_request = read_model(KeyRequest, request, body)
         expires_at = None if key_request.expires_s is None else time.time() + key_request.expires_s
@@ -86,7 +86,7 @@ def router(service: Service) -> APIRouter:
         responses=REVOKED | responses("forbidden", "not-found"),
     )
     def revoke_key(caller: CallerOf, id: Annotated[str, Path(max_length=200)]) -> Response:
-        """Nobody comes in with the key any more: at once here, within seconds at gateways."""
+        """Revoke a key, at once for this API and within seconds at gateways."""
         caller.must_be_admin()
         try:
             service.catalog.keys.revoke(id, caller.principal)
@@ -104,11 +104,11 @@ def key_told(one: IssuedKey) -> dict[str, Any]:
 
 
 def moment(at: float | None) -> str | None:
-    """To the second; None of what has not been."""
+    """Return the time as ISO 8601 text with seconds; None for an event that has not happened."""
     return None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-# -- as they are described -------------------------------------------------------------------------------------
+# -- OpenAPI descriptions of the responses ---------------------------------------------------------------------
 
 MADE = {
     "allOf": [
@@ -117,9 +117,12 @@ MADE = {
     ]
 }
 LISTED: dict[int | str, dict[str, Any]] = {
-    200: {"description": "The oldest first.", "content": content(paged(ref("Key")))}
+    200: {"description": "Keys, oldest first.", "content": content(paged(ref("Key")))}
 }
 CREATED: dict[int | str, dict[str, Any]] = {
-    201: {"description": "The key, which nobody can find out again.", "content": content(MADE)}
+    201: {
+        "description": "The created key; its secret is shown only in this answer.",
+        "content": content(MADE),
+    }
 }
-REVOKED: dict[int | str, dict[str, Any]] = {204: {"description": "Nobody comes in with it any more."}}
+REVOKED: dict[int | str, dict[str, Any]] = {204: {"description": "The key was revoked."}}

@@ -1,7 +1,7 @@
-"""Routes of what runs: classes as they fare, why they were steered so, where every tuple went, who lends to whom.
+"""Routes of the running system: status of classes, the decisions about them, the ledger of every tuple, and lending.
 
-Everything is answered from what `services.watch` has seen within the last quarter of a second; only explanations and operators
-are asked of the class's host.
+Responses are made from the figures in `services.watch`, which are at most a quarter of a second old. Only
+decisions and operators are requested from the coordinator and the class's host.
 """
 
 from __future__ import annotations
@@ -65,9 +65,11 @@ from services.watch.states import ClassState, Condition
 from services.watch.watch import View, Watch
 
 Tenant = Annotated[str, Path(description="Name of a tenant.", max_length=63)]
-Last = Annotated[int, Query(ge=1, le=1000, description="How many decisions of each kind.")]
+Last = Annotated[
+    int, Query(ge=1, le=1000, description="Maximum number of decisions of each kind (load, shares, policy).")
+]
 MOVES = 20
-# Time for which an explanation names what was shed.
+# Seconds for which an explanation mentions shed input.
 LATELY_S = 60.0
 FOR_ALL = responses("forbidden", "not-running")
 FOR_TENANT = responses("forbidden", "not-found", "not-running")
@@ -87,15 +89,15 @@ def router(service: Service) -> APIRouter:
 
 def add_status(routes: APIRouter, service: Service) -> None:
     @routes.get("/system", operation_id="getSystem", responses=FOR_ALL)
-    def system(caller: CallerOf) -> SystemView:
-        """Nodes, units, and why something does not run as it is declared."""
+    def get_system(caller: CallerOf) -> SystemView:
+        """Show nodes and units, and reasons why something does not run as declared."""
         caller.must_be_admin()
         watch = running(service.watch, service)
         return answered(lambda: system_view(watch, watch.view()))
 
     @routes.get("/classes", operation_id="listClasses", responses=FOR_ALL)
-    def classes(caller: CallerOf) -> Classes:
-        """The classes that run, as they fare now."""
+    def list_classes(caller: CallerOf) -> Classes:
+        """List the running classes with their present status."""
         caller.must_have_tenant()
         watch, view = seen(service)
         items = [
@@ -104,8 +106,8 @@ def add_status(routes: APIRouter, service: Service) -> None:
         return Classes(items=items, **as_of(watch, view))
 
     @routes.get("/tenants/{tenant}/status", operation_id="getTenantStatus", responses=FOR_TENANT)
-    def status_of(caller: CallerOf, tenant: Tenant) -> ClassStatus | IdleTenant:
-        """A tenant's class, as it fares now."""
+    def get_tenant_status(caller: CallerOf, tenant: Tenant) -> ClassStatus | IdleTenant:
+        """Show the present status of a tenant's class."""
         must_know(service, caller, tenant)
         watch, view = seen(service)
         if tenant in view.classes:
@@ -116,8 +118,8 @@ def add_status(routes: APIRouter, service: Service) -> None:
 
 def add_decisions(routes: APIRouter, service: Service) -> None:
     @routes.get("/tenants/{tenant}/explain", operation_id="explainTenant", responses=FOR_TENANT)
-    def explain(caller: CallerOf, tenant: Tenant, last: Last = 10) -> Explanation:
-        """Why a tenant's class was steered as it was: each branch that was taken, with its figures."""
+    def explain_tenant(caller: CallerOf, tenant: Tenant, last: Last = 10) -> Explanation:
+        """Explain the last decisions about a tenant's class: what was decided, and the figures that led to the decision."""
         must_know(service, caller, tenant)
         watch, view = seen(service)
         if tenant not in view.classes:
@@ -125,7 +127,7 @@ def add_decisions(routes: APIRouter, service: Service) -> None:
                 tenant=tenant, running=False, words=not_running(service, tenant).reason, items=[]
             )
         shown = view.classes[tenant]
-        if is_given_up(shown):  # its host has nothing of it to ask for
+        if is_given_up(shown):  # the host keeps no decisions about this class
             return Explanation(tenant=tenant, running=False, given_up=True, words=in_words(shown), items=[])
         explained = answered(lambda: watch.source.decisions(tenant, last))
         items = decisions_of(explained, naming_for(caller, tenant))
@@ -133,8 +135,8 @@ def add_decisions(routes: APIRouter, service: Service) -> None:
         return Explanation(tenant=tenant, running=True, words=words, items=items)
 
     @routes.get("/tenants/{tenant}/operators", operation_id="listTenantOperators", responses=FOR_TENANT)
-    def operators(caller: CallerOf, tenant: Tenant) -> Operators:
-        """The operators of a tenant's queries, with what was measured of them."""
+    def list_tenant_operators(caller: CallerOf, tenant: Tenant) -> Operators:
+        """List the operators of a tenant's queries, with their measured costs and selectivities."""
         must_know(service, caller, tenant)
         watch, view = seen(service)
         if tenant not in view.classes or is_given_up(view.classes[tenant]):
@@ -145,8 +147,8 @@ def add_decisions(routes: APIRouter, service: Service) -> None:
 
 def add_quality(routes: APIRouter, service: Service) -> None:
     @routes.get("/tenants/{tenant}/quality", operation_id="getTenantQuality", responses=FOR_TENANT)
-    def quality(caller: CallerOf, tenant: Tenant) -> TenantQuality:
-        """How good the answers of a tenant's queries have been: slowdown, what they were worth, missed deadlines, staleness."""
+    def get_tenant_quality(caller: CallerOf, tenant: Tenant) -> TenantQuality:
+        """Show the quality of the answers of a tenant's queries: slowdown, utility, missed deadlines, staleness."""
         must_know(service, caller, tenant)
         watch, view = seen(service)
         class_view = view.classes.get(tenant)
@@ -163,8 +165,8 @@ def add_quality(routes: APIRouter, service: Service) -> None:
 
 def add_ledgers(routes: APIRouter, service: Service) -> None:
     @routes.get("/tenants/{tenant}/ledger", operation_id="getTenantLedger", responses=FOR_TENANT)
-    def ledger_of(caller: CallerOf, tenant: Tenant) -> TenantLedger:
-        """What has become of every tuple that was offered to a tenant's class, by stream."""
+    def get_tenant_ledger(caller: CallerOf, tenant: Tenant) -> TenantLedger:
+        """Show the ledger of a tenant's class: the fate of every offered tuple, by stream."""
         must_know(service, caller, tenant)
         watch, view = seen(service)
         lines = accounts(view.system, [tenant])
@@ -179,8 +181,8 @@ def add_ledgers(routes: APIRouter, service: Service) -> None:
         )
 
     @routes.get("/ledger", operation_id="getLedger", responses=FOR_ALL)
-    def ledger(caller: CallerOf) -> Ledger:
-        """What has become of every tuple that was offered, by class and stream."""
+    def get_ledger(caller: CallerOf) -> Ledger:
+        """Show the ledger: the fate of every offered tuple, by class and stream."""
         caller.must_have_tenant()
         watch, view = seen(service)
         lines = accounts(view.system, None if caller.is_admin else caller.tenants)
@@ -196,8 +198,8 @@ def add_ledgers(routes: APIRouter, service: Service) -> None:
 
 def add_lending(routes: APIRouter, service: Service) -> None:
     @routes.get("/lending", operation_id="getLending", responses=FOR_ALL)
-    def lending_of_all(caller: CallerOf) -> Lending:
-        """Who has lent to whom, and the last moves of shares."""
+    def get_lending(caller: CallerOf) -> Lending:
+        """Show loans between all classes, and the last moves of shares."""
         caller.must_be_admin()
         watch, view = seen(service)
         moves, epoch_s = answered(lambda: watch.source.moves(MOVES))
@@ -205,8 +207,8 @@ def add_lending(routes: APIRouter, service: Service) -> None:
         return Lending(items=lent_lines(view, by_name), moves=decisions, **as_of(watch, view))
 
     @routes.get("/tenants/{tenant}/lending", operation_id="getTenantLending", responses=FOR_TENANT)
-    def lending_of(caller: CallerOf, tenant: Tenant) -> Lending:
-        """What a tenant's class has lent and borrowed; all others are one to it."""
+    def get_tenant_lending(caller: CallerOf, tenant: Tenant) -> Lending:
+        """Show the loans of a tenant's class. Tenants see all other classes together as `another class`."""
         must_know(service, caller, tenant)
         watch, view = seen(service)
         naming = naming_for(caller, tenant)
@@ -218,7 +220,7 @@ def add_lending(routes: APIRouter, service: Service) -> None:
         return Lending(items=items, moves=moves, **as_of(watch, view))
 
 
-# -- who, and whether it runs ----------------------------------------------------------------------------------
+# -- functions that return states of classes -------------------------------------------------------------------
 
 
 def must_know(service: Service, caller: Caller, tenant: str) -> None:
@@ -232,13 +234,13 @@ def is_given_up(view: ClassView) -> bool:
 
 
 def given_up_of(view: View, tenants: Iterable[str]) -> list[str]:
-    """Return those of the tenants that have a class that is given up."""
+    """Return the tenants with a class that is given up: Weir does not start it again until its declaration changes."""
     return [name for name in tenants if name in view.classes and is_given_up(view.classes[name])]
 
 
 def lately(watch: Watch, view: View, tenant: str, items: Iterable[Decision]) -> Lately:
-    """Return what a class dropped in the last minute, by the samples of it and by its last decisions."""
-    # Decisions are read after the view, so some are newer.
+    """Return the largest fractions of input and of queue that a class dropped in the last minute, from its history and last decisions."""
+    # The decisions were read later than the history and may show more shedding, so the larger of both figures is returned.
     past = watch.history.past(LATELY_S, [tenant]).classes[tenant]["drop"]
     since = moment(view.at - LATELY_S)
     figures = [item.figures for item in items if isinstance(item, LoadDecision) and item.at >= since]
@@ -251,7 +253,7 @@ def naming_for(caller: Caller, tenant: str) -> Naming:
 
 
 def not_running(service: Service, tenant: str) -> Condition:
-    """Return the state of a tenant of which nothing runs."""
+    """Return the state of a tenant without a running class."""
     if service.snapshot.now.queries.get(tenant):
         return Condition(ClassState.STARTING, "its queries are being started")
     return Condition(ClassState.NO_QUERIES, "it has no queries")
@@ -268,10 +270,10 @@ def answered(ask: Callable[[], Answer]) -> Answer:
     except SourceAway as problem:
         raise NotRunning(problem.title, hint=problem.hint) from None
     except UnknownName as problem:
-        # It ran when it was seen last.
-        hint = "its status tells why; ask again in a second"
+        # The class ran when the view was made, but its host no longer knows it.
+        hint = "see the status of the tenant for the reason; try again in a second"
         raise NotRunning(
-            f"the class is beginning, ending, or has failed: {problem.title}", hint=hint
+            f"the class is starting, stopping, or has failed: {problem.title}", hint=hint
         ) from None
 
 
@@ -279,7 +281,7 @@ def as_of(watch: Watch, view: View) -> dict[str, Any]:
     return {"at": moment(view.at), "age_s": watch.age_s(view)}
 
 
-# -- as it is told ---------------------------------------------------------------------------------------------
+# -- functions that fill the models of responses ---------------------------------------------------------------
 
 
 def status(watch: Watch, view: View, one: ClassView) -> ClassStatus:
@@ -297,7 +299,7 @@ def operator(line: PlanLine) -> OperatorFigures:
 
 
 def quality_lines(worths: Iterable[QueryWorth], losses: Iterable[QueryLoss]) -> list[QueryQuality]:
-    """Return a line for each query, with the rows that failed in it."""
+    """Return the quality of each query's answers, with the number of rows that failed in the query."""
     lost = {loss.query: loss for loss in losses}
     lines = []
     for worth in worths:
@@ -335,7 +337,7 @@ def account_line(one: StreamAccount) -> AccountLine:
 
 
 def rejected_rows(watch: Watch, read: Iterable[StreamAccount] | None) -> list[RejectedRows]:
-    """Return streams of which gateways have rejected rows: those of these accounts, or all."""
+    """Return the rejected rows by stream. If `read` is given, only streams with an account in `read` are included."""
     streams = None if read is None else {account.stream.lower() for account in read}
     return [
         RejectedRows(stream=intake.stream, rows=intake.rejected, reason=intake.last_reason)
@@ -345,7 +347,7 @@ def rejected_rows(watch: Watch, read: Iterable[StreamAccount] | None) -> list[Re
 
 
 def lent_lines(view: View, naming: Naming) -> list[LentLine]:
-    """Without what others lend each other, if they are not told apart."""
+    """Return the loans with the names shown to the caller. Loans between two classes that are both shown as ANOTHER are left out."""
     loans: dict[tuple[str, str], tuple[float, float]] = {}
     for loan in lending(view.system, view.look.lending):
         pair = naming(loan.lender), naming(loan.borrower)
@@ -382,7 +384,7 @@ def system_view(watch: Watch, view: View) -> SystemView:
 
 
 def starving(views: Iterable[ClassView]) -> Iterator[str]:
-    """Yield a line for each class that gets no answers; other troubles are problems of its units."""
+    """Yield a line for each starved class. The problems of units do not mention starvation."""
     for view in views:
         if view.condition.state is ClassState.STARVED:
             yield f"{view.name}: {ClassState.STARVED}: {view.condition.reason}"

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes, by who has a key for it."""
+"""Route that Prometheus scrapes, with a key for metrics."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PATH = "/metrics"
 def router(service: Service) -> APIRouter:
     routes = APIRouter()
 
-    # A text of Prometheus's, which a description of JSON says nothing of: docs/metrics.md does.
+    # The response is in Prometheus's text format, which OpenAPI cannot describe; docs/metrics.md describes all metrics.
     @routes.get(PATH, include_in_schema=False)
     def metrics(caller: CallerOf) -> Response:
-        """All families, of all tenants."""
+        """Return all metric families of all tenants."""
         caller.must_see_metrics()
         collector = running(service.metrics, service)
         return Response(answered(collector.text), media_type=collector.content_type)

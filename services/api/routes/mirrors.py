@@ -1,7 +1,7 @@
-"""Routes of what mirrors do: how fresh their copies are, what they ask of their stores, and what is wrong.
+"""Routes of the status of mirrors: freshness of the copies, load on the polled stores, and problems.
 
-A tenant sees how fresh a mirror is, as it sees every stream; what objects are looked up, by whose query, and what a store has
-answered is for administrators.
+Tenants see the freshness of every mirror, as they see every stream. Only administrators see the bandwidth used, the counts
+of lookups, and the errors of stores.
 """
 
 from __future__ import annotations
@@ -24,46 +24,68 @@ Ratio = Annotated[float, Field(ge=0, le=1)]
 
 
 class Freshness(BaseModel):
-    """The part of uses that find a fresh copy."""
+    """Perceived freshness of a mirror: the fraction of uses of its objects that find a fresh copy."""
 
-    measured: Ratio | None = Field(description="Of the last minutes; null before an object was polled twice.")
-    expected: Ratio = Field(description="By the frequencies, if rates and interests are as estimated.")
+    measured: Ratio | None = Field(
+        description="Perceived freshness measured over the last minutes; null until some object has been polled twice."
+    )
+    expected: Ratio = Field(
+        description="Perceived freshness that is expected from the poll frequencies and from the estimated change rates and interests."
+    )
 
 
 class MirrorView(BaseModel):
-    """What a tenant may know of a mirror."""
+    """Status of a mirror as tenants see it."""
 
-    name: str = Field(description="Also of its stream.")
-    state: State = Field(description="`waiting`: it could not begin, and is tried again.")
+    name: str = Field(description="Name of the mirror and of its stream.")
+    state: State = Field(
+        description="State of the mirror; `waiting`: the mirror could not start, and Weir tries again."
+    )
     objects: int = Field(ge=0)
-    held: int = Field(ge=0, description="Objects that have been fetched.")
-    failing: int = Field(ge=0, description="Objects whose last poll failed.")
+    held: int = Field(ge=0, description="Number of objects that have been fetched at least once.")
+    failing: int = Field(ge=0, description="Number of objects for which the last poll failed.")
     perceived_freshness: Freshness
 
 
 class MirrorProblem(BaseModel):
-    """What went wrong last."""
+    """Last problem of a mirror."""
 
     told: str
     at: datetime
 
 
 class MirrorStatus(MirrorView):
-    """A mirror at this moment; what is counted counts since its polling began."""
+    """Status of a mirror at this moment. Counts start when its polling starts."""
 
-    bandwidth: float = Field(gt=0, description="A second.")
-    unit: Literal["polls", "bytes"] = Field(description="Of the bandwidth.")
-    spent: float = Field(ge=0, description="Of the bandwidth, in all.")
-    spent_per_s: float = Field(ge=0, description="The same a second, in the last ten.")
-    bytes: int = Field(ge=0, description="Of what polls have brought.")
+    bandwidth: float = Field(
+        gt=0, description="Declared bandwidth of the mirror: the maximum number of `unit` per second."
+    )
+    unit: Literal["polls", "bytes"] = Field(description="Unit of the mirror's bandwidth.")
+    spent: float = Field(
+        ge=0, description="Number of polls or bytes (see `unit`) that the mirror has used since its start."
+    )
+    spent_per_s: float = Field(
+        ge=0,
+        description="Number of polls or bytes (see `unit`) per second that the mirror used in the last ten seconds.",
+    )
+    bytes: int = Field(ge=0, description="Number of bytes that polls have received.")
     polls: int = Field(ge=0)
-    changes: int = Field(ge=0, description="Polls that found something new.")
-    failures: int = Field(ge=0, description="Polls that failed.")
-    published: int = Field(ge=0, description="Rows that the stream has taken.")
-    uses: float = Field(ge=0, description="Of objects, as the answers of its query for lookups tell.")
-    unknown_uses: int = Field(ge=0, description="Uses of what is no object of the mirror.")
-    solves: int = Field(ge=0, description="How often frequencies were solved for.")
-    problems: dict[str, int] = Field(description="How often each was met, the most frequent first.")
+    changes: int = Field(ge=0, description="Number of polls that found a changed object.")
+    failures: int = Field(ge=0, description="Number of polls that failed.")
+    published: int = Field(ge=0, description="Number of rows published to the mirror's stream.")
+    uses: float = Field(
+        ge=0,
+        description="Number of uses of objects, counted from the answers of the query that reports which objects are used.",
+    )
+    unknown_uses: int = Field(
+        ge=0, description="Number of reported uses of keys that are not objects of the mirror."
+    )
+    solves: int = Field(
+        ge=0, description="Number of times that the mirror's poll frequencies were recomputed."
+    )
+    problems: dict[str, int] = Field(
+        description="Number of occurrences of each problem of the mirror, the most frequent problem first."
+    )
     last_problem: MirrorProblem | None
 
 
@@ -77,8 +99,8 @@ def router(service: Service) -> APIRouter:
     @routes.get(
         "/mirroring", operation_id="listMirrorStatus", responses=responses("forbidden", "not-running")
     )
-    def mirroring(caller: CallerOf) -> MirrorStatuses:
-        """All mirrors, as they fare now."""
+    def list_mirror_status(caller: CallerOf) -> MirrorStatuses:
+        """List all mirrors with their present status."""
         caller.must_have_tenant()
         return MirrorStatuses(items=[seen_by(caller, mirror) for mirror in progress(service).values()])
 
@@ -87,8 +109,8 @@ def router(service: Service) -> APIRouter:
         operation_id="getMirrorStatus",
         responses=responses("forbidden", "not-found", "not-running"),
     )
-    def status_of(caller: CallerOf, name: Name) -> MirrorStatus | MirrorView:
-        """A mirror, as it fares now."""
+    def get_mirror_status(caller: CallerOf, name: Name) -> MirrorStatus | MirrorView:
+        """Show the present status of a mirror."""
         caller.must_have_tenant()
         mirror = progress(service).get(name)
         if mirror is None:
@@ -99,7 +121,7 @@ def router(service: Service) -> APIRouter:
 
 
 def progress(service: Service) -> dict[str, MirrorProgress]:
-    """Of all that are declared, also those that are about to begin."""
+    """Return the progress of all declared mirrors, including mirrors that have not started yet."""
     working = {mirror.mirror: mirror for mirror in running(service.mirrors, service)()}
     mirrors = {}
     for entry in service.snapshot.now.of_kind.get("Mirror", ()):

@@ -1,6 +1,6 @@
-"""Route of the admission plan: would delay targets hold with these documents, and what would the others lose?
+"""Route of the admission plan: a forecast of which delay targets would hold, and what other classes would lose, if documents were declared.
 
-Nothing is changed. A tenant's key plans for its own queries, and reads what others would lose, but not who they are.
+The plan changes nothing. A tenant plans for its own queries, and sees the losses of other classes without their names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Rates = Annotated[
     list[str] | None,
     Query(
         max_length=RATES_MAX,
-        description=f"STREAM:ROWS, rows a second that will come on a stream; may be repeated. `{RATE}`",
+        description=f"Expected rows per second of a stream, as STREAM:ROWS, for example `{RATE}`; repeat the parameter for other streams.",
     ),
 ]
 
@@ -35,14 +35,20 @@ MAYBE = {"type": ["number", "null"]}
 FORECAST: dict[str, Any] = {
     "type": ["object", "null"],
     "properties": {
-        "share": {"type": "number", "description": "Of the lanes, on the mean."},
-        "load": {"type": "number", "description": "Processors that are asked for."},
-        "drop": {"type": "number", "description": "Part of the input that is lost."},
+        "share": {"type": "number", "description": "Mean share of the class, as a fraction of the lanes."},
+        "load": {"type": "number", "description": "Load that is offered to the class, in processors."},
+        "drop": {"type": "number", "description": "Fraction of the class's input that is lost."},
         "mean_ms": MAYBE,
         "p95_ms": MAYBE,
         "p99_ms": MAYBE,
-        "within_target": {**MAYBE, "description": "Part of the answers that come in time."},
-        "falls_behind": {"type": "boolean", "description": "Its queue grows as long as this goes on."},
+        "within_target": {
+            **MAYBE,
+            "description": "Fraction of the class's answers that come within the delay target.",
+        },
+        "falls_behind": {
+            "type": "boolean",
+            "description": "True if the class's queue keeps growing for as long as the load lasts.",
+        },
     },
 }
 CLASS: dict[str, Any] = {
@@ -52,7 +58,7 @@ CLASS: dict[str, Any] = {
         "name": STRING,
         "target_ms": NUMBER,
         "max_drop": NUMBER,
-        "planned": {"type": "boolean", "description": "Whether the documents are about it."},
+        "planned": {"type": "boolean", "description": "True if the documents add or change this class."},
         "before": FORECAST,
         "after": FORECAST,
         "at_worst": FORECAST,
@@ -64,20 +70,29 @@ PLAN: dict[str, Any] = {
     "type": "object",
     "required": ["holds", "holds_now", "busy", "classes", "warnings", "assumed"],
     "properties": {
-        "holds": {"type": "boolean", "description": "All targets that are to hold do, also at worst."},
-        "holds_now": {"type": "boolean", "description": "The same with the load that there is."},
-        "busy": {"type": "number", "description": "Part of the lanes' time that is used afterwards."},
+        "holds": {
+            "type": "boolean",
+            "description": "True if every delay target that must hold also holds in the worst case.",
+        },
+        "holds_now": {
+            "type": "boolean",
+            "description": "True if every delay target that must hold holds with the present load.",
+        },
+        "busy": {
+            "type": "number",
+            "description": "Fraction of the lanes' time that would be used after the change.",
+        },
         "classes": {"type": "array", "items": CLASS},
         "warnings": {"type": "array", "items": STRING},
         "assumed": {
             "type": "array",
             "items": STRING,
-            "description": "What was not measured, and what was taken instead.",
+            "description": "Values that the plan assumes because measurements are missing, as texts.",
         },
     },
 }
 PLANNED: dict[int | str, dict[str, Any]] = {
-    200: {"description": "What would become of delay targets.", "content": described(PLAN)}
+    200: {"description": "Forecast of which delay targets would hold.", "content": described(PLAN)}
 }
 PROBLEMS = BODY_PROBLEMS | responses("forbidden", "not-found", "not-running")
 
@@ -87,7 +102,7 @@ def router(service: Service) -> APIRouter:
 
     @routes.post("/plan", operation_id="plan", responses=PLANNED | PROBLEMS, openapi_extra=APPLY_BODY)
     def plan(request: Request, caller: CallerOf, content: Content, rate: Rates = None) -> Response:
-        """Say what would become of delay targets if the documents were declared."""
+        """Forecast the delay targets as if the documents were declared."""
         caller.must_have_tenant()
         documents = documents_of(request, content)
         for document in documents:
@@ -100,7 +115,7 @@ def router(service: Service) -> APIRouter:
 
 
 def rates_of(told: list[str] | tuple[str, ...]) -> dict[str, float]:
-    """Rows a second by stream."""
+    """Return the request's expected rates in rows per second, by stream name; raise InvalidInput for a wrong rate."""
     rates = {}
     for rate in told:
         stream, _, rows = rate.rpartition(":")
@@ -109,5 +124,7 @@ def rates_of(told: list[str] | tuple[str, ...]) -> dict[str, float]:
         except ValueError:
             stream = ""
         if not stream:
-            raise InvalidInput("not STREAM:ROWS", "?rate", rate, f"write it as {RATE}")
+            raise InvalidInput(
+                "the rate is not of the form STREAM:ROWS", "?rate", rate, f"for example {RATE}"
+            )
     return rates

@@ -1,4 +1,4 @@
-"""Routes of the answers of queries: pages with long poll, streams of events, and where Arrow Flight has them."""
+"""Routes of query results, as pages (with long polling) or server-sent events, and of the Arrow Flight endpoints of the rows."""
 
 from __future__ import annotations
 
@@ -39,21 +39,22 @@ After = Annotated[
     str | None,
     Query(
         max_length=CURSOR_MAX,
-        description=f"`next` of the answer before, or `id` of an event; `{LATEST}`: from now on. "
-        "Without it the oldest rows that are kept come first.",
+        description=f"Cursor to read from: `next` of the previous answer or `id` of an event; `{LATEST}` for new rows only. "
+        "Without `after`, reading begins with the oldest kept row.",
     ),
 ]
-Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Rows at most.")]
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX, description="Maximum number of rows in the answer.")]
 Tail = Annotated[
     int | None,
     Query(
         ge=1,
         le=TAIL_MAX,
-        description="Begin with the last rows that are kept, this many or all; instead of `after`, which continues from there.",
+        description="Number of kept rows to begin with, counted back from the latest row. "
+        "Use `tail` for the first call instead of `after`.",
     ),
 ]
 Wait = Annotated[
-    float, Query(ge=0, le=WAIT_MAX_S, description="Seconds to wait for rows while there are none.")
+    float, Query(ge=0, le=WAIT_MAX_S, description="Maximum seconds to wait if there are no rows yet.")
 ]
 LastEvent = Annotated[str | None, Header(alias="Last-Event-ID", max_length=CURSOR_MAX)]
 Accept = Annotated[str, Header(include_in_schema=False)]
@@ -67,7 +68,7 @@ ROW = {
             "type": "number",
             "minimum": 0,
             "maximum": 1,
-            "description": "Fraction of the input behind the row that was kept; the rest was shed or late.",
+            "description": "Fraction of the input for this row that Weir processed; the rest was shed or late.",
         },
     },
 }
@@ -86,11 +87,12 @@ PAGE = {
         "rows": {"type": "array", "items": ROW},
         "next": {
             "type": ["string", "null"],
-            "description": "`after` of the next page; null as long as nothing has begun.",
+            "description": "Cursor of the next page, which the next call sends as `after`; null until the query has begun.",
         },
         "restarted": {
             "type": "boolean",
-            "description": "True if the cursor is of an earlier life of the query: the rows are read from the oldest one. Otherwise absent.",
+            "description": "True if the query was restarted or declared again since the cursor was issued: "
+            "reading begins with the oldest row. Otherwise the field is absent.",
         },
     },
 }
@@ -107,8 +109,14 @@ FLIGHT = {
                     "endpoint": {"type": ["string", "null"]},
                     "unit": {"type": "string"},
                     "query": {"type": "string"},
-                    "first": {"type": "integer", "description": "The first row that is kept."},
-                    "next": {"type": "integer", "description": "The number of the row that is to come."},
+                    "first": {
+                        "type": "integer",
+                        "description": "Number (`_seq`) of the oldest kept row of the shard.",
+                    },
+                    "next": {
+                        "type": "integer",
+                        "description": "Number (`_seq`) that the next new row of the shard will have.",
+                    },
                 },
             },
         }
@@ -118,30 +126,39 @@ READ = responses("forbidden", "not-found", "not-running")
 PROBLEMS = READ | responses("invalid", "rows-forgotten", "not-acceptable")
 PAGES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Rows in order of `_seq`, of each shard.",
+        "description": "Rows, ordered by `_seq` within each shard.",
         "headers": {
-            NEXT: {"description": "The same as `next`.", "schema": {"type": "string"}},
-            RESTARTED: {"description": "The same as `restarted`.", "schema": {"type": "string"}},
+            NEXT: {
+                "description": "Cursor of the next page: the same value as `next` in the body.",
+                "schema": {"type": "string"},
+            },
+            RESTARTED: {
+                "description": "`true` if the query was restarted since the cursor was issued, like `restarted` in the body.",
+                "schema": {"type": "string"},
+            },
         },
         "content": content(PAGE) | content({"type": "string", "format": "binary"}, ARROW),
     }
 }
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Events `rows`, `gap` and `end`, each with an id to go on from.",
+        "description": "Stream of the events `rows`, `gap` and `end`; reading can be resumed from the id of every event.",
         "content": content({"type": "string"}, EVENTS),
     }
 }
 PLACES: dict[int | str, dict[str, Any]] = {
-    200: {"description": "By shard, where and which rows are kept.", "content": content(FLIGHT)}
+    200: {
+        "description": "Arrow Flight endpoint of each shard, with the numbers of its first kept row and its next row.",
+        "content": content(FLIGHT),
+    }
 }
 
 
 class EventStream(StreamingResponse):
-    """Held as long as it is sent."""
+    """Streaming response that counts its caller as a waiting reader until the response has been sent."""
 
     def __init__(self, told: AsyncIterator[bytes], held: AbstractContextManager[None]) -> None:
-        # Proxies are not to gather it.
+        # These headers keep proxies from buffering events.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(told, headers=headers, media_type=EVENTS)
         self._held = held
@@ -165,10 +182,15 @@ def router(service: Service) -> APIRouter:
         tail: Tail = None,
         accept: Accept = "*/*",
     ) -> Response:
-        """Rows of a query's answers; while there are none, it waits for some."""
+        """Return rows of a query's results; wait up to `wait_s` seconds if there are no rows yet."""
         results_query = known(service, caller, tenant, query)
         if tail is not None and after:
-            raise InvalidInput("`after` says already where to begin", "?tail", tail, "leave one of them out")
+            raise InvalidInput(
+                "this parameter cannot be combined with `after`",
+                "?tail",
+                tail,
+                "send either `tail` or `after`",
+            )
         media, cursor = media_of(accept), cursor_after(after)
         results = running(service.results, service)
         with service.limits.waiting(caller.key_id) if wait_s else nullcontext():
@@ -190,7 +212,7 @@ def router(service: Service) -> APIRouter:
         after: After = None,
         last_event_id: LastEvent = None,
     ) -> Response:
-        """Rows as they come, as server-sent events; resumed by `Last-Event-ID`, which goes before `after`."""
+        """Stream rows as server-sent events. `Last-Event-ID` resumes a stream, and overrides `after`."""
         results_query = known(service, caller, tenant, query)
         cursor = cursor_after(last_event_id or after)
         event_bytes = events(running(service.results, service), results_query, cursor)
@@ -198,7 +220,7 @@ def router(service: Service) -> APIRouter:
 
     @routes.get("/flight", operation_id="locateResults", responses=PLACES | READ)
     async def locate_results(caller: CallerOf, tenant: PathName, query: PathName) -> Response:
-        """Where Arrow Flight has the rows, for readers of many."""
+        """Return the Arrow Flight endpoints from which a reader of large results fetches the rows itself."""
         results_query = known(service, caller, tenant, query)
         units = await located(running(service.results, service), results_query)
         return Response(orjson.dumps({"units": units}), media_type=JSON)
@@ -207,7 +229,7 @@ def router(service: Service) -> APIRouter:
 
 
 def results_of(service: Service, places: Places, key: Callable[[], str]) -> Results:
-    """Of what is declared; the key opens the doors of other nodes."""
+    """Return a reader for the results of declared queries; the callback `key` returns the key for gateways on other nodes."""
 
     def is_declared(tenant: str, query: str) -> bool:
         return service.snapshot.now.get(Ref("Query", query, tenant)) is not None
@@ -216,7 +238,7 @@ def results_of(service: Service, places: Places, key: Callable[[], str]) -> Resu
 
 
 def known(service: Service, caller: Caller, tenant: str, query: str) -> QueryAddress:
-    """A query that is declared, and the caller's to see."""
+    """Return the address of a declared query that the caller may see; raise NotFound otherwise."""
     caller.must_see_tenant(tenant)
     declarations = service.snapshot.now
     if not declarations.has_tenant(tenant):
@@ -227,21 +249,26 @@ def known(service: Service, caller: Caller, tenant: str, query: str) -> QueryAdd
 
 
 def cursor_after(after: str | None) -> Cursor | None:
-    """None: from now on."""
+    """Return the cursor in `after`, or None if the caller wants only rows that are emitted from now on."""
     if not after:
         return OLDEST
     return None if after == LATEST else cursor_of(after)
 
 
 def media_of(accept: str) -> str:
-    """What is wanted, of what there is."""
+    """Return the first supported media type in the Accept header."""
     medias = [media.partition(";")[0].strip().lower() for media in accept.split(",")]
     for media in medias:
         if media == ARROW:
             return ARROW
         if media in (JSON, "application/*", "*/*", ""):
             return JSON
-    raise NotAcceptable("there is no such form of rows", "header Accept", accept, f"accept {JSON} or {ARROW}")
+    raise NotAcceptable(
+        "the request accepts no media type that Weir can send",
+        "header Accept",
+        accept,
+        f"accept {JSON} or {ARROW}",
+    )
 
 
 def page_response(page: Page, media: str) -> Response:
@@ -266,7 +293,7 @@ def as_problem(problem: Forgotten) -> RowsForgottenProblem:
 async def while_live(
     service: Service, caller: Caller, told: AsyncGenerator[bytes, None]
 ) -> AsyncGenerator[bytes, None]:
-    """Until the caller's key is taken back."""
+    """Yield events; end the stream once the caller's key has expired or been revoked."""
     async with aclosing(told):
         async for event in told:
             if service.snapshot.holder(caller.key_id) is None:

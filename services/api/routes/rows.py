@@ -1,4 +1,4 @@
-"""The route by which rows of a stream are brought, for those who have no Arrow Flight."""
+"""Route that takes rows of a stream over HTTP, for producers without Arrow Flight."""
 
 from __future__ import annotations
 
@@ -41,10 +41,12 @@ IdempotencyKey = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=KEY_MAX,
-        description="Rows brought again with it are published once.",
+        description="Name of the batch: rows that are sent again with the same Idempotency-Key are published only once.",
     ),
 ]
-Force = Annotated[bool, Query(description="Put rows also into a stream that is fed by a source or a feed.")]
+Force = Annotated[
+    bool, Query(description="Accept rows for a stream even if a source or a feed supplies its rows.")
+]
 EXAMPLE = [{"ts": "2026-01-01T00:00:00Z", "value": 1}]
 BODY: dict[str, Any] = {
     "requestBody": {
@@ -61,11 +63,14 @@ TOLD: dict[str, Any] = {
         "accepted": {"type": "integer"},
         "rejected": {"type": "integer"},
         "reasons": {"type": "object", "additionalProperties": {"type": "integer"}},
-        "repeated": {"type": "boolean", "description": "Whether the rows had been brought before."},
+        "repeated": {
+            "type": "boolean",
+            "description": "True if the rows had been sent before with the same Idempotency-Key.",
+        },
     },
 }
 ANSWERS: Mapping[int | str, dict[str, Any]] = {
-    200: {"description": "What has become of the rows.", "content": content_told(TOLD)}
+    200: {"description": "Number of accepted and rejected rows.", "content": content_told(TOLD)}
 }
 PROBLEMS = BODY_PROBLEMS | responses("forbidden", "not-found", "not-running")
 
@@ -87,7 +92,7 @@ def router(service: Service) -> APIRouter:
         idempotency_key: IdempotencyKey = None,
         force: Force = False,
     ) -> Response:
-        """Bring rows of a stream. A stream that is fed by a source or a feed takes them only with `force`."""
+        """Put rows into a stream. `force` is required if a source or a feed supplies the rows of the stream."""
         caller.must_ingest(stream)
         schema, sql = declared(service, caller, stream)
         if not force:
@@ -113,7 +118,7 @@ def router(service: Service) -> APIRouter:
 
 
 def declared(service: Service, caller: Caller, stream: str) -> tuple[StreamSchema, str]:
-    """Its columns; names of streams are without regard to case."""
+    """Return the stream's columns and its SQL declaration. The case of the stream's name is ignored."""
     entries = service.snapshot.now.of_kind.get("Stream", ())
     stream_entry = service.snapshot.now.get(Ref("Stream", stream)) or next(
         (entry for entry in entries if entry.ref.name.lower() == stream.lower()), None
@@ -125,14 +130,14 @@ def declared(service: Service, caller: Caller, stream: str) -> tuple[StreamSchem
 
 
 def must_not_be_fed(service: Service, caller: Caller, stream: str) -> None:
-    """Raise InvalidInput if a source or a feed brings the rows of the stream."""
+    """Raise InvalidInput if a source or a feed supplies the rows of the stream."""
     for name, feed in service.feeds_declared().items():
         if stream.lower() in map(str.lower, feed.streams):
             is_own = name.lower() == stream.lower()
-            # Names of feeds, and formats of sources, are not for the keys of producers.
+            # The message leaves out the feed's name and the source's format if the key is a producer's, because producers may not see them.
             fed_by = "its source" if is_own else f"feed {name}" if caller.is_admin else "a feed"
             title = f"stream {stream} is fed by {fed_by}: rows put by hand would mix with its rows"
-            hint = "to put them in all the same, for example to repair a gap, write force=true (weir rows put --force)"
+            hint = "add force=true (`weir rows put --force`) to put rows anyway, for example to repair a gap"
             raise InvalidInput(title, "?force", hint=hint)
 
 
@@ -144,7 +149,7 @@ def read(schema: StreamSchema, media: str, content: bytes) -> Brought:
     if media == ARROW:
         return from_arrow(content)
     hint = f"send {JSON}, {NDJSON[0]} or {ARROW}"
-    raise UnsupportedMedia("rows are not read in that form", "header Content-Type", media, hint)
+    raise UnsupportedMedia("rows cannot be sent in this media type", "header Content-Type", media, hint)
 
 
 def as_json(told: RowsOutcome) -> dict[str, object]:

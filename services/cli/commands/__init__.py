@@ -1,4 +1,4 @@
-"""Subcommands of `weir`, a file for each or for a few that belong together.
+"""Subcommands of `weir`, one module per command or group of related commands.
 
 Start with `apply.py`. Imports the other folders of `services.cli`.
 """

@@ -1,4 +1,4 @@
-"""`weir explain | ledger`: why a class was steered as it was, and what became of every tuple."""
+"""`weir explain | ledger`: the decisions about a class with their reasons, and the account of every tuple."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from services.cli.tables.catalog_views import OutputOption, show
 from services.cli.tables.sheet import Sheet, plain_table
 
 EXIT_BROKEN = 1
-# As many as the service returns.
+# Maximum number of decisions that the service returns.
 DECISIONS_MOST = 1000
 FATES = ("offered", "delivered", "shed", "late", "rejected", "failed", "queued")
 
 TenantArgument = Annotated[
     str | None,
     typer.Argument(
-        help="Tenant whose class is explained.", show_default="the tenant of the key", autocompletion=tenants
+        help="Tenant of the class to explain.", show_default="the tenant of the key", autocompletion=tenants
     ),
 ]
 
@@ -36,9 +36,9 @@ def explain(
     last: Annotated[int, typer.Option(min=1, max=1000, help="Number of decisions to show.")] = 10,
     output: OutputOption = "table",
 ) -> None:
-    """Explain the state of a tenant's class, and the last decisions about it; exit code 1 if it is given up."""
+    """Explain the state of a tenant's class and the last decisions about it. Exit code 1 if Weir has given up starting it."""
     with service() as weir:
-        # Tables fold what repeats itself: of many decisions few lines are left.
+        # Repeated decisions share a line of the table, so `last` lines may need more than `last` decisions: request the maximum.
         answer = weir.live.explain(tenant, last if output in ("json", "yaml") else DECISIONS_MOST)
     show(output, answer, lambda: explanation(answer, last, datetime.now(UTC)))
     if answer["given_up"]:
@@ -49,12 +49,17 @@ def ledger(
     tenant: Annotated[
         str | None,
         typer.Argument(
-            help="Tenant whose rows are counted.", show_default="all tenants", autocompletion=tenants
+            help="Tenant with the class to show the ledger of.",
+            show_default="all tenants",
+            autocompletion=tenants,
         ),
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Show what became of every row, by class and stream; exit code 1 if rows are unaccounted for, or a class is given up."""
+    """Show what happened to every row, by class and stream.
+
+    Exit code 1 if rows are unaccounted for, or if Weir has given up starting a class.
+    """
     with service() as weir:
         answer = weir.live.ledger(tenant)
     show(output, answer, lambda: ledger_table(answer))
@@ -63,7 +68,7 @@ def ledger(
 
 
 def explanation(told: Mapping[str, Any], last: int, now: datetime) -> Group:
-    """Return how the class is doing, and below it the last decisions; those that repeat each other are one line."""
+    """Return a sentence about the state of the class and, below, a table of the last decisions. Repeated decisions share one line."""
     lines = folded(told["items"])
     table = Sheet(("at", "", "decision"), left=3, prose=(2,), has_heads=False)
     for line in lines[-last:]:
@@ -75,14 +80,14 @@ def explanation(told: Mapping[str, Any], last: int, now: datetime) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class DecisionLine:
-    """Decisions of one kind in a row: the words of the last one, and when it was made."""
+    """Table line for consecutive decisions that repeat each other, with the time and the text of the last of them."""
 
     at: str
     words: str
 
 
 def folded(items: Sequence[Mapping[str, Any]]) -> list[DecisionLine]:
-    """Return a line for each run of decisions of one kind, oldest first. Moves of shares that moved none are left out."""
+    """Return one table line for each sequence of equal decisions, oldest first. Share moves that changed no share are left out."""
     runs: list[list[Mapping[str, Any]]] = []
     latest: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for item in items:
@@ -90,7 +95,7 @@ def folded(items: Sequence[Mapping[str, Any]]) -> list[DecisionLine]:
             continue
         thread = (item["about"], item.get("unit", ""))
         run = latest.get(thread)
-        # Each move of shares is another one.
+        # Share moves never have a line in common, because each move changes other shares.
         if run is not None and item["about"] != "shares" and run[-1]["branch"] == item["branch"]:
             run.append(item)
         else:
@@ -100,7 +105,7 @@ def folded(items: Sequence[Mapping[str, Any]]) -> list[DecisionLine]:
 
 
 def line_of(run: Sequence[Mapping[str, Any]]) -> DecisionLine:
-    """Return one line for decisions of one kind."""
+    """Return the table line for a sequence of equal decisions; `run` has these decisions, oldest first."""
     first, last = run[0], run[-1]
     more = len(run) - 1 + sum(item["figures"].get("repeated", 0) for item in run)
     since = first["figures"].get("since") or first["at"]
@@ -111,10 +116,10 @@ def line_of(run: Sequence[Mapping[str, Any]]) -> DecisionLine:
 
 
 def ledger_table(told: Mapping[str, Any]) -> Sheet:
-    """Without the fates that no tuple has met."""
+    """Return the ledger as a table. A fate that no tuple has met gets no column."""
     items: Sequence[Mapping[str, Any]] = told["items"]
     met = [fate for fate in FATES if fate == FATES[0] or any(item[fate] for item in items)]
-    # No fate is hidden: a tuple that is not shown would seem lost.
+    # No column is hidden on a narrow terminal: tuples in a hidden column would seem lost.
     table = plain_table("", ("class", "stream", *met), left=2, whole=True)
     for item in items:
         mark = "" if item["closes"] else "[bold red]"
@@ -126,7 +131,7 @@ def ledger_table(told: Mapping[str, Any]) -> Sheet:
 
 
 def rejection(stream: Mapping[str, Any]) -> str:
-    """Return how many rows of a stream the gateway has rejected, which are in no account."""
+    """Return a line about the rows of a stream that the gateway rejected. Such rows reach no class, so no class's ledger counts them."""
     rows = f"{stream['rows']:,} rows of {stream['stream']}"
     return f"[yellow]{escape(rows)} were rejected before any class[/]: {escape(stream['reason'])}"
 
@@ -137,12 +142,12 @@ def in_words(told: Mapping[str, Any]) -> str:
     broken = [escape(name) for name in told["given_up"]]
     if broken:
         return "\n".join(
-            f"[bold red]{name} is given up[/]: its accounts are those of its last report; see weir explain {name}"
+            f"[bold red]{name} is given up[/]: its counts are from its last report; see weir explain {name}"
             for name in broken
         )
     return "every account closes" if told["items"] else "no class has reported yet"
 
 
 def clock(at: str) -> str:
-    """Of the day, to the hundredth."""
+    """Return the time of day, to hundredths of a second."""
     return datetime.fromisoformat(at).strftime("%H:%M:%S.%f")[:-4]

@@ -1,8 +1,9 @@
-"""`weir apply | diff | get | describe | delete`: declarations, from the command line."""
+"""`weir apply | diff | get | describe | delete`: change and show declarations."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from configs.documents.declarations import KINDS, RESOURCES, Ref, kind_named, name_of, ref_named
-from configs.errors import InvalidInput, NotAllowed, WeirError
+from configs.documents.declarations import KINDS, RESOURCES, Document, Ref, kind_named, name_of, ref_named
+from configs.errors import Away, InvalidInput, NotAllowed, WeirError
 from configs.numbers import figure
 from services.catalog.redaction import shown_document
 from services.cli.completion import kinds, names_of_kind
 from services.cli.input.documents import FilesArgument, FilesOption, RecursiveOption, wanted_documents
+from services.cli.input.durations import seconds_of
 from services.cli.service_location import Declarations, declarations, named_query, service
 from services.cli.tables.catalog_views import (
     OutputOption,
@@ -29,12 +31,14 @@ from services.cli.tables.catalog_views import (
 )
 from services.cli.tables.feed_views import feed_declared, feeds_view
 from services.cli.tables.sheet import Description, Sheet, plain, screen
-from services.remote.models import Change
+from services.remote.models import Applied, Change
 
 if TYPE_CHECKING:
     from services.client import Client
 
 EXIT_DIFFERS = 1
+# Seconds between two attempts to reach a service that is away.
+RETRY_S = 2.0
 MARKS = {"created": "+", "changed": "~", "unchanged": "="}
 DONE: Mapping[str, str] = {action: action for action in MARKS}
 TO_DO: Mapping[str, str] = {"created": "to add", "changed": "to change", "unchanged": "unchanged"}
@@ -43,7 +47,7 @@ KIND_HELP = f"Kind of declaration: {', '.join(KINDS)}. Case does not matter, and
 KindArgument = Annotated[str, typer.Argument(help=KIND_HELP, autocompletion=kinds)]
 NameArgument = Annotated[
     str,
-    typer.Argument(help="Name of the declaration; for a query TENANT/QUERY.", autocompletion=names_of_kind),
+    typer.Argument(help="Name of the declaration; TENANT/QUERY for a query.", autocompletion=names_of_kind),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
@@ -53,13 +57,33 @@ def apply(
     files: FilesOption = None,
     recursive: RecursiveOption = False,
     output: OutputOption = "table",
+    wait: Annotated[
+        str | None,
+        typer.Option(
+            help="Maximum time to wait for a service that is away, such as 90s or 20m.",
+            show_default="no wait",
+        ),
+    ] = None,
 ) -> None:
-    """Create or change what the documents declare: all of them, or none if one is wrong."""
+    """Create or change the declarations in the documents. If one document is wrong, nothing is changed."""
     documents = wanted_documents(files, more, recursive)
-    with declarations() as weir:
-        result = weir.apply(documents)
+    result = applied(documents, 0.0 if wait is None else seconds_of(wait, "--wait"))
     warn(result.warnings)
     show(output, [change_told(change) for change in result.changes], lambda: changes_table(result.changes))
+
+
+def applied(documents: Sequence[Document], wait_s: float) -> Applied:
+    """Apply the documents; retry for at most `wait_s` seconds while the service is away."""
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            with declarations() as weir:
+                return weir.apply(documents)
+        except Away:
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                raise
+            time.sleep(min(RETRY_S, left_s))
 
 
 def diff(
@@ -68,7 +92,7 @@ def diff(
     recursive: RecursiveOption = False,
     output: OutputOption = "table",
 ) -> None:
-    """Show what `weir apply` would change; exit code 1 if there is a difference."""
+    """Show what `weir apply` would change. Exit code 1 if there is a difference."""
     documents = wanted_documents(files, more, recursive)
     with declarations() as weir:
         result = weir.diff(documents)
@@ -85,14 +109,14 @@ def get(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Name of one declaration; for a query TENANT/QUERY.",
-            show_default="all of the kind",
+            help="Name of one declaration; TENANT/QUERY for a query.",
+            show_default="all declarations of the kind",
             autocompletion=names_of_kind,
         ),
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """List declarations; with `-o yaml` in a form that `weir apply` accepts. The table of feeds shows how they run."""
+    """List declarations; `-o yaml` prints documents for `weir apply`. For feeds, the table shows their current state."""
     kind = kind_named(kind)
     if kind == "Feed" and output in ("table", "wide"):
         screen(output).print(feeds_view(name, is_wide=output == "wide"))
@@ -109,14 +133,14 @@ def get(
 
 
 def tenant_states() -> dict[str, str] | None:
-    """Return the states of the classes that run, by tenant; None where no service answers."""
+    """Return the states of running classes by tenant; None if no service answers."""
     with suppress(WeirError), service() as weir:
         return {class_["name"]: class_["state"] for class_ in weir.live.classes()}
     return None
 
 
 def describe(kind: KindArgument, name: NameArgument, output: OutputOption = "table") -> None:
-    """Show one declaration in full, with what uses it and its last changes."""
+    """Show one declaration in full, with the declarations that use it and its last changes."""
     fields: dict[str, Any] = {}
     with declarations() as weir:
         name = named_query(weir, kind, name)
@@ -124,14 +148,15 @@ def describe(kind: KindArgument, name: NameArgument, output: OutputOption = "tab
         declared = feed_declared(weir, name) if ref.kind == "Feed" else weir.get(kind, name)
         if declared is not None:
             fields |= shown_document(declared.declaration) | {"version": declared.version}
-            # Its users and its changes are for administrators.
+            # Only administrators may read the users and the changes of a declaration.
             with suppress(NotAllowed):
                 fields["used_by"] = weir.users(declared.ref.kind, name)
                 fields["changes"] = [
                     change.model_dump() | {"at": moment(change.at), "fields": list(change.fields)}
                     for change in weir.audit(declared.ref.kind, name)
                 ]
-    # Only a running service knows the status. What a tenant sees of a feed is nothing but that.
+    # Only a running service knows the status, so without a service the status is left out.
+    # For a feed of which a tenant may see only the status, an error is raised instead.
     with suppress(WeirError) if fields else nullcontext():
         status = STATUS.get(ref.kind)
         if status is not None:
@@ -147,7 +172,7 @@ def tenant_status(weir: Client, name: str) -> Mapping[str, Any]:
 
 
 def query_status(weir: Client, name: str) -> Mapping[str, Any]:
-    """Return how many answers a query has given, and how many rows have failed in it."""
+    """Return the number of a query's answers, and the number of input rows that failed in an expression of the query."""
     tenant, _, query = name.partition("/")
     shown = ("answers", "failed", "failed_now", "failed_reason")
     for line in weir.live.quality(tenant)["items"]:
@@ -156,7 +181,7 @@ def query_status(weir: Client, name: str) -> Mapping[str, Any]:
     return {}
 
 
-# How what is declared runs, by kind.
+# Functions that return the status of a running declaration, by kind.
 STATUS: Mapping[str, Callable[[Client, str], Mapping[str, Any]]] = {
     "Feed": lambda weir, name: weir.live.feed_status(name),
     "Mirror": lambda weir, name: weir.live.mirror_status(name),
@@ -167,7 +192,7 @@ STATUS: Mapping[str, Callable[[Client, str], Mapping[str, Any]]] = {
 
 
 def description(title: str, told: Mapping[str, Any]) -> Description:
-    """Return a declaration as people read it, with how long ago each change was made, and with rounded measurements."""
+    """Return a declaration for the terminal, with the age of each change and with rounded measurements."""
     if "status" in told:
         told = {**told, "status": rounded(told["status"])}
     changes = [
@@ -179,7 +204,7 @@ def description(title: str, told: Mapping[str, Any]) -> Description:
 
 
 def rounded(value: Any) -> Any:
-    """Return a measured value with three figures for each number in it that is not whole."""
+    """Return a value in which each float is replaced by a text with three significant digits."""
     match value:
         case float():
             return figure(value)
@@ -198,7 +223,7 @@ def delete(
         list[str] | None,
         typer.Argument(
             metavar="NAME",
-            help="Names of declarations of the kind; for queries TENANT/QUERY.",
+            help="Names of declarations of the kind; TENANT/QUERY for queries.",
             show_default=False,
             autocompletion=names_of_kind,
         ),
@@ -210,18 +235,21 @@ def delete(
     ] = False,
     yes: YesOption = False,
 ) -> None:
-    """Delete declarations that nothing else uses: by name, those that are in files, or all of a kind."""
+    """Delete declarations that no other declaration uses: by name, from files, or all of a kind."""
     if files:
         if kind is not None:
             raise InvalidInput(
-                "with --file no names are given", "KIND", kind, "leave out --file or the names"
+                "this option cannot be combined with --file",
+                "KIND",
+                kind,
+                "leave out --file, or KIND and NAME",
             )
         documents = wanted_documents(files, recursive=recursive)
         with declarations() as weir:
             delete_all(weir, [document.ref for document in documents])
         return
     if kind is None:
-        raise InvalidInput("required, but missing", "KIND", hint="write KIND NAME, or -f FILE")
+        raise InvalidInput("a required value is missing", "KIND", hint="write KIND NAME, or -f FILE")
     with declarations() as weir:
         delete_named(weir, kind, names, everything, yes)
 
@@ -234,10 +262,14 @@ def delete_named(
     yes: bool,
     tenant: str | None = None,
 ) -> None:
-    """Delete declarations of a kind: those that are named, or all after a confirmation."""
+    """Delete the named declarations of a kind, or all of them after a confirmation."""
     kind = kind_named(kind)
     if everything == bool(names):
-        raise InvalidInput("give the names, or --all", "NAME", hint=f"see weir get {kind}")
+        raise InvalidInput(
+            "write either the names of declarations or --all",
+            "NAME",
+            hint=f"list the names with `weir get {kind}`",
+        )
     if not everything:
         delete_all(weir, [ref_named(kind, named_query(weir, kind, name)) for name in names or ()])
         return
@@ -245,23 +277,25 @@ def delete_named(
     if refs and not yes:
         if not sys.stdin.isatty():
             hint = "add --yes"
-            raise InvalidInput("deletes everything, and there is no terminal to ask on", "--all", hint=hint)
+            raise InvalidInput(
+                "this command needs a confirmation, and there is no terminal to ask on", "--all", hint=hint
+            )
         listed = ", ".join(map(name_of, refs[:NAMED])) + (", …" if refs[NAMED:] else "")
         typer.confirm(f"Delete {len(refs):,} declarations of kind {kind} ({listed})?", abort=True)
     delete_all(weir, refs)
 
 
-# In a question about many declarations.
+# Maximum number of names that are listed in the question that `weir delete` asks before it deletes all declarations of a kind.
 NAMED = 5
 
 
 def delete_all(weir: Declarations, refs: Sequence[Ref]) -> None:
-    """Delete what uses others first, and only if everything is there."""
+    """Delete these declarations, each before the declarations that it uses. If one declaration does not exist, nothing is deleted."""
     for ref in refs:
         weir.get(ref.kind, name_of(ref))
     order: dict[Ref, int] = {}
     if sum(ref.kind == "Query" for ref in refs) > 1:
-        # A query may read the output of those before it.
+        # Queries are deleted in reverse order, because a query may read the output of queries that were added before it.
         order = {query.ref.folded: place for place, query in enumerate(weir.all("Query"))}
     kinds_in_order = list(RESOURCES)
     for ref in sorted(refs, key=lambda ref: (kinds_in_order.index(ref.kind), -order.get(ref.folded, 0))):
@@ -276,7 +310,7 @@ def change_told(one: Change) -> dict[str, Any]:
 
 
 def differences_table(made: Sequence[Change]) -> Sheet:
-    """Show what `apply` would change; it deletes nothing."""
+    """Return a table of what `weir apply` would change. `weir apply` never deletes a declaration."""
     table = changes_table(made, TO_DO)
     counts = Counter(change.action for change in made)
     table.caption = f"{counts['created']} to add, {counts['changed']} to change, 0 to delete"
@@ -284,7 +318,7 @@ def differences_table(made: Sequence[Change]) -> Sheet:
 
 
 def changed_lines(field: str, old: Any, new: Any) -> Iterator[str]:
-    """Yield a line for a field that changes, or for each field inside it that changes."""
+    """Yield a line for a changed field. For a field that contains other fields, yield a line for each of those that has changed."""
     parts = [value for value in (old, new) if value is not None]
     if not parts or not all(isinstance(value, Mapping) for value in parts):
         yield f"{field}: {plain(old)} → {plain(new)}"
@@ -296,7 +330,7 @@ def changed_lines(field: str, old: Any, new: Any) -> Iterator[str]:
 
 
 def changes_table(made: Sequence[Change], words: Mapping[str, str] = DONE) -> Sheet:
-    """Return a line for each declaration, and below it one for each field that changes."""
+    """Return a table with a line per declaration and, below it, a line per changed field."""
     rows: list[tuple[str, ...]] = []
     for change in made:
         rows.append((MARKS[change.action], str(change.ref), words[change.action]))

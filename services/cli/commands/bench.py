@@ -1,4 +1,4 @@
-"""`weir bench`: a known workload through the engine, beside other ways to answer it."""
+"""`weir bench`: measure a known workload on the engine, and on other implementations for comparison."""
 
 from __future__ import annotations
 
@@ -23,28 +23,31 @@ WORKLOADS = ("w11",)
 def bench(
     workload: Annotated[str, typer.Argument(help=f"Workload to run: one of {', '.join(WORKLOADS)}.")],
     data: Annotated[
-        Path, typer.Option(help="Folder that the workload's generator has written.", show_default=False)
+        Path,
+        typer.Option(
+            help="Folder with the data that the workload's generator has written.", show_default=False
+        ),
     ],
     train: Annotated[
         int,
         typer.Option(
-            min=1, max=10_000_000, help="Readings per train: the batch that operators work on at a time."
+            min=1, max=10_000_000, help="Readings per train, the batch that one operator call processes."
         ),
     ] = 10_000,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the answers, as Parquet.", show_default=False)
+        Path | None, typer.Option(help="Folder for the answers, as Parquet files.", show_default=False)
     ] = None,
     beside: Annotated[
         str | None,
         typer.Option(
-            help=f"Also run these on the same core, separated by commas: {','.join(CONTESTANTS)}.",
+            help=f"Other implementations to run on the same processor for comparison, separated by commas: {','.join(CONTESTANTS)}.",
             metavar="NAMES",
             show_default=False,
         ),
     ] = None,
     output: FormatOption = "table",
 ) -> None:
-    """Run a workload's queries, given as SQL, through planner, network, policy and runner."""
+    """Measure how fast the engine runs the SQL queries of a workload. Exit code 1 if an answer is wrong."""
     if workload not in WORKLOADS:
         raise UnknownName("no such workload", "WORKLOAD", workload, nearest(workload, WORKLOADS))
     names = contestants(beside) if beside is not None else []
@@ -87,7 +90,7 @@ def show(report: Mapping[str, Any], output: Format) -> None:
     if report["contestants"]:
         console.print(contestant_table(report))
     typer.echo(
-        f"{millions(report['readings_per_s'])} million readings a CPU-second; {report['elapsed_s']:.2f} s,"
+        f"{millions(report['readings_per_s'])} million readings per CPU-second; {report['elapsed_s']:.2f} s,"
         f" {report['cpu_s']:.2f} CPU-s, peak {report['peak_rss_mb']:.0f} MB"
     )
 
@@ -100,13 +103,13 @@ def report_table(report: Mapping[str, Any]) -> Sheet:
 
 
 def contestant_table(report: Mapping[str, Any]) -> Sheet:
-    heads = ("contestant", "", "readings/CPU-s", "engine ÷ it", "answers")
-    table = plain_table(f"on one core, the best of {TRIES} tries in turns", heads, left=2)
+    heads = ("contestant", "", "readings/CPU-s", "engine ÷ other", "answers")
+    table = plain_table(f"on one processor, the best of {TRIES} alternating tries", heads, left=2)
     table.add_row(ENGINE, "SQL", f"{millions(report['readings_per_s'])} M", "", verdict(right(report)))
     for name, contestant in report["contestants"].items():
         answers = verdict(contestant["equal"])
         if contestant["equal"] and contestant["right"] is False:
-            answers = "[bold red]not the oracle's[/]"
+            answers = "[bold red]differs from the oracle[/]"
         speed, ratio = f"{millions(contestant['readings_per_s'])} M", f"{contestant['ratio']:.2f}"
         table.add_row(name, CONTESTANTS[name].what, speed, ratio, answers)
     return table

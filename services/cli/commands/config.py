@@ -1,4 +1,7 @@
-"""`weir config`: what this command goes by, and where each setting comes from; and what `weir up` would. No secrets are shown."""
+"""`weir config`: the settings of the `weir` command and where each comes from, and the settings that `weir up` would use.
+
+Secrets are not shown.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ ENVIRONMENT, DEFAULT, ABSENT = "environment", "default", "nowhere"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One of them."""
+    """Setting of the `weir` command: its value, its meaning, and where the value comes from (such as an environment variable)."""
 
     name: str
     value: str | None
@@ -37,20 +40,20 @@ class Setting:
 
 
 config = CommandGroup(
-    invoke_without_command=True, help="Show the settings of this command and where each comes from."
+    invoke_without_command=True, help="Show the settings of the `weir` command, and where each comes from."
 )
 
 
 @config.callback()
 def without_command(ctx: typer.Context, output: OutputOption = "table") -> None:
-    """Show the settings of this command, and where each comes from."""
+    """Show the settings of the `weir` command, and where each comes from."""
     if ctx.invoked_subcommand is None:
         show_settings(output)
 
 
 @config.command("show")
 def show_settings(output: OutputOption = "table") -> None:
-    """Show the settings of this command, and where each comes from."""
+    """Show the settings of the `weir` command, and where each comes from."""
     values = list(settings(os.environ))
     heads = ("name", "value", "from")
     show(
@@ -73,21 +76,23 @@ def render(
         typer.Option(
             "--values",
             "-f",
-            help="File of values of the Helm chart: show what its pod gets; may be repeated.",
+            help="Values file of the Helm chart: show the settings that its pod gets; may be repeated.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Show the settings that `weir up` would use, with defaults, for a file or in a pod of the chart."""
+    """Show the settings that `weir up` would use, including defaults, with a file or in a pod of the Helm chart."""
     if file is not None and values:
-        raise InvalidInput("one of the two says it", "--values", hint="leave --config out, or --values")
+        raise InvalidInput(
+            "this option cannot be combined with --config", "--values", hint="leave out --config or --values"
+        )
     rendered = chart_values(values).up_settings() if values else settings_of(file, {})
     content = rendered.model_dump(mode="json", exclude_none=True)
     typer.echo(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), nl=False)
 
 
 def chart_values(files: Iterable[Path]) -> ChartValues:
-    """The chart's own with these laid over them, as Helm does."""
+    """Return the default values of the chart, merged with the values of these files as Helm does: later files override earlier files."""
     values: dict[str, Any] = ChartValues().model_dump(mode="json", by_alias=True, exclude_none=True)
     for path in files:
         said = read_data(path)
@@ -106,19 +111,24 @@ def settings(environ: Mapping[str, str]) -> Iterator[Setting]:
     yield from of_service(environ, home)
     ca_file = environ.get(CA_FILE) or None
     yield Setting(
-        CA_FILE, ca_file, source_of(environ, CA_FILE, ABSENT), "certificates the service's is checked with"
+        CA_FILE,
+        ca_file,
+        source_of(environ, CA_FILE, ABSENT),
+        "CA certificates to verify the service's certificate with",
     )
 
 
 def pepper(home: Home) -> Setting:
     path = home.folder / PEPPER_FILE
-    source = ENVIRONMENT if home.given_pepper else str(path) if path.is_file() else "made with the first key"
+    source = (
+        ENVIRONMENT if home.given_pepper else str(path) if path.is_file() else "created with the first key"
+    )
     is_there = home.given_pepper is not None or path.is_file()
-    return Setting(PEPPER, HIDDEN if is_there else None, source, "what keys are hashed with")
+    return Setting(PEPPER, HIDDEN if is_there else None, source, "secret that API keys are hashed with")
 
 
 def of_service(environ: Mapping[str, str], home: Home) -> Iterator[Setting]:
-    """Whom commands call, and with which key."""
+    """Yield two settings: the address of the service that commands call, and the API key that commands send to the service."""
     address, here = environ.get(ENDPOINT), home.served_at()
     if address:
         endpoint, source = checked_endpoint(address), ENVIRONMENT
@@ -130,7 +140,7 @@ def of_service(environ: Mapping[str, str], home: Home) -> Iterator[Setting]:
         endpoint, source, meaning = (
             None,
             ABSENT,
-            "no service is known; declarations are changed in the catalog here",
+            "no address of a service; commands open the catalog of this home directly",
         )
     yield Setting(ENDPOINT, endpoint, source, meaning)
     key_source = ABSENT
@@ -138,11 +148,13 @@ def of_service(environ: Mapping[str, str], home: Home) -> Iterator[Setting]:
         key_source = ENVIRONMENT
     elif here is not None and not address and home.admin_key.is_file():
         key_source = str(home.admin_key)
-    yield Setting(KEY, None if key_source is ABSENT else HIDDEN, key_source, "key that is shown to it")
+    yield Setting(
+        KEY, None if key_source is ABSENT else HIDDEN, key_source, "key that commands send to the service"
+    )
 
 
 def shown_dsn(dsn: str) -> str:
-    """Without what may be secret in it."""
+    """Return the URL of a database without its password and parameters, which may be secret."""
     try:
         return make_url(dsn).set(query={}).render_as_string(hide_password=True)
     except sa.exc.ArgumentError:

@@ -1,4 +1,4 @@
-"""`weir dashboards push | annotate`: dashboards in a Grafana, and what has moved marked in them."""
+"""`weir dashboards push | annotate`: send dashboards to Grafana, and annotate them with moves of shares."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOKEN = "GRAFANA_TOKEN"
 TOKEN_MOST = 4096
 DONE: Mapping[str, str] = {"create": "created", "change": "changed", "keep": "unchanged"}
 
-dashboards = CommandGroup(help="Send dashboards and annotations to a Grafana.", no_args_is_help=True)
+dashboards = CommandGroup(help="Send dashboards and annotations to Grafana.", no_args_is_help=True)
 
 GrafanaOption = Annotated[
     str,
@@ -36,11 +36,13 @@ TokenOption = Annotated[
 CaOption = Annotated[
     str | None,
     typer.Option(
-        help="File of certificates (PEM) that Grafana's certificate is checked with.",
-        show_default="those that this machine trusts",
+        help="File of CA certificates (PEM) to verify Grafana's certificate with.",
+        show_default="the certificates that this machine trusts",
     ),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would change in Grafana, without changing anything.")
+]
 
 
 @dashboards.command()
@@ -50,10 +52,10 @@ def push(
     folder: Annotated[
         str,
         typer.Option(
-            metavar="UID", help="Uid of the folder for the dashboards; it is created if it is not there."
+            metavar="UID", help="Uid of the Grafana folder for the dashboards; a missing folder is created."
         ),
     ] = "weir",
-    folder_title: Annotated[str, typer.Option(help="Title of a folder that is created.")] = "Weir",
+    folder_title: Annotated[str, typer.Option(help="Title of the folder if it is created.")] = "Weir",
     datasource_url: Annotated[
         str | None,
         typer.Option(
@@ -66,7 +68,7 @@ def push(
     dry_run: DryRunOption = False,
     output: OutputOption = "table",
 ) -> None:
-    """Create or change the dashboards in a Grafana; those that are up to date are left alone."""
+    """Create or update the dashboards in Grafana. Dashboards that are up to date are not changed."""
     from services.dashboards.all import documents
     from services.dashboards.push import Wish, push
 
@@ -93,7 +95,7 @@ def annotate(
     dry_run: DryRunOption = False,
     output: OutputOption = "table",
 ) -> None:
-    """Annotate the dashboards with the last moves of shares between classes, and why they were made."""
+    """Annotate the dashboards with the last moves of shares between classes and the reasons for them."""
     from services.dashboards.notes import annotate, notes_of
 
     with service() as weir:
@@ -105,14 +107,14 @@ def annotate(
 
 
 def opened(url: str, token_file: Path | None, ca_file: str | None) -> Grafana:
-    # Who only asks for help need not wait for it.
+    # Imported here, so that `--help` does not wait for the import.
     from services.dashboards.grafana import Grafana
 
     return Grafana(url, token_of(token_file), ca_file)
 
 
 def token_of(path: Path | None) -> str:
-    """From the file, else from the environment; on a command line everybody on the machine could read it."""
+    """Return the token from the file or the environment. No option takes a token, because all users of a machine can read command lines."""
     if path is None:
         token = os.environ.get(TOKEN, "").strip()
     else:
@@ -120,8 +122,12 @@ def token_of(path: Path | None) -> str:
             with path.open(encoding="utf-8") as file:
                 token = file.read(TOKEN_MOST).strip()
         except (OSError, UnicodeDecodeError) as broken:
-            raise InvalidInput("cannot be read", "--token-file", str(path), str(broken)) from None
+            raise InvalidInput("the file cannot be read", "--token-file", str(path), str(broken)) from None
     if not token:
-        hint = f"make a token of a service account in Grafana; set {TOKEN}, or give --token-file"
-        raise NotAllowed("a token is needed", TOKEN if path is None else "--token-file", hint=hint)
+        hint = f"create a token of a service account in Grafana; set {TOKEN}, or write --token-file FILE"
+        raise NotAllowed(
+            "Grafana requires a token, and none is given",
+            TOKEN if path is None else "--token-file",
+            hint=hint,
+        )
     return token

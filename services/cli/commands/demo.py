@@ -1,4 +1,4 @@
-"""`weir demo`: the paper's three classes on a live system that Spark feeds with as much as they can do here, or more."""
+"""`weir demo`: run the three classes of the DILoS paper on a live system; Spark offers as much load as this machine can work off, or more."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ if TYPE_CHECKING:
     from services.cli.demonstration.demo_prometheus import Beside, PrometheusRecord
 
 SECONDS = 60.0
-# Time for load managers to see what comes; nobody watches for longer.
+# Least and greatest duration in seconds: load managers need some seconds to react, and an hour is long enough for a demonstration.
 SECONDS_LEAST, SECONDS_MOST = 5.0, 3600.0
 LOAD_LEAST, LOAD_MOST = 0.01, 10.0
 LANE_PART_LEAST = 0.01
 EXIT_BROKEN = 1
 ROWS = "rows.parquet"
-# A turn takes as long as elsewhere, and a train no longer: a lane is slower here.
+# In the demonstration a lane has only `lane_part` of a processor: with shorter trains, a call takes no longer than usual.
 TRAIN_MAX = 1_000
-# Of a class with a tenth of a fifth of a core, what a slice finds in the processor's caches is others': so short that most of its
-# time is spent on that, it would have to drop more than any class may.
+# Rounds are longer than the default, because a class with a tenth of a slow lane would otherwise get very short slices.
+# In very short slices it would spend most of its time on cache misses, and have to drop more of its input than any class may.
 ROUND_MS = 20.0
-# A lane that has always something to do is in slices for more than this, unless other processes use its core.
+# Least fraction of the time that a lane with constant work spends in slices, unless other processes use its processor.
 BUSY_PART = 0.9
 
 
@@ -66,41 +66,47 @@ ScenarioOption = Annotated[str, typer.Option(help=f"Scenario to run: one of {', 
 LoadOption = Annotated[
     float | None,
     typer.Option(
-        help="Load, as a multiple of what this machine can do.",
+        help="Offered load, as a multiple of the capacity of this machine.",
         show_default=", ".join(f"{preset.load:g} for {name}" for name, preset in SCENARIOS.items()),
     ),
 ]
 SecondsOption = Annotated[float, typer.Option(help="Length of the scenario in seconds.")]
 ManagerOption = Annotated[
     str,
-    typer.Option("--manager", "-m", help=f"Load manager, which sheds and lends: {', '.join(MANAGERS)}."),
+    typer.Option(
+        "--manager", "-m", help=f"Load manager, which decides on shedding and lending: {', '.join(MANAGERS)}."
+    ),
 ]
 LanesOption = Annotated[int, typer.Option(min=1, max=256, help="Number of processors that run queries.")]
 LanePartOption = Annotated[
     float | None,
     typer.Option(
-        help="Part of each of these processors that queries may use; Spark and the rest use what is left.",
+        help="Fraction of each of these processors that queries may use; Spark and other processes use the rest.",
         show_default=", ".join(f"{preset.lane_part:g} for {name}" for name, preset in SCENARIOS.items()),
     ),
 ]
-ReportOption = Annotated[Path, typer.Option(help="Folder for the HTML page.")]
+ReportOption = Annotated[Path, typer.Option(help="Folder for the HTML report.")]
 ResultOption = Annotated[
     Path | None, typer.Option("--result", help="JSON file for the result.", show_default=False)
 ]
 RecordOption = Annotated[
     Path | None,
     typer.Option(
-        help="Folder for the events and decisions of the run, for `weir sim --replay`.", show_default=False
+        help="Folder in which the events and decisions of the run are recorded, for `weir sim --replay`.",
+        show_default=False,
     ),
 ]
 PrometheusOption = Annotated[
-    bool, typer.Option("--prometheus", help="Run a Prometheus, too, and show what the dashboards show.")
+    bool,
+    typer.Option(
+        "--prometheus", help="Run a Prometheus, too, and add the panels of the dashboards to the report."
+    ),
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
-    """Scenario of a demonstration and how it is run, checked."""
+    """Options of a demonstration, after they have been checked."""
 
     name: str
     scenario: DemoScenario
@@ -124,7 +130,7 @@ def demo(
     record: RecordOption = None,
     prometheus: PrometheusOption = False,
 ) -> None:
-    """Run a live demonstration of classes that lend capacity and take it back; exit code 0 if every promise was kept."""
+    """Run a live demonstration of classes that lend capacity and take it back. Exit code 1 if a promise was broken."""
     preset, known_name = demo_scenario(scenario), known_manager(manager)
     load = checked(load, "--load", LOAD_LEAST, LOAD_MOST) if load is not None else preset.load
     parts = loads(preset, load, checked(seconds, "--seconds", SECONDS_LEAST, SECONDS_MOST))
@@ -133,7 +139,9 @@ def demo(
         make_folder("--record", record)
     if result_path is not None:
         if result_path.is_dir():
-            raise InvalidInput("is a folder", "--result", str(result_path), "name a file in it")
+            raise InvalidInput(
+                "this path is a folder", "--result", str(result_path), "name a file in this folder"
+            )
         make_folder("--result", result_path.parent)
     lane_part = checked(
         preset.lane_part if lane_part is None else lane_part, "--lane-part", LANE_PART_LEAST, 1.0
@@ -171,9 +179,9 @@ def demo(
 def demonstrate(
     options: DemoOptions, parts: Mapping[str, Sequence[tuple[float, float]]], console: Console
 ) -> tuple[Outcome, PrometheusRecord | None]:
-    """Run a scenario on a system of its own, in which classes ask for `parts` of the machine.
+    """Run a scenario on a new system. `parts` has the load offered to each class, as fractions of the machine's capacity over time.
 
-    Return its outcome, and with `--prometheus` also what the dashboards show of it.
+    Return the outcome and, with `--prometheus`, the panels of the dashboards.
     """
     java = find_java(None, os.environ)
     preset, settings, phases = options.scenario, options.settings, TimedPhases(console)
@@ -191,10 +199,10 @@ def demonstrate(
             process = IngestProcess(IngestJob(file, door, folder / "ingest", java.home, NICENESS))
             feeds = Feeds(watched.system, watched.node, running.enter_context(process), classes)
             feeds.wait_flowing()
-            note(f"{len(classes)} feeds come in")
-        beside = None
+            note(f"{len(classes)} feeds are running")
+        scrape = None
         if options.prometheus:
-            beside = scraped(watched, feeds, classes, folder / "prometheus", phases=phases, running=running)
+            scrape = scraped(watched, feeds, classes, folder / "prometheus", phases=phases, running=running)
         with phases.phase("run") as note:
             run = LiveRun(
                 watched=watched,
@@ -207,12 +215,12 @@ def demonstrate(
                 seconds=options.seconds,
             )
             watch(run, f"{options.name} at load {options.load:g} under {settings.manager}", console)
-            note(f"{run.useful_per_s() / 1e6:.3f} million tuples/s worked on, {run.offered_note()}")
+            note(f"{run.useful_per_s() / 1e6:.3f} million tuples/s processed, {run.offered_note()}")
             since, until = run.times()
         outcome = run.outcome(calibration, options.load, phases.seconds)
-        # The class that is worst off has most to tell.
+        # The dashboard of a single tenant shows the class that lost most rows, because fewest of its panels are empty.
         lost_most = max(outcome.classes, key=lambda result: float(result["loss_pct"]))["name"]
-        panels = None if beside is None else beside.seen(since, until, lost_most)
+        panels = None if scrape is None else scrape.seen(since, until, lost_most)
         with phases.phase("stop"):
             running.close()
     return outcome, panels
@@ -221,8 +229,8 @@ def demonstrate(
 def begun(
     options: DemoOptions, folder: Path, phases: TimedPhases, running: ExitStack
 ) -> tuple[Mapping[str, pa.Table], Watched]:
-    """Write the rows that Spark will read, and start a system that `running` ends."""
-    # The other commands need not wait for Ray to be imported.
+    """Write the file of rows for Spark, and start a system. The system ends when the exit stack `running` is closed."""
+    # Imported here, so that other commands do not wait for the import of Ray.
     from actors.system import start
     from services.ingest.flight import FlightSettings
 
@@ -241,13 +249,15 @@ def begun(
 def calibrate(
     watched: Watched, tables: Mapping[str, pa.Table], options: DemoOptions, phases: TimedPhases
 ) -> Calibration:
-    """Measure what the machine can do."""
+    """Measure the capacity of the machine in tuples per second."""
     with phases.phase("calibrate") as note:
         classes = live_classes(options.scenario, "calibrate_", lossless=True)
         calibration = calibrated(watched, classes, tables, options.settings)
-        note(f"{calibration.tuples_per_s / 1e6:.3f} million tuples/s, {calibration.tuple_us:.3f} µs a tuple")
+        note(
+            f"{calibration.tuples_per_s / 1e6:.3f} million tuples/s, {calibration.tuple_us:.3f} µs per tuple"
+        )
         if calibration.busy_part < BUSY_PART:
-            note(f"[yellow]queries had only {calibration.busy_part:.0%} of their time[/]")
+            note(f"[yellow]queries got only {calibration.busy_part:.0%} of their processor time[/]")
     return calibration
 
 
@@ -259,14 +269,14 @@ def scraped(
     phases: TimedPhases,
     running: ExitStack,
 ) -> Beside:
-    """Start a Prometheus that scrapes the system until `running` ends it."""
+    """Start a Prometheus that scrapes the system until the exit stack `running` is closed."""
     from services.cli.demonstration.demo_prometheus import prometheus_beside
 
     with phases.phase("Prometheus") as note:
         priorities = {class_.name: f"priority {class_.priority:g}" for class_ in classes}
-        beside = running.enter_context(prometheus_beside(watched.system, feeds.all, priorities, folder))
-        note(beside.url)
-    return beside
+        scrape = running.enter_context(prometheus_beside(watched.system, feeds.all, priorities, folder))
+        note(scrape.url)
+    return scrape
 
 
 def print_outcome(console: Console, outcome: Outcome, promises: Sequence[Promise]) -> None:
@@ -290,13 +300,16 @@ def write_result(
 def checked(value: float, option: str, least: float, most: float) -> float:
     if not least <= value <= most:
         raise InvalidInput(
-            f"must be at least {least:g} and at most {most:g}", option, value, "leave it out for the default"
+            f"the value must be at least {least:g} and at most {most:g}",
+            option,
+            value,
+            f"leave {option} out for the default",
         )
     return value
 
 
 class TimedPhases:
-    """Phases of a demonstration, with the seconds that each took."""
+    """Recorder of the phases of a demonstration, with the duration of each phase in seconds."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -304,7 +317,7 @@ class TimedPhases:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Callable[[str], None]]:
-        """Print a line with the time that the block took, and with the notes that it made."""
+        """Print a line with the duration of the block and the notes that the block made."""
         notes: list[str] = []
         began = time.monotonic()
         console = self._console
@@ -315,7 +328,7 @@ class TimedPhases:
 
 
 def watch(run: LiveRun, title: str, console: Console) -> None:
-    """Run with a table that moves, if there is a terminal to move it on."""
+    """Run the scenario; on a terminal, show a table that is updated in place."""
     if not console.is_terminal:
         run.run()
         return

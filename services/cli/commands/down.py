@@ -1,6 +1,6 @@
-"""`weir down`: end the system of WEIR_HOME, or one on a Ray cluster.
+"""`weir down`: end the system of WEIR_HOME, or a system on a Ray cluster.
 
-What was declared stays in the catalog; answers and windows are gone.
+Declarations stay in the catalog; answers and the contents of windows are lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from configs.errors import Away, InvalidInput, UnknownName
 from services.cli.commands.top import reachable
 from services.common.weir_home import HOME, Home, home_of
 
-# Spark's feeds end first, then the system, each within some ten seconds.
+# Longest wait until `weir up` has ended: first Spark's feeds end, then the system, each within about ten seconds.
 END_S = 90.0
 POLL_S = 0.05
 
@@ -27,15 +27,15 @@ def down(
     address: Annotated[
         str | None,
         typer.Option(
-            help="Address of another system's Ray cluster; asks before it is ended.",
+            help="Address of the Ray cluster of another system, which is ended after a confirmation.",
             show_default="the system of WEIR_HOME",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """End the system that `weir up` runs from WEIR_HOME, and that `weir up`.
+    """End the system that `weir up` runs from WEIR_HOME, and the `weir up` process itself.
 
-    On a Ray cluster the cluster continues. What was declared stays in the catalog; answers and windows are gone.
+    A Ray cluster keeps running. Declarations stay in the catalog; answers and the contents of windows are lost.
     """
     home = home_of(os.environ)
     if address is not None:
@@ -44,7 +44,7 @@ def down(
         return
     own = home.system()
     if own is not None and own.on_cluster:
-        # A `weir up` that still serves it ends by itself, as soon as it sees that the system is gone.
+        # The `weir up` process of this system need not be ended here: it ends itself when it notices that the system has ended.
         with suppress(UnknownName):
             end_at(None, home)
         home.forget_system()
@@ -55,23 +55,23 @@ def down(
 
 
 def check_meant(address: str, yes: bool) -> None:
-    """Ask whether the system at an address is to end: it may belong to another home."""
+    """Ask for confirmation before ending the system at an address, which may belong to another WEIR_HOME."""
     if yes:
         return
     if not sys.stdin.isatty():
         raise InvalidInput(
-            "this ends a system that others may use",
+            "other users may use this system, and there is no terminal to ask for a confirmation",
             "--address",
             address,
-            f"add --yes; or leave --address out to end the system of {HOME}",
+            f"add --yes, or leave --address out to end the system of {HOME}",
         )
     typer.confirm(f"End the system at {address} for all its users?", abort=True)
 
 
 def end_at(address: str | None, home: Home) -> None:
-    """End the system of a Ray cluster; without an address, the home's own."""
+    """End the system on the Ray cluster at an address; without an address, the system of WEIR_HOME."""
     address = reachable(address, home)
-    # The other commands need not wait for Ray to be imported.
+    # Imported here, so that other commands do not wait for the import of Ray.
     from actors.system import attach
 
     system = attach(address)
@@ -81,12 +81,14 @@ def end_at(address: str | None, home: Home) -> None:
 
 
 def end_process(home: Home, pid: int) -> None:
-    """End the `weir up` that holds the home, in order, and wait for its end."""
+    """Send SIGTERM to the `weir up` that holds the home, and wait until it has ended."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     until = time.monotonic() + END_S
     while home.is_held():
         if time.monotonic() > until:
-            raise Away(f"`weir up` (process {pid}) has not ended within {END_S:g} s", hint="end it by hand")
+            raise Away(
+                f"`weir up` (process {pid}) has not ended within {END_S:g} s", hint="end this process by hand"
+            )
         time.sleep(POLL_S)
     typer.echo(f"the system of {home.folder} has ended")

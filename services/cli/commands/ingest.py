@@ -1,4 +1,4 @@
-"""`weir ingest`: Spark brings the streams of a file, or those that a service says, to a running system."""
+"""`weir ingest`: read the streams of a file, or the feeds of a service, through Spark into a running system."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from services.ingest.progress import FeedProgress
 from services.ingest.spark_supervisor import Brings, FollowedFeeds
 
 KEY_VARIABLE = "WEIR_API_KEY"
-# Touched at each look: who watches the process sees that it looks.
+# File that is touched at each poll of the service; a liveness probe checks its age.
 ALIVE = "alive"
 
 FileOption = Annotated[
@@ -46,13 +46,13 @@ FileOption = Annotated[
 ]
 FolderOption = Annotated[
     Path | None,
-    typer.Option(help="Folder of the feeds' checkpoints and Spark's logs.", show_default="in WEIR_HOME"),
+    typer.Option(help="Folder for the feeds' checkpoints and Spark's logs.", show_default="in WEIR_HOME"),
 ]
 FromServiceOption = Annotated[
     bool,
     typer.Option(
         "--from-service",
-        help="Run the feeds that the service at WEIR_ENDPOINT has declared; needs a key of the scope feeds.",
+        help="Run the feeds that are declared at the service at WEIR_ENDPOINT; needs a key with the scope feeds.",
     ),
 ]
 EndpointOption = Annotated[
@@ -63,12 +63,13 @@ KeyOption = Annotated[
     str | None,
     typer.Option(
         envvar=KEY_VARIABLE,
-        help="Key of the gateway. Use the environment variable: other users can read command lines.",
+        help="Key of the gateway. Set this key with the environment variable, because other users can read command lines.",
         show_default=False,
     ),
 ]
 CheckOption = Annotated[
-    bool, typer.Option("--check", help="Check the file, the sources and Java, and start nothing.")
+    bool,
+    typer.Option("--check", help="Check the file, the sources and Java, then exit without starting a feed."),
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Print only problems; needs --from-service.")]
 
@@ -88,14 +89,20 @@ def ingest(
     home = home_of(os.environ)
     if from_service:
         if file is not None or endpoint is not None or check:
-            hint = "the service says which streams there are, and where they come in; leave --file, --endpoint and --check out"
-            raise InvalidInput("one of the two says what is brought", "--from-service", hint=hint)
+            hint = "leave out these options: the service returns the feeds and the gateways"
+            raise InvalidInput(
+                "this option cannot be combined with --file, --endpoint or --check",
+                "--from-service",
+                hint=hint,
+            )
         folder = folder or home.ingest(None)
         make_folder("--folder", folder)
         follow_service(folder, quiet, output)
         return
     if file is None:
-        raise InvalidInput("required, but missing", "--file", hint="or give --from-service")
+        raise InvalidInput(
+            "a required value is missing", "--file", hint="write --file FILE, or --from-service"
+        )
     streams = load_streams(file)
     schemas = declared(streams, file)
     java = find_java(streams.session.java_home, os.environ)
@@ -106,7 +113,7 @@ def ingest(
         screen().print(check_table(f"{file}: Java {java.version} at {java.home}", streams, schemas))
         return
     if door is None:
-        hint = "give grpc://HOST:PORT, or start a system and its streams together with `weir up`"
+        hint = "write grpc://HOST:PORT, or start a system together with its feeds with `weir up`"
         raise InvalidInput("no system runs on this machine", "--endpoint", hint=hint)
     folder = folder or home.ingest(file)
     make_folder("--folder", folder)
@@ -121,7 +128,7 @@ def ingest(
 
 
 def follow_service(folder: Path, quiet: bool, output: Format) -> None:
-    """Until somebody ends it, what the service says is brought."""
+    """Run the feeds that the service declares, until a signal ends the command."""
     from services.client import Client
 
     with ended_by_signal(), Client() as client, ExitStack() as running:
@@ -148,16 +155,16 @@ def follow_service(folder: Path, quiet: bool, output: Format) -> None:
 
 
 def feeds_seen(feeds: Sequence[FeedProgress], *problems: str) -> States:
-    """Return the states of feeds, with their problems and others."""
+    """Return the states of feeds for the log, with the given problems followed by the problems of the feeds."""
     return States(feed_states(feeds), [*problems, *feed_problems(feeds)])
 
 
 def door_of(endpoint: str | None, api_key: str | None) -> GatewayAddress | None:
-    """Return where rows go: to the given endpoint, else to the system of this home; None where there is none."""
+    """Return the gateway that receives the rows: the gateway at `endpoint`, or else of this home's system; None if no system runs."""
     here = doors_here()
     if endpoint is None:
         home = str(home_of(os.environ).folder)
-        # A demonstration has no home; systems of other homes are left alone.
+        # If no system runs from this home, use a demonstration, which has no home, but never the system of another home.
         near = [url for url, door in here.items() if door.home == home]
         near = near or [url for url, door in here.items() if door.home is None]
         if not near:
@@ -165,15 +172,17 @@ def door_of(endpoint: str | None, api_key: str | None) -> GatewayAddress | None:
         if len(near) > 1:
             choices = ", ".join(near)
             raise InvalidInput(
-                "several systems run on this machine", "--endpoint", hint=f"give one of {choices}"
+                "several systems run on this machine", "--endpoint", hint=f"write one of {choices}"
             )
         (endpoint,) = near
     if not endpoint.startswith("grpc://"):
-        raise InvalidInput("not the address of a gateway", "--endpoint", endpoint, "write grpc://HOST:PORT")
+        raise InvalidInput(
+            "this is not the address of a gateway", "--endpoint", endpoint, "write grpc://HOST:PORT"
+        )
     key = api_key or (here[endpoint].key if endpoint in here else None)
     if key is None:
-        hint = f"set {KEY_VARIABLE} to what stands in ingest.key in the system's run folder"
-        raise InvalidInput("required, but missing", "--api-key", hint=hint)
+        hint = f"set {KEY_VARIABLE} to the contents of ingest.key in the system's run folder"
+        raise InvalidInput("a required value is missing", "--api-key", hint=hint)
     return GatewayAddress(endpoint, key.strip())
 
 
@@ -183,11 +192,11 @@ class DoorHere:
 
     key: str = field(repr=False)
     home: str | None
-    """Home of its catalog, if it has one."""
+    """WEIR_HOME of the system; None for a demonstration, which has no catalog."""
 
 
 def doors_here() -> dict[str, DoorHere]:
-    """Return gateways of this user's systems on this machine, by endpoint."""
+    """Return the gateways of this user's systems on this machine, by endpoint."""
     base = shared_memory()
     doors = {}
     for system, cluster in clusters(base).items():
@@ -201,7 +210,7 @@ def doors_here() -> dict[str, DoorHere]:
 
 @contextmanager
 def ended_by_signal() -> Iterator[None]:
-    """SIGTERM ends what is within in order, as Ctrl-C does."""
+    """Raise SystemExit in the block on SIGTERM, so that the block ends in order, as after Ctrl-C."""
     before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         yield
@@ -215,7 +224,7 @@ def watch(
     states: Callable[[], States],
     output: Format,
 ) -> NoReturn:
-    """Show what runs until the command ends: on a terminal a table, elsewhere a line per change, or JSON."""
+    """Show the current state until the command ends: a table on a terminal, elsewhere a line per change, or JSON."""
     console = screen(output)
     # A table that changes in place cannot be wider than the terminal.
     if output == "table" and console.is_terminal:
@@ -250,7 +259,7 @@ FEED_COLUMNS: Mapping[str, Callable[[FeedProgress], str]] = {
 
 
 def ingest_table(title: str, feeds: Sequence[FeedProgress]) -> Sheet:
-    """Feeds as they come in; the last error of each under them."""
+    """Return a table of the current figures of feeds, with the last error of each feed below it."""
     table = table_of(title, FEED_COLUMNS, feeds, left=2)
     failed = [f"{escape(feed.feed)}: {escape(feed.last_error)}" for feed in feeds if feed.last_error]
     if failed:
@@ -259,7 +268,7 @@ def ingest_table(title: str, feeds: Sequence[FeedProgress]) -> Sheet:
 
 
 def check_table(title: str, file: StreamsFile, schemas: dict[str, StreamSchema]) -> Sheet:
-    """What would be started."""
+    """Return a table of the streams and feeds that would be started."""
     heads = ("stream", "columns", "event time", "feed", "format", "sent by", "every ms", "mode")
     table = plain_table(title, heads, left=6, wrapped=1)
     for name, feed in file.all_feeds().items():
@@ -278,5 +287,5 @@ def check_table(title: str, file: StreamsFile, schemas: dict[str, StreamSchema])
             )
             table.add_row(*cells)
     if file.packages():
-        table.caption = f"fetched for Spark: {', '.join(file.packages())}"
+        table.caption = f"packages to fetch for Spark: {', '.join(file.packages())}"
     return table

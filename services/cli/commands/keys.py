@@ -1,21 +1,19 @@
-"""`weir keys create | ls | revoke`."""
+"""`weir keys create | ls | revoke`: manage the API keys of a service."""
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
 
-from configs.errors import InvalidInput
+from services.cli.input.durations import seconds_of
 from services.cli.lazy_commands import CommandGroup
 from services.cli.service_location import declarations
 from services.cli.tables.catalog_views import OutputOption, lines_table, moment, show, when
 from services.cli.tables.sheet import Description
 from services.remote.models import KeyInfo
 
-UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 TIMES = ("created_at", "expires_at", "used_at", "revoked_at")
 
 keys = CommandGroup(help="Create, list and revoke the keys that the service accepts.", no_args_is_help=True)
@@ -24,7 +22,8 @@ keys = CommandGroup(help="Create, list and revoke the keys that the service acce
 @keys.command()
 def create(
     principal: Annotated[
-        str, typer.Argument(help="Person or program that the key is for; each has two live keys at most.")
+        str,
+        typer.Argument(help="Person or program that the key is for. Each can have at most two live keys."),
     ],
     scope: Annotated[
         list[str],
@@ -36,21 +35,21 @@ def create(
     ],
     expires: Annotated[
         str | None,
-        typer.Option(help="Length of time after which the key expires: 90d, 12h, 30m.", show_default="never"),
+        typer.Option(help="Time until the key expires, such as 90d, 12h or 30m.", show_default="never"),
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Create a key. It is shown now and never again."""
-    expires_s = None if expires is None else seconds_of(expires)
+    """Create a key. It is shown only once."""
+    expires_s = None if expires is None else seconds_of(expires, "--expires")
     with declarations() as weir:
         created = weir.create_key(principal, scope, expires_s)
     fields = {"key": created.key, **key_told(created)}
-    show(output, fields, lambda: Description("keep the key now: it is not shown again", fields))
+    show(output, fields, lambda: Description("store the key now: it is not shown again", fields))
 
 
 @keys.command()
 def ls(output: OutputOption = "table") -> None:
-    """List all keys, also revoked and expired ones, without the keys themselves."""
+    """List the identifiers, scopes and states of all keys, including revoked and expired keys."""
     with declarations() as weir:
         infos = weir.list_keys()
     heads = ("id", "principal", "scopes", "state", "created", "expires", "used")
@@ -66,17 +65,10 @@ def ls(output: OutputOption = "table") -> None:
 def revoke(
     id: Annotated[str, typer.Argument(help="Identifier of the key, as `weir keys ls` shows it.")],
 ) -> None:
-    """Revoke a key: the service refuses it within seconds."""
+    """Revoke a key. The service refuses it within seconds."""
     with declarations() as weir:
         weir.revoke_key(id)
     typer.echo(f"revoked {id}")
-
-
-def seconds_of(text: str) -> float:
-    match = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
-    if match is None:
-        raise InvalidInput("not a length of time", "--expires", text, "write 90d, 12h or 30m")
-    return float(int(match[1]) * UNITS_S[match[2]])
 
 
 def key_told(one: KeyInfo) -> dict[str, Any]:

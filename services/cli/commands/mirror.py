@@ -1,4 +1,4 @@
-"""`weir mirror`: remote objects are looked at as often as it is worth, and what has changed goes to a running system."""
+"""`weir mirror`: poll remote objects as often as their use and change rates justify, and send changes to a running system."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ PROBLEMS_SHOWN = 5
 def mirror(
     file: Annotated[Path, typer.Argument(help="File with CREATE MIRROR statements.", show_default=False)],
     check: Annotated[
-        bool, typer.Option("--check", help="Check the file and the objects, and poll nothing.")
+        bool, typer.Option("--check", help="Check the file and the objects, then exit without polling.")
     ] = False,
     output: FormatOption = "table",
 ) -> None:
     """Poll remote objects and send their changes to a service, until Ctrl-C.
 
-    The service is the one at WEIR_ENDPOINT, or else the one of this home. Declare a mirror with `weir apply` to have the service poll it.
+    Changes go to the service at WEIR_ENDPOINT, or else to the service that runs from WEIR_HOME. To have the service poll,
+    declare the mirror with `weir apply` instead.
     """
     mirrors = mirrors_in(file)
     checked = check_table(str(file), mirrors)
@@ -77,7 +78,7 @@ def measured_freshness(mirror: MirrorProgress) -> str:
 
 
 def mirror_table(title: str, mirrors: Sequence[MirrorProgress]) -> Sheet:
-    """Mirrors as they fare; the problems of each under them."""
+    """Return a table of the current figures of mirrors, with their problems below it."""
     table = table_of(title, MIRROR_COLUMNS, mirrors)
     wrong = [
         f"{escape(mirror.mirror)}: {escape(problem)} ({count:,}×)"
@@ -90,7 +91,7 @@ def mirror_table(title: str, mirrors: Sequence[MirrorProgress]) -> Sheet:
 
 
 def check_table(title: str, mirrors: Sequence[Mirror]) -> Sheet:
-    """What would be polled."""
+    """Check each mirror and its objects, and return a table of what would be polled."""
     table = plain_table(title, ("mirror", "columns", "objects", "bandwidth"), left=2, wrapped=1)
     for mirror in mirrors:
         check_hosts(mirror)

@@ -1,4 +1,4 @@
-"""`weir plan`: would delay targets hold with these documents, and what would the others lose?"""
+"""`weir plan`: check whether delay targets would hold with these documents, and what other classes would lose."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plan(
         list[str] | None,
         typer.Option(
             "--rate",
-            help="STREAM=ROWS: rows per second to expect on a stream; may be repeated.",
+            help="Expected rows per second of a stream, as STREAM=ROWS; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -46,15 +46,15 @@ def plan(
         typer.Option(
             min=1,
             max=256,
-            help="Number of processors for queries, if no service runs.",
+            help="Number of processors that run queries, for a check without a running service.",
             show_default="the default of weir up",
         ),
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Check whether delay targets would hold with the documents, and what other classes would lose. Nothing is changed.
+    """Check whether delay targets would hold if the documents were applied, and what other classes would lose.
 
-    The running service answers; if none runs, the catalog of this home is planned as if it ran on this machine.
+    Nothing is changed. The running service does the check. If no service runs, the check assumes that the declarations in the catalog of WEIR_HOME run on this machine.
 
     Exit code 1 if a target would not hold.
     """
@@ -66,14 +66,14 @@ def plan(
 
 
 def planned(documents: Sequence[Document], rates: Mapping[str, float], lanes: int | None) -> dict[str, Any]:
-    """By the service, if one is known; else here, with everything assumed."""
+    """Return the prediction of the running service. Without a service, return a prediction made here from assumed costs and rates."""
     if address_of(os.environ) is not None:
         if lanes is not None:
-            hint = "leave it out, or plan in another WEIR_HOME"
-            raise InvalidInput("the service that runs has its own", "--lanes", lanes, hint)
+            hint = "leave --lanes out, or plan in another WEIR_HOME"
+            raise InvalidInput("this option cannot be used while a service runs", "--lanes", lanes, hint)
         with Client() as client:
             return client.plan(documents, rates)
-    # The other commands need not wait for the simulator to be imported.
+    # Imported here, so that other commands do not wait for the import of the simulator.
     from services.plan.planner import Planner
 
     settings = LiveSettings() if lanes is None else LiveSettings(lanes=lanes)
@@ -82,22 +82,24 @@ def planned(documents: Sequence[Document], rates: Mapping[str, float], lanes: in
 
 
 def rates_of(told: Iterable[str]) -> dict[str, float]:
-    """Rows a second by stream."""
+    """Return rows per second by stream."""
     rates = {}
     for rate in told:
         stream, _, rows = rate.partition("=")
         try:
             rates[stream] = float(rows)
         except ValueError:
-            raise InvalidInput("not STREAM=ROWS", "--rate", rate, "write it as ticks=5000") from None
+            raise InvalidInput(
+                "the rate is not of the form STREAM=ROWS", "--rate", rate, "write it as ticks=5000"
+            ) from None
     return rates
 
 
-# -- as people read it -----------------------------------------------------------------------------------------
+# -- tables of a prediction -----------------------------------------------------------------------------------
 
 
 def plan_view(found: Mapping[str, Any]) -> RenderableType:
-    """Classes that are planned and those that it changes something for; then words."""
+    """Return a table of the declared classes and of other classes that they affect, followed by warnings and assumptions."""
     parts: list[RenderableType] = [plan_table(found)]
     parts += [Text(warning, style="yellow") for warning in found["warnings"]]
     parts += [Text(f"assumed: {assumption}", style="dim") for assumption in found["assumed"]]
@@ -138,5 +140,5 @@ def figures(run: Mapping[str, Any], target_ms: float) -> Iterable[str]:
 
 
 def planned_ms(value: float) -> str:
-    """Return a planned response time: less than a turn takes is not known."""
+    """Return a predicted response time as a text. Times below 1 ms are shorter than a slice, and are not predicted exactly."""
     return "<1" if value < 1 else f"{value:.0f}" if value < 1000 else milliseconds(value)

@@ -1,4 +1,4 @@
-"""`weir query add | rm | ls`: the queries of a tenant, without a file."""
+"""`weir query add | rm | ls | quality`: change and show the queries of tenants, without documents."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add(
         str,
         typer.Argument(
             metavar="TENANT/QUERY",
-            help="Tenant and name of the query; with a tenant's own key QUERY is enough.",
+            help="Tenant and name of the query; with a tenant's own key, QUERY is enough.",
         ),
     ],
     sql: Annotated[
@@ -46,26 +46,31 @@ def add(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", help="File that holds the statement instead.", show_default=False),
+        typer.Option(
+            "--file",
+            "-f",
+            help="File with the SELECT statement, instead of the argument SQL.",
+            show_default=False,
+        ),
     ] = None,
     utility: Annotated[
         str | None,
         typer.Option(
             metavar="MS:UTILITY,…",
-            help="What an answer is worth by its latency: 200:1,400:0.5,900:0.",
-            show_default="as its class says",
+            help="Utility of an answer, from 0 to 1, by its latency in ms: 200:1,400:0.5,900:0.",
+            show_default="the utility graph of its class",
         ),
     ] = None,
     weight: Annotated[
         float | None,
         typer.Option(
-            help="Weight of the freshness of the answers, from 0.001 to 1000.",
+            help="Weight of this query's freshness compared with other queries, from 0.001 to 1000.",
             show_default="1",
         ),
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Add a query, or change its statement. It begins to answer within seconds."""
+    """Add a query, or change its statement. Answers begin within seconds."""
     data: dict[str, object] = {"kind": "Query", "sql": sql_of(sql, file)}
     if utility is not None:
         data["utility"] = points_in(utility, "--utility")
@@ -98,7 +103,12 @@ def rm(
 ) -> None:
     """Remove queries that no other query reads."""
     if tenant is not None and not everything:
-        raise InvalidInput("is about --all", "--tenant", tenant, "add --all, or write TENANT/QUERY")
+        raise InvalidInput(
+            "this option can only be given together with --all",
+            "--tenant",
+            tenant,
+            "add --all, or write TENANT/QUERY",
+        )
     with declarations() as weir:
         delete_named(weir, "Query", names=names, everything=everything, yes=yes, tenant=tenant)
 
@@ -108,12 +118,12 @@ def ls(
     tenant: Annotated[
         str | None,
         typer.Argument(
-            help="Tenant whose queries are listed.", show_default="all tenants", autocompletion=tenants
+            help="Tenant to list the queries of.", show_default="all tenants", autocompletion=tenants
         ),
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """List queries in the order in which they were added, a line for each."""
+    """List queries in the order in which they were added, one per line."""
     with declarations() as weir:
         entries = weir.all("Query", tenant)
     documents = [shown_document(entry.declaration) for entry in entries]
@@ -121,7 +131,7 @@ def ls(
 
 
 def queries_table(found: Sequence[Declared], failing: Mapping[str, str]) -> Sheet:
-    """Return a table of queries, with a line below it for each that loses rows."""
+    """Return a table of queries, and below it a line for each query in which rows fail."""
     table = declarations_table("Query", found)
     names = [name_of(shown.ref) for shown in found]
     lines = [f"{name}: {failing[name]}" for name in names if name in failing]
@@ -131,7 +141,7 @@ def queries_table(found: Sequence[Declared], failing: Mapping[str, str]) -> Shee
 
 
 def failing_queries() -> dict[str, str]:
-    """Return which part of the rows of each failing query fails, and why; empty where no service answers."""
+    """Return a text for each query in which rows failed: the part of failed rows, and the reason. Without a service, return no texts."""
     failing: dict[str, tuple[float, str]] = {}
     with suppress(WeirError), service() as weir:
         for shown in weir.live.classes():
@@ -153,24 +163,24 @@ def quality(
     tenant: Annotated[
         str | None,
         typer.Argument(
-            help="Tenant whose queries are shown.",
+            help="Tenant to show the queries of.",
             show_default="the tenant of the key",
             autocompletion=tenants,
         ),
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Show how good answers have been: response times, what they were worth, missed deadlines, staleness."""
+    """Show the quality of past answers: response times, utility, missed deadlines and staleness."""
     with service() as weir:
         answer = weir.live.quality(tenant)
     show(output, answer, lambda: quality_table(answer))
 
 
 def sql_of(sql: str | None, file: Path | None) -> str:
-    """From one of the places where it may be."""
+    """Return the statement from the argument, from the file, or from standard input if the argument is `-`."""
     if (sql is None) == (file is None):
         hint = 'write weir query add TENANT/QUERY "SELECT …", or --file FILE'
-        raise InvalidInput("give the query once", "SQL", hint=hint)
+        raise InvalidInput("write the statement either as SQL or with --file", "SQL", hint=hint)
     if file is not None:
         return read_text(file)
     assert sql is not None

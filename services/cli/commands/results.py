@@ -1,4 +1,4 @@
-"""`weir results`: the answers of a query, as many as there are or on and on."""
+"""`weir results`: show the answers of a query that are kept, and with `--follow` each new answer."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 
 Output = Literal["table", "wide", "json", "yaml", "csv"]
 Row = Mapping[str, Any]
-# Width of a text in a table, where there is no room for more.
+# Number of characters to which a long text in a table may be shortened.
 WIDTH_MOST = 40
 KEPT = "_kept"
-RESTARTED = "the cursor is of an earlier life of the query: rows are shown from the oldest one that is kept"
+RESTARTED = (
+    "the cursor is from before a restart of the query: rows are shown from the oldest row that is kept"
+)
 DELETED = "the query was deleted: there will be no more answers"
 
 
@@ -43,18 +45,18 @@ def results(
         str,
         typer.Argument(
             metavar="TENANT/QUERY",
-            help="Query that gives the answers; with a tenant's own key QUERY is enough.",
+            help="Tenant and name of the query; with a tenant's own key, QUERY is enough.",
             autocompletion=queries,
         ),
     ],
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for new answers and show them as they come.")
+        bool, typer.Option("--follow", "-f", help="Wait for new answers and show them as they arrive.")
     ] = False,
     after: Annotated[
         str | None,
         typer.Option(
-            help="Start after this row: its `_seq` or cursor; `latest` shows only new rows.",
-            show_default="from the oldest that is kept",
+            help="Row to start after, given by its `_seq` or its cursor; `latest` shows only new rows.",
+            show_default="before the oldest kept row",
         ),
     ] = None,
     limit: Annotated[
@@ -63,7 +65,7 @@ def results(
     tail: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Begin with the last N rows that are kept.", metavar="N", show_default=False
+            min=1, help="Start with the last N rows that are kept.", metavar="N", show_default=False
         ),
     ] = None,
     output: Annotated[
@@ -71,24 +73,27 @@ def results(
         typer.Option(
             "--output",
             "-o",
-            help="Format: a table, a table with every column, JSON (an object per line), YAML or CSV.",
+            help="Output format: table, wide (a table with all columns), json (one object per line), yaml or csv.",
         ),
     ] = "table",
 ) -> None:
     """Show the answers of a query.
 
-    `_kept` is the fraction of the input behind a row that was neither shed nor late; a table shows it in percent.
+    The column `_kept` is the fraction of a row's input that was neither shed nor late; tables show this fraction in percent.
+
     Rows that were discarded before they could be read are reported on stderr.
     """
     if tail is not None and after is not None:
-        raise InvalidInput("--after says already where to begin", "--tail", tail, "leave one of them out")
+        raise InvalidInput(
+            "this option cannot be combined with --after", "--tail", tail, "leave out --tail or --after"
+        )
     with service() as weir, ended_by_ctrl_c(), until_nobody_reads():
         rows = weir.results(query, after=after, follow=follow, forgotten=tell, limit=limit, tail=tail)
         write(rows, writer_of(output, follow))
 
 
 def write(found: RemoteResults, writer: ResultsWriter) -> None:
-    """Write each page as it comes."""
+    """Write each page as it arrives."""
     is_noted = False
     while not found.is_over:
         page = found.page()
@@ -109,15 +114,18 @@ def tell(lost: RowsForgotten) -> None:
     warn([lost.title])
 
 
-# -- who reads -------------------------------------------------------------------------------------------------
+# -- end of the command on Ctrl-C, or when the reader of its output closes the pipe ----------------------------
 
 
 @contextmanager
 def ended_by_ctrl_c() -> Iterator[None]:
-    """The process ends where it is: it has changed nothing, and a call that is interrupted as it locks the pool of connections would
-    leave it locked, so that closing it would never end."""
+    """End the process at once on Ctrl-C.
+
+    An exception inside a call could leave the connection pool locked, and closing the pool would then hang.
+    """
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:  # it is ignored, or somebody else's
+    # SIGINT is ignored or has a handler of its own, which stays.
+    if before is not signal.default_int_handler:
         yield
         return
     signal.signal(signal.SIGINT, lambda *_: os._exit(EXIT_INTERRUPTED))
@@ -129,18 +137,18 @@ def ended_by_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def until_nobody_reads() -> Iterator[None]:
-    """Whoever closes the pipe has seen enough: that is no failure."""
+    """End the command with exit code 0 if the program that reads its output closes the pipe."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is still in Python's buffer goes nowhere when the process ends.
+        # Python writes its buffered output when the process ends; with this line, that write does not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit from None
 
 
 def check_read() -> None:
-    """BrokenPipeError if nobody reads any more, also while there is nothing to write."""
+    """Raise BrokenPipeError if the reader has closed the pipe, which no write shows while there are no new rows."""
     try:
         out = sys.stdout.fileno()
     except (OSError, ValueError):
@@ -151,35 +159,35 @@ def check_read() -> None:
         raise BrokenPipeError
 
 
-# -- as it is shown --------------------------------------------------------------------------------------------
+# -- writers of rows in the output formats --------------------------------------------------------------------
 
 
 class ResultsWriter(Protocol):
-    """Of rows that come page by page."""
+    """Base class of the output formats: writes rows page by page as they arrive."""
 
     def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None: ...
 
     def end(self) -> None:
-        """Write what stands below the last row, if anything does."""
+        """Write what the format has below its last row, if anything."""
         return
 
 
 class Json(ResultsWriter):
-    """An object a line."""
+    """Writer of JSON, one object per line."""
 
     def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
         sys.stdout.writelines(orjson.dumps(row).decode() + "\n" for row in rows)
 
 
 class Yaml(ResultsWriter):
-    """A list, which may end anywhere."""
+    """Writer of a YAML list, which is valid after each row."""
 
     def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
         sys.stdout.write(yaml.safe_dump(list(map(dict, rows)), sort_keys=False, allow_unicode=True))
 
 
 class Csv(ResultsWriter):
-    """With a line of names."""
+    """Writer of CSV with a header line."""
 
     def __init__(self) -> None:
         self._writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -194,14 +202,14 @@ class Csv(ResultsWriter):
 
 
 class Table(ResultsWriter):
-    """Columns as wide as the first rows need, so that no row waits for later ones.
+    """Writer of a table with columns as wide as the first rows need, so that no row waits for later rows.
 
-    On a terminal no line is wider than the terminal: long texts are cut, columns at the right are hidden and named, and columns
-    grow with later rows. Otherwise a longer value moves the rest of its line.
+    On a terminal, no line is wider than the terminal: long texts are shortened, columns at the right are hidden and named, and columns
+    grow when later rows need more room. Elsewhere, a longer value shifts the rest of its line.
     """
 
     def __init__(self, width: int | None = None, is_endless: bool = False) -> None:
-        """`width` is that of the terminal. Without an end, hidden columns are named above the rows."""
+        """`width` is the width of the terminal, if any. An endless table names hidden columns above its rows."""
         self._width, self._is_endless = width, is_endless
         self._natural: dict[str, int] = {}
         self._texts: set[str] = set()
@@ -240,7 +248,7 @@ class Table(ResultsWriter):
         while len(widths) > 1 and total(widths) > width:
             widths.popitem()
         if values and values[0] not in widths:
-            # A row number alone says nothing: the first value is shown as far as there is room.
+            # If only the row number would fit, the first value is shown too, shortened to the room that is left.
             first = names[0]
             room = width - widths[first] - GAP
             widths = {first: widths[first], values[0]: room} if room > 0 else widths
@@ -268,7 +276,7 @@ def total(widths: Mapping[str, int]) -> int:
 
 
 def writer_of(output: Output, is_endless: bool) -> ResultsWriter:
-    """Return the writer of a format. Only a terminal limits the width of a table."""
+    """Return the writer of a format. The width of a table is limited only on a terminal."""
     match output:
         case "json":
             return Json()
@@ -283,7 +291,7 @@ def writer_of(output: Output, is_endless: bool) -> ResultsWriter:
 
 
 def names_of(columns: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    """The number of the row comes first, then what was kept."""
+    """Return the names of the columns: first those of the rows (`_seq`, `_kept`), then those of the query."""
     return list(dict.fromkeys((*rows[0], *columns)))
 
 
@@ -294,12 +302,12 @@ def shown(name: str, value: object) -> str:
 
 
 def percent(kept: float) -> str:
-    """Less than all of it is never told as all of it."""
+    """Return a kept fraction in percent; a fraction below 1 is never rounded to 100%."""
     return "100%" if kept >= 1 else f"{100 * min(kept, 0.999):.1f}%"
 
 
 def whole(value: object) -> str:
-    """For programs: with all digits."""
+    """Return a value as text for programs: numbers keep all their digits."""
     return repr(value) if isinstance(value, float) else text_of(value, "")
 
 
@@ -315,5 +323,5 @@ def text_of(value: object, absent: str) -> str:
 
 
 def printable(text: str) -> str:
-    """In one line, whatever it holds: no answer moves the cursor of a terminal."""
+    """Return a text with each unprintable character replaced, since control characters could move the cursor."""
     return "".join(character if character.isprintable() else "�" for character in text)

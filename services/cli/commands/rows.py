@@ -1,4 +1,4 @@
-"""`weir rows put`: rows of a file go to a stream, through the service."""
+"""`weir rows put`: send the rows of a file to a stream, through the service."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STDIN = "-"
 TEXT = (".json", ".jsonl", ".ndjson")
 CSV = ".csv"
 BOOLEANS = {"true": True, "false": False}
-# Of one request; well below what a service takes.
+# Maximum size of one request, well below the limits of a service.
 BATCH_ROWS = 10_000
 BATCH_BYTES = 4 << 20
 Rows = Sequence[Mapping[str, Any]]
@@ -43,7 +43,7 @@ rows = CommandGroup(help="Send rows to streams that have no source.", no_args_is
 
 @rows.command()
 def put(
-    stream: Annotated[str, typer.Argument(help="Stream that the rows are for.", autocompletion=streams)],
+    stream: Annotated[str, typer.Argument(help="Stream that receives the rows.", autocompletion=streams)],
     file: Annotated[
         str,
         typer.Argument(
@@ -53,16 +53,16 @@ def put(
     batch: Annotated[
         str | None,
         typer.Option(
-            help="Name of these rows: the same file under the same name is accepted once.",
-            show_default="accepted again each time",
+            help="Name of this upload. An upload that is repeated with the same file and name adds no row twice.",
+            show_default="each upload adds its rows",
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Put rows even into a stream that is fed by a source or a feed.")
+        bool, typer.Option("--force", help="Send rows even to a stream that has a source or a feed.")
     ] = False,
     output: OutputOption = "table",
 ) -> None:
-    """Send the rows of a file to a stream; exit code 1 if some of them were not accepted."""
+    """Send the rows of a file to a stream. Exit code 1 if some rows were rejected."""
     total = RowsPut(accepted=0, rejected=0)
     with service() as weir:
         try:
@@ -71,7 +71,7 @@ def put(
                 total = together(total, weir.put_rows(stream, part, name, force=force))
         except WeirError:
             if total.accepted:
-                warn([f"{total.accepted:,} rows were taken before this went wrong"])
+                warn([f"{total.accepted:,} rows were accepted before this error"])
             raise
     fields = total.model_dump()
     show(output, fields, lambda: Description(stream, fields))
@@ -89,7 +89,7 @@ def together(one: RowsPut, other: RowsPut) -> RowsPut:
 
 
 def kinds_of(weir: Client, stream: str) -> dict[str, TypeKind] | None:
-    """Return the kinds of a stream's columns by their names in small letters; None for a key that may not read them."""
+    """Return the types of a stream's columns by lower-case name; None if the key may not read the stream."""
     try:
         entry = weir.get("Stream", stream)
     except NotAllowed:
@@ -100,7 +100,7 @@ def kinds_of(weir: Client, stream: str) -> dict[str, TypeKind] | None:
 
 
 def batches(file: str, kinds: Callable[[], dict[str, TypeKind] | None]) -> Iterator[Rows | pa.Table]:
-    """Yield the rows of a file, some at a time."""
+    """Yield the rows of a file in batches, each small enough for one request."""
     if file == STDIN:
         yield from cut(
             row_of(line, f"line {n}") for n, line in enumerate(sys.stdin.buffer, 1) if line.strip()
@@ -117,7 +117,7 @@ def batches(file: str, kinds: Callable[[], dict[str, TypeKind] | None]) -> Itera
 
 
 def rows_of_text(path: Path) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """Of JSON lines, or of an array."""
+    """Yield the rows of a file of JSON lines or of a JSON array, each with its size in bytes."""
     try:
         with path.open("rb") as lines:
             is_array = lines.read(1000).lstrip()[:1] == b"["
@@ -132,11 +132,11 @@ def rows_of_text(path: Path) -> Iterator[tuple[Mapping[str, Any], int]]:
                     yield row_of(line, f"{path}: line {number}")
     except OSError as problem:
         why = (problem.strerror or str(problem)).lower()
-        raise InvalidInput(f"cannot be read: {why}", "FILE", str(path), "check the path") from None
+        raise InvalidInput(f"the file cannot be read: {why}", "FILE", str(path), "check the path") from None
 
 
 def rows_of_csv(path: Path, kinds: Mapping[str, TypeKind]) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """Yield the rows of a CSV file. Its first line names the columns; an empty cell is NULL."""
+    """Yield the rows of a CSV file with their sizes. The first line names the columns; an empty cell is NULL."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             reader = csv.reader(lines)
@@ -153,13 +153,15 @@ def rows_of_csv(path: Path, kinds: Mapping[str, TypeKind]) -> Iterator[tuple[Map
                 yield row, sum(map(len, cells)) + 4 * len(cells)
     except OSError as problem:
         why = (problem.strerror or str(problem)).lower()
-        raise InvalidInput(f"cannot be read: {why}", "FILE", str(path), "check the path") from None
+        raise InvalidInput(f"the file cannot be read: {why}", "FILE", str(path), "check the path") from None
     except (UnicodeDecodeError, csv.Error) as problem:
-        raise InvalidInput(f"not valid CSV: {problem}", "FILE", str(path), "save it as UTF-8") from None
+        raise InvalidInput(
+            f"the file is not valid CSV: {problem}", "FILE", str(path), "save it as UTF-8"
+        ) from None
 
 
 def value_of(cell: str, kind: TypeKind | None) -> object:
-    """Return a cell as JSON has the value; text that does not fit stays as it is, and the service rejects its row."""
+    """Return a CSV field as a JSON value. Text that does not fit its column's type stays text, so that the service rejects the row."""
     if not cell:
         return None
     try:
@@ -172,7 +174,7 @@ def value_of(cell: str, kind: TypeKind | None) -> object:
                 return BOOLEANS.get(cell.strip().lower(), cell)
             case TypeKind.TIMESTAMP:
                 at = datetime.fromisoformat(cell.strip())
-                # A moment without a time zone is in UTC, as `weir run` reads it.
+                # A timestamp without a time zone is in UTC, as in `weir run`.
                 return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
     except ValueError:
         pass
@@ -180,7 +182,7 @@ def value_of(cell: str, kind: TypeKind | None) -> object:
 
 
 def row_of(line: bytes, place: str) -> tuple[Mapping[str, Any], int]:
-    """A row, and its bytes."""
+    """Return a row and its size in bytes."""
     return checked(parsed(line, place), place), len(line)
 
 
@@ -188,7 +190,9 @@ def parsed(text: bytes, place: str) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as problem:
-        raise InvalidInput(f"not valid JSON: {problem}", file=place, hint="write one object a line") from None
+        raise InvalidInput(
+            f"the line is not valid JSON: {problem}", file=place, hint="write one object per line"
+        ) from None
 
 
 def checked(row: object, place: str) -> Mapping[str, Any]:
@@ -198,7 +202,7 @@ def checked(row: object, place: str) -> Mapping[str, Any]:
 
 
 def cut(found: Iterable[tuple[Mapping[str, Any], int]]) -> Iterator[Rows]:
-    """Into batches that a request has room for."""
+    """Split rows into batches that fit into one request."""
     batch: list[Mapping[str, Any]] = []
     size = 0
     for row, row_bytes in found:

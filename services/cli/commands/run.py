@@ -1,4 +1,4 @@
-"""`weir run`: queries over files, at full speed or paced, as a class would run them."""
+"""`weir run`: run queries over files with the engine of a class, at full speed or at a given rate."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from services.cli.tables.progress import progress
 from services.cli.tables.sheet import Sheet, plain_table, screen
 
 Output = Literal["table", "wide", "json", "csv"]
-# What --out names as a file; anything else is a folder.
+# Endings with which --out names a file; any other path is a folder.
 FILES = (".parquet", ".csv", ".jsonl")
 ROWS_SHOWN = 10
 SLICE_S = 1.0
@@ -55,7 +55,7 @@ WINDOWS = WindowSettings()
 
 @dataclass
 class CollectedAnswers:
-    """What the queries have answered, with sequence numbers and kept fractions, until the end."""
+    """Collector of the answers of all queries, with sequence numbers and kept fractions, until the end of the run."""
 
     plain: dict[str, Schema] = field(default_factory=dict)
     schemas: dict[str, pa.Schema] = field(default_factory=dict)
@@ -83,7 +83,7 @@ SqlArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="SQL",
-        help="Queries, and CREATE STREAM where types are not those of the files: an SQL file, SQL in quotes, or `-` for stdin.",
+        help="SQL queries: a file, SQL in quotes, or `-` for stdin. CREATE STREAM is needed only for types that differ from the files.",
         show_default=False,
     ),
 ]
@@ -92,43 +92,50 @@ InputsOption = Annotated[
     typer.Option(
         "--input",
         "-i",
-        help="STREAM=FILE of rows: Parquet, Arrow, CSV, JSON lines or array, also .gz; a folder, a pattern in quotes, or `-` for stdin.",
+        help="Rows of a stream, as STREAM=FILE. FILE is Parquet, Arrow, CSV or JSON (also .gz), a folder, a pattern in quotes, or `-` for stdin.",
         show_default=False,
     ),
 ]
 TablesOption = Annotated[
     list[str] | None,
-    typer.Option("--table", help="NAME=FILE of a static table, in the same formats.", show_default=False),
+    typer.Option(
+        "--table", help="Rows of a static table, as NAME=FILE, in the formats of --input.", show_default=False
+    ),
 ]
 TimesOption = Annotated[
     list[str] | None,
     typer.Option(
         "--time",
         metavar="COLUMN",
-        help="Event time of an input without CREATE STREAM: COLUMN or STREAM.COLUMN; a timestamp, or milliseconds.",
-        show_default="its only timestamp",
+        help="Column with the event time of an input without CREATE STREAM, as COLUMN or STREAM.COLUMN. The column holds timestamps, or milliseconds since 1970.",
+        show_default="the only timestamp column",
     ),
 ]
 SchemaOption = Annotated[
-    bool, typer.Option("--schema", help="Print the CREATE STREAM of each input, and run nothing.")
+    bool, typer.Option("--schema", help="Print the CREATE STREAM statement of each input, then exit.")
 ]
 OutOption = Annotated[
     Path | None,
     typer.Option(
-        help="Write answers here: a folder of one Parquet file per query; or, for a single query, "
+        help="Folder for the answers, with one Parquet file per query; for a single query also "
         "a .parquet, .csv or .jsonl file.",
         show_default=False,
     ),
 ]
 RateOption = Annotated[
-    float | None, typer.Option(help="Rows per second; full speed if left out.", show_default=False)
+    float | None, typer.Option(help="Rows per second to feed, instead of full speed.", show_default=False)
 ]
 TrainOption = Annotated[
     int,
-    typer.Option(min=1, max=10_000_000, help="Rows per train: the batch that operators work on at a time."),
+    typer.Option(min=1, max=10_000_000, help="Rows per train, the batch that one operator call processes."),
 ]
 PolicyOption = Annotated[
-    str, typer.Option("--policy", "-p", help="Policy that orders operators: hr, fcfs, …")
+    str,
+    typer.Option(
+        "--policy",
+        "-p",
+        help="Policy that chooses the next operator: hr, fcfs, …; `weir sim -h` lists all policies.",
+    ),
 ]
 GroupsOption = Annotated[int, typer.Option(min=1, help="Maximum number of keys that groups and joins hold.")]
 StateOption = Annotated[
@@ -142,19 +149,24 @@ ScheduleOption = Annotated[
     ),
 ]
 LateOption = Annotated[
-    str, typer.Option("--late", help="Late windows that are answered together: off, late or late-pending.")
+    str,
+    typer.Option(
+        "--late",
+        help="Windows that are answered together when several windows are late: off (none), late (all late windows), or late-pending (all late and all due windows).",
+    ),
 ]
 OutputOption = Annotated[
     Output,
     typer.Option(
         "--output",
         "-o",
-        help="Format of the answers: a table, a table with every column, JSON (an object per line), or CSV (of a single "
-        "query). Notes are then on stderr.",
+        help="Format of the answers: table, wide (a table with all columns), json (one object per line), or csv (a single "
+        "query). With json and csv, notes are on stderr.",
     ),
 ]
 ExplainOption = Annotated[
-    bool, typer.Option("--explain", help="Print the operators as measured, and inferred streams.")
+    bool,
+    typer.Option("--explain", help="Print the measurements of each operator and the inferred streams, too."),
 ]
 
 
@@ -176,12 +188,14 @@ def run(
     output: OutputOption = "table",
     explain: ExplainOption = False,
 ) -> None:
-    """Run continuous queries over files, without a service: to try a query before it is added.
+    """Run continuous queries over files, without a service, to try a query before it is added.
+
+    A query can also name a file in place of a stream:
 
     weir run "SELECT page, COUNT(*) AS n FROM 'clicks.csv' [RANGE 1 MINUTE] GROUP BY page"
     """
     if sql is None and not schema:
-        raise InvalidInput("there is no SQL to run", "SQL", hint=GIVE_SQL)
+        raise InvalidInput("the command has no SQL to run", "SQL", hint=GIVE_SQL)
     static, notes = static_tables(tables or [])
     content = given(
         None if sql is None else sql_of(sql), assigned(inputs or [], "--input"), static, times or []
@@ -224,7 +238,7 @@ def static_tables(arguments: Sequence[str]) -> tuple[dict[str, pa.Table], list[s
 
 
 def timed_inputs(content: RunInput) -> dict[StreamSchema, pa.Table]:
-    """Return the rows of each stream that have an event time; the others become a note."""
+    """Return the rows of each stream without the rows that lack an event time; a note states the number of rows left out."""
     data = {}
     for stream in content.streams:
         if stream.name in content.rows:
@@ -237,7 +251,7 @@ def timed_inputs(content: RunInput) -> dict[StreamSchema, pa.Table]:
 def timed_run(
     runner: ClassRunner, data: Mapping[StreamSchema, pa.Table], train: int, rate: float | None
 ) -> RunSpeed:
-    """Feed all rows with a progress bar, and measure how long that takes."""
+    """Feed all rows with a progress bar, and return their number and the duration."""
     total = sum(len(table) for table in data.values())
     began = time.perf_counter()
     with progress("running", total) as advance:
@@ -246,7 +260,7 @@ def timed_run(
 
 
 def conformed(table: pa.Table, stream: StreamSchema) -> tuple[pa.Table, int]:
-    """Return the rows with the stream's columns and types, and how many were left out as they have no event time."""
+    """Return the rows with the stream's columns and types, and the number of rows left out for lack of an event time."""
     columns = {name.lower(): name for name in table.column_names}
     arrays = []
     for schema_field in stream.schema.fields:
@@ -261,7 +275,7 @@ def conformed(table: pa.Table, stream: StreamSchema) -> tuple[pa.Table, int]:
         try:
             arrays.append(table.column(name).cast(schema_field.type.arrow))
         except pa.ArrowException as error:
-            hint = f"declare the column as the file has it ({table.column(name).type})"
+            hint = f"declare the column with its type in the file ({table.column(name).type})"
             raise InvalidInput(
                 f"column {name} is not {schema_field.type}: {error}", stream.name, None, hint
             ) from None
@@ -273,7 +287,7 @@ def conformed(table: pa.Table, stream: StreamSchema) -> tuple[pa.Table, int]:
 def feed(
     runner: ClassRunner, data: Mapping[StreamSchema, pa.Table], train: int, rate: float | None, advance: Any
 ) -> None:
-    """All inputs in the order of event time, in trains; paced if a rate is given."""
+    """Feed all inputs in trains, in the order of event time; `rate` limits the rows per second."""
     began, sent = time.perf_counter(), 0
     for stream, part in turns(data, train):
         if rate is not None:
@@ -293,7 +307,7 @@ def drain(runner: ClassRunner) -> None:
 
 
 def turns(data: Mapping[StreamSchema, pa.Table], train: int) -> Iterator[tuple[StreamSchema, pa.Table]]:
-    """Parts of the streams so that none runs ahead of the others by more than a train's event time."""
+    """Yield a train of the stream with most rows, then trains of the other streams up to the same event time, and so on."""
     leader = max(data, key=lambda stream: len(data[stream]), default=None)
     if leader is None:
         return
@@ -320,7 +334,7 @@ def turns(data: Mapping[StreamSchema, pa.Table], train: int) -> Iterator[tuple[S
 
 
 def event_times(stream: StreamSchema, table: pa.Table) -> Any:
-    """Event times that never fall, in microseconds; None without event time."""
+    """Return event times in µs, each raised to the largest time of the rows before it; None for a stream without event time."""
     if stream.time is None:
         return None
     column = table.column(stream.time).cast(pa.int64()).to_numpy()
@@ -329,7 +343,7 @@ def event_times(stream: StreamSchema, table: pa.Table) -> Any:
 
 @dataclass(frozen=True)
 class RunSpeed:
-    """The tuples of a run and how long it took."""
+    """Number of tuples of a run, and its duration."""
 
     tuples: int
     elapsed_s: float
@@ -341,7 +355,7 @@ class RunSpeed:
 
 @dataclass(frozen=True)
 class Showing:
-    """The form and the destination of answers."""
+    """Format and destination of answers."""
 
     output: Output
     out: Path | None
@@ -352,13 +366,13 @@ class Showing:
         return self.out is not None and self.out.suffix in FILES
 
     def check(self, queries: Sequence[Query]) -> None:
-        """Raise InvalidInput for several queries where there is room for one table."""
+        """Raise InvalidInput if the answers of several queries would go into one table."""
         names = ", ".join(query.name for query in queries)
         if len(queries) > 1 and self.output == "csv" and self.out is None:
-            hint = "run one query, or take --output json: each line names its query"
-            raise InvalidInput("CSV is one table, and there are several queries", "--output", names, hint)
+            hint = "run one query, or use --output json: each line names its query"
+            raise InvalidInput("CSV cannot hold the answers of several queries", "--output", names, hint)
         if len(queries) > 1 and self.out_is_file:
-            hint = "name a folder: it gets one Parquet file per query"
+            hint = "name a folder, for one Parquet file per query"
             raise InvalidInput("one file cannot hold the answers of several queries", "--out", names, hint)
 
     def show(
@@ -369,7 +383,7 @@ class Showing:
         measured: RunSpeed,
         notes: Sequence[str],
     ) -> None:
-        """Write the answers, and what was measured and left out."""
+        """Write the answers, the measurements, and notes on rows that were left out."""
         console = screen(self.output)
         for query in content.queries:
             table = answers.table(query.name)
@@ -397,7 +411,7 @@ class Showing:
 
 
 def write_file(table: pa.Table, query: str, path: Path) -> None:
-    """Write the answers of a query as the ending says."""
+    """Write the answers of a query in the format that the ending of the path names."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".parquet":
         pyarrow.parquet.write_table(table, path)
@@ -407,14 +421,14 @@ def write_file(table: pa.Table, query: str, path: Path) -> None:
 
 
 def write_json(table: pa.Table, query: str, file: TextIO) -> None:
-    """Write an object per line."""
+    """Write JSON, one object per line."""
     for batch in table.to_batches():
         for row in batch.to_pylist():
             file.write(json.dumps({"query": query, **row}, default=str) + "\n")
 
 
 def write_csv(table: pa.Table, _: str, file: TextIO) -> None:
-    """Write a line of names, and a line per row."""
+    """Write CSV with a header line."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.column_names)
     for batch in table.to_batches():
@@ -423,7 +437,7 @@ def write_csv(table: pa.Table, _: str, file: TextIO) -> None:
 
 def rows_table(name: str, table: pa.Table) -> Sheet:
     shown = plain_table(
-        f"{name}: {len(table):,} rows" + (", the last ones" if len(table) > ROWS_SHOWN else ""),
+        f"{name}: {len(table):,} rows" + (", the last rows shown" if len(table) > ROWS_SHOWN else ""),
         table.column_names,
         left=0,
         least=("_seq", "_kept"),
@@ -440,14 +454,14 @@ def cell(value: object) -> str:
 
 
 def explain_table(runner: ClassRunner) -> Sheet:
-    """Return the operators with what was measured of each in the whole run."""
+    """Return a table of the operators with their measurements in the whole run."""
     table = plain_table(
         "operator network",
         ("#", "operator", "feeds", "queries", "tuples", "out", "selectivity", "ns/tuple"),
         left=4,
     )
     for line, node in zip(explained(runner), runner.network.nodes, strict=True):
-        # Panes pass on event time alone, and windows take nothing else.
+        # A pane operator emits only the progress of event time, no tuples, so the table shows no output and selectivity for it.
         passes = not node.tells
         cost_s = node.mean_cost_s
         cells = (
@@ -479,7 +493,7 @@ def closing_table(queries: Sequence[Query], answers: CollectedAnswers, runner: C
 
 
 def losses(runner: ClassRunner) -> Iterator[str]:
-    """What did not get into the answers, and why."""
+    """Yield a line for each reason why tuples are missing from the answers."""
     for source, late in late_rows(runner.network.nodes).items():
         if late:
             yield f"{source}: {late:,} tuples came too late for their windows and were left out"

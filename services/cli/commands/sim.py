@@ -1,4 +1,4 @@
-"""`weir sim`: a scenario in virtual time, of classes or (`services.cli.simulation.periodic_sim`) of periodic queries."""
+"""`weir sim`: simulate a scenario of classes, or of periodic queries (`periodic_sim.py`), in virtual time."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ from sim.outcome.results import outcome_of, results
 from sim.simulation import Simulation
 
 DEFAULT_MANAGER = "dilos"
-# Of what a scenario of classes can be asked for, what one of periodic queries has.
+# Hint for each option that is refused for periodic queries, because the option applies only to a scenario of classes.
 INSTEAD = {
-    "--compare": "--schedules compares what periodic queries run by",
-    "--policies": "--schedules compares what periodic queries run by",
-    "--policy": "name a schedule with --schedule",
+    "--compare": "compare the schedules of periodic queries with --schedules",
+    "--policies": "compare the schedules of periodic queries with --schedules",
+    "--policy": "choose a schedule of periodic queries with --schedule",
 }
 
 
 @dataclass(frozen=True)
 class SimulationJob:
-    """One run of a comparison, small enough to send to another process."""
+    """Settings of one simulation in a comparison of several; they are sent to the process that runs the simulation."""
 
     label: str
     scenario: Scenario
@@ -61,7 +61,7 @@ class SimulationJob:
 
 
 def presets(incomplete: str) -> list[str]:
-    """Return the presets that begin so."""
+    """Return the names of presets that begin with the typed text."""
     return [name for name in preset_names() if name.startswith(incomplete)]
 
 
@@ -78,8 +78,8 @@ ManagerOption = Annotated[
     typer.Option(
         "--manager",
         "-m",
-        help=f"Load manager, which sheds and lends: {', '.join(MANAGERS)}.",
-        show_default=f"{DEFAULT_MANAGER}; none with --policies",
+        help=f"Load manager, which decides on shedding and lending: {', '.join(MANAGERS)}.",
+        show_default=f"{DEFAULT_MANAGER}, or none with --policies",
     ),
 ]
 PolicyOption = Annotated[
@@ -87,52 +87,58 @@ PolicyOption = Annotated[
     typer.Option(
         "--policy",
         "-p",
-        help=f"Policy that orders the operators of every class: {', '.join(POLICY_KINDS)}; with settings: fas:beta=0.25.",
+        help=f"Policy that chooses the next operator of every class: {', '.join(POLICY_KINDS)}; with a setting: fas:beta=0.25.",
     ),
 ]
 SeedOption = Annotated[
-    int | None, typer.Option(help="Seed of everything random; the same seed gives the same output.")
+    int | None, typer.Option(help="Seed of the random numbers; the same seed gives the same output.")
 ]
-SecondsOption = Annotated[float | None, typer.Option(help="Length of the run in virtual time.")]
+SecondsOption = Annotated[float | None, typer.Option(help="Length of the run in seconds of virtual time.")]
 ReportOption = Annotated[
     Path | None, typer.Option(help="Folder for an HTML page with plots.", show_default=False)
 ]
 CompareOption = Annotated[
-    bool, typer.Option("--compare", help="Run the scenario under every load manager and compare them.")
+    bool,
+    typer.Option("--compare", help="Run the scenario under every load manager, and compare the results."),
 ]
 PoliciesOption = Annotated[
     bool,
     typer.Option(
         "--policies",
-        help="Run the scenario under every policy and compare them with the claims of the papers.",
+        help="Run the scenario under every policy, and compare the results with the claims of the papers.",
     ),
 ]
 ScheduleOption = Annotated[
     str | None,
     typer.Option(
-        help=f"Schedule of periodic queries: {', '.join(PERIODIC_KINDS)}, hybrid:late=off, …",
-        show_default="the scenario's",
+        help=f"Schedule of periodic queries: {', '.join(PERIODIC_KINDS)}; with a setting: hybrid:late=off.",
+        show_default="the schedule of the scenario",
     ),
 ]
 SchedulesOption = Annotated[
     bool,
     typer.Option(
         "--schedules",
-        help="Run periodic queries under every schedule and compare them with the claims of the papers.",
+        help="Run periodic queries under every schedule, and compare the results with the claims of the papers.",
     ),
 ]
 ExplainOption = Annotated[
     str | None,
-    typer.Option(help="Class to explain: its last decisions are printed in words.", show_default=False),
+    typer.Option(
+        help="Class to explain. The last decisions about this class are printed in words.", show_default=False
+    ),
 ]
 RecordOption = Annotated[
     Path | None,
-    typer.Option(help="Folder for the events and decisions of every core, for --replay.", show_default=False),
+    typer.Option(
+        help="Folder in which the events and decisions of the run are recorded, for --replay.",
+        show_default=False,
+    ),
 ]
 ReplayOption = Annotated[
     Path | None,
     typer.Option(
-        help="Event log, or folder of event logs, to replay: its decisions are made again and compared.",
+        help="Event log, or folder of event logs: make the recorded decisions again, and compare new and recorded decisions.",
         show_default=False,
     ),
 ]
@@ -140,7 +146,7 @@ ReplayOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class SimOptions:
-    """Options of a run, or of a comparison of runs, as the command line has them."""
+    """Options of a run or of a comparison of runs, as given on the command line."""
 
     manager: str | None
     policy: str | None
@@ -173,18 +179,20 @@ def sim(
     record: RecordOption = None,
     replay: ReplayOption = None,
 ) -> None:
-    """Simulate a scenario in virtual time: what each class gets and loses, or when periodic queries are answered."""
+    """Simulate a scenario in virtual time: response times and losses per class, or the tardiness of periodic queries."""
     if replay is not None:
         others = (scenario, manager, policy, schedule, seed, seconds, report, explain, record)
         if compare or policies or schedules or any(option is not None for option in others):
             raise InvalidInput(
-                "a log is replayed as it was recorded", "--replay", hint="give it alone, or with -o json"
+                "this option cannot be combined with options of a run",
+                "--replay",
+                hint="write --replay LOG alone, or with -o json",
             )
         replay_logs(replay, output)
         return
     if scenario is None:
         hint = "write the name of a scenario, or --replay LOG"
-        raise InvalidInput("required, but missing", "SCENARIO", hint=hint)
+        raise InvalidInput("a required value is missing", "SCENARIO", hint=hint)
     options = SimOptions(
         manager=manager,
         policy=policy,
@@ -231,7 +239,7 @@ def sim_periodic(scenario: PeriodicScenario, options: SimOptions) -> None:
 def sim_classes(scenario: Scenario, options: SimOptions) -> None:
     """Run classes once, or once under every manager or policy."""
     check_of_classes(scenario, options)
-    # Level 2 alone: with shedding a policy would be compared on different tuples.
+    # Policies are compared without a load manager: with shedding, they would process different tuples.
     manager = options.manager or ("none" if options.policies else DEFAULT_MANAGER)
     scenario = configured(scenario, options.policy, options.seconds)
     explain = options.explain
@@ -249,28 +257,40 @@ def sim_classes(scenario: Scenario, options: SimOptions) -> None:
 
 
 def check_of_classes(scenario: Scenario, options: SimOptions) -> None:
-    """Raise InvalidInput for options that exclude each other or are about periodic queries."""
+    """Raise InvalidInput for options that exclude each other, and for options of periodic queries without such queries."""
     if options.schedules or options.schedule is not None:
         raise InvalidInput(
-            f"is about periodic queries, of which {scenario.name} has none",
+            f"this option needs a scenario of periodic queries, and {scenario.name} has classes",
             "--schedules" if options.schedules else "--schedule",
             None if options.schedules else options.schedule,
-            "name a scenario of `kind: periodic`, such as golab-low; docs/scenarios.md tells its keys",
+            "choose a scenario of `kind: periodic`, such as golab-low (see docs/scenarios.md)",
         )
     compares = options.compare or options.policies
     if options.compare and options.policies:
-        raise InvalidInput("--compare and --policies exclude each other", hint="run the command twice")
+        raise InvalidInput("--compare and --policies cannot be combined", hint="run the command twice")
     if options.manager is not None:
         known_manager(options.manager)
-    hint = "leave out one of the two"
+    hint = "leave out one of these options"
     if options.compare and options.manager is not None:
-        raise InvalidInput("--compare runs every manager", "--manager", options.manager, hint)
+        raise InvalidInput(
+            "this option cannot be combined with --compare, which runs every manager",
+            "--manager",
+            options.manager,
+            hint,
+        )
     if options.policies and options.policy is not None:
-        raise InvalidInput("--policies runs every policy", "--policy", options.policy, hint)
+        raise InvalidInput(
+            "this option cannot be combined with --policies, which runs every policy",
+            "--policy",
+            options.policy,
+            hint,
+        )
     of_one_run = {"--report": options.report, "--explain": options.explain, "--record": options.record}
     for option, value in of_one_run.items():
         if value is not None and compares:
-            raise InvalidInput(f"{option} is about one run", hint="leave out --compare and --policies")
+            raise InvalidInput(
+                f"{option} works only for a single run", hint="leave out --compare and --policies"
+            )
 
 
 def print_comparison(scenario: Scenario, options: SimOptions, manager: str, seed: int) -> None:
@@ -312,16 +332,16 @@ def print_run(scenario: Scenario, options: SimOptions, manager: str, seed: int) 
 
 
 def refuse_of_classes(name: str, options: Mapping[str, object]) -> None:
-    """Options that a scenario of periodic queries has no use for."""
+    """Raise InvalidInput for an option of classes, given with a scenario of periodic queries."""
     for option, value in options.items():
         if value is not None:
-            hint = INSTEAD.get(option, "leave it out")
-            title = f"is about classes, of which {name} has none"
+            hint = INSTEAD.get(option, f"leave {option} out")
+            title = f"needs a scenario of classes, and {name} has periodic queries"
             raise InvalidInput(title, option, None if value is True else str(value), hint)
 
 
 def configured(scenario: Scenario, policy: str | None, seconds: float | None) -> Scenario:
-    """The scenario with what the command line changes."""
+    """Return the scenario with the changes that the command line asks for."""
     if seconds is not None:
         checked_seconds(seconds)
         faults = tuple(fault for fault in scenario.faults if fault.at_s < seconds)
@@ -334,26 +354,28 @@ def configured(scenario: Scenario, policy: str | None, seconds: float | None) ->
 
 
 def make_folder(option: str, folder: Path) -> None:
-    """Make the folder an option names, if it is not there: before the run, which may be long."""
+    """Create the folder that an option names, if it does not exist, so that a long run does not fail at its end."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise InvalidInput(
-            f"cannot be a folder: {why}", option, str(folder), "choose another place"
+            f"the folder cannot be created: {why}", option, str(folder), "choose another folder"
         ) from None
 
 
 def checked_seconds(seconds: float) -> float:
     if not 0 < seconds <= 86_400:
-        hint = "give seconds of virtual time"
-        raise InvalidInput("must be above 0 and at most 86400", "--seconds", seconds, hint)
+        hint = "write seconds of virtual time"
+        raise InvalidInput(
+            "the simulated time must be above 0 and at most 86400 seconds", "--seconds", seconds, hint
+        )
     return seconds
 
 
 def checked_seed(seed: int) -> int:
     if seed < 0:
-        raise InvalidInput("must not be negative", "--seed", seed, "any whole number from 0 on")
+        raise InvalidInput("the seed must not be negative", "--seed", seed, "write a whole number, 0 or more")
     return seed
 
 
@@ -386,13 +408,13 @@ def comparison(
 
 
 def compared_policies(scenario: Scenario) -> list[str]:
-    """Every policy, and those with settings of their own that a claim names."""
+    """Return the names of the policies to compare: all policies, then variants with other settings, if the scenario's claims name any."""
     named = [name for claim in scenario.claims for name in (claim.policy, claim.below)]
     return list(dict.fromkeys([*POLICY_KINDS, *named]))
 
 
 def run_one(job: SimulationJob, record: Path | None = None) -> Simulation:
-    """One run with a progress bar, recorded if a folder is given."""
+    """Run one simulation with a progress bar, and record it if a folder is given."""
     with (
         progress(f"{job.label} {job.manager}", job.scenario.seconds) as advance,
         closing(Recording(record)) if record is not None else nullcontext() as recording,
@@ -408,7 +430,7 @@ def run_one(job: SimulationJob, record: Path | None = None) -> Simulation:
 
 
 def run_all(jobs: Sequence[SimulationJob]) -> Mapping[str, dict[str, Any]]:
-    """Every job, on as many processes as there are processors; in the order given."""
+    """Run the jobs in one process per processor, and return the results in the order of the jobs."""
     done: dict[str, dict[str, Any]] = {}
     workers = min(len(jobs), cpu_count() or 1)
     with (
@@ -427,7 +449,7 @@ def result_of(job: SimulationJob) -> dict[str, Any]:
 
 
 def explanations(run: Simulation, name: str, last: int = 20) -> list[str]:
-    """The class's last decisions in words, and all by which it came to go by another policy."""
+    """Return the last decisions about a class in words, then the last changes of its policy."""
     manager, tuned = run.ring.manager_of(name), run.tunings.get(name)
     policies = (
         []

@@ -1,4 +1,4 @@
-"""`weir top`: the current figures of all classes, of a service, of the system of WEIR_HOME or of a Ray cluster."""
+"""`weir top`: show the current figures of all classes of a service, of the system of WEIR_HOME, or of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from services.client import Client
 
 ClassTable = Callable[[str, Sequence[ClassView]], Sheet]
-START_ONE = "start one with `weir up`, or name its Ray cluster with --address"
+START_ONE = "start a system with `weir up`, or write the address of its Ray cluster with --address"
 AUTH_MODE = "RAY_AUTH_MODE"
-# Ray takes `auto` for any Ray process of the machine.
+# `auto` is refused: Ray would connect to any Ray process of the machine.
 HOST_PORT = re.compile(r"(?:ray://)?[^\s/]+:[0-9]{1,5}")
 
 
@@ -39,20 +39,20 @@ def top(
         bool,
         typer.Option(
             "--quality",
-            help="Show how good answers are: what they are worth, missed deadlines, staleness, slowdown.",
+            help="Show the quality of answers: utility, missed deadlines, staleness and slowdown.",
         ),
     ] = False,
-    interval: Annotated[float, typer.Option(min=0.1, max=3600.0, help="Seconds between two updates.")] = 1.0,
+    interval: Annotated[float, typer.Option(min=0.1, max=3600.0, help="Seconds between updates.")] = 1.0,
     address: Annotated[
         str | None,
         typer.Option(help="Address of the system's Ray cluster.", show_default="the system of WEIR_HOME"),
     ] = None,
 ) -> None:
-    """Show the classes of a running system and how they are doing, until Ctrl-C.
+    """Show the current state of the classes of a running system, until Ctrl-C.
 
-    Without --address: the classes of the service that WEIR_ENDPOINT names, or else of the system that runs from WEIR_HOME.
+    Without --address, it shows the classes of the service at WEIR_ENDPOINT, or else of the system that runs from WEIR_HOME.
 
-    A tenant's key shows its own class.
+    With a tenant's key, it shows only the tenant's own class.
     """
     table = class_quality_table if quality else class_view_table
     home = home_of(os.environ)
@@ -61,7 +61,7 @@ def top(
             watch(partial(picture_of, weir, table), partial(told_by, weir), once, output, interval)
         return
     address = reachable(address, home)
-    # The other commands need not wait for Ray to be imported, and Ray looks at its environment when it is.
+    # Imported only now: `reachable` has set the environment that Ray reads, and other commands do not wait for Ray.
     from actors.system import attach
 
     system = attach(address)
@@ -78,7 +78,7 @@ def watch(
     output: Format,
     interval: float,
 ) -> None:
-    """Print one object, one table, or a table that changes until Ctrl-C."""
+    """Print one JSON object, one table, or a table that is updated until Ctrl-C."""
     if output == "json":
         typer.echo(json.dumps(described(), indent=2))
         return
@@ -94,26 +94,28 @@ def watch(
 
 
 def reachable(address: str | None, home: Home) -> str:
-    """Return the given address, or that of the home's own system, or that of the only system here without a home.
+    """Return the given address. Without one, return the address of this home's system, or of the only system on this machine without a home.
 
-    The environment is set to what the Ray cluster asks of processes that join.
+    The function also sets the environment variable RAY_AUTH_MODE, if unset, to the mode that the Ray cluster requires.
     """
     if address is not None and HOST_PORT.fullmatch(address) is None:
-        raise InvalidInput("not the address of a Ray cluster", "--address", address, "write HOST:PORT")
+        raise InvalidInput(
+            "this is not the address of a Ray cluster", "--address", address, "write HOST:PORT"
+        )
     here = clusters(shared_memory())
     if address is None and (own := home.system()) is not None:
         systems = {own.name: Cluster(own.address, own.auth_mode)}
     elif address is None:
         home.must_not_be_killed()
-        # A demonstration has no catalog; systems of other homes are left alone.
+        # If no system runs from this home, use a demonstration, which has no home, but never the system of another home.
         systems = {name: cluster for name, cluster in here.items() if cluster.home is None}
     else:
         systems = {name: cluster for name, cluster in here.items() if cluster.address == address}
     if address is None and not systems:
-        raise InvalidInput("no system runs from it", HOME, str(home.folder), START_ONE)
+        raise InvalidInput("no system runs from this folder", HOME, str(home.folder), START_ONE)
     if len(systems) > 1:
         choices = ", ".join(f"{cluster.address} (system {name})" for name, cluster in systems.items())
-        raise InvalidInput("several systems run on this machine", "--address", hint=f"give one of {choices}")
+        raise InvalidInput("several systems run on this machine", "--address", hint=f"write one of {choices}")
     for cluster in systems.values():
         address = cluster.address
         if cluster.auth_mode is not None:

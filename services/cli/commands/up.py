@@ -1,7 +1,7 @@
-"""`weir up`: what the catalog says runs, with one command: a system, its service, and Spark that brings its streams.
+"""`weir up`: run what the catalog declares: a system, its service, and Spark for the feeds of its streams.
 
-On this machine all of it begins and ends with the command. On a Ray cluster (`--address`) the system is found or started,
-and goes on when the command ends: `weir down` ends it. Feeds of a cluster are for `weir ingest --from-service`.
+On this machine, all of these start and end with the command. On a Ray cluster (`--address`), the system is found or started, and
+it keeps running until `weir down` ends it. There, `weir ingest --from-service` runs the feeds.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         "-c",
-        help="File of settings; options on the command line override it.",
+        help="File of settings, which options on the command line override.",
         show_default=False,
     ),
 ]
@@ -92,7 +92,7 @@ FilesOption = Annotated[
 AddressOption = Annotated[
     str | None,
     typer.Option(
-        help="Address of a Ray cluster. There, the system continues to run when this command ends.",
+        help="Address of a Ray cluster, on which the system keeps running when this command ends.",
         show_default="a new Ray on this machine",
     ),
 ]
@@ -101,7 +101,7 @@ ManagerOption = Annotated[
     typer.Option(
         "--manager",
         "-m",
-        help=f"Load manager, which sheds and lends: {', '.join(MANAGERS)}.",
+        help=f"Load manager, which decides on shedding and lending: {', '.join(MANAGERS)}.",
         show_default=DEFAULT_MANAGER,
     ),
 ]
@@ -112,7 +112,7 @@ LanesOption = Annotated[
 HostOption = Annotated[
     str | None,
     typer.Option(
-        help="Host at which producers reach the gateway; `node` stands for the node's address.",
+        help="Host name or IP address at which the gateway listens; `node` stands for the address of the node.",
         show_default="127.0.0.1",
     ),
 ]
@@ -141,16 +141,16 @@ AdmissionOption = Annotated[
 ]
 CertificateOption = Annotated[
     Path | None,
-    typer.Option(help="Certificate with its chain, in PEM: serve with TLS.", show_default=False),
+    typer.Option(help="TLS certificate with its chain (PEM file).", show_default=False),
 ]
 PrivateKeyOption = Annotated[
-    Path | None, typer.Option(help="Private key of the certificate, in PEM.", show_default=False)
+    Path | None, typer.Option(help="Private key of the TLS certificate (PEM file).", show_default=False)
 ]
 OperatorsOption = Annotated[
     bool | None,
     typer.Option(
         "--metrics-operators",
-        help="Export metrics of each operator to Prometheus, too.",
+        help="Export the metrics of each operator to Prometheus, too.",
         show_default=False,
     ),
 ]
@@ -179,7 +179,10 @@ def up(
     quiet: QuietOption = False,
     output: FormatOption = "table",
 ) -> None:
-    """Run the service for what the catalog declares, until Ctrl-C. On a cluster the system continues."""
+    """Run the declared queries, and serve the REST API and the console, until Ctrl-C.
+
+    On a Ray cluster (--address), the system keeps running when this command ends.
+    """
     settings = settings_of(
         config,
         {
@@ -200,37 +203,34 @@ def up(
     console = Console(highlight=False, soft_wrap=True, quiet=silent)
     with ended_by_signal(), ExitStack() as running:
         if not silent:
-            # Entered first, so that everything else has ended.
-            running.push(EndLine(settings.on_cluster))
+            running.push(EndLine(settings.on_cluster))  # first, so that its line is printed last
         running.enter_context(held(home))
         catalog = running.enter_context(opened(home))
         keys = given_keys(os.environ)
-        # Nothing is declared if the port is taken.
+        # The service starts first: if its port is taken, the documents are not applied.
         service = running.enter_context(served(catalog, home, settings.service, who(), keys)) if api else None
         if files:
             here = CatalogHere(catalog, who(), planned_by(catalog, settings))
             warn(here.apply(wanted_documents(files)).warnings)
-        folder = folder or home.feeds
-        if not settings.on_cluster:
-            check_feeds(catalog, folder)
+        check_feeds(catalog, folder := folder or home.feeds, settings)
         print_places(console, service)
-        startup = Startup(settings=settings, home=home, catalog=catalog, service=service, running=running)
-        overview = startup.overview(folder, console)
+        parts = Startup(settings=settings, home=home, catalog=catalog, service=service, running=running)
+        overview = parts.overview(folder, console)
         if quiet:
             log_states(overview.states, quiet=True)
         watch(overview.picture, overview.told, overview.states, output)
 
 
-def check_feeds(catalog: Catalog, folder: Path) -> None:
-    """Raise InvalidInput if the declared feeds need a Java that is not there, or their folder cannot be made."""
-    feeds = catalog.desired().file
+def check_feeds(catalog: Catalog, folder: Path, settings: UpSettings) -> None:
+    """Raise InvalidInput if feeds of this machine need a Java that is not installed, or their folder cannot be created."""
+    feeds = None if settings.on_cluster else catalog.desired().file
     if feeds is not None:
         find_java(feeds.session.java_home, os.environ)
     make_folder("--folder", folder)
 
 
 def print_places(console: Console, service: Served | None) -> None:
-    """Print where the service is reached."""
+    """Print the addresses of the service."""
     places = {} if service is None else service.told()
     for name, place in places.items():
         console.print(f"{name.replace('_', ' ')}: {place}")
@@ -238,12 +238,14 @@ def print_places(console: Console, service: Served | None) -> None:
 
 @dataclass(frozen=True)
 class EndLine:
-    """Last line of the log: what has ended, and by which signal."""
+    """Last line of the log, which names the part that has ended and the signal that ended it."""
 
     on_cluster: bool
 
     def __call__(self, kind: type[BaseException] | None, problem: BaseException | None, _: object) -> None:
-        ended = "the service has ended, the system continues" if self.on_cluster else "the system has ended"
+        ended = (
+            "the service has ended, the system keeps running" if self.on_cluster else "the system has ended"
+        )
         match problem:
             case KeyboardInterrupt():
                 log_line(f"{ended}: by Ctrl-C")
@@ -252,20 +254,20 @@ class EndLine:
 
 
 def planned_by(catalog: Catalog, settings: UpSettings) -> Admit:
-    """Return what plans documents before anything runs: with the loads that their sources name, or assumed ones."""
+    """Return a function that checks delay targets before a system runs. It takes loads from the options of sources, or assumes them."""
 
     def admit(documents: Sequence[Document]) -> Sequence[str]:
         admission = settings.service.admission
         if admission == "off":
             return ()
-        # The other commands need not wait for the simulator to be imported.
+        # Imported here, so that other commands do not wait for the import of the simulator.
         from services.plan.planner import Planner
         from services.remote.wire import WouldMissTarget
 
         plan = Planner(catalog, settings.live).plan(documents)
         if admission == "refuse" and not plan.holds:
             title = plan.warnings[0] if plan.warnings else "a delay target would be missed"
-            hint = "ask for less, or see `weir plan` for what would fit"
+            hint = "reduce the requirements; `weir plan` shows what would fit"
             raise WouldMissTarget(title, hint=hint, plan=plan.as_json())
         return plan.warnings
 
@@ -274,7 +276,7 @@ def planned_by(catalog: Catalog, settings: UpSettings) -> Admit:
 
 @dataclass(frozen=True, kw_only=True)
 class Startup:
-    """Start of a system for what a catalog declares; `running` ends the parts in reverse order."""
+    """Start of a system that runs the declarations of a catalog. When the exit stack `running` is closed, the parts end in reverse order."""
 
     settings: UpSettings
     home: Home
@@ -283,7 +285,7 @@ class Startup:
     running: ExitStack
 
     def overview(self, folder: Path, console: Console) -> Overview:
-        """Start the system, its feeds and mirrors, and the service's answers about them."""
+        """Start the system, its feeds and its mirrors, connect the service to them, and return a view of all."""
         system, endpoint = self._system(), None
         own_key, brings = new_key(), None
         if not self.settings.on_cluster:
@@ -307,7 +309,7 @@ class Startup:
         return Overview(watch, endpoint, machine, reconciling, self.service)
 
     def _system(self) -> System:
-        """Start the system or find it, and record it so that `weir top` and `weir down` of this home find it."""
+        """Start the system or find it, and record it for the `weir top` and `weir down` of this home."""
         system = self.running.enter_context(begun(self.settings, self.home))
         on_cluster = self.settings.on_cluster
         self.home.note_system(OwnSystem(system.name, system.address, system.auth_mode, on_cluster))
@@ -316,7 +318,7 @@ class Startup:
         return system
 
     def _attach_service(self, system: System, watch: Watch, machine: SystemMachine, own_key: str) -> None:
-        """Let the service answer from the system; on a cluster it reports the feeds that are run elsewhere."""
+        """Connect the service to the system; on a cluster, the service reports the feeds of other processes."""
         if self.service is None:
             return
         feeds = None if self.settings.on_cluster else machine.feeds
@@ -334,7 +336,7 @@ class Startup:
 
 
 def begun(settings: UpSettings, home: Home) -> System:
-    # The other commands need not wait for Ray to be imported.
+    # Imported here, so that other commands do not wait for the import of Ray.
     from actors.system import found_or_started, start
     from services.ingest.flight import FlightSettings
 
@@ -359,12 +361,12 @@ def watching(system: System) -> Watch:
 
 
 def from_here(endpoint: str, host: str) -> str:
-    """A name by which others know this machine need not be one that it knows itself."""
+    """Return the endpoint of a gateway for use on this machine, which may not resolve its own public name."""
     return f"grpc://127.0.0.1:{endpoint.rpartition(':')[2]}" if host in EVERYWHERE else endpoint
 
 
 class Overview:
-    """View of the system and its streams for the terminal; the last known one while the coordinator is away."""
+    """View of the system and its feeds for the terminal; while the coordinator does not answer, the view shows the last known state."""
 
     def __init__(
         self,
@@ -382,7 +384,7 @@ class Overview:
         feeds = [ingest_table("feeds", self._machine.feeds())]
         if mirrors := self._machine.mirrors():
             feeds.append(mirror_table("mirrors", mirrors))
-        # The tables of classes and feeds name their problems themselves.
+        # Problems of classes and feeds are left out here, because their tables show them.
         problems = (
             Text(problem, style="yellow")
             for problem in (
@@ -406,7 +408,7 @@ class Overview:
         }
 
     def states(self) -> States:
-        """Return the states of classes, feeds and mirrors, with all problems."""
+        """Return the states of classes, feeds and mirrors, with all current problems."""
         classes, feeds, mirrors = self._classes(), self._machine.feeds(), self._machine.mirrors()
         parts = {f"system {self._watch.source.name}": "ready"}
         parts |= {f"class {view.name}": logged_state(view) for view in classes}
@@ -423,7 +425,7 @@ class Overview:
         ]
 
     def _restarts(self) -> list[str]:
-        """Return which processes of the system are being restarted, as last seen."""
+        """Return a line for each process of the system that was being restarted at the last poll."""
         with suppress(Away):
             return restarts(self._watch.view(max_age_s=LOOK_S).look.status)
         return []
@@ -433,18 +435,18 @@ class Overview:
         return [problem] if problem else []
 
     def _classes(self) -> Sequence[ClassView]:
-        """Return the classes as last seen; raise Away once the system is gone for good."""
+        """Return the classes as last seen; raise Away if the system has ended."""
         check_there(self._watch)
         with suppress(Away):
             return list(self._watch.view(max_age_s=LOOK_S).classes.values())
         return ()
 
 
-# States that a log names. A class that has turns changes among the others all the time.
+# States of a class that the log names. The other states follow each other all the time: the log calls all of them `running`.
 LOGGED = TROUBLED | {ClassState.STARTING, ClassState.NO_QUERIES}
 
 
 def logged_state(view: ClassView) -> str:
-    """Return the state of a class as log lines name it."""
+    """Return the state of a class as the log names it."""
     state = view.condition.state
     return str(state) if state in LOGGED else "running"

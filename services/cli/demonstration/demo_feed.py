@@ -1,6 +1,6 @@
-"""The demonstration's input: W11's rows in one file, and Spark feeds that replay them, one a class, at the scenario's rates.
+"""The demonstration's input: the rows of workload W11 in one file, and a Spark feed per class that replays them.
 
-A feed begins before the scenario does, slowly, while Spark's queries warm up: the first micro-batches take seconds.
+Feeds begin before the scenario, at a low rate, because Spark's first micro-batches take seconds. Then they have its rates.
 """
 
 from __future__ import annotations
@@ -26,27 +26,28 @@ from services.race import w11_workload as workload
 if TYPE_CHECKING:
     from actors.system import System
 
-# One lap of the input, in event time, and readings in a second of it. As many come in a second of the clock in one class, or
-# some times as many: event time goes by about as fast as the clock does.
+# PERIOD_S is the length of the input in event time; a feed repeats the input again and again.
+# READINGS_PER_S is the number of readings per second of event time; per second of real time, a class gets as many, or a few times more.
 PERIOD_S, READINGS_PER_S = 20, 20_000
-# Until micro-batches take as long as they will; rows come at a part of the scenario's first rate.
+# LEAD_S is the length of the warm-up in seconds, after which Spark's micro-batches take their usual time.
+# LEAD_PART is the rate of rows in the warm-up, as a fraction of the first rate of the scenario.
 LEAD_S = 12.0
 LEAD_PART = 0.2
-# Spark plans the next micro-batch when the last is done, but not before.
+# Least time between the starts of micro-batches; Spark also waits until the last micro-batch has ended.
 TRIGGER_MS = 50
-# Rows that are later than that are missed: two micro-batches may be made up for, a pause of the JVM is not to be a flood.
+# Age in seconds from which overdue rows are skipped: two micro-batches of delay skip none, and a long pause causes no burst.
 CATCH_UP_S = 0.3
 FLOWING_S = 60.0
 LOOK_S = 0.1
-# Two threads: what one feed's Python does, another's Spark need not wait for. A JVM of two minutes is quicker without code
-# that takes minutes to pay for its making.
+# Two threads let Spark work for one feed while another feed waits for its Python process.
+# The second compiler tier is off, because in a JVM that lives for two minutes it would cost more time than it saves.
 SESSION = {
     "master": "local[2]",
     "conf": {"spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
 }
-# Spark takes all that is left of the machine; queries get theirs at once.
+# Niceness of Spark, which would use all processor time: at this low priority, queries do not wait for Spark.
 NICENESS = 5
-# Which of the rows of the file each stream of a class takes.
+# Rows (`where`) and columns of the file that each stream of a class reads.
 TAKES = {
     "readings": {"where": "level IS NULL", "columns": ("ts", "sensor", "region", "temp", "humidity", "wind")},
     "alerts": {"where": "level IS NOT NULL", "columns": ("ts", "sensor", "level")},
@@ -54,13 +55,13 @@ TAKES = {
 
 
 def inputs() -> dict[str, pa.Table]:
-    """Readings and alerts of one lap."""
+    """Return the readings and alerts that a feed repeats."""
     data = workload.generated(PERIOD_S, READINGS_PER_S)
     return {"readings": data.readings, "alerts": data.alerts}
 
 
 def write_rows(tables: Mapping[str, pa.Table], path: Path) -> None:
-    """All of them in one file, in the order of their event times; a row has what its stream has."""
+    """Write all tables to one file, in the order of event time; columns that a table does not have are NULL."""
     merged = pa.concat_tables(tables.values(), promote_options="default").sort_by("ts")
     pq.write_table(merged, path)
 
@@ -68,7 +69,7 @@ def write_rows(tables: Mapping[str, pa.Table], path: Path) -> None:
 def streams_file(
     classes: Sequence[LiveClass], plan: Mapping[str, StepArrivals], seconds: float, rows: Path
 ) -> StreamsFile:
-    """A feed of its class's name for each class."""
+    """Return a configuration for Spark with one feed per class, named after the class."""
     streams: dict[str, Any] = {}
     feeds: dict[str, Any] = {}
     for class_ in classes:
@@ -92,19 +93,19 @@ def streams_file(
 
 
 def feeder_steps(plan: StepArrivals, seconds: float) -> str:
-    """As the feeder takes them: slowly at first, then the plan, then nothing."""
+    """Return the option `steps` of a feed's source: the low rate of the warm-up, then the rates of the scenario, then a rate of 0."""
     steps = [(0.0, LEAD_PART * plan.steps[0].rate)]
     steps += [(LEAD_S + step.at_s, step.rate) for step in plan.steps if step.at_s < seconds]
     return ",".join(f"{at_s:.3f}:{rate:.3f}" for at_s, rate in [*steps, (LEAD_S + seconds, 0.0)])
 
 
 def fed(plan: StepArrivals, seconds: float) -> float:
-    """Rows that a feed has when it is over."""
+    """Return the number of rows that a feed delivers in the warm-up and the whole scenario together."""
     return LEAD_PART * plan.steps[0].rate * LEAD_S + planned(plan, seconds)
 
 
 def planned(plan: StepArrivals, seconds: float) -> float:
-    """Tuples that the plan asks for in so many seconds."""
+    """Return the number of tuples that should arrive in the first `seconds`, given the rates over time in `plan`."""
     ends = [*(step.at_s for step in plan.steps[1:]), seconds]
     return sum(
         step.rate * max(0.0, min(end, seconds) - step.at_s)
@@ -114,18 +115,18 @@ def planned(plan: StepArrivals, seconds: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FeedTotals:
-    """Tuples by class, since the feeds began."""
+    """Numbers of accepted and skipped tuples by class, since the feeds began."""
 
     accepted: Mapping[str, int]
-    """By the gateway."""
+    """Tuples that the gateway accepted."""
     missed: Mapping[str, int]
-    """That the feeds left out because it was too late for them."""
+    """Tuples that the feeds skipped because they were too late."""
     replayed: Mapping[str, int]
-    """Either of the two, as far as Spark has told."""
+    """Tuples that were sent or skipped, as last reported by Spark."""
 
 
 class Feeds:
-    """Spark's feeds of the classes, as they come in at the gateway of a node."""
+    """Spark feeds of the classes, with their progress and the counts of the node's gateway."""
 
     def __init__(
         self, system: System, node: str, process: IngestProcess, classes: Sequence[LiveClass]
@@ -149,12 +150,14 @@ class Feeds:
         )
 
     def wait_flowing(self) -> float:
-        """Until rows of all feeds are coming in; when the scenario begins, by the monotonic clock."""
+        """Wait until all feeds bring rows, and return the moment, by the monotonic clock, at which the scenario begins."""
         until = time.monotonic() + FLOWING_S
         while waiting := [name for name, feed in self.progress().items() if feed.rows == 0]:
             if time.monotonic() > until:
                 why = [feed.last_error for feed in self._process.progress() if feed.last_error]
-                raise TimeoutError(f"no rows of {', '.join(waiting)} after {FLOWING_S:g} s: {why}")
+                raise TimeoutError(
+                    f"no rows of {', '.join(waiting)} have arrived after {FLOWING_S:g} s: {why}"
+                )
             time.sleep(LOOK_S)
         since: float = max(feed.offsets[0]["began_us"] for feed in self._process.progress()) / 1e6
         return time.monotonic() - (time.time() - since) + LEAD_S

@@ -1,7 +1,7 @@
-"""What the demonstration runs: the paper's classes with W11's queries, and its scenarios scaled to the machine.
+"""Scenarios of the demonstration: the classes of the DILoS paper with the queries of workload W11, scaled to the machine.
 
-Loads are parts of what the machine can do, as calibrated. In the presets that copy the paper, what the three classes of
-`dilos-sc` offer together is just about what there is.
+Loads are fractions of the capacity that calibration has measured. In the presets that copy the paper, the three classes of
+`dilos-sc` together are offered about this capacity.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from configs.scenario.scenario import Scenario, load_scenario
 
 WHOLE = "dilos-sc"
 READINGS = "readings"
-# In `overload`: what the class of the highest priority asks for of what it is entitled to.
+# Fraction of its share that the class with the highest priority asks for in the scenario `overload`.
 ENTITLED_PART = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class DemoScenario:
-    """One scenario of the demonstration."""
+    """Scenario of the demonstration."""
 
     preset: str
     load: float
-    """Multiple of the machine's capacity, unless another is asked for."""
+    """Offered load as a multiple of the machine's capacity, unless `--load` is given."""
     lane_part: float = 0.2
-    """Part of each processor that queries have, unless another is asked for. Spark needs most of the machine to bring what that works on."""
+    """Fraction of each processor for queries, unless `--lane-part` is given. Spark needs the rest to produce the input."""
     overloads: bool = False
     description: str = ""
     phases: Mapping[str, Sequence[tuple[float, float]]] | None = None
-    """By class, from which part of the run on it asks for which part of the machine; None: as in the preset."""
+    """Pairs of (start as a fraction of the run, load as a fraction of the capacity) by class; None for the preset's own rates."""
 
 
-# Classes 1, 2 and 3 are entitled to 0.6, 0.3 and 0.1 of the machine. First each has more than it needs. Then class 1 falls idle, and class
-# 2 asks for far more than its share, so that a loan is seen although Spark may bring less than is planned. Class 1 comes back before class 2
-# asks for less. At the end class 3 borrows from both.
+# Classes 1, 2 and 3 are entitled to 0.6, 0.3 and 0.1 of the machine. At first, each has more than it needs.
+# Then class 1 becomes idle, and class 2 asks for far more than its share, so that even with less input a loan is visible.
+# Later, class 1 asks for its share again while class 2 still asks for more than its own. At the end, class 3 borrows from both.
 LENDING: Mapping[str, Sequence[tuple[float, float]]] = {
     "class1": ((0.0, 0.3), (0.2, 0.05), (0.5, 0.45), (0.75, 0.05)),
     "class2": ((0.0, 0.15), (0.2, 0.85), (0.6, 0.15)),
@@ -49,9 +49,9 @@ SCENARIOS: Mapping[str, DemoScenario] = {
     "lending": DemoScenario(
         "dilos-sc",
         1.0,
-        description="class 1 falls idle and lends to class 2, comes back and has its share at once, and falls idle again, "
-        "when class 3 borrows",
-        # A loan is seen only while Spark keeps up, on a machine with one processor too.
+        description="class 1 becomes idle and lends to class 2, gets its share back at once when its load returns, and becomes "
+        "idle again, so that class 3 borrows",
+        # Lanes get little of each processor, so that Spark can bring enough input for a loan even on a machine with one processor.
         lane_part=0.1,
         phases=LENDING,
     ),
@@ -80,7 +80,7 @@ def demo_scenario(name: str) -> DemoScenario:
 
 
 def live_classes(scenario: DemoScenario, prefix: str = "", lossless: bool = False) -> list[LiveClass]:
-    """The preset's classes with the eleven queries each, on streams of their own."""
+    """Return the classes of the preset, each with its own streams and the eleven queries of W11."""
     return [
         LiveClass(
             name=f"{prefix}{class_.name}",
@@ -95,7 +95,7 @@ def live_classes(scenario: DemoScenario, prefix: str = "", lossless: bool = Fals
 
 
 def loads(scenario: DemoScenario, load: float, seconds: float) -> dict[str, list[tuple[float, float]]]:
-    """By class, from when on it asks for which part of the machine."""
+    """Return pairs of (start in seconds, load as a fraction of the machine's capacity) by class."""
     if scenario.phases is not None:
         return {
             name: [(seconds * part, load * part_of_load) for part, part_of_load in phases]
@@ -112,19 +112,22 @@ def loads(scenario: DemoScenario, load: float, seconds: float) -> dict[str, list
 
 
 def overload(preset: Scenario, load: float) -> dict[str, list[tuple[float, float]]]:
-    """The first class asks for less than it is entitled to; the others share the rest of the load evenly."""
+    """Return the load of each class: the first class asks for a part of its share, and the other classes split the rest evenly."""
     shares = preset.original_shares()
     first, *others = shares
     demand = ENTITLED_PART * shares[first]
     if load <= demand:
         raise InvalidInput(
-            f"class 1 asks for {demand:g} alone", "--load", load, "give more, or choose another scenario"
+            f"the load must be above {demand:g}, the load of class 1 alone",
+            "--load",
+            load,
+            "write a larger load, or choose another scenario",
         )
     return {first: [(0.0, demand)]} | {name: [(0.0, (load - demand) / len(others))] for name in others}
 
 
 def steps(preset: Scenario) -> dict[str, Sequence[RateStep]]:
-    """The rates of readings by class."""
+    """Return the rates of readings by class."""
     steps_by_class: dict[str, Sequence[RateStep]] = {}
     for class_ in preset.classes:
         arrivals = class_.streams[READINGS].arrivals
@@ -139,7 +142,7 @@ def steps(preset: Scenario) -> dict[str, Sequence[RateStep]]:
 def rates(
     asked: Mapping[str, Sequence[tuple[float, float]]], capacity_per_s: float
 ) -> dict[str, StepArrivals]:
-    """Tuples a second by class, for a machine that can do so many."""
+    """Return the rates in tuples per second by class, for a machine with this capacity."""
     return {
         name: StepArrivals(
             kind="steps", steps=tuple(RateStep(at_s=at_s, rate=part * capacity_per_s) for at_s, part in parts)

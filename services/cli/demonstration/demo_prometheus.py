@@ -1,4 +1,4 @@
-"""`weir demo --prometheus`: a real Prometheus beside the demonstration, and what the dashboards would show of it."""
+"""`weir demo --prometheus`: scrape the demonstration with a real Prometheus, and show the panels of the dashboards."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from services.watch.watch import Watch
 if TYPE_CHECKING:
     from actors.system import System
 
-# A demonstration lasts a minute or two; Grafana's own choice for a scrape a minute would show nothing of it.
+# Length of time over which the panels compute rates: Grafana's default is too long for a run of a minute or two.
 RATE_INTERVAL_S = 10.0
 LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class PrometheusRecord:
-    """What Prometheus knows of a run when it is over."""
+    """Responses of Prometheus after a run: the data of all panels, and the state of all rules."""
 
     span: TimeSpan
     panels: Sequence[AnsweredPanel]
     rules: Sequence[Rule]
     recorded: Mapping[str, int]
-    """By recording rule, how many series it has made."""
+    """Number of time series that each recording rule has produced, by rule."""
 
     def told(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the data of the panels and the state of the rules as a dictionary for the JSON report."""
         return {
             "panels": [
                 {
@@ -64,23 +64,23 @@ class PrometheusRecord:
         }
 
     def html(self) -> str:
-        """A part of the report."""
+        """Return the part of the HTML report that shows the panels."""
         about = (
-            "<p>The dashboards that come with Weir, as a Prometheus that has scraped this run once a second answers their "
-            "questions. Time is in seconds since the scenario began; a title tells what its panel shows.</p>"
+            "<p>The dashboards that come with Weir, with data from a Prometheus that scraped this run once per second. "
+            "Time is in seconds since the scenario began; the title of a panel describes it.</p>"
         )
-        return f"<h2>What operators see</h2>{about}{boards_html(self.panels, self.span)}"
+        return f"<h2>Dashboards</h2>{about}{boards_html(self.panels, self.span)}"
 
 
 class Beside:
-    """A Prometheus that is scraping."""
+    """Running Prometheus that scrapes the demonstration."""
 
     def __init__(self, prometheus: Prometheus) -> None:
         self._prometheus = prometheus
         self.url = prometheus.url
 
     def seen(self, begin: float, end: float, tenant: str) -> PrometheusRecord:
-        """Of a run between these moments, by the clock on the wall; one tenant has a dashboard of its own."""
+        """Return the record of a run between two Unix times; the dashboard of single tenants shows `tenant`."""
         self._wait_evaluated()
         span = TimeSpan(begin, end, RATE_INTERVAL_S)
         panels: list[AnsweredPanel] = []
@@ -94,7 +94,7 @@ class Beside:
         return PrometheusRecord(span, panels, rules, recorded)
 
     def _wait_evaluated(self) -> None:
-        """Each rule has been evaluated once, or will not be."""
+        """Wait until each rule has been evaluated once, for at most three evaluation intervals."""
         until = time.monotonic() + 3 * EVALUATE_S
         while time.monotonic() < until and any(rule.health == "unknown" for rule in self._prometheus.rules()):
             time.sleep(LOOK_S)
@@ -107,7 +107,7 @@ def prometheus_beside(
     priorities: Mapping[str, str],
     folder: Path,
 ) -> Iterator[Beside]:
-    """Scrapes the system until the block ends."""
+    """Run a Prometheus that scrapes the system until the block ends."""
     source = RunningSystem(system)
     with Watch(source) as watch, Nodes(source, watch, SCRAPE_S, with_operators=True) as nodes:
         collector = SystemCollector(watch, nodes, feeds, lambda: priorities)

@@ -1,4 +1,4 @@
-"""The demonstration's run on a live system: calibrate, watch what feeds bring and what becomes of it, account."""
+"""The demonstration's run on a live system: measure capacity, watch feeds and classes, and account for every tuple."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ from sim.series import ClassSeries, Series
 if TYPE_CHECKING:
     from actors.system import System
 
-# Between two looks at the system; classes report once a load cycle, every 150 ms.
+# Seconds between two polls of the system; classes report once per load cycle, every 150 ms.
 LOOK_S = 0.2
-# Until a change of load has gone through every queue.
+# Seconds from a change of the load until all operators, even those behind long queues, process tuples at the new rate.
 SETTLE_S = 2.0
 CALIBRATE_S = 6.0
 READERS_S = 30.0
-# For what is queued to be worked off when nothing comes in any more.
+# Longest wait for queued tuples to be processed, after the input has ended.
 COOL_DOWN_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What the machine can do when all classes have more input than that."""
+    """Capacity of the machine, measured while all classes have more input than they can process."""
 
     tuples_per_s: float
-    """With lanes that have always something to do; what was seen, over the part of their time that they had."""
+    """Capacity in tuples per second, if the lanes spent all of their time in slices: the measured rate divided by `busy_part`."""
     tuples_per_lane_s: float
-    """The same a second of a lane's time in slices."""
+    """Tuples that one lane processes per second of its slices."""
     busy_part: float
-    """What of the lanes' time the slices had; what is missing went to turns, and to other processes."""
+    """Fraction of the lanes' time spent in slices; the rest went to the lanes' scheduling and to other processes."""
     lane_part: float
-    """Of a core, what a lane is."""
+    """Fraction of a processor that one lane may use."""
     seconds: float
 
     @property
     def tuple_us(self) -> float:
-        """Processor time of a tuple, with everything that follows from it."""
+        """Processor time of all operators per input tuple, in microseconds."""
         return 1e6 * self.lane_part / self.tuples_per_lane_s
 
 
 @dataclass(frozen=True, slots=True)
 class RunMoment:
-    """The classes at one moment of the node's clock."""
+    """State of the classes at one moment of the node's clock."""
 
     at: float
     classes: Mapping[str, ClassView]
@@ -69,32 +69,34 @@ class RunMoment:
 
 
 class Watched:
-    """A running system with one node, and the classes that are asked for."""
+    """Running system with one node, to which classes can be added."""
 
     def __init__(self, system: System) -> None:
         self.system = system
         (self.node,) = system.status().system.nodes
 
     def look(self, lending: bool = False) -> RunMoment:
-        """Who has lent how much costs another call."""
+        """Return the current state of all classes. With `lending`, loans are included, which costs one more call."""
         status = self.system.status()
         lent = self.system.lending() if lending else {}
         views = class_views(status.system, lent)
         return RunMoment(status.at, {view.name: view for view in views}, status.system)
 
     def host(self, classes: Sequence[LiveClass]) -> None:
-        """Have these classes as well, and have them read their streams: what comes before is for nobody."""
+        """Add these classes, and wait until they read their streams: they would miss rows that come earlier."""
         self.system.apply(classes)
         self.system.wait_ready()
         streams = [stream for class_ in classes for stream in w11.names(f"{class_.name}_").values()]
         until = time.monotonic() + READERS_S
         while missing := set(streams) - self.system.readers(self.node).keys():
             if time.monotonic() > until:
-                raise TimeoutError(f"nobody reads {', '.join(sorted(missing))} after {READERS_S:g} s")
+                raise TimeoutError(
+                    f"no class has begun to read {', '.join(sorted(missing))} after {READERS_S:g} s"
+                )
             time.sleep(LOOK_S)
 
     def feeder(self, classes: Sequence[LiveClass], tables: Mapping[str, pa.Table]) -> Feeder:
-        """A producer of the workload's input for these classes that needs no Spark."""
+        """Return a producer of the workload's input for these classes that needs no Spark."""
         inputs = {
             class_.name: {stream: tables[name] for name, stream in w11.names(f"{class_.name}_").items()}
             for class_ in classes
@@ -105,7 +107,7 @@ class Watched:
 def calibrated(
     watched: Watched, classes: Sequence[LiveClass], tables: Mapping[str, pa.Table], settings: LiveSettings
 ) -> Calibration:
-    """How much the machine does while these classes, which must be lossless, are offered all that they take."""
+    """Measure the throughput of these classes, which must be lossless, while they get all the input they can take."""
     watched.host(classes)
     feeder = watched.feeder(classes, tables)
     try:
@@ -126,7 +128,7 @@ def calibrated(
         feeder.stop()
     for class_ in classes:
         watched.system.remove_class(class_.name)
-    # What is seen at one moment is as of each class's last report: the slope tells, not the two ends.
+    # A slope fitted to all polls is more exact than a difference of two polls, because the reports in one poll differ in age.
     at, delivered_at, used_at = np.array(looks).T
     per_s = float(np.polyfit(at - at[0], delivered_at, 1)[0])
     lanes_used = float(np.polyfit(at - at[0], used_at, 1)[0])
@@ -137,7 +139,7 @@ def calibrated(
 
 @dataclass
 class LiveRun:
-    """A scenario on a live system, as it goes on."""
+    """Run of a scenario on a live system."""
 
     watched: Watched
     name: str
@@ -151,7 +153,7 @@ class LiveRun:
 
     last: RunMoment = field(init=False)
     offered: FeedTotals = field(init=False)
-    """In all, since the feeds began."""
+    """Numbers of tuples by class since the feeds began."""
     began: float = field(init=False, default=0.0)
     _series: Series = field(init=False)
     _shares: dict[str, float] = field(init=False, default_factory=dict)
@@ -165,11 +167,11 @@ class LiveRun:
 
     @property
     def now(self) -> float:
-        """Seconds of the scenario."""
+        """Seconds since the scenario began."""
         return self.last.at - self.began
 
     def run(self) -> LiveRun:
-        """The main loop of the demonstration: it only looks; who decides are the live system's cores."""
+        """Record the state of the classes until the scenario ends, and wait until the queues are empty. Nothing in the run is changed."""
         system, node = self.watched.system, self.watched.node
         self.began = self.feeds.wait_flowing()
         time.sleep(max(0.0, self.began - time.monotonic()))
@@ -207,7 +209,7 @@ class LiveRun:
         self._series.thin()
 
     def _cool_down(self) -> None:
-        """Until all that was offered has met its fate, or for as long as that may take."""
+        """Wait until every offered tuple is accounted for, for at most COOL_DOWN_S."""
         until = time.monotonic() + COOL_DOWN_S
         while time.monotonic() < until and not all(self._done(name) for name in self.plan):
             time.sleep(LOOK_S)
@@ -220,7 +222,7 @@ class LiveRun:
         return is_over and figures.queued == 0 and figures.offered == self.offered.accepted[name]
 
     def offered_note(self) -> str:
-        """What was offered, and how much of the plan that is not."""
+        """Return a text with the offered rate and, if the feeds brought fewer rows than scheduled, the missing part in percent."""
         accepted, missed = (
             sum(
                 sum(getattr(offered, what).values()) * sign
@@ -231,16 +233,16 @@ class LiveRun:
         note = f"{accepted / self.seconds / 1e6:.2f} offered"
         return note + (f" ({missed / (accepted + missed):.1%} of the plan missed)" if missed else "")
 
-    # -- when it is over --------------------------------------------------------------------------------
+    # -- results of the run -----------------------------------------------------------------------------
 
     def times(self) -> tuple[float, float]:
-        """When the scenario began and ended, in seconds since 1970."""
+        """Return when the scenario began and ended, in seconds since 1970."""
         ago_s = time.monotonic() - self.began
         begin = time.time() - ago_s
         return begin, begin + min(ago_s, self.seconds)
 
     def useful_per_s(self) -> float:
-        """Tuples that were worked on, a second of the scenario."""
+        """Return the number of tuples that were processed per second of the scenario."""
         begun, ended = (
             sum(class_.figures.delivered for class_ in look.classes.values())
             for look in (self._begun, self._ended)
@@ -348,13 +350,13 @@ class LiveRun:
         )
 
     def _closes(self, name: str) -> bool:
-        """Also with what the gateway has accepted."""
+        """Return True if the ledger of a class closes and agrees with the number of tuples that the gateway accepted."""
         ledger, queued = self._ledger(name), self.last.classes[name].figures.queued
         return ledger.closes(queued) and ledger.offered == self.offered.accepted[name]
 
 
 def query_results(one: QueryWorth) -> dict[str, Any]:
-    """Of a query, as the simulator's results have it."""
+    """Return the results of a query in the form of the simulator's results."""
     return {
         "results": one.answers,
         "mean_ms": one.mean_ms,
@@ -368,7 +370,7 @@ def query_results(one: QueryWorth) -> dict[str, Any]:
 
 
 def tardiness_of(queries: Sequence[QueryWorth]) -> dict[str, float] | None:
-    """Of the answers of windows; None without any."""
+    """Return the tardiness of the answers of windows; None if there are no such answers."""
     due = sum(query.due for query in queries)
     if not due:
         return None
@@ -377,7 +379,7 @@ def tardiness_of(queries: Sequence[QueryWorth]) -> dict[str, float] | None:
 
 
 def mean_between(before: ClassView | None, after: ClassView) -> float | None:
-    """Mean response time of the answers between two looks, from the means of all answers up to each."""
+    """Return the mean response time of the answers between two polls. Each poll has the mean over all answers since the start."""
     results, total_ms = after.figures.results, total_response_ms(after)
     if before is not None:
         results, total_ms = results - before.figures.results, total_ms - total_response_ms(before)

@@ -1,4 +1,4 @@
-"""Documents that the command line names: files, folders and standard input."""
+"""Reader of the documents that a command line names by files, folders and standard input."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ ENDINGS = (".yaml", ".yml", ".json")
 
 FilesArgument = Annotated[
     list[Path] | None,
-    typer.Argument(metavar="FILE", help="Files of documents, as with --file.", show_default=False),
+    typer.Argument(metavar="FILE", help="Files or folders of documents, as with --file.", show_default=False),
 ]
 FilesOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--file",
         "-f",
-        help="A YAML or JSON file of documents, a folder of such files, or `-` for standard input; may be repeated.",
+        help="YAML or JSON file of documents, folder of such files, or `-` for standard input; may be repeated.",
         show_default=False,
     ),
 ]
 RecursiveOption = Annotated[
-    bool, typer.Option("--recursive", "-R", help="Read the folders inside a folder, too.", show_default=False)
+    bool, typer.Option("--recursive", "-R", help="Read the subfolders of folders, too.", show_default=False)
 ]
 
 
 def wanted_documents(
     files: Iterable[Path] | None, more: Iterable[Path] | None = None, recursive: bool = False
 ) -> list[Document]:
-    """Return the documents of all files; the error names every document that is wrong, with its place."""
+    """Return the documents of all files; an error lists every wrong document with its file and position."""
     named = [*(files or ()), *(more or ())]
     if not named:
         hint = "write -f FILE, -f FOLDER, or -f - for standard input"
-        raise InvalidInput("required, but missing", "--file", hint=hint)
+        raise InvalidInput("a required value is missing", "--file", hint=hint)
     documents: list[Document] = []
     problems: list[InvalidInput] = []
     for path in (file for name in named for file in files_of(name, recursive)):
@@ -66,9 +66,7 @@ def files_of(path: Path, recursive: bool) -> Iterator[Path]:
     inside = sorted(path.rglob("*") if recursive else path.iterdir())
     files = [file for file in inside if file.suffix.lower() in ENDINGS and file.is_file()]
     if not files:
-        hint = (
-            "name another folder" if recursive else "name another folder, or add -R to read the folders in it"
-        )
+        hint = "name another folder" if recursive else "name another folder, or add -R to read subfolders"
         raise InvalidInput(f"the folder has no {', '.join(ENDINGS)} file", "--file", str(path), hint)
     yield from files
 
@@ -78,7 +76,9 @@ def text_of(path: Path) -> str:
         return read_text(path)
     text = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
     if len(text) > FILE_BYTES_MAX:
-        raise InvalidInput("the input has more than 10 MB", file=STDIN_NAME, hint="is this the data?")
+        raise InvalidInput(
+            "the input has more than 10 MB", file=STDIN_NAME, hint="send documents, not rows of data"
+        )
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:

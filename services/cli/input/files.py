@@ -1,4 +1,4 @@
-"""Files of rows that commands read: formats, compression, folders and patterns.
+"""Files of rows that commands read, with their formats, compression, folders and patterns.
 
 A path names one file, a folder or a pattern such as `parts/*.csv`. Files of folders and patterns are read in the order
 of their names. CSV and JSON may be compressed; JSON is an object per line, or an array of objects.
@@ -28,7 +28,7 @@ FORMATS = (*PARQUET, *ARROW, *CSV, *JSON)
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 USE_FORMATS = "use .parquet, .arrow, .csv or .jsonl; .csv and .jsonl may be compressed (.gz)"
 PATTERN = "*?["
-# Enough to see whether JSON is an array.
+# Number of bytes that show whether JSON is an array.
 BEGINNING_BYTES = 1_000
 GZIP, PARQUET_BYTES = b"\x1f\x8b", b"PAR1"
 
@@ -37,18 +37,18 @@ STDIN = Path("-")
 
 
 def has_format(path: Path) -> bool:
-    """Return True if the name says that this is a file, folder or pattern of rows."""
+    """Return True if the path is `-`, a folder, or has the ending of a supported format."""
     return path == STDIN or format_of(path) in FORMATS or path.is_dir()
 
 
 def format_of(path: Path) -> str:
-    """Return the ending that says the format, without that of compression."""
+    """Return the ending that names the format, without the ending of a compression."""
     name = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     return name.suffix.lower()
 
 
 def read_table(path: Path, option: str, texts: Collection[str] = ()) -> pa.Table:
-    """Return the rows of a file, a folder, a pattern or stdin (`-`); columns named in `texts` are read as texts from CSV and JSON."""
+    """Return the rows of a file, a folder, a pattern or stdin (`-`). In CSV and JSON, columns named in `texts` are read as text."""
     if path == STDIN:
         return read_stdin(option, texts)
     tables = [read_file(file, option, texts) for file in files_of(path, option)]
@@ -58,20 +58,20 @@ def read_table(path: Path, option: str, texts: Collection[str] = ()) -> pa.Table
         return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
         raise InvalidInput(
-            f"the files have columns of types that do not go together: {error}",
+            f"the files have columns of incompatible types: {error}",
             option,
             str(path),
-            "give each kind of file a stream of its own",
+            "read files with other columns as another stream",
         ) from None
 
 
 def files_of(path: Path, option: str) -> Sequence[Path]:
-    """Return the files that a path names, of which there is at least one."""
+    """Return the files that a path names; raise InvalidInput if there are none."""
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.is_file() and format_of(file) in FORMATS)
         if not files:
             raise InvalidInput(
-                "this folder has no file of a format that is read", option, str(path), USE_FORMATS
+                "this folder has no file of a supported format", option, str(path), USE_FORMATS
             )
         return files
     if path.exists():
@@ -87,7 +87,7 @@ def files_of(path: Path, option: str) -> Sequence[Path]:
 
 
 def no_such_file(path: Path, option: str) -> InvalidInput:
-    """Return the error for a path at which there is nothing."""
+    """Return the error for a path that does not exist, with the most similar name as a hint."""
     try:
         there = [file.name for file in path.parent.iterdir()]
     except OSError:
@@ -98,11 +98,11 @@ def no_such_file(path: Path, option: str) -> InvalidInput:
 
 
 def unknown_format(path: Path, option: str) -> InvalidInput:
-    return InvalidInput("not a format that is read", option, str(path), USE_FORMATS)
+    return InvalidInput("the file does not have a supported format", option, str(path), USE_FORMATS)
 
 
 def read_file(path: Path, option: str, texts: Collection[str]) -> pa.Table:
-    """Return the rows of one file by its ending."""
+    """Return the rows of one file, in the format that its ending names."""
     try:
         match format_of(path):
             case ending if ending in PARQUET:
@@ -116,39 +116,39 @@ def read_file(path: Path, option: str, texts: Collection[str]) -> pa.Table:
                 return read_json(path, texts)
     except (OSError, pa.ArrowException, orjson.JSONDecodeError) as error:
         raise InvalidInput(
-            f"cannot be read: {error}", option, str(path), "check the file and its format"
+            f"the file cannot be read: {error}", option, str(path), "check the file and its format"
         ) from None
     raise unknown_format(path, option)
 
 
 def read_stdin(option: str, texts: Collection[str]) -> pa.Table:
-    """Return the rows on stdin: Parquet, JSON lines or an array, or CSV, as their first bytes say."""
+    """Return the rows on stdin: Parquet, JSON (lines or an array) or CSV, decided by the first bytes."""
     content = sys.stdin.buffer.read()
     try:
         if content.startswith(GZIP):
             content = gzip.decompress(content)
         if not content.strip():
             raise InvalidInput(
-                "stdin has no rows", option, str(STDIN), "write rows of CSV or JSON lines to it"
+                "stdin has no rows", option, str(STDIN), "pipe CSV, JSON lines or Parquet to stdin"
             )
         if content.startswith(PARQUET_BYTES):
             return pyarrow.parquet.read_table(pa.BufferReader(content))
         return (read_json if content.lstrip()[:1] in (b"{", b"[") else read_csv)(content, texts)
     except (OSError, pa.ArrowException, orjson.JSONDecodeError) as error:
         raise InvalidInput(
-            f"stdin cannot be read: {error}", option, str(STDIN), "write CSV, JSON lines or Parquet to it"
+            f"stdin cannot be read: {error}", option, str(STDIN), "pipe CSV, JSON lines or Parquet to stdin"
         ) from None
 
 
 def opened(source: Path | bytes) -> Any:
-    """Return a stream of bytes: those given, or those inside the compression that the ending of a path names."""
+    """Return a stream of the given bytes, or of a file, which is decompressed if its ending names a compression."""
     if isinstance(source, bytes):
         return pa.input_stream(pa.py_buffer(source))
     return pa.input_stream(str(source), compression="detect")
 
 
 def read_csv(path: Path | bytes, texts: Collection[str]) -> pa.Table:
-    """Return the rows of a CSV file; types that only later rows contradict are guessed again from all rows."""
+    """Return the rows of a CSV file. Types are guessed from the first rows or, if later rows do not fit, from all rows."""
     types: Mapping[str, pa.DataType] = {}
     if texts:
         with opened(path) as stream, pyarrow.csv.open_csv(stream) as head:
@@ -165,7 +165,7 @@ def read_csv(path: Path | bytes, texts: Collection[str]) -> pa.Table:
 
 
 def read_json(path: Path | bytes, texts: Collection[str]) -> pa.Table:
-    """Return the rows of JSON lines or of an array, with texts that all are times as timestamps."""
+    """Return the rows of JSON lines or of an array; a text column that holds only times becomes timestamps."""
     with opened(path) as stream:
         is_array = stream.read(BEGINNING_BYTES).lstrip()[:1] == b"["
     parse = None
@@ -189,7 +189,7 @@ def read_json(path: Path | bytes, texts: Collection[str]) -> pa.Table:
 
 
 def parsed_json(content: bytes, parse: pyarrow.json.ParseOptions | None) -> pa.Table:
-    """Return the rows of JSON lines, with types from all of them."""
+    """Return the rows of JSON lines, with types guessed from all rows."""
     whole = pyarrow.json.ReadOptions(block_size=len(content) + 1)
     return pyarrow.json.read_json(pa.BufferReader(content), whole, parse)
 
@@ -207,6 +207,6 @@ def timestamps(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def as_texts(names: Sequence[str], texts: Collection[str]) -> Mapping[str, pa.DataType]:
-    """Return the type of text for columns among those named, without regard to case."""
+    """Return the text type for each column that `texts` names, ignoring case."""
     names_as_text = {name.lower() for name in texts}
     return {name: pa.string() for name in names if name.lower() in names_as_text}

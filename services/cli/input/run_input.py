@@ -1,7 +1,7 @@
 """The input of `weir run`: SQL from its argument, a file or stdin, and rows of streams and tables from files.
 
-A stream that the SQL does not declare has the columns and types of its file. Files are reached only here: the SQL of
-a service reads registered streams and tables.
+A stream that the SQL does not declare gets the columns and types of its file. Only `weir run` reads files; the SQL of
+a service reads declared streams and tables.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from services.cli.input.files import has_format, read_table
 from services.cli.input.schema_inference import create_stream, fitting, infer, times_of, type_of
 
 STDIN = "-"
-GIVE_SQL = 'give a file, SQL in quotes as "SELECT * FROM s", or - for stdin'
+GIVE_SQL = 'write a file, SQL in quotes such as "SELECT * FROM s", or - for stdin'
 
 
 @dataclass(frozen=True)
 class Sql:
-    """A text of statements, and the file it is from, for messages."""
+    """Text of SQL statements, with the name of its file for error messages."""
 
     text: str
     file: str = ""
 
     def error(self, problem: PlanningError, statement: Statement | None = None) -> PlanningError:
-        """Return the error with its place in the whole text."""
+        """Return the error with its line and column counted in the whole text instead of in one statement."""
         if statement is not None:
             problem = problem.moved(statement.line_offset, statement.column_offset)
         problem.file = self.file
@@ -53,7 +53,7 @@ class Sql:
 
 @dataclass
 class RunInput:
-    """The streams and queries of a run, and the rows of its streams."""
+    """Streams and queries of a run, and the rows of the streams."""
 
     streams: list[StreamSchema] = field(default_factory=list)
     queries: list[Query] = field(default_factory=list)
@@ -63,18 +63,18 @@ class RunInput:
     wants_explain: bool = False
 
     def declarations(self) -> str:
-        """Return the statements that declare the streams."""
+        """Return the CREATE STREAM statements of all streams."""
         return "\n".join(map(create_stream, self.streams))
 
 
 def sql_of(argument: str) -> Sql:
-    """Return the statements that an argument is or names."""
+    """Return the SQL of an argument: the argument itself, the contents of a file, or stdin for `-`."""
     if argument == STDIN:
         return Sql(sys.stdin.read(), "stdin")
     path = Path(argument).expanduser()
     try:
         is_file = path.exists()
-    except (OSError, ValueError):  # a text that is no path
+    except (OSError, ValueError):  # the SQL is too long or invalid as a path, so it names no file
         is_file = False
     if not is_file and len(argument.split()) > 1 and path.suffix != ".sql":
         return Sql(argument)
@@ -83,13 +83,13 @@ def sql_of(argument: str) -> Sql:
     try:
         return Sql(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot be read: {error}", "SQL", argument, GIVE_SQL) from None
+        raise InvalidInput(f"the SQL file cannot be read: {error}", "SQL", argument, GIVE_SQL) from None
 
 
 def given(
     sql: Sql | None, files: Mapping[str, Path], tables: Mapping[str, pa.Table], times: Sequence[str]
 ) -> RunInput:
-    """Return what a run reads: the streams, declared or inferred, and the queries if there is SQL."""
+    """Return the input of a run: declared and inferred streams and, if there is SQL, queries."""
     content = RunInput()
     if sql is None:
         read_streams(content, files, times_of(times))
@@ -112,16 +112,21 @@ def given(
 
 
 def check_stdin(sql: Sql, files: Mapping[str, Path]) -> None:
-    """Raise InvalidInput if stdin is to be read twice."""
+    """Raise InvalidInput if more than one input would be read from stdin."""
     streams = [name for name, path in files.items() if str(path) == STDIN]
     readers = [*(["the SQL"] if sql.file == "stdin" else []), *(f"--input {name}" for name in streams)]
     if len(readers) > 1:
-        hint = "give the SQL in quotes, or the rows as files"
-        raise InvalidInput("stdin can be read only once", "--input", ", ".join(readers), hint)
+        hint = "write the SQL in quotes, or name files of rows"
+        raise InvalidInput(
+            "several inputs are to be read from stdin, which can be read only once",
+            "--input",
+            ", ".join(readers),
+            hint,
+        )
 
 
 def with_files_named(text: str) -> tuple[str, dict[str, Path]]:
-    """Return the text with `FROM 'file'` as `FROM "file"`, the name of a stream, and these files by that name."""
+    """Return the SQL with each `FROM 'file'` changed to `FROM "file"`, a stream name, and the files by these names."""
     tokens = tokenized(text, FILE_BYTES_MAX)
     files: dict[str, Path] = {}
     for place, token in enumerate(tokens):
@@ -129,7 +134,7 @@ def with_files_named(text: str) -> tuple[str, dict[str, Path]]:
         if token.token_type is not TokenType.STRING or not is_after_from(tokens, place):
             continue
         path = Path(token.text).expanduser()
-        # A text with escapes would move what follows.
+        # A literal with escapes is not replaced, because the replacement would shift the positions of the tokens behind it.
         if has_format(path) and written == f"'{token.text}'" and '"' not in token.text:
             files[token.text] = path
             text = f'{text[: token.start]}"{token.text}"{text[token.end + 1 :]}'
@@ -137,13 +142,13 @@ def with_files_named(text: str) -> tuple[str, dict[str, Path]]:
 
 
 def is_after_from(tokens: Sequence[Token], place: int) -> bool:
-    """Return True for a token where FROM, JOIN, TUMBLE or HOP wants a stream."""
+    """Return True for a token at which FROM, JOIN, TUMBLE or HOP expects a stream."""
     before = tokens[max(0, place - 2) : place]
     if len(before) < 2:
         return False
     if before[-1].token_type is TokenType.L_PAREN:
         return before[0].text.upper() in WINDOW_FUNCTIONS
-    # x IS DISTINCT FROM 'text'
+    # in x IS DISTINCT FROM 'text', FROM names no stream
     return (
         before[-1].token_type in (TokenType.FROM, TokenType.JOIN)
         and before[0].token_type is not TokenType.DISTINCT
@@ -151,18 +156,20 @@ def is_after_from(tokens: Sequence[Token], place: int) -> bool:
 
 
 def statements_of(sql: Sql, text: str) -> list[Statement]:
-    """Return the statements of a text, of which one at least is a query."""
+    """Return the statements of the SQL; raise InvalidInput if none of them is a query."""
     try:
         statements = split_statements(text)
     except PlanningError as problem:
         raise sql.error(problem) from None
     if all(statement.kind in ("stream", "mirror") for statement in statements):
-        raise InvalidInput("there is no query in it", "SQL", sql.file or None, "add SELECT … FROM stream …")
+        raise InvalidInput(
+            "there is no query in the SQL", "SQL", sql.file or None, "add SELECT … FROM stream …"
+        )
     return statements
 
 
 def declare(content: RunInput, sql: Sql, statements: Iterable[Statement]) -> None:
-    """Take in the streams and mirrors that are declared."""
+    """Add the streams and mirrors that the statements declare."""
     for statement in statements:
         try:
             if statement.kind == "stream":
@@ -174,17 +181,19 @@ def declare(content: RunInput, sql: Sql, statements: Iterable[Statement]) -> Non
 
 
 def check_names(files: Iterable[str], words: set[str], streams: Sequence[StreamSchema]) -> None:
-    """Raise UnknownName for an input that is neither declared nor named by a query."""
+    """Raise UnknownName if --input names a stream that no statement declares and no query reads."""
     declared = [stream.name for stream in streams]
     for name in files:
         if name.lower() not in words and name.lower() not in map(str.lower, declared):
             hints = [nearest(name, declared)] if declared else []
-            hint = "; ".join([*hints, f"a query names it: FROM {name}"])
-            raise UnknownName("no query reads this stream, and nothing declares it", "--input", name, hint)
+            hint = "; ".join([*hints, f"write FROM {name} in a query"])
+            raise UnknownName(
+                "no query reads this stream, and no CREATE STREAM declares it", "--input", name, hint
+            )
 
 
 def read_streams(content: RunInput, files: Mapping[str, Path], times: Mapping[str, str]) -> None:
-    """Read the file of each stream; infer the streams that nothing declares."""
+    """Read the file of each stream; infer the streams that no statement declares."""
     declared = {stream.name.lower(): stream for stream in content.streams}
     timed = set(times)
     for name, path in files.items():
@@ -210,19 +219,21 @@ def read_streams(content: RunInput, files: Mapping[str, Path], times: Mapping[st
 
 
 def check_time(name: str, column: str, declared: Mapping[str, StreamSchema]) -> None:
-    """Raise InvalidInput for a `--time` that no inferred stream has used."""
+    """Raise InvalidInput for a `--time` option that applies to no inferred stream."""
     if name in declared:
-        hint = f"its event time is that of its WATERMARK: leave out --time {name}.{column}"
-        raise InvalidInput("this stream is declared by CREATE STREAM", "--time", name, hint)
+        hint = f"leave out --time {name}.{column}: the WATERMARK of the stream names its event time"
+        raise InvalidInput(
+            "this option cannot be used for a stream that CREATE STREAM declares", "--time", name, hint
+        )
     if name:
-        raise UnknownName("no such stream", "--time", name, "name one of --input")
+        raise UnknownName("no such stream", "--time", name, "name a stream of --input")
     raise UnknownName(
         "no inferred stream has this column", "--time", column, "name a column of an --input file"
     )
 
 
 def plan(content: RunInput, sql: Sql, statements: Iterable[Statement], catalog: SqlCatalog) -> None:
-    """Plan the queries over the streams declared before them, those inferred, and the tables."""
+    """Plan the queries over the tables, the inferred streams, and the streams declared before each query."""
     inferred = {stream.name for stream in content.inferred}
     declared = iter([stream for stream in content.streams if stream.name not in inferred])
     for stream in content.inferred:
@@ -270,20 +281,20 @@ def scanned(plan: Plan) -> list[str]:
 
 
 def assigned(pairs: Sequence[str], option: str) -> dict[str, Path]:
-    """Return the files of NAME=FILE options by name."""
+    """Return a mapping from NAME to FILE for options of the form NAME=FILE."""
     files = {}
     for pair in pairs:
         name, _, path = pair.partition("=")
         if not name or not path:
             raise InvalidInput(
-                "must be NAME=FILE", option, pair, f"for example {option} readings=readings.parquet"
+                "the value must be NAME=FILE", option, pair, f"for example {option} readings=readings.parquet"
             )
         files[name] = Path(path).expanduser()
     return files
 
 
 def static_table(name: str, path: Path) -> tuple[pa.Table, list[str]]:
-    """Return the rows of a static table in types that tables have, and what to note of it."""
+    """Return the rows of a static table in supported types, and a note for each column that is left out."""
     table, left_out = fitting(read_table(path, f"--table {name}"))
     notes = [
         f"{name}: column {column} is left out: tables have no type for {left_out[column]}"

@@ -1,4 +1,4 @@
-"""Streams that nothing declares: their columns, types and event time, as a file of rows shows them."""
+"""Inference of the columns, types and event time of an undeclared stream from a file of rows."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ SMALL_INTEGERS = ("int8", "int16", "uint8", "uint16")
 
 @dataclass(frozen=True)
 class Inferred:
-    """A stream and its rows in types that streams have."""
+    """Inferred stream, and its rows in types that streams support."""
 
     stream: StreamSchema
     rows: pa.Table
     left_out: Mapping[str, str]
-    """Columns of types that no stream has, with these."""
+    """Types of the columns that are left out because streams do not support them, by column."""
 
 
 def infer(name: str, table: pa.Table, time: str | None) -> Inferred:
-    """Return the stream that fits the rows of a file; `time` is its event time, if not its only timestamp."""
+    """Return the stream that fits the rows of a file; its event time is `time`, or else the only timestamp column."""
     rows, left_out = fitting(table)
     check_names(name, rows)
     place = time_place(name, rows.schema, time)
@@ -47,24 +47,24 @@ def infer(name: str, table: pa.Table, time: str | None) -> Inferred:
 
 
 def check_names(name: str, rows: pa.Table) -> None:
-    """Raise InvalidInput if there are no columns, or if two differ in case alone."""
+    """Raise InvalidInput if there are no columns, or if two names differ only in case."""
     if not rows.column_names:
         raise InvalidInput(
-            "the file has no column of a type that streams have",
+            "the file has no column of a type that streams support",
             f"--input {name}",
-            hint="columns hold numbers, texts, booleans or timestamps",
+            hint="write columns of numbers, texts, booleans or timestamps",
         )
     names: set[str] = set()
     for column in rows.column_names:
         if column.lower() in names:
             raise InvalidInput(
-                "two columns have one name", f"--input {name}", column, "give one of them another name"
+                "two columns have the same name", f"--input {name}", column, "rename one of the two columns"
             )
         names.add(column.lower())
 
 
 def time_place(name: str, schema: pa.Schema, time: str | None) -> int | None:
-    """Return the place of the event time: the column named, or the only timestamp."""
+    """Return the index of the event time: the column `time`, or else the only timestamp column, if any."""
     option = f"--time {name}.{time}"
     if time is not None:
         for place, field in enumerate(schema):
@@ -72,21 +72,29 @@ def time_place(name: str, schema: pa.Schema, time: str | None) -> int | None:
                 continue
             if pa.types.is_timestamp(field.type) or pa.types.is_integer(field.type):
                 return place
-            hint = "event time is a timestamp, or an integer of milliseconds since 1970"
-            raise InvalidInput("this column holds no times", option, str(field.type), hint)
+            hint = "name a column of timestamps, or of integers with milliseconds since 1970"
+            raise InvalidInput(
+                "this column cannot be the event time, because it contains no times",
+                option,
+                str(field.type),
+                hint,
+            )
         raise UnknownName("the file has no such column", option, None, nearest(time, schema.names))
     candidates = [place for place, field in enumerate(schema) if pa.types.is_timestamp(field.type)]
     if len(candidates) > 1:
         names = [schema.field(place).name for place in candidates]
         hint = "choose the event time: " + " or ".join(f"--time {name}.{column}" for column in names)
         raise InvalidInput(
-            "the file has several columns of timestamps", f"--input {name}", ", ".join(names), hint
+            "the file has several columns of timestamps, so the event time must be chosen",
+            f"--input {name}",
+            ", ".join(names),
+            hint,
         )
     return candidates[0] if candidates else None
 
 
 def disorder_us(times: pa.ChunkedArray, unit_us: int) -> int:
-    """Return how far behind an earlier time a later row lies at most, in whole seconds or milliseconds above that."""
+    """Return how far event times go back at most, compared with earlier rows, rounded up to a whole second or millisecond."""
     times_us = times.drop_null().cast(pa.int64()).to_numpy()
     if not len(times_us):
         return 0
@@ -96,7 +104,7 @@ def disorder_us(times: pa.ChunkedArray, unit_us: int) -> int:
 
 
 def create_stream(stream: StreamSchema) -> str:
-    """Return the statement that declares a stream."""
+    """Return the CREATE STREAM statement of a stream."""
     lines = [f"{quoted(field.name)} {field.type}" for field in stream.schema.fields]
     if stream.time is not None:
         time = quoted(stream.schema.fields[stream.time].name)
@@ -107,7 +115,7 @@ def create_stream(stream: StreamSchema) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a name as SQL has it: in double quotes where it needs them."""
+    """Return a name as written in SQL: in double quotes if it needs them."""
     if name.isidentifier() and name.upper() != "WATERMARK":
         try:
             behind = f"{name} - INTERVAL '1 second'"
@@ -119,11 +127,11 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-# -- types -----------------------------------------------------------------------------------------------
+# -- conversion of the columns of a file to the types of streams -----------------------------------------
 
 
 def fitting(table: pa.Table) -> tuple[pa.Table, Mapping[str, str]]:
-    """Return the table with types that streams and tables have, and the columns for which there is no such type."""
+    """Return the table converted to supported types, and the types of columns that cannot be converted."""
     names, columns, left_out = list[str](), list[pa.ChunkedArray](), dict[str, str]()
     for field, column in zip(table.schema, table.columns, strict=True):
         converted = fitted(column)
@@ -136,12 +144,12 @@ def fitting(table: pa.Table) -> tuple[pa.Table, Mapping[str, str]]:
 
 
 def fitted(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Return the column in a type that streams have; None if there is no such type."""
+    """Return the column in a type that streams support; None if there is no such type."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     type_ = column.type
     if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
-        # Streams count microseconds: what is finer is cut off.
+        # Timestamps of streams have microseconds, so smaller fractions of a second are removed.
         return pc.cast(
             pc.cast(column, pa.timestamp("us", tz=getattr(type_, "tz", None)), safe=False), TIMESTAMP.arrow
         )
@@ -162,7 +170,7 @@ def fitted(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 
 def first_cast(column: pa.ChunkedArray, *types: pa.DataType) -> pa.ChunkedArray:
-    """Return the column in the first type that holds all of its values; the last holds any."""
+    """Return the column in the first type of the list that can hold all of its values; the last type of the list can hold any value."""
     for type_ in types[:-1]:
         try:
             return column.cast(type_)
@@ -172,7 +180,7 @@ def first_cast(column: pa.ChunkedArray, *types: pa.DataType) -> pa.ChunkedArray:
 
 
 def kind_of(arrow: pa.DataType) -> DataType | None:
-    """Return our type of an Arrow column; None if there is no such type."""
+    """Return Weir's type for an Arrow type; None if there is no such type."""
     if pa.types.is_decimal128(arrow):
         return DataType(TypeKind.DECIMAL, arrow.precision, arrow.scale)
     if pa.types.is_timestamp(arrow):
@@ -183,21 +191,26 @@ def kind_of(arrow: pa.DataType) -> DataType | None:
 
 
 def type_of(arrow: pa.DataType, column: str) -> DataType:
-    """Return our type of an Arrow column, or raise InvalidInput."""
+    """Return Weir's type for an Arrow type, or raise InvalidInput."""
     type_ = kind_of(arrow)
     if type_ is None:
         raise InvalidInput(
-            "a type that tables cannot have", column, str(arrow), "cast the column to another type"
+            "a column of the table has a type that tables do not support",
+            column,
+            str(arrow),
+            "cast the column to another type",
         )
     return type_
 
 
 def times_of(options: Sequence[str]) -> Mapping[str, str]:
-    """Return the event times of `--time` options by stream in small letters; "" for those named without a stream."""
+    """Return the columns of `--time` options by lower-case stream name; a column without a stream is under ""."""
     times: dict[str, str] = {}
     for option in options:
         stream, _, column = option.rpartition(".")
         if not column:
-            raise InvalidInput("must be COLUMN or STREAM.COLUMN", "--time", option, "for example --time ts")
+            raise InvalidInput(
+                "the value must be COLUMN or STREAM.COLUMN", "--time", option, "for example --time ts"
+            )
         times[stream.lower()] = column
     return times

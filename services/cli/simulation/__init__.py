@@ -1,4 +1,4 @@
-"""Two more forms of `weir sim`: periodic queries, and the replay of a recorded run.
+"""Parts of `weir sim`: periodic queries, and the recording and replay of runs.
 
 The command is `commands/sim.py`.
 """

@@ -1,4 +1,4 @@
-"""`weir sim` of periodic queries: one schedule, or every one side by side."""
+"""`weir sim` of periodic queries: a run under one schedule, or a comparison of all schedules."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ from sim.windows.periodic_results import compare, compared, run_scenario
 def wanted_schedule(
     scenario: PeriodicScenario, schedule: str | None, schedules: bool
 ) -> PeriodicSettings | None:
-    """The one that is to run; None if all of them are."""
+    """Return the schedule to run, or None to compare all schedules."""
     if schedules:
         if schedule is not None:
             raise InvalidInput(
-                "--schedules runs every one", "--schedule", schedule, "leave out one of the two"
+                "this option cannot be combined with --schedules, which runs every schedule",
+                "--schedule",
+                schedule,
+                "leave out one of these options",
             )
         return None
     return scenario.schedule if schedule is None else schedule_of(schedule, scenario.schedule)
@@ -37,7 +40,7 @@ def run_periodic_sim(
     output: Format,
     report: Path | None,
 ) -> None:
-    """Run, print, and write a page if a folder is given; without a schedule, by every one."""
+    """Run the given schedule, or all schedules if none is given; print the results, and write a report if a folder is given."""
     out = screen(output)
     if schedule is None:
         with progress(scenario.name, len(compared(scenario))) as advance:

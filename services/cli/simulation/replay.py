@@ -1,4 +1,4 @@
-"""`weir sim --record` and `--replay`: does the code make the decisions of a recorded run again?"""
+"""`weir sim --record` and `--replay`: record the decisions of a run, and check that replaying makes the same decisions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sim.replay import CoreReport, Delivery, ReplayReport, log_files, replay
 EXIT_DISAGREES = 1
 LOG_BYTES_MAX = 1 << 30
 VIRTUAL_TIME = "virtual"
-# Of an event of many queries; -o json has it whole.
+# Maximum number of characters of an event in the table, since an event may name many queries; -o json shows the whole event.
 WIDTH = 500
 
 
 class Recording:
-    """The event logs of a run in virtual time; `flush` now and then."""
+    """Event logs of a run in virtual time, which reach the disk on `flush` and `close`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -49,7 +49,7 @@ class Recording:
 
 
 def replay_logs(path: Path, output: Format) -> None:
-    """Replay and print; ends the command unless every decision agrees."""
+    """Replay event logs and print the result; exit with code 1 if a decision differs."""
     total = sum(file.stat().st_size for file in log_files(path))
     began = time.perf_counter()
     with progress("replaying", total) as advance:
@@ -77,7 +77,7 @@ def as_object(report: ReplayReport, elapsed_s: float) -> dict[str, object]:
 
 
 def remarks(report: ReplayReport) -> list[str]:
-    """What the table has no room for."""
+    """Return the lines below the table of a replay: differences, lost messages and incomplete logs."""
     return [
         *(line for core in report.cores for line in core_remarks(core)),
         *(line for delivery in report.deliveries for line in delivery_remarks(delivery)),
@@ -91,7 +91,7 @@ def core_remarks(core: CoreReport) -> list[str]:
         if life.first is not None:
             first = life.first
             lines += [
-                f"{first.file}:{first.line}: {life.disagreements:,} of {life.events:,} decisions disagree; the first, "
+                f"{first.file}:{first.line}: {life.disagreements:,} of {life.events:,} decisions differ; the first, "
                 f"at {first.at:g} s:",
                 f"  event     {first.event:.{WIDTH}}",
                 f"  recorded  {first.expected:.{WIDTH}}",
@@ -103,8 +103,8 @@ def core_remarks(core: CoreReport) -> list[str]:
 
 
 def delivery_remarks(one: Delivery) -> list[str]:
-    """Only what was lost; that the last messages of a life did not arrive is in the nature of it."""
+    """Return a line about lost messages; messages around the start or the end of a process are excused."""
     if one.first_lost is None:
         return []
     lost, first = one.sent - one.heard - one.excused, one.first_lost
-    return [f"{first.file}:{first.line}: {lost:,} of {one.sent:,} messages never came to {one.receiver}"]
+    return [f"{first.file}:{first.line}: {lost:,} of {one.sent:,} messages never reached {one.receiver}"]

@@ -1,4 +1,4 @@
-"""What the catalog says, as people and scripts read it. Secrets of sources, mirrors and sessions are hidden everywhere."""
+"""Declarations as tables, JSON and YAML. Secrets of sources, mirrors and sessions are always hidden."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ NOTHING_RUNS = "not running"
 OutputOption = Annotated[
     Output,
     typer.Option(
-        "--output", "-o", help="Format: a table, a table with every column and whole texts, JSON, or YAML."
+        "--output",
+        "-o",
+        help="Output format: table, wide (a table with all columns and full texts), json or yaml.",
     ),
 ]
 
 
 def show(output: Output, data: object, table: Callable[[], RenderableType]) -> None:
-    """Print data in the format that the command line asks for; a list is several documents in YAML."""
+    """Print data in the format of the option `--output`; in YAML, a list becomes several documents."""
     match output:
         case "json":
             typer.echo(json.dumps(data, indent=2))
@@ -55,7 +57,7 @@ def show(output: Output, data: object, table: Callable[[], RenderableType]) -> N
 def declarations_table(
     kind: str, stored: Sequence[Declared], states: Mapping[str, str] | None = None
 ) -> Sheet:
-    """Return a table with a line for each declaration; tenants with the states of their classes, where they are known."""
+    """Return a table with a line per declaration; for tenants, `states` are the states of their classes, if known."""
     heads = ("name", *COLUMNS[kind], *(() if states is None else ("state",)), "version")
     rows = (
         (
@@ -72,7 +74,7 @@ def declarations_table(
     return table
 
 
-# Columns that may hold long texts.
+# Heads of the columns that may hold long texts.
 LONG = {"text", "sql", "declared as", "overrides", "streams"}
 
 
@@ -109,7 +111,7 @@ def summary(one: Declaration) -> tuple[object, ...]:
 
 
 def cell(value: object) -> str:
-    """Return a value in one line."""
+    """Return a value as a text in one line."""
     return (exact(value) if isinstance(value, float) else " ".join(str(value).split())) or UNKNOWN
 
 
@@ -120,7 +122,7 @@ def lines_table(
     cut: Sequence[str] = (),
     prose: Sequence[str] = (),
 ) -> Sheet:
-    """Return a table of texts; columns of `least` are hidden first, `cut` may be cut to one line, `prose` wrapped."""
+    """Return a table of texts. Columns in `least` are hidden first, columns in `cut` are shortened to one line, and columns in `prose` are wrapped."""
     places, cuts = ([heads.index(head) for head in named] for named in (prose, cut))
     table = Sheet(heads, left=len(heads), prose=places, least=least, cut=cuts)
     for row in rows:
@@ -129,17 +131,17 @@ def lines_table(
 
 
 def when(at: datetime | None) -> str:
-    """Return how long ago a moment was, as people read it."""
+    """Return the age of a moment for people, such as `3m ago`."""
     return UNKNOWN if at is None else ago((datetime.now(UTC) - at).total_seconds())
 
 
 def moment(at: datetime | None) -> str:
-    """Return a moment to the second, as programs read it."""
+    """Return a moment for programs: ISO 8601 in UTC, to the second."""
     return UNKNOWN if at is None else at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def warn(warnings: Iterable[str]) -> None:
-    """What is not wrong, and better known; stdout is for what was asked for."""
+    """Print warnings on stderr, because stdout is for the results of a command."""
     for warning in filter(None, warnings):
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         console.print(f"[yellow]warning:[/] {escape(warning)}")

@@ -1,4 +1,4 @@
-"""Figures as texts, as cells of tables show them."""
+"""Formatting of figures as texts for the cells of tables."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def milliseconds(value: float) -> str:
-    """Return milliseconds with three figures, for a column of them; many are shown as seconds."""
+    """Return a time in ms with three significant digits, for a column without units; from 10,000 ms in seconds."""
     if value >= 10_000:
         return f"{value / 1e3:,.0f}s" if value < 1e9 else f"{compact(value / 1e3)}s"
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def response(ms: float) -> str:
-    """Return a response time, or a dash without answers."""
+    """Return a response time, or a dash if there are no answers."""
     return milliseconds(ms) if ms else UNKNOWN
 
 
@@ -31,7 +31,7 @@ def four_figures(value: float) -> str:
 
 
 def tardy(told: Mapping[str, Any] | None) -> str:
-    """The part of a window's answers that came late."""
+    """Return the percentage of window answers that came after their deadline."""
     due = told.get("answers", told.get("due", 0)) if told else 0
     return percent(told["tardy"] / due) if told and due else UNKNOWN
 
@@ -42,18 +42,18 @@ def is_late(query: Mapping[str, Any]) -> bool:
 
 
 def missed_of(missed: float, answers: int) -> str:
-    """Answers after their deadlines, and which part that is."""
+    """Return the number of answers that came after their deadlines, and their percentage of all answers."""
     return compact(missed) + (f" ({percent(missed / answers)})" if missed and answers else "")
 
 
 def worth(utility: float) -> str:
-    """Green while all of it is had, red from half of it down."""
+    """Return a mean utility as text, in green above 0.995 and in red below 0.5."""
     mark = "[green]" if utility > 0.995 else "[red]" if utility < 0.5 else ""
     return f"{mark}{utility:.2f}{'[/]' if mark else ''}"
 
 
 def times(slowdown: float) -> str:
-    """Return a slowdown: the response time as a multiple of that without other queries."""
+    """Return a slowdown (the response time divided by the ideal processing time) as text."""
     return three_figures(slowdown) if slowdown else UNKNOWN
 
 

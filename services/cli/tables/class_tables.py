@@ -1,4 +1,4 @@
-"""Tables of the classes of a running system: how they are doing, and how good their answers are."""
+"""Tables of the classes of a running system: their current state, and the quality of their answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLASS_COLUMNS: Mapping[str, Callable[[ClassView], str]] = {
     "lent/got": lambda view: f"{three_figures(view.lent_s)}/{three_figures(view.borrowed_s)}",
     "res/s": lambda view: compact(view.figures.results_per_s),
 }
-# Columns of a class that does not run.
+# Columns that are filled even for a class that does not run; its other cells stay empty.
 DECLARED = ("class", "share/own")
 
 
@@ -46,7 +46,7 @@ def runs(view: ClassView) -> bool:
 
 
 def class_view_table(title: str, views: Sequence[ClassView]) -> Sheet:
-    """The classes of a running system at this moment: milliseconds, and processor-seconds lent and borrowed."""
+    """Return a table of the current figures of classes: times in ms; lent and borrowed capacity in processor-seconds."""
     table = plain_table(title, tuple(CLASS_COLUMNS), least=("lent/got", "head", "p50"), wrapped=0)
     for view in views:
         table.add_row(
@@ -68,24 +68,24 @@ def class_view_table(title: str, views: Sequence[ClassView]) -> Sheet:
 
 
 def shortened(parts: Sequence[str]) -> str:
-    """Return the first parts in one line, with the number of the others."""
+    """Return the first texts joined in one line, with the number of texts that are left out."""
     more = f"; {len(parts) - POLICIES_TOLD} more" if len(parts) > POLICIES_TOLD else ""
     return "; ".join(parts[:POLICIES_TOLD]) + more
 
 
-# A smaller part of late rows is not shown.
+# Smallest part of late rows that is shown.
 LATE_LEAST = 0.005
 
 
 def late_rows(classes: Sequence[tuple[str, Mapping[str, float]]]) -> list[str]:
-    """Return which part of the rows of each class's streams was late, as far as it is worth a word, the largest first."""
+    """Return a text for each stream with a notable part of late rows, the largest part first."""
     shares = [(part, stream, name) for name, streams in classes for stream, part in streams.items()]
     worst = sorted((share for share in shares if share[0] >= LATE_LEAST), key=lambda one: (-one[0], *one[1:]))
     return [f"late rows: {part:.0%} of {stream} in {name}" for part, stream, name in worst]
 
 
 def failed_rows(classes: Sequence[tuple[str, Sequence[Failure]]]) -> list[str]:
-    """Return which part of the rows of each class's queries fails, as far as it is a problem, the largest first."""
+    """Return a text for each query with a notable part of failed rows, the largest part first."""
     losses = [(loss.part, loss.query, name) for name, failures in classes for loss in failing(failures)]
     return [
         f"failed rows: {part:.0%} of {query} in {name}"
@@ -93,7 +93,7 @@ def failed_rows(classes: Sequence[tuple[str, Sequence[Failure]]]) -> list[str]:
     ]
 
 
-# Number of classes with an explanation below a table; `weir explain` explains the others.
+# Number of classes with an explanation below a table; `weir explain` explains the other classes.
 STATES_SHOWN = 8
 
 COLOURS = {
@@ -113,12 +113,12 @@ def coloured(text: str, state: ClassState) -> str:
     return f"[{colour}]{escape(text)}[/]" if colour else escape(text)
 
 
-# Units report with each load cycle; older figures are those of a class inside a long call.
+# Age of a class's last report in seconds from which it is shown as busy: units report per load cycle, unless a call takes longer.
 SILENT_S = 3.0
 
 
 def state_lines(views: Sequence[ClassView]) -> list[str]:
-    """Return a line for each class that is not well, the most serious first, and one for all that have nothing to do."""
+    """Return the lines below the table: classes without recent reports, classes with problems (most serious first), idle classes."""
     order = list(ClassState)
     silent = [view for view in views if view.age_s > SILENT_S]
     unwell = [
@@ -132,7 +132,7 @@ def state_lines(views: Sequence[ClassView]) -> list[str]:
         for view in unwell[:STATES_SHOWN]
     ]
     lines[:0] = [
-        f"[yellow]{escape(view.name)}: busy: no report for {view.age_s:.0f} s[/]; its figures are as old"
+        f"[yellow]{escape(view.name)}: busy: no report for {view.age_s:.0f} s[/]; its figures are from its last report"
         for view in silent[:STATES_SHOWN]
     ]
     if len(unwell) > STATES_SHOWN:
@@ -145,19 +145,19 @@ def state_lines(views: Sequence[ClassView]) -> list[str]:
     return lines
 
 
-# Below a table; the others are in `weir explain`.
+# Maximum number of texts (such as policies of classes) that a line below a table lists.
 POLICIES_TOLD = 5
 
 
 def policy_of(one: ClassView) -> str:
-    """Return the objective of a class and the policy that it runs by."""
+    """Return a text with the objective and the policy of a class."""
     chosen = ", chosen by itself" if one.tunes_itself else ""
     return f"{one.name} for {one.settings.objective} by {one.policy}{chosen}"
 
 
 def class_quality_table(title: str, views: Sequence[ClassView]) -> Sheet:
-    """Return the table of the quality of classes' answers: of the last seconds, and all missed deadlines since the start."""
-    # In the place of bytes, for both of which there is no room.
+    """Return a table of the quality of classes' answers in the last seconds, with all missed deadlines since the start."""
+    # A terminal has no room for the columns `bytes` and `tardy` together, so this table has only `tardy`.
     windows = any(view.figures.tardiness.get("due") for view in views)
     heads = ["class", "worth", "missed", "in all", "stale", *(["tardy"] if windows else [])]
     heads += ["mean/target", "slow", "queue", *([] if windows else ["bytes"]), "res/s"]
@@ -184,7 +184,7 @@ def class_quality_table(title: str, views: Sequence[ClassView]) -> Sheet:
 
 
 def quality_table(told: Mapping[str, Any]) -> Sheet:
-    """The queries of a tenant as the service tells of them."""
+    """Return a table of the quality of a tenant's queries, from the service's response."""
     heads = ["query", "answers", "ms/deadline", "slow", "worth", "missed", "stale"]
     windows = any(item["tardiness"] for item in told["items"])
     failed = [line for line in told["items"] if line.get("failed")]
@@ -208,18 +208,18 @@ def quality_table(told: Mapping[str, Any]) -> Sheet:
     lines += [failed_of(line) for line in failed]
     table.caption = escape("\n".join(lines))
     if not told["items"]:
-        table.caption = f"nothing of {told['tenant']} has reported"
+        table.caption = f"no query of {told['tenant']} has reported yet"
     return table
 
 
 def failed_of(line: Mapping[str, Any]) -> str:
-    """Return which part of the rows of a query has failed lately, and why."""
+    """Return a line with the part of a query's rows that failed in the last minute of input, and the reason."""
     part = f"{line['failed_now']:.0%} of its rows in the last minute of input failed"
     return f"{line['query']}: {part}: {line['failed_reason']}"
 
 
 def share_of(one: ClassView) -> str:
-    """Green where more than the class's own share, yellow where less."""
+    """Return the current and the original share of a class: in green if the current share is larger, in yellow if it is smaller."""
     beyond = one.share - one.original
     mark = "[green]" if beyond > 0.005 else "[yellow]" if beyond < -0.005 else "[dim]"
     return f"{mark}{one.share:.2f}[/]/{one.original:.2f}"

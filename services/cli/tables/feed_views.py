@@ -35,7 +35,7 @@ STATES: Mapping[State, str] = {
 
 
 def feeds_view(name: str | None = None, is_wide: bool = False) -> RenderableType:
-    """Return a table of all feeds or of one feed, also of streams with a source. Errors are below it, or in the wide table."""
+    """Return a table of one feed, or of all feeds and streams with a source. Below the table, unless it is wide, are the errors."""
     try:
         with service() as weir:
             statuses = weir.live.feed_statuses() if name is None else [weir.live.feed_status(name)]
@@ -57,7 +57,7 @@ def feeds_view(name: str | None = None, is_wide: bool = False) -> RenderableType
 
 
 def formats_of(weir: Declarations) -> dict[str, str]:
-    """Spark's format of each declared feed."""
+    """Return the Spark format of each declared feed."""
     formats = {}
     for entry in (*weir.all("Stream"), *weir.all("Feed")):
         match entry.declaration:
@@ -70,7 +70,7 @@ def formats_of(weir: Declarations) -> dict[str, str]:
 
 def feeds_table(statuses: Sequence[Status], is_wide: bool = False) -> RenderableType:
     if not statuses:
-        return Text("no feed is declared; a stream with a source is one, or a document of kind Feed")
+        return Text("no feed is declared: declare a stream with a source, or a document of kind Feed")
     heads = HEADS + WIDE_HEADS if is_wide else HEADS
     table = Sheet(heads, left=3, texts=[heads.index(head) for head in TEXTS if head in heads])
     for status in statuses:
@@ -102,12 +102,12 @@ def wide_cells(one: Status) -> tuple[str, ...]:
 
 
 def next_try(one: Status) -> str:
-    """Return when a feed is started again, or nothing if that is not planned."""
+    """Return a text with the time until a feed is restarted; an empty text if no restart is planned."""
     return "" if one["next_try_s"] is None else f"; next try in {one['next_try_s']:.0f} s"
 
 
 def errors(statuses: Sequence[Status]) -> list[Text]:
-    """A line for each feed with an error, also if the feed runs again."""
+    """Return a line for each feed with an error, even if the feed has been restarted since and runs again."""
     lines = []
     for status in statuses:
         if not status.get("last_error"):
@@ -116,19 +116,19 @@ def errors(statuses: Sequence[Status]) -> list[Text]:
         tries = next_try(status)
         running = status["state"] == "running"
         style = "dim" if running else "red"
-        word = "ran again after an error" if running else "error"
+        word = "running again after an error" if running else "error"
         lines.append(Text(f"{status['name']}: {word}{when}: {status['last_error']}{tries}", style=style))
     return lines
 
 
 def late_part(streams: Sequence[Status]) -> str:
-    """The part of what was offered to classes that came too late for its windows."""
+    """Return the part of the rows offered to classes that came too late for their windows."""
     offered = sum(stream["offered"] for stream in streams)
     return f"{100 * sum(stream['late'] for stream in streams) / offered:.1f}%" if offered else UNKNOWN
 
 
 def rejected_rows(streams: Sequence[Status]) -> str:
-    """Return how many rows gateways have rejected, in red where most of the last ones are."""
+    """Return the number of rows that gateways have rejected, in red if most rows of the last minute were rejected."""
     if all(stream.get("rows") is None for stream in streams):
         return UNKNOWN
     text = compact(sum(stream["rejected"] for stream in streams))
@@ -154,12 +154,12 @@ def rejections(statuses: Sequence[Status]) -> list[Text]:
 
 
 def clock(moment: str) -> str:
-    """The time of day of a moment of the service, in UTC."""
+    """Return the time of day, in UTC, of a timestamp from the service."""
     return datetime.fromisoformat(moment).astimezone(UTC).strftime("%H:%M:%SZ")
 
 
 def feed_declared(weir: Declarations, name: str) -> Declared | None:
-    """Return the document of a feed, or of the stream with that source; None if the caller may not see sources."""
+    """Return the document of a feed, or of the stream with a source for which the feed was made; None if the caller may not see it."""
     try:
         return weir.get("Feed", name)
     except NotAllowed:

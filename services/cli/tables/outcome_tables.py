@@ -1,4 +1,4 @@
-"""Tables of simulated and demonstrated runs, of comparisons, claims and replays."""
+"""Tables of the results of `weir sim` and `weir demo`: runs, comparisons, claims of papers, replays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from services.cli.tables.sheet import Sheet, plain_table, table_of
 if TYPE_CHECKING:
     from configs.scenario.scenario import Claim
     from sim.outcome.promises import Promise
-    from sim.papers.claim import Finding
     from sim.replay import CoreReport, ReplayReport
 
 RESULT_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
@@ -43,20 +42,20 @@ RESULT_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def result_table(result: Mapping[str, Any]) -> Sheet:
-    """One run, a line a class."""
-    # Only what simulates has it, and what it needs, imported.
+    """Return the table of one run, with a line per class."""
+    # Imported here, so that commands that run no simulation need not import the simulator.
     from sim.outcome.report import length
 
     title = f"{result['scenario']}, manager {result['manager']}, policy {result['policy']}, {length(result)}"
     return table_of(title, RESULT_COLUMNS, result["classes"])
 
 
-# Of a class, in the table of a run; the JSON has all.
+# Number of queries per class in the table of a run; the JSON output has all queries.
 QUERIES_TOLD = 5
 
 
 def answers_table(result: Mapping[str, Any]) -> Sheet:
-    """Return the quality of a run's answers: a line per class, and below it the queries that lost most by late answers."""
+    """Return a table of the quality of a run's answers: a line per class and, below it, the queries that lost most by late answers."""
     heads = ["class", "answers", "mean ms", "slow", "worth", "missed", "stale"]
     windows = any(class_["tardiness"] for class_ in result["classes"])
     table = plain_table("answers", [*heads, "tardy"] if windows else heads)
@@ -94,7 +93,7 @@ def answers_table(result: Mapping[str, Any]) -> Sheet:
 
 
 def compare_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Sheet:
-    """Several runs of one scenario, a block a manager and a line a class."""
+    """Return a table of several runs of one scenario: a block per manager, with a line per class."""
     table = plain_table(
         title,
         ("manager", "class", "loss", "mean ms", "p95", "target", "share", "overhead"),
@@ -111,7 +110,7 @@ def compare_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Sheet:
             )
             table.add_row(*cells, end_section=place == len(result["classes"]) - 1)
         if not result["ledger_closed"]:
-            table.add_row(name, "[bold red]the ledger is open[/]")
+            table.add_row(name, "[bold red]the ledger does not close[/]")
     return table
 
 
@@ -135,7 +134,7 @@ OTHERS = {
 
 
 def policy_tables(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Group:
-    """Several level-2 policies side by side, of each class, the best of each column marked."""
+    """Return a table for each class that compares policies; the best figure of each column is in bold."""
     names = [class_["name"] for class_ in next(iter(rows.values()))["classes"]]
     return Group(
         *(
@@ -149,7 +148,7 @@ def policy_tables(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Group:
 def metric_table(
     title: str, rows: Mapping[str, Mapping[str, Any]], heads: Mapping[str, str], place: int
 ) -> Sheet:
-    """Return the figures of the class at this place; a figure that no class has gets no column."""
+    """Return a table of one class with a line per policy; a metric gets a column only if all policies have a value."""
     columns = {
         head: [metric_of(result, metric, place) for result in rows.values()] for metric, head in heads.items()
     }
@@ -162,7 +161,7 @@ def metric_table(
 
 
 def marked(values: Sequence[float]) -> list[str]:
-    """The least of them stand out."""
+    """Return the values as texts, with the smallest values in bold."""
     least = min(values)
     texts = [four_figures(value) for value in values]
     return [
@@ -172,12 +171,12 @@ def marked(values: Sequence[float]) -> list[str]:
 
 
 def claim_table(claims: Sequence[Claim], rows: Mapping[str, Mapping[str, Any]]) -> Sheet:
-    """Compare a paper's finding with the first class of this run; the claim holds if the order is the same."""
+    """Return a table of a paper's claims. A claim names the better of two policies; it holds if that has the lower value for the first class."""
     table = plain_table("the paper's findings", ("finding", "claimed", "here", "holds", "source"), wrapped=0)
     for claim in claims:
         if claim.policy not in rows or claim.below not in rows:
             continue
-        # Without windows nothing is tardy, under any policy.
+        # A run without windows has no tardiness, so its tardiness counts as 0 under each policy.
         got, other = (metric_of(rows[policy], claim.metric) or 0.0 for policy in (claim.policy, claim.below))
         table.add_row(
             f"{claim.metric}: {claim.policy} below {claim.below}",
@@ -189,22 +188,8 @@ def claim_table(claims: Sequence[Claim], rows: Mapping[str, Mapping[str, Any]]) 
     return table
 
 
-def finding_table(title: str, findings: Sequence[Finding]) -> Sheet:
-    """Return a table of what a paper claims and what came out."""
-    table = plain_table(escape(title), ("", "claim", "claimed", "got"), left=4, wrapped=(1, 2, 3))
-    for finding in findings:
-        mark = "[green]✓[/]" if finding.holds else "[bold red]✗[/]"
-        table.add_row(
-            mark,
-            f"{escape(finding.claim)}\n[dim]{escape(finding.where)}[/]",
-            escape(finding.claimed),
-            escape(finding.got),
-        )
-    return table
-
-
 def metric_of(result: Mapping[str, Any], metric: str, place: int = 0) -> float | None:
-    """A metric of a class, by its path; None if the class has nothing of the kind, such as tardiness without windows."""
+    """Return a metric of a class by its path; None if the class does not have it, such as tardiness without windows."""
     group, name = metric.split(".")
     group_of_class = result["classes"][place][group]
     value: float | None = None if group_of_class is None else group_of_class[name]
@@ -230,5 +215,5 @@ REPLAY_COLUMNS: Mapping[str, Callable[[CoreReport], str]] = {
 
 
 def replay_table(title: str, report: ReplayReport) -> Sheet:
-    """A replayed run, a line a core."""
+    """Return the table of a replayed run, with a line per decision-making component (core)."""
     return table_of(title, REPLAY_COLUMNS, report.cores, left=2)

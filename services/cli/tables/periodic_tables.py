@@ -1,4 +1,4 @@
-"""Tables of periodic queries for the terminal."""
+"""Tables of the results of `weir sim` with periodic queries."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from services.cli.tables.cells import milliseconds, three_figures
 from services.cli.tables.sheet import Sheet, plain_table
 from sim.windows.periodic_results import metric_of, title_of, words_of
 
-# The latest of each group: so many of all groups together, but of each some. The JSON has all.
+# Maximum number of sub-groups in a table (divided equally among the groups), and the minimum number per group.
+# The most tardy sub-groups are shown first. The JSON output has all sub-groups.
 SUB_GROUPS_TOLD, OF_EACH_TOLD = 24, 3
 
 
 def schedules_table(answer: Mapping[str, Any]) -> Sheet:
-    """A line a schedule, the best of each column marked. Who is eager is always busy: then it tells who runs sooner."""
+    """Return a table with a line per schedule; the best figure of each column is in bold.
+
+    Eager schedules keep the processor always busy, so their table has a column `sooner` instead of `busy s`.
+    """
     rows: Sequence[Mapping[str, Any]] = answer["schedules"]
     eager = all(row["settings"]["eager"] for row in rows)
     throughput = [per_second(row) for row in rows]
@@ -43,7 +47,7 @@ def schedules_table(answer: Mapping[str, Any]) -> Sheet:
 
 
 def groups_table(answer: Mapping[str, Any]) -> Sheet:
-    """One schedule: a line a group, and below it the sub-groups that were latest."""
+    """Return the table of one schedule: a line per group and, below each group, its most tardy sub-groups."""
     table = plain_table(
         escape(title_of(answer)),
         ("group", "queries", "ans/s", "latency", "tardy ms", "max", "runs", "shared"),
@@ -66,7 +70,7 @@ def groups_table(answer: Mapping[str, Any]) -> Sheet:
 
 
 def claims_table(claims: Sequence[Mapping[str, Any]]) -> Sheet:
-    """What a paper found beside what this run gives; a claim holds if the order does."""
+    """Return a table of a paper's claims. A claim holds if the schedules are in the claimed order in this run."""
     table = plain_table("the paper's findings", ("finding", "claimed", "here", "holds", "source"), wrapped=0)
     for claim in claims:
         finding, claimed, got = words_of(claim)
@@ -81,7 +85,7 @@ def claims_table(claims: Sequence[Mapping[str, Any]]) -> Sheet:
 
 
 def figures(one: Mapping[str, Any]) -> list[str]:
-    """Of whoever has queries."""
+    """Return the texts of a table line for a sub-group, a group or a whole run."""
     return [
         f"{one['queries']:,}",
         per_second(one),
@@ -96,13 +100,13 @@ def runs(one: Mapping[str, Any]) -> list[str]:
 
 
 def lateness(sub_group: Mapping[str, Any]) -> tuple[float, float]:
-    """By which the latest come first; without an answer nothing is known."""
+    """Return a sort key that puts the most tardy sub-groups first, and sub-groups without an answer last."""
     tardiness = sub_group["tardiness"]
     return (-tardiness["mean_ms"] if tardiness else 0.0, sub_group["slide_s"])
 
 
 def slides(sub_group: Mapping[str, Any]) -> str:
-    """What was asked for, and what runs where that is sooner."""
+    """Return the declared SLIDE of a sub-group and, if it differs, the period at which it runs."""
     slide, period = sub_group["slide_s"], sub_group["period_s"]
     text = f"{'≤' if sub_group['at_most'] else ''}{exact(slide)} s"
     return text if slide == period else f"{text}, every {exact(period)} s"
@@ -113,7 +117,7 @@ def sooner(answer: Mapping[str, Any]) -> str:
 
 
 def best(texts: Sequence[str], values: Sequence[float | None]) -> list[str]:
-    """Those of the least value stand out."""
+    """Return the texts, with each text that belongs to the smallest value in bold."""
     least = min((value for value in values if value is not None), default=None)
     return [
         f"[bold green]{text}[/]" if value is not None and value == least else text

@@ -1,4 +1,4 @@
-"""Progress on the terminal, for runs long enough to wonder about; silent when nobody watches."""
+"""Progress bar for long runs, which is shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 @contextmanager
 def progress(label: str, total: float) -> Iterator[Callable[[float], None]]:
-    """A bar on stderr; call what it gives with how far the work is."""
+    """Show a progress bar on stderr, and yield a function that sets its position, from 0 to `total`."""
     console = Console(stderr=True)
     bar = Progress(
         TextColumn("{task.description}"),

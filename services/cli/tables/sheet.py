@@ -2,11 +2,11 @@
 
 Numbered properties:
 1. No line is wider than the terminal.
-2. A cell is in one line, unless its column is prose, which is wrapped between words. Long texts may be cut to one line.
+2. A cell is in one line, unless its column is prose, which is wrapped between words. Long texts may be shortened to one line.
 3. If a table is too wide, columns are hidden, the least important ones first, and a line below the table names them. The first
    column is never hidden.
 4. If more than two thirds of the columns would be hidden, each row is shown as a record: a line for each column.
-5. What is wider than the whole terminal is folded: there is no room for it anywhere.
+5. A word that is wider than the whole terminal is broken, because no line has room for it.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ from rich.text import Text
 from configs.numbers import exact
 
 GAP = 2
-# Prose wider than this is hard to read, on a terminal of any width.
+# Maximum width of prose on a terminal of any width, because longer lines are hard to read.
 PROSE_MOST = 100
 PROSE_LEAST = 24
 CUT_LEAST = 40
-# Columns of an output that nothing limits, such as a file.
+# Width of an output without a limit, such as a file.
 UNLIMITED = 100_000
 HEAD, TITLE, RULE, NOTE = (Style.parse(style) for style in ("bold", "italic", "dim", "dim italic"))
 
 Output = Literal["table", "wide", "json", "yaml"]
 Format = Literal["table", "wide", "json"]
 FormatOption = Annotated[
-    Format, typer.Option("--output", "-o", help="Format: a table, a table with every column, or JSON.")
+    Format,
+    typer.Option("--output", "-o", help="Output format: table, wide (a table with all columns) or json."),
 ]
 
 
@@ -49,27 +50,27 @@ def screen(output: str = "table", stderr: bool = False) -> Console:
 
 @dataclass
 class Sheet:
-    """A table without frame. Cells are texts in rich's markup."""
+    """Table without a frame. Cells are texts in rich's markup."""
 
     heads: Sequence[str]
     title: str = ""
     left: int = 1
-    """Number of columns that are text; the others are numbers, and stand at the right of their columns."""
+    """Number of text columns at the left. All other columns except `texts` hold numbers, aligned to the right."""
     prose: Sequence[int] = ()
-    """Places of columns whose cells may take several lines."""
+    """Indices of columns with cells that may take several lines."""
     cut: Sequence[int] = ()
-    """Places of columns whose texts are shown in one line, cut between words where there is no room."""
+    """Indices of columns with texts that are shortened to fit into one line, by leaving out the last words."""
     least: Sequence[str] = ()
-    """Heads of columns that are hidden first, in this order; the others follow from right to left."""
+    """Heads of columns that are hidden first, in this order; then columns are hidden from right to left."""
     caption: str = ""
     has_heads: bool = True
     texts: Sequence[int] = ()
-    """Places of further columns that are text."""
+    """Indices of text columns to the right of the first `left` columns."""
     whole: bool = False
-    """Show records rather than hide a column."""
+    """Show each row as a record if a column would have to be hidden."""
     rows: list[Sequence[Text]] = field(default_factory=list)
     ends: set[int] = field(default_factory=set)
-    """Numbers of rows after which a section ends."""
+    """Row numbers after which a line is left empty, because a section ends."""
 
     def add_row(self, *cells: str, end_section: bool = False) -> None:
         cells += ("",) * (len(self.heads) - len(cells))
@@ -97,7 +98,7 @@ class Sheet:
             yield from wrapped(console, Text.from_markup(self.caption), width)
 
     def shown(self, width: int) -> list[int] | None:
-        """Return the places of columns that fit; None if more than two thirds of them would be hidden."""
+        """Return the indices of columns that fit; None if rows must be shown as records (property 4, or `whole`)."""
         places = list(range(len(self.heads)))
         named = [self.heads.index(head) for head in self.least]
         least = iter([*named, *(place for place in reversed(places) if place not in named)])
@@ -109,11 +110,11 @@ class Sheet:
         return places
 
     def needed(self, places: Sequence[int], gap: int) -> int:
-        """Return the width that these columns need at least."""
+        """Return the smallest width in which these columns fit."""
         return sum(map(self.narrowest, places)) + gap * (len(places) - 1)
 
     def gap(self, width: int) -> int:
-        """Return the space between columns: one less than usual if every column fits then."""
+        """Return the number of spaces between columns: the usual number, or one less if otherwise not all columns would fit."""
         places = range(len(self.heads))
         return GAP - 1 if self.needed(places, GAP - 1) <= width < self.needed(places, GAP) else GAP
 
@@ -127,14 +128,14 @@ class Sheet:
         )
 
     def narrowest(self, place: int) -> int:
-        """Return the width below which the column would break something."""
+        """Return the smallest width of a column in which no word, number or name is broken."""
         if place not in self.prose and place not in self.cut:
             return self.widest(place)
         least = PROSE_LEAST if place in self.prose else CUT_LEAST
         return max(min(self.widest(place), least), self.longest_word(place))
 
     def longest_word(self, place: int) -> int:
-        """Return the width of the longest word of prose."""
+        """Return the width of the longest word in a column of prose; 0 for other columns."""
         if place not in self.prose:
             return 0
         words = (word for row in self.rows for word in row[place].plain.split())
@@ -162,7 +163,7 @@ class Sheet:
         return [cut_to(line, width) if place in self.cut else line for line in text.split()]
 
     def widths(self, width: int, shown: Sequence[int]) -> dict[int, int]:
-        """Return the width of each column; prose and texts that may be cut share what the others leave."""
+        """Return the width of each column. Columns of prose, and of texts that may be shortened, share the width that the other columns leave."""
         widths = {place: self.narrowest(place) for place in shown}
         room = width - sum(widths.values())
         missing = {place: self.widest(place) - widths[place] for place in shown}
@@ -208,7 +209,7 @@ def plain_table(
     least: Sequence[str] = (),
     whole: bool = False,
 ) -> Sheet:
-    """Return a table without frame: the first `left` columns are text, `wrapped` are prose, `least` are hidden first."""
+    """Return a table: the first `left` columns are text, `wrapped` are prose, and `least` are hidden first."""
     prose = (wrapped,) if isinstance(wrapped, int) else wrapped
     return Sheet(columns, title, left, prose, least=least, whole=whole)
 
@@ -233,7 +234,7 @@ def hidden_note(heads: Sequence[str]) -> str:
 
 
 def clean(text: Text) -> Text:
-    """Return the text without what could move the cursor of a terminal."""
+    """Return the text with each unprintable character replaced, since control characters could move the cursor."""
     if text.plain.replace("\n", "").isprintable():
         return text
     plain = "".join(
@@ -243,7 +244,7 @@ def clean(text: Text) -> Text:
 
 
 def cut_to(text: Text, width: int) -> Text:
-    """Return the beginning of a text, cut between words if there is a space in its second half."""
+    """Return the beginning of a text that fits; it ends with a whole word if there is a space in its second half."""
     if text.cell_len <= width:
         return text
     text = text.copy()
@@ -261,7 +262,7 @@ def wrapped(console: Console, text: Text, width: int) -> list[Text]:
 
 @dataclass
 class Description:
-    """One declaration or answer: a line for each field. Fields inside a field are indented below it."""
+    """Layout of one declaration, or one response of the service, with a line per field. Fields inside a field are indented below it."""
 
     title: str
     fields: Mapping[str, Any]
@@ -278,7 +279,7 @@ class Description:
 
 
 def fields_of(console: Console, fields: Mapping[str, Any], width: int) -> Iterator[Text]:
-    """Yield the lines of fields, those that other fields hold indented."""
+    """Yield the lines of fields; fields inside a field are indented."""
     flat = [name for name, value in fields.items() if not is_nested(value)]
     label = max((Text(name).cell_len for name in flat), default=0) + 1
     for name, value in fields.items():
@@ -315,7 +316,7 @@ def nested(console: Console, value: Any, width: int) -> Iterator[Text]:
 
 
 def is_nested(value: Any) -> bool:
-    """Return True if a value takes lines of its own: keys and values, or a list with them in it."""
+    """Return True if a value needs its own lines: a mapping, or a list of mappings or lists."""
     if isinstance(value, Mapping):
         return bool(value)
     is_list = isinstance(value, Sequence) and not isinstance(value, str)
@@ -323,7 +324,7 @@ def is_nested(value: Any) -> bool:
 
 
 def plain(value: Any) -> str:
-    """Return a value as people read it."""
+    """Return a value as a text in one line, for people."""
     match value:
         case None:
             return "–"

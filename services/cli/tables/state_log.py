@@ -1,4 +1,4 @@
-"""Log lines of `weir up`, `ingest` and `mirror` without a terminal: one line per change, none while nothing changes."""
+"""Log lines of `weir up`, `ingest` and `mirror` without a terminal: one line per change of a state or problem."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from services.ingest.progress import FeedProgress
 from services.mirror.poll_loop import MirrorProgress
 
 LOOK_S = 1.0
-ALL_SOLVED = "what is declared runs"
+ALL_SOLVED = "all problems are solved"
 
 
 @dataclass(frozen=True)
 class States:
-    """Named parts with their states, and current problems."""
+    """State of each class, feed or mirror by its name, and the texts of all current problems."""
 
     parts: Mapping[str, str] = field(default_factory=dict)
     problems: Sequence[str] = ()
 
 
 def changes(before: States, after: States) -> Iterator[str]:
-    """Yield a line for each part that has come, has changed or has gone, then for each problem."""
+    """Yield a line for each class, feed or mirror that was added, changed or removed, then for each new or solved problem."""
     for name, state in after.parts.items():
         if before.parts.get(name) != state:
             yield f"{name}: {state}"
@@ -38,7 +38,7 @@ def changes(before: States, after: States) -> Iterator[str]:
 
 
 def log_states(look: Callable[[], States], quiet: bool = False, pause_s: float = LOOK_S) -> NoReturn:
-    """Print changes until an exception ends the command; with `quiet`, print problems alone, on stderr."""
+    """Print changes until an exception ends the command; with `quiet`, print only problems, on stderr."""
     before = States()
     while True:
         after = look()
@@ -57,7 +57,7 @@ def log_line(text: str) -> None:
 
 
 def tell_problems(before: Sequence[str], after: Sequence[str]) -> None:
-    """Print new problems on stderr, and when the last one is solved."""
+    """Print new problems on stderr, and a line when the last problem is solved."""
     for problem in after:
         if problem not in before:
             typer.echo(problem, err=True)
@@ -74,17 +74,17 @@ def feed_states(feeds: Sequence[FeedProgress]) -> dict[str, str]:
 
 
 def feed_problems(feeds: Sequence[FeedProgress]) -> list[str]:
-    """Return why feeds do not run."""
+    """Return the last error of each feed that does not run."""
     return [
         f"{feed.feed}: {feed.last_error}" for feed in feeds if feed.state != "running" and feed.last_error
     ]
 
 
 def mirror_states(mirrors: Sequence[MirrorProgress]) -> dict[str, str]:
-    """Return the mirrors that are polled."""
+    """Return the state `polled` for each mirror that runs."""
     return {f"mirror {mirror.mirror}": "polled" for mirror in mirrors}
 
 
 def mirror_problems(mirrors: Sequence[MirrorProgress]) -> list[str]:
-    """Return why objects of mirrors cannot be polled."""
+    """Return the problems of objects that mirrors cannot poll."""
     return [f"{mirror.mirror}: {problem}" for mirror in mirrors for problem in mirror.problems]

@@ -1,4 +1,4 @@
-"""What runs for a catalog: a system of one node or several, its streams, the keys of its doors, and Spark if it runs here."""
+"""The running system that follows a catalog: its classes, streams and mirrors, the keys of its gateways, and Spark if it runs here."""
 
 from __future__ import annotations
 
@@ -35,27 +35,26 @@ if TYPE_CHECKING:
     from actors.system import System
 
 
-# Longest wait until gateways and hosts have what a step has declared. A host process starts within seconds; one that takes longer
-# must not hold up the changes of other tenants.
+# Maximum seconds to wait until gateways and hosts have made a change: a slow host must not delay the changes of other tenants.
 SET_S = 10.0
 LOOK_S = 0.02
-# Gateways get a new report on a feed that was still caught up this much later.
+# Minimum seconds between two messages about the same feed that inform gateways that the feed has nothing left to publish.
 NEWS_S = 1.0
 
 
 class SystemMachine:
-    """Made around a system; steps are performed by one thread."""
+    """Running system with the methods by which the reconciler changes it; only one thread calls these methods."""
 
     def __init__(self, system: System, own_key: str, mirrors: Mirrors, brings: Brings | None = None) -> None:
-        """`own_key` opens every door, beside the catalog's keys. Without `brings` feeds are another process's to bring."""
+        """All gateways accept `own_key` in addition to the catalog's keys. Without `brings`, another process runs the feeds."""
         self._system, self._own_key, self._mirrors, self._brings = system, own_key, mirrors, brings
         self._polled: dict[str, MirrorDeclaration] = {}
         self._caught_up: dict[str, float] = {}
         self.brought_elsewhere: Callable[[], Sequence[FeedProgress]] = tuple
-        """The progress of feeds that another process runs."""
+        """Function that returns the progress of feeds that another process runs."""
         self._keys: KeyRing | None = None
         self._file: StreamsFile | None = None
-        # Nodes whose doors have the keys.
+        # Nodes with gateways that have the current keys.
         self._opened: frozenset[str] = frozenset()
         self._stopping = threading.Event()
 
@@ -101,7 +100,7 @@ class SystemMachine:
         return () if self._brings is None else self._brings.progress()
 
     def report_caught_up(self) -> None:
-        """Report to all gateways how long ago feeds had nothing left to publish, if that has changed."""
+        """Inform all gateways when each feed last had nothing left to publish; feeds without a newer moment than last time are left out."""
         if self._file is None:
             return
         streams = {name: feed.streams for name, feed in self._file.all_feeds().items()}
@@ -119,7 +118,7 @@ class SystemMachine:
         return self._mirrors.progress()
 
     def stop(self) -> None:
-        """Mirrors and Spark; the system is ended by whoever has started it."""
+        """End the mirrors and Spark. The code that started the system also ends it."""
         self._stopping.set()
         self._mirrors.stop()
         if self._brings is not None:
@@ -131,7 +130,8 @@ class SystemMachine:
             self._call(node, "publish_keys", keys.with_key(self._own_key))
             self._opened |= {node}
 
-    # The coordinator tells gateways what they are to have, and waits for nobody; who goes on after this finds it done.
+    # The coordinator sends changes to gateways without waiting for them, so these methods also call the gateway directly.
+    # When such a method returns, the gateway has made the change.
 
     def _declare(self, name: str, sql: str) -> None:
         self._system.declare_stream(sql)
@@ -148,7 +148,7 @@ class SystemMachine:
                 self._call(home, "drop", name)
 
     def _wait_set(self) -> None:
-        """Wait until gateways expect the readers of all classes, and hosts have their queries."""
+        """Wait until gateways expect the readers of all classes, and hosts have the queries of their classes."""
         until = time.monotonic() + SET_S
         while self._system.status().being_set and time.monotonic() < until:
             if self._stopping.wait(LOOK_S):
@@ -165,5 +165,5 @@ class SystemMachine:
         try:
             return call(getattr(self._system.gateway(node), method), *arguments)
         except RayActorError:
-            # Ray's own text is about its insides.
+            # Ray's own message describes Ray's internals.
             raise Away(f"the gateway of node {node} ended and is being restarted") from None

@@ -1,7 +1,7 @@
-"""The service of `weir up`: REST and console, from before the system is up until after it has ended.
+"""The service of `weir up`: the REST API and the console, which start before the system and end after it.
 
-Beside the catalog there are two files: a key of an administrator, made when there is none that is live, and where the
-service is reached, as long as it is.
+Two files are kept in WEIR_HOME: the key of an administrator, created if there is no valid key, and the address of the service,
+while it runs.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ if TYPE_CHECKING:
     from services.watch.watch import Watch
 
 Feeds = Callable[[], Sequence[FeedProgress]]
-"""How far Spark has come with each."""
+"""Function that returns the progress of each feed."""
 PRINCIPAL = "admin"
-# A coordinator that is started again is back after some seconds.
+# Seconds without an answer of the coordinator that are reported as a problem; restarting the coordinator takes some seconds.
 AWAY_S = 10.0
-# Ray ends a process that has not reached its head for 60 s, without a word of ours.
+# Seconds without an answer of the coordinator after which `weir up` ends.
+# After 60 s without its head node, Ray would kill the process without an error message of Weir.
 AWAY_MOST_S = 45.0
-# Longest time that a change waits until it is enacted; a first query has a host process started, which takes two seconds.
+# Maximum seconds until a change is acknowledged, even if it is not made yet: a first query starts a host in two seconds.
 ENACT_S = 5.0
 STARTING = "the system is being started"
-# Keys that were made elsewhere, as for the pods of a cluster; each is of the principal and scope of its name.
+# Environment variables with keys that were created elsewhere, for example for the pods of a cluster, by the key's principal.
+# The scope of such a key has the same name as its principal.
 GIVEN_KEYS: Mapping[str, str] = {
     ADMIN: "WEIR_ADMIN_KEY",
     FEEDS: "WEIR_FEEDS_KEY",
@@ -44,7 +46,7 @@ GIVEN_KEYS: Mapping[str, str] = {
 
 
 def given_keys(environ: Mapping[str, str]) -> dict[str, str]:
-    """Those that the environment has, by principal."""
+    """Return the API keys in the environment, by principal."""
     return {name: key for name, variable in GIVEN_KEYS.items() if (key := environ.get(variable, "").strip())}
 
 
@@ -52,7 +54,7 @@ def given_keys(environ: Mapping[str, str]) -> dict[str, str]:
 def served(
     catalog: Catalog, home: Home, settings: ServiceSettings, who: str, given: Mapping[str, str] = {}
 ) -> Iterator[Served]:
-    """It listens; nothing runs yet. Keys that are given, by principal, count from now on."""
+    """Run the service in the block, before any system is attached. The service also accepts `given`, which maps principals to keys."""
     service = service_of(catalog, settings)
     service.waits_for = lambda: STARTING
     for principal, key in given.items():
@@ -66,21 +68,21 @@ def served(
         try:
             yield Served(service, serving, None if ADMIN in given else home)
         finally:
-            # Another may have come after this one.
+            # Another service may have overwritten the file meanwhile; its address must stay.
             with suppress(OSError):
                 if home.endpoint.read_text(encoding="utf-8") == serving.url:
                     home.endpoint.unlink()
 
 
 class Served:
-    """A service that listens."""
+    """Handle of the service of `weir up` while it accepts requests: `weir up` attaches the system to it and watches the system."""
 
     def __init__(self, service: Service, serving: Serving, home: Home | None) -> None:
-        """The home is where the administrator's key is, if it was made."""
+        """`home` is the folder with the administrator's key; None if the key was given in the environment."""
         self._service, self._serving, self._home = service, serving, home
 
     def told(self) -> dict[str, object]:
-        """Where it is; never the key itself."""
+        """Return the addresses of the service and the path of the administrator's key, but never the key."""
         return {
             "api": self._serving.url,
             "console": f"{self._serving.url}/console/",
@@ -88,7 +90,7 @@ class Served:
         }
 
     def feeds(self) -> list[FeedProgress]:
-        """The progress of each declared feed, whatever process runs it."""
+        """Return the progress of each declared feed, regardless of the process that runs it."""
         return self._service.feeds()
 
     def attach(
@@ -101,8 +103,8 @@ class Served:
         mirrors: Callable[[], Sequence[MirrorProgress]],
         running: ExitStack,
     ) -> None:
-        """What runs answers too, from now on and until all of it ends. Of feeds that are not brought here, who brings them tells."""
-        # They look at the system, for which Ray is imported.
+        """Connect the service to the system until `running` is closed. Without `feeds`, other processes report the progress of feeds."""
+        # These modules import Ray, which `--help` must not wait for.
         from services.api.routes.results import results_of
         from services.metrics.collector import SystemCollector
         from services.metrics.nodes import Nodes
@@ -120,10 +122,10 @@ class Served:
         measured = running.enter_context(RunningMeasured(watch, settings.live))
         service.watch, service.results, service.mirrors = watch, results, mirrors
         service.rows = RowDelivery(watch.endpoint_of, lambda: own_key)
-        # Forecasts are made one after another and may take seconds: no plan waits for them.
+        # Forecasts may take seconds, so the tuner has its own process for them, and no `weir plan` has to wait for a forecast.
         forecasting = Aside()
         running.enter_context(Tuner(source, watch, forecasting.forecasts))
-        # It ends first: who waits for a forecast is told that there will be none.
+        # The exit stack ends the forecasting process first, because it was entered after the tuner: a waiting tuner then stops waiting.
         running.enter_context(forecasting)
         aside = running.enter_context(Aside())
         service.planner = Planner(self._service.catalog, settings.live, measured, aside.plan)
@@ -133,13 +135,13 @@ class Served:
         service.metrics = SystemCollector(
             watch, nodes, service.feeds, service.snapshot.priority_classes, mirrors
         )
-        # Callers are sent away before what answers them ends.
+        # The server is entered last and so stops first, before the objects that it needs to answer requests.
         running.callback(self._serving.stop)
 
     def is_ready(self, enact: Callable[[], bool] = lambda: True) -> None:
-        """Everything that is declared has been started, as far as it can be; whoever asks from now on is told of it.
+        """Report the system as ready: everything declared has been started, as far as possible.
 
-        From now on a change is acknowledged once `enact` returns.
+        From now on, a change is acknowledged once `enact` returns.
         """
         self._service.enact = enact
         watch = self._service.watch
@@ -150,7 +152,7 @@ class Served:
 
 
 def absent(watch: Watch) -> str:
-    """Say that the system has ended or has not answered for a while; empty while it answers."""
+    """Return a sentence about the problem if the system has ended, or has not answered for AWAY_S; otherwise an empty text."""
     if watch.has_ended:
         return f"the system {watch.source.name} has ended"
     if watch.away_s > AWAY_S:
@@ -159,13 +161,13 @@ def absent(watch: Watch) -> str:
 
 
 def check_there(watch: Watch) -> None:
-    """Raise Away if the system has ended, or has not answered for AWAY_MOST_S: `weir up` ends then."""
+    """Raise Away, which ends `weir up`, if the system has ended or has not answered for AWAY_MOST_S."""
     if watch.has_ended or watch.away_s > AWAY_MOST_S:
-        raise Away(absent(watch), hint="start it again with `weir up`; what was declared is in the catalog")
+        raise Away(absent(watch), hint="run `weir up` again; all declarations are still in the catalog")
 
 
 def make_admin_key(catalog: Catalog, service: Service, home: Home, who: str) -> None:
-    """There is one that is live, in a file of its owner's alone."""
+    """Create a key for the administrator in a file that only its owner can read, unless the file has a valid key."""
     path = home.made().admin_key
     with suppress(OSError):
         if service.snapshot.holder_of(path.read_bytes().strip()) is not None:
@@ -173,14 +175,14 @@ def make_admin_key(catalog: Catalog, service: Service, home: Home, who: str) -> 
     try:
         key, info = catalog.keys.create(PRINCIPAL, [ADMIN], who)
     except InvalidInput as problem:
-        # Of another home with the same catalog, or of files that are lost.
+        # The existing keys are in another home with the same catalog, or their files are lost.
         problem.hint = (
-            f"revoke one with `weir keys revoke`, or put the key of one into {path}: {problem.hint}"
+            f"revoke a key with `weir keys revoke`, or write an existing key to {path}: {problem.hint}"
         )
         raise
     try:
         write_private(path, f"{key}\n")
     except InvalidInput:
-        catalog.keys.revoke(info.id, who)  # no process holds it
+        catalog.keys.revoke(info.id, who)  # no file has this key
         raise
     service.snapshot.refresh()

@@ -1,4 +1,4 @@
-"""The settings of `weir up`: of a file, with what its options say laid over it."""
+"""The settings of `weir up`: a file of settings, overridden by the options of the command line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from configs.service.up_settings import UpSettings
 from configs.yaml_loading import parse_model, read_data
 
 Told = dict[str, tuple[str, Any]]
-"""Options that were given, each with the place of its setting and what it says."""
+"""Mapping from an option to the path of the setting that it overrides and the given value, None if the option was not given."""
 
 
 def settings_of(config: Path | None, options: Told) -> UpSettings:
-    """As file and options say; what is wrong is named as it is written."""
+    """Return the settings of the file and the options; an error names the option or the field with the wrong value."""
     given_values = {place: (option, value) for option, (place, value) in options.items() if value is not None}
     data = {} if config is None else read_data(config)
     if data is None:

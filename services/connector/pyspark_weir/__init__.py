@@ -1,6 +1,6 @@
-"""Weir for Spark: `format("weir")`, and `to_weir` for foreachBatch. docs/spark.md tells how to use them.
+"""Connector between Spark and Weir: the data source `format("weir")`, and `to_weir` for foreachBatch (docs/spark.md).
 
-Stands alone: it needs pyspark and pyarrow, and nothing else of Weir. Spark finds it by its name.
+The package needs pyspark and pyarrow, but no other package of Weir. Spark finds it by its name.
 """
 
 from pyspark_weir.driver import to_weir

@@ -1,8 +1,8 @@
-"""A gateway as the connector talks to it: Arrow Flight, with patience.
+"""Client of a gateway over Arrow Flight, with retries.
 
-What the gateway cannot take yet, and a gateway that is away, is tried again until timeoutSeconds are over; of several
-endpoints the next one is tried at once. That is safe for every call here: what was put under an attempt that got no answer
-is put again under another, and only the attempts a commit names are published; a batch is published once.
+A call is repeated until timeoutSeconds have passed if the gateway cannot be reached or has no room. With several endpoints,
+the next endpoint is tried without a pause. Repeating is safe for every call: each upload has a new attempt id, a commit
+publishes only the attempts that it names, and the gateway publishes each batch once.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from pyspark_weir.options import Connection, WriteOptions
 Answer = TypeVar("Answer")
 Json = dict[str, Any]
 VERSION: Json = {"v": 1}
-# Both say: not now.
+# Errors after which the call is repeated: the gateway cannot be reached or has no room.
 AWAY = (flight.FlightUnavailableError, flight.FlightTimedOutError)
 ERRORS = (flight.FlightError, pa.ArrowException)
 PAUSE_S = 0.1
 PAUSE_MAX_S = 2.0
-# However impatient the caller is, a call that is under way may take so long.
+# Minimum time limit of one call, even if timeoutSeconds is shorter.
 CALL_S = 10.0
-# What is staged and not dropped costs memory until the next commit, nothing else; nobody waits long for that.
+# Maximum seconds of retries of an abort. A failed abort is harmless: its parts take memory only until the next commit.
 ABORT_S = 5.0
-# A gateway refuses messages that are several times larger.
+# Maximum size of a message; the gateway's own limit is several times larger.
 MESSAGE_BYTES = 16 << 20
-# gRPC waits up to two minutes before it tries a server again, whoever asks.
+# Maximum pause of gRPC before it connects again; the default is two minutes, even if calls are made during the pause.
 CHANNEL = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
-# How pyarrow introduces a message of the server, and where its own account of what happened begins.
+# Patterns of the prefix that pyarrow puts before the server's error message, and of the details that it appends.
 INTRODUCTION = re.compile(r"^(?:Flight error|Flight returned [a-z ]+ error, with message|Unknown error): ")
 ACCOUNT = re.compile(r"\.? ?(?:Detail|gRPC client debug context|Client context): .*", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a producer publishes at once, and only once in a stream."""
+    """Identity of a batch: a stream publishes each batch of a producer once."""
 
     producer: str
     number: int
@@ -58,7 +58,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class ShardAnswers:
-    """A shard's answers to a query, of which the gateway keeps those from `first` up to `next`."""
+    """Range of a query's answers in one shard that the gateway keeps: row numbers from `first` up to, not including, `next`."""
 
     name: str
     first: int
@@ -66,7 +66,7 @@ class ShardAnswers:
 
 
 class GrowingPauses:
-    """Pauses that grow, until there is no time left."""
+    """Pauses between tries, each twice as long as the previous one, until the time limit has passed."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -83,8 +83,8 @@ class GrowingPauses:
         left_s = self._until - time.monotonic()
         if left_s <= 0:
             raise GatewayAway(
-                f"the gateway did not take it within {self._timeout_s:g} s: {text_of(error)}; "
-                "see that it runs and keeps up, or give a larger timeoutSeconds"
+                f"the gateway did not accept the call within {self._timeout_s:g} s: {text_of(error)}; "
+                "check that it runs and has room, or set a larger timeoutSeconds"
             ) from None
         time.sleep(min(told(error).get("retry_after_s", self._pause_s), PAUSE_MAX_S, left_s))
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
@@ -94,16 +94,16 @@ class GatewayClient:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    # -- in --------------------------------------------------------------------------------------------------------
+    # -- methods that write rows ------------------------------------------------------------------------------------
 
     def stage(
         self, options: WriteOptions, batch: Batch, partition: int, rows: Sequence[pa.RecordBatch]
     ) -> str:
-        """Leaves rows for a commit; answers the attempt that it has to name."""
+        """Upload rows for a later commit, and return the id of the attempt, which the commit must name."""
         return self._put(options, batch, partition, rows[0].schema, rows, commit=False)
 
     def publish(self, options: WriteOptions, batch: Batch, rows: pa.Table) -> None:
-        """A batch of one part, published when this returns."""
+        """Publish the rows as a batch of one part; they are in the stream when this method returns."""
         self._put(options, batch, 0, rows.schema, rows.to_batches(), commit=True)
 
     def _put(
@@ -116,7 +116,7 @@ class GatewayClient:
         commit: bool,
     ) -> str:
         def put(client: flight.FlightClient, call: flight.FlightCallOptions) -> str:
-            # Another one for each try, in each run of the query: what a try without an answer left behind is not this.
+            # Each try has a new id, so that rows of a try without a response, which may be staged, are never committed.
             attempt = uuid.uuid4().hex
             command = {
                 **of_batch(options.stream, batch),
@@ -141,11 +141,11 @@ class GatewayClient:
         self._act("commit", {**of_batch(stream, batch), "parts": [list(part) for part in parts]})
 
     def abort(self, stream: str, batch: Batch) -> None:
-        """Drops what is staged, if the gateway can be reached: a commit of the batch drops it as well."""
+        """Drop the staged parts of a batch. If the gateway cannot be reached, the next commit of the batch drops them."""
         with suppress(WeirError):
             self._act("abort", of_batch(stream, batch), min(ABORT_S, self._connection.timeout_s))
 
-    # -- out -------------------------------------------------------------------------------------------------------
+    # -- methods that read rows -------------------------------------------------------------------------------------
 
     def schema(self, class_: str, query: str) -> pa.Schema:
         descriptor = flight.FlightDescriptor.for_path("query", class_, query)
@@ -156,7 +156,7 @@ class GatewayClient:
         return [ShardAnswers(unit["unit"], unit["first"], unit["next"]) for unit in answer["units"]]
 
     def rows(self, unit: str, query: str, begin: int, end: int) -> Iterator[pa.RecordBatch]:
-        """The rows from `begin` up to `end`, each once, whatever becomes of the connection meanwhile."""
+        """Yield the rows numbered `begin` up to, not including, `end`, each once, even if the connection breaks meanwhile."""
         patience = GrowingPauses(self._connection.timeout_s)
         while begin < end:
             ticket = as_bytes({**VERSION, "unit": unit, "query": query, "from": begin, "to": end})
@@ -167,13 +167,13 @@ class GatewayClient:
                         begin = chunk.data.column("_seq")[-1].as_py() + 1
                         patience.renew()
                         yield chunk.data
-                assert begin >= end, f"the gateway ends at {begin} what was to go up to {end}"
+                assert begin >= end, f"the gateway sent rows up to {begin}, {end} was requested"
             except AWAY as error:
                 patience.wait(error)
             except ERRORS as error:
                 raise refusal(error) from None
 
-    # -- patience --------------------------------------------------------------------------------------------------
+    # -- methods that make calls, with retries ----------------------------------------------------------------------
 
     def _act(self, action: str, body: Json, timeout_s: float | None = None) -> Json:
         request = flight.Action(action, as_bytes(body))
@@ -208,7 +208,7 @@ class GatewayClient:
 
 @cache
 def client(endpoint: str) -> flight.FlightClient:
-    """One for each process: a worker that Spark uses again finds its connection open."""
+    """Return the client of an endpoint that all tasks in this process share, because Spark runs many tasks in one worker process."""
     return flight.connect(endpoint, generic_options=CHANNEL)
 
 
@@ -233,7 +233,7 @@ def as_bytes(body: Json) -> bytes:
     return json.dumps(body).encode()
 
 
-# -- what the gateway says -----------------------------------------------------------------------------------------
+# -- errors of the gateway -----------------------------------------------------------------------------------------
 
 
 def refusal(error: Exception) -> WeirError:
@@ -241,12 +241,12 @@ def refusal(error: Exception) -> WeirError:
     if isinstance(kept, int):
         return DataLoss(text_of(error), kept)
     if told(error).get("code") == "not_staged":
-        return Refused(f"{text_of(error)}; start the query again, it repeats the batch")
+        return Refused(f"{text_of(error)}; start the query again: it then repeats the batch")
     return Refused(text_of(error))
 
 
 def told(error: Exception) -> Json:
-    """The fields that the gateway sent with an error."""
+    """Return the JSON fields that the gateway attached to an error."""
     try:
         fields = json.loads(getattr(error, "extra_info", b"") or b"{}")
     except ValueError:
@@ -255,5 +255,5 @@ def told(error: Exception) -> Json:
 
 
 def text_of(error: Exception) -> str:
-    """The gateway's own words."""
+    """Return the gateway's message without the texts that pyarrow adds."""
     return INTRODUCTION.sub("", ACCOUNT.sub("", str(error)))

@@ -1,7 +1,7 @@
-"""The driver's path: a micro-batch is collected as Arrow and published in one call, without tasks of its own.
+"""Writing on the driver: a micro-batch is collected on the driver as Arrow and published in one call.
 
-For batches of up to a few hundred thousand rows this costs less than half of the executors' path. One query may feed several
-streams: Spark says in the same job which rows each stream takes, and each stream publishes the batch once.
+For batches of up to a few hundred thousand rows this costs less than half as much as writing on the executors. One query may
+write to several streams: one Spark job evaluates the conditions of all streams, and each stream gets the batch once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from pyspark_weir.sink import QUERY_PROPERTY
 
 Conditions = Mapping[str, str]
 Columns = Mapping[str, Sequence[str]]
-# Columns that tell whether a row meets a condition; by number, because a stream's name need not be a column's.
+# Name of the column that says whether a row meets a stream's condition.
+# The column is named by the stream's number, because the stream's name may not be valid in a column name.
 TAKES = "__weir_takes_{}"
 
 
@@ -38,18 +39,20 @@ def to_weir(
     producer: str | None = None,
     on_published: Callable[[str, pa.Table], None] | None = None,
 ) -> Callable[[DataFrame, int], None]:
-    """What `df.writeStream.foreachBatch` calls: publishes every micro-batch exactly once.
+    """Return a function for `df.writeStream.foreachBatch` that publishes every micro-batch exactly once.
 
-    Either `stream` takes all rows, or `split` names for each of several streams the condition, in Spark's SQL, of the rows
-    that it takes; a row may go to several or to none. `columns` names the columns that a stream is given, if not all.
-    `producer` stands for the query's id where there is none, outside a streaming query.
-    Each time the gateway has acknowledged rows, `on_published` is called with the stream's name and these rows. The rest are the options of
-    `format("weir")`.
+    If all rows go to one stream, give `stream`. For several streams, give `split`: a condition in Spark's SQL for each stream,
+    where a row may go to several streams or to none. `columns` lists the columns of a stream that does not take all columns.
+    `producer` names the producer; it is used only outside a streaming query, because a streaming query's id names its producer.
+    Each time the gateway has acknowledged rows, `on_published` is called with the stream's name and these rows. The other
+    parameters are options of `format("weir")`.
     """
     if stream is not None and split is not None:
-        raise OptionError("to_weir: give stream for one stream, or split={stream: condition, …} for several")
+        raise OptionError(
+            "to_weir: exactly one of stream and split is needed; give stream for one stream, or split={stream: condition, …} for several"
+        )
     if split is not None and not split:
-        raise OptionError("split: there is no stream in it (got {}); write split={stream: condition, …}")
+        raise OptionError("split: no stream is given (got {}); write split={stream: condition, …}")
     options = {
         "endpoint": endpoint,
         "stream": stream if split is None else next(iter(split)),
@@ -84,7 +87,7 @@ def query_of(df: DataFrame) -> str:
     query = df.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)
     if not query:
         raise OptionError(
-            "producer is missing: outside a streaming query say whose batch it is, to_weir(producer=…)"
+            "producer is missing: outside a streaming query there is no query id; write to_weir(producer=…)"
         )
     return query
 
@@ -92,7 +95,7 @@ def query_of(df: DataFrame) -> str:
 def tables_of(
     df: DataFrame, streams: Sequence[str], split: Conditions | None, columns: Columns
 ) -> dict[str, pa.Table]:
-    """The rows of each stream, in one job."""
+    """Return the rows of the micro-batch that belong to each stream, computed in one Spark job for all streams."""
     if split is None and not columns:
         return {name: df.toArrow() for name in streams}
     chosen = {name: list(columns.get(name, df.columns)) for name in streams}
@@ -115,5 +118,5 @@ def tables_of(
 
 
 def quoted(column: str) -> str:
-    """A column by its name, whatever characters it has."""
+    """Return a column's name in backquotes, which allow any characters in it."""
     return f"`{column.replace('`', '``')}`"

@@ -1,33 +1,33 @@
-"""What the connector reports on purpose. A message says what is wrong, with the value, and what to do; never a key.
+"""Errors that the connector raises on purpose. A message names the wrong value and says what to do, but never shows a key.
 
 WeirError
-├── OptionError   an option is unknown, missing or wrong: nothing was sent
-├── Refused       the gateway refuses what repeating does not cure: a key, a stream's name, a schema
-├── GatewayAway   no answer within timeoutSeconds: the query fails, and repeats the batch when it is started again
-└── DataLoss      rows that were to be read are kept no longer
+├── OptionError   an option is unknown, missing or wrong; nothing was sent
+├── Refused       the gateway refuses the call, and would refuse it again: a key, a stream's name, a schema
+├── GatewayAway   the gateway did not respond or had no room within timeoutSeconds; a restarted query repeats the batch
+└── DataLoss      the gateway no longer keeps rows that are to be read
 """
 
 from __future__ import annotations
 
 
 class WeirError(Exception):
-    """Anything the connector reports on purpose."""
+    """Base class of all errors that the connector raises on purpose."""
 
 
 class OptionError(WeirError, ValueError):
-    """The caller's mistake; nothing was sent."""
+    """Error for an unknown, missing or wrong option; nothing was sent."""
 
 
 class Refused(WeirError):
-    """Sent again, it would be refused again."""
+    """Error for a call that the gateway refuses, and would refuse again."""
 
 
 class GatewayAway(WeirError):
-    """The gateway was not reached, or had no room, for as long as the caller would wait."""
+    """Failure to reach the gateway, or to get room there, within timeoutSeconds."""
 
 
 class DataLoss(WeirError):
-    """The gateway has forgotten rows that were to be read; `kept` is where it remembers again."""
+    """Error for rows that can no longer be read; `kept` is the number of the first row that the gateway still keeps."""
 
     def __init__(self, text: str, kept: int) -> None:
         super().__init__(text, kept)

@@ -1,7 +1,8 @@
-"""Options as Spark users write them: camelCase, in any case, all of them text; read once, before anything is sent.
+"""Options of the connector, parsed once before anything is sent. Names are camelCase and case is ignored; values are text.
 
-A name that is not known here, one that this use does not take, one that is missing and a value that makes no sense are
-each an OptionError that says what to write instead. What may be a secret is never part of a message or a repr.
+An OptionError is raised for an unknown option, a missing option, an invalid value, or an option of another use (such as an
+option for writing when rows are read). The error says what to write instead. A value that may be secret never appears in a
+message or a repr.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ READS: frozenset[Use] = frozenset({"read", "readStream"})
 KEY_VARIABLE = "WEIR_API_KEY"
 KEY = re.compile(r"weir_[A-Za-z0-9_-]{43}")
 POLICIES = ("reject", "addNullable", "ignore")
-# A producer's name in the protocol.
+# Maximum length of a producer's name in the protocol.
 PRODUCER_CHARACTERS = 200
-# Spark hands its own options of a writer on with ours.
+# Options of Spark itself, which Spark passes to the connector too.
 OF_SPARK = frozenset({"checkpointlocation", "queryname"})
 PERHAPS_SECRET = re.compile("key|token|secret|password|passwd|credential|auth|bearer", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach a gateway."""
+    """Settings of calls to a gateway: endpoints, API key and time limit."""
 
     endpoints: tuple[str, ...]
     api_key: str = field(repr=False)
@@ -59,7 +60,7 @@ class ReadOptions:
     fail_on_data_loss: bool
 
 
-# -- what there is -------------------------------------------------------------------------------------------------
+# -- all options, with their parsers and defaults ------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def endpoint(text: str) -> str:
 
 
 def api_key(text: str) -> str:
-    # Of a file that was read there is the end of the line.
+    # A key that was read from a file may end with a newline.
     if not KEY.fullmatch(text.strip()):
         raise ValueError
     return text.strip()
@@ -149,15 +150,15 @@ OPTIONS = {
         Option(
             "producer", producer, f"a name of at most {PRODUCER_CHARACTERS} characters", frozenset({"write"})
         ),
-        Option("query", class_and_query, "class/query, as gold/hot", READS),
-        Option("startingOffsets", starting_offsets, "earliest, latest or a number, the first _seq", READS),
+        Option("query", class_and_query, "class/query, as in gold/hot", READS),
+        Option("startingOffsets", starting_offsets, "earliest, latest or the _seq of the first row", READS),
         Option("maxRowsPerTrigger", at_least_one, "a number of rows, at least 1", frozenset({"readStream"})),
         Option("failOnDataLoss", true_or_false, "true or false", READS),
     )
 }
 
 
-# -- reading them --------------------------------------------------------------------------------------------------
+# -- functions that parse options ----------------------------------------------------------------------------------
 
 
 def write_options(given: Mapping[str, str], use: Literal["write", "writeStream"]) -> WriteOptions:
@@ -167,7 +168,7 @@ def write_options(given: Mapping[str, str], use: Literal["write", "writeStream"]
         stream=values["stream"],
         timestamp_column=values.get("timestampcolumn"),
         schema_policy=values.get("schemapolicy", "reject"),
-        # A message of about 4 MB, if a row has eight columns.
+        # Default number of rows per message: with eight columns, a message of this size has about 4 MB.
         batch_rows=values.get("batchrows", 65_536),
         producer=values.get("producer"),
     )
@@ -178,8 +179,8 @@ def read_options(given: Mapping[str, str], use: Literal["read", "readStream"]) -
     starting = values.get("startingoffsets", "earliest" if use == "read" else "latest")
     if use == "read" and starting == "latest":
         raise OptionError(
-            "option startingOffsets: a batch that begins with the latest row has none (got 'latest'); "
-            "write earliest, a number, or read with readStream"
+            "option startingOffsets: a batch that starts after the latest row would be empty (got 'latest'); "
+            "write earliest or a number, or use readStream"
         )
     class_, query = values["query"]
     return ReadOptions(
@@ -197,7 +198,7 @@ def connection(values: Mapping[str, Any]) -> Connection:
 
 
 def parsed(given: Mapping[str, str], use: Use, *required: str) -> dict[str, Any]:
-    """Every option given, and the key from the environment if it is not among them."""
+    """Return the values of the given options. The key is read from the environment if no option gives it."""
     texts = {name.lower(): text for name, text in given.items() if name.lower() not in OF_SPARK}
     if "apikey" not in texts and os.environ.get(KEY_VARIABLE):
         texts["apikey"] = os.environ[KEY_VARIABLE]
@@ -215,7 +216,7 @@ def value_of(option: Option, text: str) -> Any:
         return option.parse(str(text))
     except (ValueError, KeyError):
         raise OptionError(
-            f"option {option.name}: not what it takes (got {shown(option.name, text)}); write {option.wanted}"
+            f"option {option.name}: the value is not valid (got {shown(option.name, text)}); write {option.wanted}"
         ) from None
 
 
@@ -239,16 +240,16 @@ def why_not(name: str, text: str, use: Use) -> str:
 def nearest(name: str, known: list[str]) -> str:
     lowered = {name_known.lower(): name_known for name_known in known}
     close = difflib.get_close_matches(name.lower().replace("_", ""), lowered, n=1, cutoff=0.6)
-    listed = f"there are {', '.join(sorted(known))}"
-    return f"did you mean {lowered[close[0]]}? ({listed})" if close else f"leave it out: {listed}"
+    listed = f"known: {', '.join(sorted(known))}"
+    return f"did you mean {lowered[close[0]]}? ({listed})" if close else f"leave it out ({listed})"
 
 
 def shown_name(name: str) -> str:
-    return "with a key for a name" if "weir_" in name else name
+    return "(name hidden: it contains a key)" if "weir_" in name else name
 
 
 def shown(name: str, text: object) -> str:
-    """A value as it was written, unless it may hold a secret."""
+    """Return an option's value for an error message: as it was written, or a replacement text if it may be secret."""
     written = str(text)
     if PERHAPS_SECRET.search(name) or "weir_" in written.lower() or "@" in written:
         return "a value not shown here"

@@ -1,6 +1,6 @@
-"""Reading: a query's rows, with the number `_seq` that each has within its unit (a shard of the class).
+"""Spark readers of a query's rows. Column `_seq` numbers the rows within their unit, which is a shard of the class.
 
-An offset is {unit: the number of its next row}. A unit that appears later is read from its first row.
+An offset maps each unit to the number of the next row to read. A unit that appears later is read from its first row.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from pyspark_weir.options import ReadOptions
 
 Offset = dict[str, int]
 SEQ = pa.field("_seq", pa.int64(), nullable=False)
-LOSS_HINT = "read more often, or go on without them with failOnDataLoss=false"
+LOSS_HINT = "read more often, or set failOnDataLoss=false to continue without the lost rows"
 
 
 @dataclass
 class UnitSpan(InputPartition):
-    """Rows of a unit that one task reads."""
+    """Range of a unit's rows that one task reads."""
 
     unit: str
     begin: int
@@ -45,11 +45,11 @@ def schema_of(options: ReadOptions) -> StructType:
 
 
 class RowsReader:
-    """What both readers do: look what there is, and read a span of it."""
+    """Base class of the batch and the streaming reader: lists the units, and reads ranges of their rows."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
-        # Spark wants batches of exactly this schema.
+        # Spark accepts only batches with exactly this schema.
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._gateway = GatewayClient(options.connection)
 
@@ -72,7 +72,7 @@ class RowsReader:
                 begin[name] = start[name]
             else:
                 self.lost(
-                    f"{name}: there are rows up to {end[name]} only, where {start[name]} was read before"
+                    f"{name}: the gateway has rows up to {end[name]}, but rows up to {start[name]} were read before"
                 )
         return [UnitSpan(name, begin[name], end[name]) for name in sorted(end) if begin[name] < end[name]]
 
@@ -96,14 +96,14 @@ class RowsReader:
         if missing:
             raise OptionError(
                 f"schema: query {self._options.query} has no column {missing[0]}; "
-                f"there are {', '.join(batch.schema.names)}"
+                f"its columns are {', '.join(batch.schema.names)}"
             )
         columns = [batch.column(field.name).cast(field.type) for field in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
 class BatchReader(DataSourceReader):
-    """`spark.read.format("weir")`: the rows that there are when the query is planned."""
+    """Reader of `spark.read.format("weir")`: returns the rows that are kept when the query is planned."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._rows = RowsReader(options, schema)
@@ -113,12 +113,12 @@ class BatchReader(DataSourceReader):
         return self._rows.spans(self._rows.started(units), {unit.name: unit.next for unit in units})
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Spark makes one partition of none.
+        # If `partitions` has returned an empty list, Spark reads one partition that is not a UnitSpan; it has no rows.
         return self._rows.read(partition) if isinstance(partition, UnitSpan) else iter(())
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`spark.readStream.format("weir")`"""
+    """Reader of `spark.readStream.format("weir")`."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._rows = RowsReader(options, schema)
@@ -140,7 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         units = self._rows.units()
         target = {unit.name: unit.next for unit in units} if self._target is None else self._target
-        # A unit that is away for a while keeps its place.
+        # A unit that the gateway does not list at the moment keeps its offset.
         end = {**start, **target}
         if isinstance(limit, ReadMaxRows):
             first = {unit.name: unit.first for unit in units}
@@ -157,7 +157,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def limited(begin: Offset, end: Offset, rows_max: int) -> Offset:
-    """As many rows of each unit as it has, or its part of the limit: what some do not need is left to the others."""
+    """Return the end offset of a micro-batch of at most `rows_max` rows.
+
+    The limit is shared equally between units; what a unit with few rows does not need is given to the other units.
+    """
     offset: Offset = {}
     in_order = sorted(end, key=lambda name: (end[name] - begin[name], name))
     for place, name in enumerate(in_order):

@@ -1,8 +1,8 @@
-"""Writing: executors stage record batches at the gateway, the driver has them published.
+"""Spark writers: executors stage record batches at the gateway, and the driver commits them.
 
-Spark makes a writer for every micro-batch, and another one to commit it, in another process: what a commit has to know
-travels in the messages of the executors. A micro-batch is named by its query and number, which a restarted query keeps, so
-one that is written again is published once.
+Spark creates one writer per micro-batch on the executors, and another in a separate process for the commit. Executors therefore
+return messages with everything that the commit needs. A micro-batch is identified by its query and its number. A restarted
+query keeps its id and numbers, so a micro-batch that is written again is published once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BATCH_PROPERTY = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """What a task has left at the gateway; no attempt if it had no rows."""
+    """Part of a batch that a task has staged at the gateway; a task without rows stages nothing and has no attempt id."""
 
     producer: str
     partition: int
@@ -33,7 +33,7 @@ class Staged(WriterCommitMessage):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream.format("weir")`"""
+    """Writer of `df.writeStream.format("weir")`."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -53,11 +53,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write.format("weir").mode("append")`: one batch of a producer that is named in the options, or of a new one."""
+    """Writer of `df.write.format("weir").mode("append")`: writes one batch, of the producer in the options or of a new producer."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
-        # Chosen on the driver; the writer travels to the executors with it.
+        # The producer's name is chosen here, on the driver: Spark copies this writer to all executors, so all use the same name.
         self._batch = Batch(options.producer or f"write-{uuid.uuid4().hex}", 0)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
@@ -73,12 +73,12 @@ class BatchWriter(DataSourceArrowWriter):
 def refuse_overwrite(overwrite: bool) -> None:
     if overwrite:
         raise OptionError(
-            "a stream of Weir takes rows and gives none up: write with mode('append'), or outputMode('append'); "
+            "rows of a Weir stream cannot be overwritten: write with mode('append') or outputMode('append'); "
             "for outputMode('update') use foreachBatch(pyspark_weir.to_weir(…))"
         )
 
 
-# -- common to both ------------------------------------------------------------------------------------------------
+# -- functions that both writers use -------------------------------------------------------------------------------
 
 
 def task_context() -> TaskContext:
@@ -88,7 +88,7 @@ def task_context() -> TaskContext:
 
 
 def staged(options: WriteOptions, batch: Batch, partition: int, iterator: Iterator[pa.RecordBatch]) -> Staged:
-    # Kept until the gateway has them, so that they can be sent again.
+    # Rows are kept in memory until the gateway has them, so that they can be sent again.
     rows = [batch for batch in iterator if batch.num_rows]
     attempt = GatewayClient(options.connection).stage(options, batch, partition, rows) if rows else None
     return Staged(batch.producer, partition, attempt)
@@ -96,7 +96,7 @@ def staged(options: WriteOptions, batch: Batch, partition: int, iterator: Iterat
 
 def publish(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], number: int) -> None:
     written = [message for message in messages if isinstance(message, Staged)]
-    # Spark runs no task for an empty batch; then nobody knows whose it is, and there is nothing to publish.
+    # Without messages there is nothing to publish: Spark has run no task, because the batch is empty.
     if written:
         parts = [(part.partition, part.attempt) for part in written if part.attempt is not None]
         batch = Batch(written[0].producer, number)
@@ -104,7 +104,7 @@ def publish(options: WriteOptions, messages: Sequence[WriterCommitMessage | None
 
 
 def drop(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], number: int) -> None:
-    # Tasks that failed have left nothing and say nothing.
+    # Tasks that failed return no message.
     producers = {message.producer for message in messages if isinstance(message, Staged)}
     for producer in producers:
         GatewayClient(options.connection).abort(options.stream, Batch(producer, number))

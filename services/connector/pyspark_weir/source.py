@@ -1,4 +1,4 @@
-"""`format("weir")`: Spark finds this class by the package's name, and makes one wherever it needs one."""
+"""Data source `format("weir")`. Spark finds its class by the package's name, and creates instances in several processes."""
 
 from __future__ import annotations
 

@@ -1,17 +1,18 @@
-"""When the rows of a replay arrive: constant, Poisson, ON/OFF bursts with Pareto-distributed lengths, or steps.
+"""Arrival times of a replay's rows: at a constant rate, at a rate that changes at given times, Poisson, or ON/OFF bursts.
 
-The models are those of Weir's simulator. A schedule answers two questions without going through all that was before,
-so that a query which has run for days goes on at once:
+The models are those of Weir's simulator. A schedule answers two questions without computing all earlier arrivals, so that a
+query that has run for days resumes at once:
 
-    due(elapsed_s)       how many rows have arrived before that moment
-    times(first, end)    the moments of these rows, in seconds since the beginning, ascending
+    due(elapsed_s)       number of rows that have arrived before the moment `elapsed_s`
+    times(first, end)    arrival times of these rows, in seconds since the start, ascending
 
-1. `due(t)` is the number of moments below t, whatever is asked and in whatever order.
-2. The same arrivals have the same moments, in every process.
+1. `due(t)` is the number of arrival times below t, whatever was called before.
+2. The same settings give the same arrival times in every process.
 
-Poisson arrivals are drawn in pieces of equal length: the rows of a piece are Poisson in number and, given their number,
-uniform in time. Every piece has a generator of its own, from the seed and its number. ON/OFF arrivals are a
-Poisson stream in the time spent ON, which is then spread out by the OFF periods.
+Poisson arrivals are drawn in pieces, which are intervals of equal length. The number of rows of a piece is Poisson-distributed,
+and their times are uniform within the piece. Each piece has its own random generator, seeded with the seed and the piece's
+number. ON/OFF arrivals are Poisson arrivals in the time spent ON, into which the OFF periods are then inserted. The lengths of
+ON and OFF periods are Pareto-distributed.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ Kind = Literal["constant", "poisson", "bursts", "steps"]
 Moments = NDArray[np.float64]
 
 PIECE_ROWS = 16_384
-"""Mean rows of a piece: drawing and sorting them takes less than a millisecond."""
+"""Mean number of rows per piece: drawing and sorting the rows of a piece takes less than a millisecond."""
 PAGE_PIECES = 1_024
 PAGE_PERIODS = 1_024
 
-# What a generator is for, beside the seed and a number.
+# What a random generator is used for; this number is part of the generator's seed.
 COUNTS, PLACES, PERIODS = range(3)
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What fixes every moment; fields that the kind does not use are 0."""
+    """Settings that determine all arrival times; fields that the kind of arrivals does not use are 0."""
 
     kind: Kind
     seed: int
@@ -51,7 +52,7 @@ class Arrivals:
     off_s: float = 0.0
     alpha: float = 0.0
     steps: tuple[tuple[float, float], ...] = ()
-    """(from this second on, this rate), ascending, from second 0."""
+    """Pairs of a second and the rate, in rows per second, from that second on; in ascending order from second 0."""
 
 
 class Schedule(Protocol):
@@ -62,7 +63,7 @@ class Schedule(Protocol):
 
 @lru_cache(maxsize=4)
 def schedule_of(arrivals: Arrivals) -> Schedule:
-    """Kept, because it remembers what it has drawn."""
+    """Return the schedule of these settings. It is cached, because it remembers what it has drawn."""
     match arrivals.kind:
         case "constant":
             return Steps(((0.0, arrivals.rate),), arrivals.seed)
@@ -75,14 +76,14 @@ def schedule_of(arrivals: Arrivals) -> Schedule:
 
 
 class Steps:
-    """Equally spaced at the rate of the moment; what is left of a gap carries over a change of rate."""
+    """Schedule of rows with equal gaps of 1/rate. If the rate changes within a gap, the rest of the gap follows the new rate."""
 
     def __init__(self, steps: Sequence[tuple[float, float]], seed: int) -> None:
         self._starts = np.array([start for start, _ in steps], dtype=np.float64)
         self._rates = np.array([rate for _, rate in steps], dtype=np.float64)
         rows = np.diff(self._starts) * self._rates[:-1]
         self._rows_before = np.concatenate(([0.0], np.cumsum(rows)))
-        # The phase is drawn so that streams of equal rate do not arrive in step.
+        # The phase is drawn so that rows of streams with equal rates do not arrive at the same moments.
         self._phase = random.Random(seed).random()
 
     def due(self, elapsed_s: float) -> int:
@@ -95,20 +96,20 @@ class Steps:
     def times(self, first: int, end: int) -> Moments:
         rows = np.arange(first, end) + self._phase
         step = np.searchsorted(self._rows_before, rows, side="right") - 1
-        # Behind a last step of rate 0 the moment is infinite, or no number: never due either way.
+        # If the last rate is 0, the times of later rows are infinite or NaN, because such rows never arrive.
         with np.errstate(divide="ignore", invalid="ignore"):
             moments: Moments = self._starts[step] + (rows - self._rows_before[step]) / self._rates[step]
         return moments
 
 
 class Poisson:
-    """Exponential gaps."""
+    """Schedule of Poisson arrivals: the gaps between rows are exponentially distributed."""
 
     def __init__(self, rate: float, seed: int) -> None:
         self._piece_s = PIECE_ROWS / rate
         self._seed = seed
         self._firsts = [0]
-        """The first row of each page known so far."""
+        """Row number with which each page computed so far begins; a page is PAGE_PIECES pieces."""
 
     def due(self, elapsed_s: float) -> int:
         if elapsed_s <= 0:
@@ -151,22 +152,22 @@ class Poisson:
         rows = rows_of_page(self._seed, piece // PAGE_PIECES)
         within = piece % PAGE_PIECES
         places = places_in_piece(self._seed, piece, int(rows[within + 1] - rows[within]))
-        # Rounding must not carry a row into the next piece.
+        # This limit keeps rounding from moving the last row's time into the next piece.
         last = math.nextafter((piece + 1) * self._piece_s, 0.0)
         return np.minimum((piece + places) * self._piece_s, last)
 
 
 class Bursts:
-    """Poisson while ON, silent while OFF; it begins ON.
+    """Schedule that is Poisson while ON and silent while OFF; it begins ON.
 
-    With α ≤ 2 the lengths have no finite variance, which is what makes network traffic bursty on every scale.
+    With α ≤ 2 the lengths of the periods have no finite variance. Such lengths make network traffic bursty on every time scale.
     """
 
     def __init__(self, rate: float, on_s: float, off_s: float, alpha: float, seed: int) -> None:
         self._within_on = Poisson(rate * (on_s + off_s) / on_s, seed)
         self._means, self._alpha, self._seed = (on_s, off_s), alpha, seed
         self._pages: list[tuple[Moments, Moments]] = []
-        """Of each ON period, and of the one after the page's last: time spent ON before it, and its beginning."""
+        """Pages of ON periods: time spent ON before each period, and start of each period. Each page also has the next page's first period."""
         self._ends = (0.0, 0.0)
 
     def due(self, elapsed_s: float) -> int:
@@ -207,13 +208,13 @@ class Bursts:
 
 
 def pareto(mean: float, alpha: float, chance: Moments) -> Moments:
-    """Pareto variates with the given mean: the least value is mean·(α−1)/α."""
+    """Return Pareto-distributed lengths with the given mean; the smallest possible length is mean·(α−1)/α."""
     variates: Moments = mean * (alpha - 1) / alpha * (1.0 - chance) ** (-1.0 / alpha)
     return variates
 
 
 def settled(guess: int, elapsed_s: float, times: Callable[[int, int], Moments]) -> int:
-    """The number of moments below `elapsed_s`, which `guess` may miss by what was lost in rounding."""
+    """Return the number of arrival times below `elapsed_s`. The search begins at `guess`, which may be slightly wrong by rounding."""
     while guess > 0 and times(guess - 1, guess)[0] >= elapsed_s:
         guess -= 1
     return next(row for row in itertools.count(guess) if not times(row, row + 1)[0] < elapsed_s)
@@ -225,12 +226,12 @@ def generator(seed: int, purpose: int, number: int) -> np.random.Generator:
 
 @lru_cache(maxsize=64)
 def rows_of_page(seed: int, page: int) -> NDArray[np.int64]:
-    """Rows of the page before each of its pieces, and in all of them."""
+    """Return for each piece of the page the number of rows of the page before it; the last entry is the number of all rows."""
     counts = generator(seed, COUNTS, page).poisson(PIECE_ROWS, PAGE_PIECES)
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
 
 
 @lru_cache(maxsize=16)
 def places_in_piece(seed: int, piece: int, rows: int) -> Moments:
-    """Where in the piece its rows are, from 0 to 1."""
+    """Return the arrival times of the rows within the piece, ascending, as fractions of the piece's length."""
     return np.sort(generator(seed, PLACES, piece).random(rows))

@@ -1,4 +1,4 @@
-"""The columns of the replay: as Spark declares them, and the one that holds event time."""
+"""Columns of a replay: their types in Spark, and the column that holds event time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark_weir_feeder.files import find_files, schema_of
 from pyspark_weir_feeder.options import Options
 from pyspark_weir_feeder.problems import InvalidOption, nearest
 
-# What Spark lacks, as the least type that holds it.
+# Arrow types that Spark lacks, with the smallest type that holds all their values.
 REPLACED = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -29,7 +29,7 @@ REPLACED = {
 
 
 def declared_schema(options: Options) -> StructType:
-    """What Spark takes the replay for, if the user does not say."""
+    """Return the schema of the replay in Spark, which is used if the user gives no schema."""
     schema = schema_of(find_files(options.paths, options.file_format))
     split = parse_split(options.split) if options.split else ()
     columns_asked = {
@@ -50,12 +50,12 @@ def declared_field(field: pa.Field) -> StructField:
     try:
         return StructField(field.name, from_arrow_type(REPLACED.get(field.type, field.type)), nullable=True)
     except PySparkTypeError as problem:
-        what = f"Spark has no type for column {field.name}, which is {field.type}; name the others"
+        what = f"Spark has no type for column {field.name} ({field.type}); list the other columns"
         raise InvalidOption.named("columns", what) from problem
 
 
 def time_column_of(options: Options, schema: pa.Schema) -> str | None:
-    """The declared one, or the only timestamp there is; None if event time plays no part."""
+    """Return the event-time column: the declared column, or else the only timestamp column; None if it is missing or not needed."""
     is_generated = options.event_time == "clock" or options.event_rate is not None
     times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
     if options.time_column is not None:
@@ -63,9 +63,14 @@ def time_column_of(options: Options, schema: pa.Schema) -> str | None:
     if not is_generated and not options.loop:
         return None
     if len(times) > 1:
-        raise InvalidOption.named("timeColumn", f"is missing; there are several: {', '.join(times)}")
+        raise InvalidOption.named(
+            "timeColumn", f"the option is missing; choose one of the timestamps: {', '.join(times)}"
+        )
     if is_generated and not times:
-        raise InvalidOption.named("timeColumn", "is missing, and no column is a timestamp")
+        raise InvalidOption.named(
+            "timeColumn",
+            "the option is missing, and no column is a timestamp; leave out eventTime and eventRate",
+        )
     return times[0] if times else None
 
 
@@ -73,7 +78,9 @@ def checked(name: str, schema: pa.Schema, times: list[str], made: bool) -> str:
     if name not in schema.names:
         raise InvalidOption.named("timeColumn", f"there is no column {name}; {nearest(name, schema.names)}")
     if name not in times and made:
-        raise InvalidOption.named("timeColumn", "eventTime=clock and eventRate need a timestamp", name)
+        raise InvalidOption.named(
+            "timeColumn", "the column must be a timestamp if eventTime=clock or eventRate is set", name
+        )
     if name not in times and not pa.types.is_int64(schema.field(name).type):
-        raise InvalidOption.named("timeColumn", "must be a timestamp or of 64-bit whole numbers", name)
+        raise InvalidOption.named("timeColumn", "the column must be a timestamp or a 64-bit integer", name)
     return name

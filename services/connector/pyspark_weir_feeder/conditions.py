@@ -1,14 +1,14 @@
-"""Conditions that split a replay: `hot: temp > 30 and room <> 'a'; rest: true`.
+"""Conditions that split a replay into streams, as in `hot: temp > 30 and room <> 'a'; rest: true`.
 
     split      branch {; branch}              branch    name : or
     or         and {OR and}                   and       not {AND not}
     not        NOT not | test                 test      ( or ) | operand [rest]
     rest       = <> < <= > >= operand | IS [NOT] NULL | [NOT] IN ( literal {, literal} )
-    operand    a column (`quoted` if it is no word) | literal
+    operand    a column (in backquotes if it is not a plain word) | literal
     literal    [-]number | 'text' | TRUE | FALSE
 
-NULLs are SQL's: a comparison with NULL is NULL, and only what is true holds. Literals take the type of the column they
-are compared with, so that times can be written as text.
+NULL is treated as in SQL: a comparison with NULL is NULL, and a condition holds only if it is TRUE. A text literal takes the
+type of the column that it is compared with, so that times can be written as text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyspark_weir_feeder.problems import InvalidOption, nearest
 STREAM_COLUMN = "_stream"
 
 Operand = Callable[[pa.Table], Any]
-"""From a table to a column or a scalar."""
+"""Compiled operand: a function that returns its value for a table, as a column or a scalar."""
 
 TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)|(?P<text>'(?:[^']|'')*')"
@@ -57,7 +57,7 @@ def parse_split(text: str) -> tuple[Branch, ...]:
 
 
 def with_stream(table: pa.Table, branches: tuple[Branch, ...]) -> pa.Table:
-    """The rows for which a condition holds, with the name of the first that does in `_stream`."""
+    """Return the rows that meet a condition of the split; the added column `_stream` names the first condition that the row meets."""
     holds = [verdicts(branch, table) for branch in branches]
     conditions = pa.StructArray.from_arrays(holds, names=[str(place) for place in range(len(holds))])
     names = [pa.scalar(branch.name, pa.string()) for branch in branches]
@@ -66,13 +66,17 @@ def with_stream(table: pa.Table, branches: tuple[Branch, ...]) -> pa.Table:
 
 
 def verdicts(branch: Branch, table: pa.Table) -> pa.Array:
-    """For every row whether the condition holds."""
+    """Return for each row whether the condition holds."""
     try:
         verdict = branch.condition(table)
     except pa.ArrowException as problem:
-        raise InvalidOption.named("split", f"{branch.name} cannot be evaluated: {problem}") from problem
+        raise InvalidOption.named(
+            "split", f"condition {branch.name} cannot be evaluated: {problem}"
+        ) from problem
     if not pa.types.is_boolean(verdict.type):
-        raise InvalidOption.named("split", f"{branch.name} is neither true nor false but {verdict.type}")
+        raise InvalidOption.named(
+            "split", f"condition {branch.name} must be true or false, but its type is {verdict.type}"
+        )
     if isinstance(verdict, pa.Scalar):
         return pa.repeat(pa.scalar(verdict.as_py() is True), table.num_rows)
     if isinstance(verdict, pa.ChunkedArray):
@@ -87,14 +91,14 @@ def column_of(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def in_type_of(value: Any, other: Any) -> Any:
-    """A text literal as what it is compared with."""
+    """Return `value` cast to the type of the other operand if `value` is a text literal, otherwise unchanged."""
     if isinstance(value, pa.Scalar) and pa.types.is_string(value.type) and not pa.types.is_null(other.type):
         return value.cast(other.type)
     return value
 
 
 class Parser:
-    """By recursive descent, a method a rule."""
+    """Recursive-descent parser with one method per grammar rule."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -107,12 +111,14 @@ class Parser:
         while self._kind() != "end":
             branch = self._branch()
             if branch.name in branches:
-                raise InvalidOption.named("split", "two conditions have one name", branch.name)
+                raise InvalidOption.named("split", "two conditions have the same name", branch.name)
             branches[branch.name] = branch
             if self._kind() != "end":
                 self._expect(";")
         if not branches:
-            raise InvalidOption.named("split", "must hold a condition, as in `hot: temp > 30`", self._text)
+            raise InvalidOption.named(
+                "split", "the option must contain a condition, as in `hot: temp > 30`", self._text
+            )
         return tuple(branches.values())
 
     def _branch(self) -> Branch:
@@ -198,7 +204,7 @@ class Parser:
             match = TOKEN.match(text, place)
             if match is None:
                 raise InvalidOption.named(
-                    "split", f"not understood from {text[place:].strip()[:40]!r} on", text
+                    "split", f"the text cannot be parsed from {text[place:].strip()[:40]!r} on", text
                 )
             kind = str(match.lastgroup)
             tokens.append((kind, match[kind]))
@@ -228,7 +234,7 @@ class Parser:
             raise self._unexpected(self._peek()[1], repr(token))
 
     def _unexpected(self, token: str, wanted: str) -> InvalidOption:
-        return InvalidOption.named("split", f"{token} stands where {wanted} should be", self._text)
+        return InvalidOption.named("split", f"a condition has {token} where {wanted} is needed", self._text)
 
 
 def applied(function: Callable[..., Any], *operands: Operand) -> Operand:

@@ -1,4 +1,4 @@
-"""Files of rows: found, told apart by their endings, read whole into Arrow."""
+"""Files with the rows of a replay: functions that find the files, detect the format by the ending, and read whole files into Arrow."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class File:
 
 
 def find_files(paths: tuple[str, ...], file_format: FileFormat | None) -> tuple[File, ...]:
-    """In the order of `paths`, those of a directory and all below it by name; hidden ones (`.x`, `_x`) are left out."""
+    """Return the files at `paths`, in this order; files in a directory are sorted by path. Names that begin with . or _ are skipped."""
     return tuple(file for path in paths for file in files_at(path, file_format))
 
 
@@ -72,18 +72,20 @@ def format_of(uri: str) -> FileFormat:
         ending = os.path.splitext(stem)[1]
     if ending not in ENDINGS:
         raise InvalidOption.named(
-            "path", f"the ending tells no format; {' '.join(ENDINGS)}, or fileFormat", uri
+            "path",
+            f"the ending of the file name is not one of {' '.join(ENDINGS)}; set the option fileFormat",
+            uri,
         )
     return ENDINGS[ending]
 
 
 def schema_of(files: tuple[File, ...]) -> pa.Schema:
-    """What all files together hold."""
+    """Return a schema with the columns of all files, and with types that hold the values of every file."""
     try:
         return pa.unify_schemas([schema_of_file(file) for file in files], promote_options="permissive")
     except pa.ArrowException as problem:
         raise InvalidOption.named(
-            "path", f"files of one replay must have like columns: {problem}"
+            "path", f"a column has incompatible types in different files: {problem}"
         ) from problem
 
 
@@ -98,7 +100,7 @@ def schema_of_file(file: File) -> pa.Schema:
 
 
 def read_files(files: tuple[File, ...], names: list[str], types: pa.Schema) -> pa.Table:
-    """The columns of these names, as the files have them; formats of text are read as `types` says."""
+    """Return the columns `names` of all files. Columns of text formats are parsed as `types`; other formats keep their own types."""
     tables = [read_file(file, names, types) for file in files]
     return pa.concat_tables(tables, promote_options="permissive")
 
@@ -107,11 +109,15 @@ def read_file(file: File, names: list[str] | None, types: pa.Schema) -> pa.Table
     system, inner = located(file.uri)
     info = system.get_file_info(inner)
     if (info.size, info.mtime_ns) != (file.size, file.changed_ns):
-        raise ChangedReplay(f"{file.uri} has changed since the query began; begin it again")
+        raise ChangedReplay(
+            f"{file.uri} has changed since the query began; restore the file, or start with a new checkpoint"
+        )
     try:
         table = READERS[file.file_format](file, names, types)
     except pa.ArrowException as problem:
-        raise InvalidOption.named("path", f"{file.uri} is no {file.file_format} file: {problem}") from problem
+        raise InvalidOption.named(
+            "path", f"{file.uri} is not a valid {file.file_format} file: {problem}"
+        ) from problem
     table = table.replace_schema_metadata(None)
     return table if names is None else table.select([name for name in names if name in table.column_names])
 
@@ -141,7 +147,7 @@ READERS = {"parquet": read_parquet, "arrow": read_arrow, "csv": read_csv, "json"
 
 
 def declared(types: pa.Schema) -> pa.Schema:
-    """Without the times: declared with a zone, they would have to be written with one."""
+    """Return `types` without timestamps, because Arrow requires a time zone in each text that is parsed as a declared timestamp."""
     return pa.schema([field for field in types if not pa.types.is_timestamp(field.type)])
 
 

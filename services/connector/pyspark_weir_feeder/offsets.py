@@ -1,9 +1,9 @@
-"""How far a query is in the endless replay, and how far it may go now.
+"""Position of a query in the endless replay, and the rows that its next micro-batch may have.
 
-A micro-batch is the rows [start.row + what was newly missed, end.row), so its two offsets say which rows it has. The
-second also holds the options that it was planned with: a micro-batch that is repeated after the options were changed has
-the rows and event times that it had. Row k of the replay arrives with arrival k − base of the schedule that began at `began_us`; what has fallen behind
-too far is missed, not sent later: its arrivals are passed over.
+A micro-batch has the rows [start.row + newly missed rows, end.row), so its two offsets determine its rows. The end offset also
+holds the options that the micro-batch was planned with: if the micro-batch is repeated after the options have changed, its rows
+and event times stay the same. Row k of the replay arrives at time number k − base of the schedule that began at `began_us`. If
+the query cannot keep up, rows that are overdue for too long are missed: they are skipped and never sent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark_weir_feeder.options import EventTime, FileFormat
 
 @dataclass(frozen=True)
 class Planned:
-    """The options that fix the rows of a micro-batch and their event times."""
+    """Options that determine the rows of a micro-batch and the rows' event times."""
 
     arrivals: Arrivals
     event_time: EventTime
@@ -36,26 +36,26 @@ class Planned:
         return cls(**(dict(planned) | {"arrivals": arrivals, "paths": tuple(planned["paths"])}))
 
     def has_files_of(self, other: Planned) -> bool:
-        """Return True if both read the same files in the same way."""
+        """Return True if `other` reads the same files, in the same format and with the same split."""
         return (self.paths, self.file_format, self.split) == (other.paths, other.file_format, other.split)
 
 
 @dataclass(frozen=True)
 class Offset:
     row: int
-    """Of the endless replay; the rows before it have been given out or missed."""
+    """Number of the next row of the endless replay: all rows before it have been returned or missed."""
     missed: int
-    """Rows missed since the query began."""
+    """Number of rows missed since the query began."""
     began_us: int
-    """When the schedule began, in µs since 1970."""
+    """Start of the schedule, in µs since 1970."""
     base: int
-    """The row whose arrival is the schedule's first: not 0 if the rate was changed since the query began."""
+    """Number of the row that arrives first in the schedule; 0 unless the options of arrivals were changed since the query began."""
     arrivals: str
-    """The fingerprint of the schedule."""
+    """Fingerprint of the options of arrivals; if it differs, a new schedule begins."""
     replay: str
-    """The fingerprint of the rows."""
+    """Fingerprint of the files and the split; if it differs, a new replay begins."""
     planned: Planned | None = None
-    """The options that the micro-batch up to here was planned with; None in offsets from before they were kept."""
+    """Options that the micro-batch up to this offset was planned with; None in offsets of older versions, which lack them."""
 
     @classmethod
     def from_json(cls, offset: Mapping[str, Any]) -> Offset:
@@ -69,15 +69,15 @@ class Offset:
 @dataclass(frozen=True)
 class Bounds:
     rows: int | None
-    """Rows there are, None in a loop."""
+    """Number of rows of the replay; None if it loops."""
     max_rows: int | None
-    """Rows a micro-batch may have."""
+    """Maximum number of rows of a micro-batch."""
     catch_up_s: float | None
-    """What has fallen behind more is missed."""
+    """Age in seconds beyond which overdue rows are missed; None if no rows are missed."""
 
 
 def advanced(start: Offset, now_us: int, schedule: Schedule, bounds: Bounds) -> Offset:
-    """Where the micro-batch from `start` on ends; `start` itself if nothing is due."""
+    """Return the end offset of the micro-batch that begins at `start`, or `start` itself if no row has arrived yet."""
     last = due(start, now_us, schedule, bounds)
     first = start.row
     if bounds.catch_up_s is not None:
@@ -89,19 +89,21 @@ def advanced(start: Offset, now_us: int, schedule: Schedule, bounds: Bounds) -> 
 
 
 def due(start: Offset, now_us: int, schedule: Schedule, bounds: Bounds) -> int:
-    """The row that arrives next."""
+    """Return the number of the first row that has not arrived yet."""
     row = start.base + schedule.due((now_us - start.began_us) / 1e6)
     return row if bounds.rows is None else min(row, bounds.rows)
 
 
 def rescheduled(start: Offset, now_us: int, arrivals: str) -> Offset:
-    """Other arrivals begin now, with the next row: neither does what they would have brought before pile up, nor do
-    they wait until they get there."""
+    """Return `start` with a new schedule of arrivals, which begins now with the next row.
+
+    Otherwise a higher rate would make a backlog of rows due at once, and after a lower rate no row would be due for a while.
+    """
     return replace(start, began_us=now_us, base=start.row, arrivals=arrivals)
 
 
 def rows_between(start: Offset, end: Offset) -> range:
     if start.replay != end.replay:
-        # Other rows, which begin with their first.
+        # If the files or the split have changed, the new replay begins with its first row.
         return range(end.missed, end.row)
     return range(start.row + end.missed - start.missed, end.row)

@@ -1,6 +1,6 @@
-"""What a user asks of the feeder, read once from Spark's options.
+"""Options of the feeder, parsed once from the options that Spark passes.
 
-Names are camelCase and mean the same in any case; a name or value that is wrong is refused with the nearest right one.
+Names are camelCase and case is ignored. The error for a wrong name or value suggests the nearest valid one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OF_KIND: dict[Kind, tuple[str, ...]] = {
     "steps": ("steps",),
 }
 RATE_MAX = 1e9
-"""Rows a second. Beyond it moments days away from the beginning are no longer apart from each other."""
+"""Maximum rate in rows per second. At higher rates, arrival times some days after the start can no longer be told apart."""
 
 
 Choice = TypeVar("Choice", bound=str)
@@ -40,12 +40,12 @@ class Options:
     paths: tuple[str, ...]
     file_format: FileFormat | None
     columns: tuple[str, ...]
-    """Empty: all."""
+    """Columns to read; empty for all columns."""
     split: str | None
     time_column: str | None
     event_time: EventTime
     event_rate: float | None
-    """Rows a second of event time; None if event time runs as in the files, or with the clock."""
+    """Rows per second of event time; None if event times are those of the files or the arrival times."""
     arrivals: Arrivals
     loop: bool
     max_rows: int | None
@@ -58,7 +58,10 @@ def read_options(options: Mapping[str, str]) -> Options:
     event_time: EventTime = values.choice("eventTime", get_args(EventTime)) or "file"
     event_rate = values.number("eventRate", above=0)
     if event_rate is not None and event_time == "clock":
-        raise InvalidOption.named("eventRate", "event time runs with the clock; leave out this or eventTime")
+        raise InvalidOption.named(
+            "eventRate",
+            "this option cannot be combined with eventTime=clock; leave out eventRate or eventTime",
+        )
     split = values.text("split")
     if split is not None:
         parse_split(split)
@@ -81,7 +84,7 @@ def read_arrivals(given: OptionTexts, kind: Kind) -> Arrivals:
     for name in sorted({name for names in OF_KIND.values() for name in names} - {*OF_KIND[kind]}):
         if given.text(name) is not None:
             kinds = " or ".join(other for other, names in OF_KIND.items() if name in names)
-            raise InvalidOption.named(name, f"goes with arrivals={kinds}, not with arrivals={kind}")
+            raise InvalidOption.named(name, f"this option is for arrivals={kinds}, not for arrivals={kind}")
     seed = given.whole("seed", least=0)
     on_and_off = (
         given.number(name, above=0, required=kind == "bursts") for name in ("onSeconds", "offSeconds")
@@ -100,22 +103,24 @@ def read_arrivals(given: OptionTexts, kind: Kind) -> Arrivals:
 
 
 def read_steps(given: OptionTexts) -> tuple[tuple[float, float], ...]:
-    """`0:1000,10:5000`: from each second on, that rate."""
+    """Parse changes of the rate: `0:1000,10:5000` is a rate of 1,000 from second 0 on, and of 5,000 from second 10 on."""
     steps = []
     for step in given.listed("steps", required=True):
         start, _, rate = step.partition(":")
         steps.append((as_number("steps", start, least=0), as_number("steps", rate, least=0, most=RATE_MAX)))
     if steps[0][0] != 0:
         raise InvalidOption.named(
-            "steps", "must begin at second 0, with rate 0 if silent", given.text("steps")
+            "steps", "the steps must begin at second 0, as in 0:0,10:5000", given.text("steps")
         )
     if any(later[0] <= earlier[0] for earlier, later in itertools.pairwise(steps)):
-        raise InvalidOption.named("steps", "must be in rising order of seconds", given.text("steps"))
+        raise InvalidOption.named(
+            "steps", "the steps must be in ascending order of seconds", given.text("steps")
+        )
     return tuple(steps)
 
 
 class OptionTexts:
-    """The options as text, by their names in any case."""
+    """Options with their values as text; an option is found by its name, ignoring case."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         names_by_lower = {name.lower(): name for name in NAMES}
@@ -128,16 +133,16 @@ class OptionTexts:
     def text(self, name: str, required: bool = False) -> str | None:
         value = self._given.get(name)
         if value == "":
-            raise InvalidOption.named(name, "is empty; leave it out for its default")
+            raise InvalidOption.named(name, "the value is empty; leave the option out to use its default")
         if value is None and required:
-            raise InvalidOption.named(name, "is missing")
+            raise InvalidOption.named(name, "this required option is missing")
         return value
 
     def listed(self, name: str, required: bool = False) -> tuple[str, ...]:
         text = self.text(name, required)
         parts = tuple(part.strip() for part in text.split(",")) if text else ()
         if not all(parts):
-            raise InvalidOption.named(name, "has an empty part", text)
+            raise InvalidOption.named(name, "the list has an empty part", text)
         return parts
 
     def choice(self, name: str, choices: tuple[Choice, ...]) -> Choice | None:
@@ -147,7 +152,9 @@ class OptionTexts:
         for choice in choices:
             if choice == text.lower():
                 return choice
-        raise InvalidOption.named(name, nearest(text, choices), text)
+        raise InvalidOption.named(
+            name, f"this value is not a choice of the option; {nearest(text, choices)}", text
+        )
 
     def number(
         self,
@@ -166,7 +173,7 @@ class OptionTexts:
         if text is None:
             return None
         if not text.isascii() or not text.isdigit() or int(text) < least:
-            raise InvalidOption.named(name, f"must be a whole number, at least {least}", text)
+            raise InvalidOption.named(name, f"the value must be a whole number, at least {least}", text)
         return int(text)
 
 
@@ -183,11 +190,11 @@ def as_number(
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise InvalidOption.named(name, "must be a number", text)
+        raise InvalidOption.named(name, "the value must be a number", text)
     if least is not None and number < least:
-        raise InvalidOption.named(name, f"must be at least {least:g}", text)
+        raise InvalidOption.named(name, f"the value must be at least {least:g}", text)
     if above is not None and number <= above:
-        raise InvalidOption.named(name, f"must be above {above:g}", text)
+        raise InvalidOption.named(name, f"the value must be above {above:g}", text)
     if most is not None and number > most:
-        raise InvalidOption.named(name, f"must be at most {most:g}", text)
+        raise InvalidOption.named(name, f"the value must be at most {most:g}", text)
     return number

@@ -1,8 +1,8 @@
-"""What the feeder refuses.
+"""Errors of the feeder.
 
-FeederError              anything the feeder reports on purpose
-├── InvalidOption        an option that is wrong, by its name; nothing was read
-└── ChangedReplay        what a checkpoint stands on is no longer what it was: its rows cannot be given again
+FeederError              any error that the feeder raises on purpose
+├── InvalidOption        an option is wrong; the message names it, and nothing was read
+└── ChangedReplay        files or options have changed, so that the query cannot continue from its checkpoint
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterable
 
 
 class FeederError(ValueError):
-    """What is wrong, where, and what to do."""
+    """Base class of the feeder's errors. The message says what is wrong, where, and what to do."""
 
 
 class InvalidOption(FeederError):
-    """The caller's mistake."""
+    """Error for a wrong option."""
 
     @classmethod
     def named(cls, option: str, what: str, value: object = None) -> InvalidOption:
@@ -25,11 +25,11 @@ class InvalidOption(FeederError):
 
 
 class ChangedReplay(FeederError):
-    """Rows promised to a checkpoint are gone."""
+    """Error for a query that cannot continue from its checkpoint, because files or options have changed."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence that refuses `name`: the nearest known name, or all of them."""
+    """Return what an error message about the unknown `name` suggests: the most similar known name, or else all known names."""
     by_lower = {name_known.lower(): name_known for name_known in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
-    return f"did you mean {by_lower[near[0]]}?" if near else f"there are {', '.join(by_lower.values())}"
+    return f"did you mean {by_lower[near[0]]}?" if near else f"known: {', '.join(by_lower.values())}"

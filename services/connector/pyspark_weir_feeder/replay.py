@@ -1,14 +1,15 @@
-"""The endless replay of some files, kept in memory as Arrow.
+"""Endless replay of files that are kept in memory as Arrow tables.
 
-Row k is row k mod n of the n rows that the files hold (and the split keeps), in lap k div n. Its event time
+The replay repeats the n rows of the files for which a condition of `split` holds; each pass through them is a lap. Row k of the
+replay is row k mod n of these, in lap k div n. Its event time depends on the options:
 
-    file              is the file's, later by a lap's length for every lap; a lap is as long as its event times reach,
-                      and the mean gap between two of them, so that event time goes on where the last lap ended
-    file, eventRate   is the earliest of the file and k / eventRate seconds
-    clock             is the moment at which the row arrives
+    eventTime=file    time in the file, plus one lap length for each earlier lap. The lap length is the range of the
+                      event times plus their mean gap, so that event time continues where the previous lap ended
+    eventRate         earliest time in the files, plus k / eventRate seconds
+    eventTime=clock   moment at which the row arrives
 
-1. The rows [a, b) are the same whenever, wherever and however often they are asked for.
-2. Rows cost nothing one by one: what is given out are slices of what was read, with one column added to.
+1. The rows [a, b) are the same in every process, however often they are read.
+2. No work is done per row: returned batches are slices of the tables in memory, with at most one column replaced.
 """
 
 from __future__ import annotations
@@ -30,26 +31,26 @@ from pyspark_weir_feeder.files import File, read_files
 from pyspark_weir_feeder.problems import InvalidOption, nearest
 
 SLICE_ROWS = 65_536
-"""Of a batch that is given out, at most."""
+"""Maximum number of rows of a returned batch."""
 TILE_ROWS = 65_536
-"""Fewer rows are kept several times over, so that short laps do not make for short slices."""
+"""Minimum number of rows in memory: shorter laps are stored several times, so that slices do not get short."""
 
 Moments = Callable[[int, int], NDArray[np.int64]]
-"""Event times of the rows [first, end), in µs since 1970."""
+"""Function that returns the event times of the rows [first, end), in µs since 1970."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What fixes the rows."""
+    """Files, options and columns that determine the rows of a replay."""
 
     files: tuple[File, ...]
     split: str | None
     schema: pa.Schema
-    """Of what is given out."""
+    """Schema of the returned rows."""
     time_column: str | None
 
     def fingerprint(self) -> str:
-        """Of which row is which: the same wherever the files lie."""
+        """Return a hash of the files' names and sizes and of the split, which determine the rows; folders do not matter."""
         files = [(file.uri.rsplit("/", 1)[-1], file.size) for file in self.files]
         return hashlib.sha256(repr((files, self.split)).encode()).hexdigest()[:16]
 
@@ -57,7 +58,7 @@ class Recipe:
 class Replay:
     def __init__(self, table: pa.Table, time_column: str | None) -> None:
         self.rows = table.num_rows
-        """Of one lap."""
+        """Number of rows of one lap."""
         self._time = None if time_column is None else table.column_names.index(time_column)
         self._lap = 0 if self._time is None else lap_length(table.column(self._time))
         self.earliest = 0 if self._time is None else integer(pc.min(table.column(self._time)))
@@ -71,7 +72,7 @@ class Replay:
             self._starts.append(self._starts[-1] + batch.num_rows)
 
     def batches(self, first: int, end: int, moments: Moments | None = None) -> Iterator[pa.RecordBatch]:
-        """The rows [first, end), with the event times of `moments` if there are any."""
+        """Yield the rows [first, end); the function `moments`, if given, returns their event times."""
         while first < end:
             lap, row = divmod(first, self._tile_rows)
             place = bisect.bisect_right(self._starts, row) - 1
@@ -93,7 +94,7 @@ class Replay:
         return tiled.set_column(self._time, field, later(tiled.column(self._time), laps))
 
     def _timed(self, batch: pa.RecordBatch, moments: NDArray[np.int64]) -> pa.RecordBatch:
-        assert self._time is not None, "event times are made for a column"
+        assert self._time is not None, "event times need a column to replace"
         return self._with_time(batch, pa.array(moments).view(batch.schema.field(self._time).type))
 
     def _with_time(self, batch: pa.RecordBatch, times: pa.Array) -> pa.RecordBatch:
@@ -102,7 +103,7 @@ class Replay:
 
 @lru_cache(maxsize=2)
 def load(recipe: Recipe) -> Replay:
-    """Kept between micro-batches, for as long as Spark keeps the process."""
+    """Return the replay of a recipe. It is cached between micro-batches, for as long as Spark keeps the process."""
     branches = parse_split(recipe.split) if recipe.split else ()
     fields = {field.name: field for field in recipe.schema if not branches or field.name != STREAM_COLUMN}
     names = fields.keys() | {name for branch in branches for name in branch.columns}
@@ -111,9 +112,9 @@ def load(recipe: Recipe) -> Replay:
         table = with_stream(table, branches)
     if not table.num_rows:
         of_split = " for which a condition of split holds" if branches else ""
-        raise InvalidOption.named("path", f"there are no rows{of_split}")
+        raise InvalidOption.named("path", f"the files contain no rows{of_split}")
     replay = Replay(as_declared(table, recipe.schema), recipe.time_column)
-    # Spark has its workers collect garbage after every task, which takes them 20 ms. All there is now is there to stay.
+    # Present objects are exempted from garbage collection, because Spark's workers collect after every task, which takes 20 ms.
     gc.freeze()
     return replay
 
@@ -131,13 +132,13 @@ def as_declared(table: pa.Table, schema: pa.Schema) -> pa.Table:
         except pa.ArrowException as problem:
             raise InvalidOption(f"column {field.name} cannot be read as {field.type}: {problem}") from problem
         if column.null_count and not field.nullable:
-            raise InvalidOption(f"column {field.name} is declared without NULLs but has {column.null_count}")
+            raise InvalidOption(f"column {field.name} is declared NOT NULL but has {column.null_count} NULLs")
         columns.append(column)
     return pa.table(columns, schema=schema)
 
 
 def lap_length(times: pa.ChunkedArray) -> int:
-    """In units of the column, at least 1."""
+    """Return by how much event time advances per lap, in units of the time column, at least 1."""
     count: int = len(times) - times.null_count
     if not count:
         return 1
@@ -151,6 +152,6 @@ def integer(time: pa.Scalar) -> int:
 
 
 def later(times: pa.Array, by: int | NDArray[np.int64]) -> pa.Array:
-    """Event times as they are in a later lap; NULL stays NULL."""
+    """Return the event times plus `by`, which makes them the event times of a later lap; NULL stays NULL."""
     whole = times.cast(pa.int64())
     return pc.add_checked(whole, by if isinstance(by, int) else pa.array(by)).cast(times.type)

@@ -1,8 +1,8 @@
-"""The feeder as Spark sees it: a streaming source with offsets, partitions and readers.
+"""Spark data source of the feeder: a streaming source with offsets, partitions and readers.
 
-Offsets come from the clock and are exact, so a micro-batch that Spark repeats has the rows it had. A reader lives in
-three places: where the query is planned, where the plan is made, and in Python workers, which keep the files between
-micro-batches.
+Offsets are computed from the clock and name exact rows, so a micro-batch that Spark repeats has the same rows. Spark creates
+readers in several processes: to plan the query, to plan each micro-batch, and in Python workers. Workers keep the files in
+memory between micro-batches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pyspark_weir_feeder.problems import ChangedReplay, InvalidOption
 from pyspark_weir_feeder.replay import Moments, Recipe, Replay, load
 
 PARTITION_ROWS = 1_000_000
-"""A micro-batch of more rows is read by several tasks. Each costs some milliseconds, and memory for the files."""
+"""Maximum number of rows that one task reads. Each task costs some milliseconds, and memory for the files."""
 
 
 class DefaultSource(DataSource):
@@ -52,7 +52,7 @@ class DefaultSource(DataSource):
 
 @dataclass(frozen=True)
 class ReplayRows(InputPartition):
-    """Rows of the replay and the schedule they arrive by."""
+    """Range of the replay's rows that one task reads, with the schedule of their arrival."""
 
     first: int
     end: int
@@ -60,9 +60,9 @@ class ReplayRows(InputPartition):
     base: int
     replay: str
     planned: Planned
-    """The options that fix their event times."""
+    """Options that determine the event times of the rows."""
     recipe: Recipe | None = None
-    """What fixes the rows, where it is not the recipe of the reader."""
+    """Recipe of the rows; None for the recipe of the reader that reads them."""
 
 
 def clock_us() -> int:
@@ -94,10 +94,10 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Offset | None = None
         self._last: Offset | None = None
         self._stop_us: int | None = None
-        """The moment whose rows are the last to be read, with Trigger.AvailableNow."""
+        """Time in µs up to which rows are read with Trigger.AvailableNow; None with other triggers."""
 
     def initialOffset(self) -> dict[str, Any]:
-        # Spark may ask again before the first rows are due; the beginning must not move on.
+        # The initial offset is kept, because Spark may ask for it several times before the first rows are due, and it must not change.
         if self._initial is None:
             self._initial = self._beginning(self._now_us())
         return self._initial.to_json()
@@ -126,8 +126,8 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planned = last.planned or self._planned
         if last.planned is None and planned.event_time == "clock" and last.arrivals != self._arrivals:
             raise ChangedReplay(
-                "the micro-batch to be repeated was planned with other arrivals, by a feeder that did not keep them; "
-                "let the query repeat it with these arrivals (options arrivals, rate, …, seed), then change them"
+                "the micro-batch to be repeated was planned with other arrivals, which an older feeder did not store; "
+                "set these arrivals again (options arrivals, rate, …, seed) until it is repeated, then change them"
             )
         rows = rows_between(Offset.from_json(start), last)
         return [
@@ -144,9 +144,11 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, ReplayRows), "partitions() gives out nothing else"
+        assert isinstance(partition, ReplayRows), "partitions() returns ReplayRows only"
         if partition.recipe is None and partition.replay != self._replay:
-            raise ChangedReplay("the files have changed since the query began; begin it again")
+            raise ChangedReplay(
+                "the files have changed since the query began; restore the files, or start with a new checkpoint"
+            )
         replay = load(partition.recipe or self._recipe)
         return replay.batches(partition.first, partition.end, moments(replay, partition))
 
@@ -162,7 +164,7 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _scheduled(self, start: Offset) -> Offset:
-        """The offset that the next micro-batch begins at, by the options as they are now."""
+        """Return the offset at which the next micro-batch begins, adapted if the options have changed since that offset."""
         if start.replay != self._replay:
             if start.planned is None or start.planned.has_files_of(self._planned):
                 raise other_rows()
@@ -172,7 +174,7 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(start, planned=self._planned)
 
     def _recipe_of(self, last: Offset) -> Recipe | None:
-        """Return the recipe of a planned micro-batch; None if it is the recipe of this reader."""
+        """Return the recipe of a planned micro-batch, or None if it equals the recipe of this reader."""
         if last.replay == self._replay:
             return None
         planned = last.planned
@@ -197,7 +199,7 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def moments(replay: Replay, rows: ReplayRows) -> Moments | None:
-    """The event times of the rows; None if they are those of the files."""
+    """Return a function that returns the event times of rows, or None if event times are those in the files."""
     planned = rows.planned
     if planned.event_time == "clock":
         return lambda first, end: arrived(planned.arrivals, rows, first, end)
@@ -207,15 +209,15 @@ def moments(replay: Replay, rows: ReplayRows) -> Moments | None:
 
 def other_rows() -> ChangedReplay:
     return ChangedReplay(
-        "the checkpoint stands on other rows: the files have changed where option path and option split are the same; "
-        "bring the files back, or begin with a new checkpoint"
+        "the checkpoint belongs to other rows: the files have changed, though option path and option split are the same; "
+        "restore the files, or start with a new checkpoint"
     )
 
 
 def files_gone(where: str) -> ChangedReplay:
     return ChangedReplay(
         f"the micro-batch to be repeated was planned with the files at {where}, which are gone or have changed; "
-        "bring them back until it is done, or begin with a new checkpoint"
+        "restore them until it is done, or start with a new checkpoint"
     )
 
 

@@ -1,4 +1,4 @@
-"""Documents, keys and the audit log."""
+"""Migration that creates the first tables of a catalog: documents, keys and the audit log."""
 
 import sqlalchemy as sa
 from alembic import op
