@@ -1,5 +1,7 @@
-"""How Hypothesis runs here: no deadlines, a blob to replay a failure, the same examples every time under CI. And what Ctrl-C means to
-processes that tests start."""
+"""Settings of all tests: Hypothesis has no deadlines, prints a blob to replay a failure, and repeats its examples under CI.
+
+Ctrl-C ends processes that tests start.
+"""
 
 import gc
 import os
@@ -16,10 +18,10 @@ settings.register_profile(
 )
 settings.load_profile("default")
 
-# Whoever starts tests in the background may have it ignored, and so would all that they start: what is to end by Ctrl-C would not.
+# A shell that starts tests in the background makes them ignore SIGINT, and their child processes inherit that. Ctrl-C would not end them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A worker that has run thousands of tests holds millions of objects: to look through all of them as often as Python does by itself takes
-# a tenth of the time.
+# A worker that has run thousands of tests holds millions of objects. Python's default thresholds would spend a tenth of the time on
+# collecting garbage among them.
 gc.set_threshold(50_000, 20, 50)

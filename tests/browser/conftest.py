@@ -1,4 +1,4 @@
-"""Debian's Chromium without a window, and where its pictures of the console go."""
+"""Debian's Chromium without a window, and the folder of the console's pictures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_console(chromium: Browser) -> Iterator[Callable[..., Console]]:
-    """Browsers of people who know nothing of each other; what their pages complain about fails the test."""
+    """Provide a function that opens a separate browser; errors and warnings of any page fail the test."""
     opened: list[Console] = []
 
     def opening(url: str, width: int = 1440, **options: Any) -> Console:
@@ -39,14 +39,14 @@ def open_console(chromium: Browser) -> Iterator[Callable[..., Console]]:
         return opened[-1]
 
     yield opening
-    for one in opened:
-        one.context.close()
-    assert [complaint for one in opened for complaint in one.complaints] == []
+    for console in opened:
+        console.context.close()
+    assert [complaint for console in opened for complaint in console.complaints] == []
 
 
 @pytest.fixture(scope="session")
 def pictures() -> Path:
-    """Git does not see it."""
+    """Return the folder of pictures, which Git ignores."""
     folder = Path(os.environ.get(ARTIFACTS) or ROOT / "build" / "screenshots")
     folder.mkdir(parents=True, exist_ok=True)
     return folder

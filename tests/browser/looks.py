@@ -1,4 +1,4 @@
-"""Measures of what a page draws: texts that lie on each other, texts that are cut off, and what axes of plots say."""
+"""Measures of what a page draws: overlapping texts, texts that are cut off, and the labels of plots' axes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import NamedTuple
 
 from playwright.sync_api import BrowserContext, Locator, Page
 
-# A line of text is as high as its font; letters of neighbouring lines may touch by less than this.
+# Greatest overlap, in pixels, that neighbouring lines may have: a box is as high as its font, not as its letters.
 TOUCH_PX = 1.5
 
-# What a frame that scrolls or hides cuts off is not seen.
+# Script that returns the boxes of visible text, without the parts that a scrolling or hiding frame hides.
 BOXES = """(roots) => {
   const boxes = [];
   const seen = (element, box) => {
     let { left, top, right, bottom } = box;
-    for (let one = element; one; one = one.parentElement) {
-      const style = getComputedStyle(one);
+    for (let ancestor = element; ancestor; ancestor = ancestor.parentElement) {
+      const style = getComputedStyle(ancestor);
       if (style.clipPath !== "none") return null;
       if (style.overflowX === "visible" && style.overflowY === "visible") continue;
-      const frame = one.getBoundingClientRect();
+      const frame = ancestor.getBoundingClientRect();
       [left, right] = [Math.max(left, frame.left), Math.min(right, frame.right)];
       [top, bottom] = [Math.max(top, frame.top), Math.min(bottom, frame.bottom)];
     }
@@ -46,7 +46,7 @@ BOXES = """(roots) => {
   return boxes;
 }"""
 
-# Canvases keep no texts: what is drawn on each is written down.
+# Canvases keep no texts, so this script records the texts drawn on each canvas.
 RECORD = """
 globalThis.drawnTexts = new Map();
 const fillText = CanvasRenderingContext2D.prototype.fillText;
@@ -67,7 +67,7 @@ DRAWN = "canvas => globalThis.drawnTexts.get(canvas) ?? []"
 
 
 class Box(NamedTuple):
-    """One line of a text, in pixels of the window."""
+    """Box of one line of text, in pixels of the window."""
 
     number: int
     """Number of the text, all lines of which have the same."""
@@ -89,7 +89,7 @@ def boxes_of(texts: Locator) -> list[Box]:
 
 
 def overlapping(texts: Locator) -> list[tuple[str, str]]:
-    """Return the pairs of texts that lie on each other."""
+    """Return the pairs of texts that overlap."""
     return [
         (first.text, second.text)
         for first, second in combinations(boxes_of(texts), 2)
@@ -98,7 +98,7 @@ def overlapping(texts: Locator) -> list[tuple[str, str]]:
 
 
 def rows_of(elements: Locator) -> list[list[float]]:
-    """Return the left and right edge of each row of elements, by the row's top."""
+    """Return for each row of elements the edges on the left and on the right, by the row's position from the top."""
     edges: dict[int, list[float]] = defaultdict(list)
     for element in elements.all():
         box = element.bounding_box()

@@ -1,4 +1,4 @@
-"""The console as somebody uses it, and what the browser has to complain about meanwhile."""
+"""The console in a browser as a user operates it, and the errors that the browser reports meanwhile."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from pathlib import Path
 
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page, expect
 
-# A machine that does much else takes its time; what is there is not waited for.
+# Longest wait for an element, enough for a busy machine; a test that finds the element earlier continues at once.
 PATIENCE_MS = 20_000
 expect.set_options(timeout=PATIENCE_MS)
 
 
 @dataclass
 class Console:
-    """One browser, with one page."""
+    """Browser with one page."""
 
     context: BrowserContext
     url: str
     page: Page = field(init=False)
     expected: Sequence[str] = ()
-    """Parts of what the browser tells of answers that a test brings about."""
+    """Parts of error messages that a test causes on purpose."""
     complaints: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.context.set_default_timeout(PATIENCE_MS)
         self.page = self.context.new_page()
-        self.page.on("console", self._hear)
+        self.page.on("console", self._record)
         self.page.on("pageerror", lambda problem: self.complaints.append(str(problem)))
         self.page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
 
-    def _hear(self, message: ConsoleMessage) -> None:
+    def _record(self, message: ConsoleMessage) -> None:
         text = f"{message.text} {message.location.get('url', '')}"
         if message.type in ("error", "warning") and not any(part in text for part in self.expected):
             self.complaints.append(text)
@@ -48,7 +48,7 @@ class Console:
         return self
 
     def picture(self, folder: Path, name: str) -> None:
-        """All of the page, which is no wider than its window."""
+        """Save a picture of the whole page, after checking that it is no wider than its window."""
         widths = "[document.documentElement.scrollWidth, innerWidth]"
         wide, window = self.page.evaluate(widths)
         assert wide <= window, name

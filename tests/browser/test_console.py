@@ -1,4 +1,4 @@
-"""The console of a service where nothing runs: signing in, moving about, what is refused, keys, and a service that goes away."""
+"""The console of a service without a running system: signing in, navigation, refused input, changes, keys, and a service that goes away."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DECLARED = """
 ---
 {kind: Query, tenant: acme, name: some, sql: SELECT ts FROM readings WHERE sensor > 0}
 """
-# As the log has it that a test writes.
+# The stream and query of the answer log that a test writes.
 LOGGED = """
 {kind: Stream, name: s, columns: {n: int64, s: string}}
 ---
@@ -86,10 +86,10 @@ def console(served: Served, open_console: Opening) -> Console:
     return found.sign_in(served.admin)
 
 
-# -- signing in ------------------------------------------------------------------------------------------------
+# -- signing in and signing out --------------------------------------------------------------------------------
 
 
-def test_nobody_gets_in_without_a_key_and_a_wrong_one_is_told(served: Served, open_console: Opening) -> None:
+def test_console_requires_a_valid_key(served: Served, open_console: Opening) -> None:
     console = open_console(served.url)
     console.expected = ["status of 401"]
     console.page.goto(f"{served.url}/console/")
@@ -99,7 +99,7 @@ def test_nobody_gets_in_without_a_key_and_a_wrong_one_is_told(served: Served, op
     expect(console.page.get_by_role("tab")).to_have_count(0)
 
 
-def test_an_administrator_has_all_tabs_and_signs_out(console: Console) -> None:
+def test_administrator_sees_all_tabs_and_can_sign_out(console: Console) -> None:
     expect(console.page.get_by_role("tab")).to_have_text(TABS)
     console.page.get_by_role("button", name="Sign out").click()
     expect(console.page.get_by_role("alert")).to_have_text("You have signed out.")
@@ -107,7 +107,7 @@ def test_an_administrator_has_all_tabs_and_signs_out(console: Console) -> None:
     expect(console.page).to_have_url(f"{console.url}/console/sign-in")
 
 
-def test_a_tenant_sees_its_own_queries_and_no_keys(served: Served, open_console: Opening) -> None:
+def test_tenant_sees_its_own_queries_and_no_keys(served: Served, open_console: Opening) -> None:
     served.service.catalog.apply(documents_of("{kind: Tenant, name: other, priority_class: gold}"), "test")
     sql = "{kind: Query, tenant: other, name: secret, sql: SELECT ts FROM readings}"
     served.service.catalog.apply(documents_of(sql), "test")
@@ -119,10 +119,10 @@ def test_a_tenant_sees_its_own_queries_and_no_keys(served: Served, open_console:
     expect(console.page.locator(".picks b")).to_have_text(["acme/some"])
 
 
-# -- moving about ----------------------------------------------------------------------------------------------
+# -- navigation, themes and motion -----------------------------------------------------------------------------
 
 
-def test_tabs_are_moved_through_by_the_keyboard(console: Console) -> None:
+def test_arrow_keys_home_and_end_switch_between_tabs(console: Console) -> None:
     page = console.page
     expect(page.get_by_role("tab", name="Overview")).to_be_visible()
     page.keyboard.press("Tab")
@@ -139,10 +139,13 @@ def test_tabs_are_moved_through_by_the_keyboard(console: Console) -> None:
         )
         found.append(focused.inner_text())
     assert found == ["Queries", "Tenants", "Queries", "Audit", "Overview", "Audit", "Overview"]
-    assert page.locator("[role=tab]:focus").evaluate("one => getComputedStyle(one).outlineStyle") == "solid"
+    assert (
+        page.locator("[role=tab]:focus").evaluate("element => getComputedStyle(element).outlineStyle")
+        == "solid"
+    )
 
 
-def test_the_address_says_which_view_is_shown(console: Console) -> None:
+def test_address_of_the_page_leads_back_to_the_view_after_a_reload(console: Console) -> None:
     console.open("Queries").page.get_by_role("button", name="acme/some").click()
     expect(console.page).to_have_url(f"{console.url}/console/#queries/acme%2Fsome")
     console.page.reload()
@@ -156,11 +159,11 @@ def background(console: Console) -> str:
     return found
 
 
-def test_the_theme_follows_the_system_until_one_is_chosen(served: Served, open_console: Opening) -> None:
-    light, dark = (open_console(served.url, color_scheme=one) for one in ("light", "dark"))
-    for one in (light, dark):
-        one.expected = [NOTHING_RUNS]
-        one.sign_in(served.admin)
+def test_theme_follows_the_system_until_the_user_chooses(served: Served, open_console: Opening) -> None:
+    light, dark = (open_console(served.url, color_scheme=theme) for theme in ("light", "dark"))
+    for console in (light, dark):
+        console.expected = [NOTHING_RUNS]
+        console.sign_in(served.admin)
     in_light, in_dark = background(light), background(dark)
     assert in_light != in_dark
     switch = light.page.get_by_role("button", name="Theme")
@@ -175,18 +178,18 @@ def test_the_theme_follows_the_system_until_one_is_chosen(served: Served, open_c
     assert background(light) == in_dark
 
 
-def test_nothing_moves_for_who_wants_no_motion(served: Served, open_console: Opening) -> None:
+def test_reduced_motion_switches_transitions_off(served: Served, open_console: Opening) -> None:
     found = []
     for motion in ("no-preference", "reduce"):
         console = open_console(served.url, reduced_motion=motion)
         console.page.goto(served.url)
         button = console.page.get_by_role("button", name="Sign in")
-        found.append(button.evaluate("one => getComputedStyle(one).transitionDuration"))
+        found.append(button.evaluate("element => getComputedStyle(element).transitionDuration"))
     assert found == ["0.15s", "0s"]
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
-def test_every_view_without_a_system_says_what_to_do_next(
+def test_without_a_running_system_every_view_shows_what_to_do_next(
     served: Served, open_console: Opening, pictures: Path, width: int, theme: str
 ) -> None:
     console = open_console(served.url, width, color_scheme=theme)
@@ -204,13 +207,13 @@ def test_every_view_without_a_system_says_what_to_do_next(
         console.picture(pictures, f"idle-{panel}-{width}-{theme}")
 
 
-# -- what is refused -------------------------------------------------------------------------------------------
+# -- input that the console refuses ----------------------------------------------------------------------------
 
 
 def fill_onboarding(console: Console, **values: str) -> None:
     console.open("Onboard")
     expect(console.page.get_by_label("gold")).to_be_checked()
-    console.page.get_by_text("A new one").click()
+    console.page.get_by_text("New stream").click()
     given = {"tenant": "initech", "stream": "temps", "query": "hot"} | values
     for name, value in given.items():
         console.page.locator(f"#onboard [name={name}]").fill(value)
@@ -228,20 +231,20 @@ def test_markup_in_a_refused_name_is_shown_as_text(console: Console) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "label", "told"),
+    ("values", "label", "message"),
     [
         (
             {"sql": "SELECT nothing FROM temps"},
             "SQL",
             "^line 1, column 8: there is no such column \\(got 'nothing'\\): known: ",
         ),
-        ({"sql": "SELECT"}, "SQL", "^line 1, column 1: a continuous query reads a stream"),
-        ({"query": "9"}, "Name of the query", "^not a valid name \\(got '9'\\): give a name"),
-        ({"stream": ""}, "Name of the stream", "^not a valid name"),
+        ({"sql": "SELECT"}, "SQL", "^line 1, column 1: a continuous query must read a stream"),
+        ({"query": "9"}, "Name of the query", "^this is not a valid name \\(got '9'\\): give a name"),
+        ({"stream": ""}, "Name of the stream", "^this is not a valid name"),
     ],
 )
-def test_what_is_wrong_is_told_at_its_field(
-    console: Console, values: dict[str, str], label: str, told: str
+def test_error_is_shown_at_its_field(
+    console: Console, values: dict[str, str], label: str, message: str
 ) -> None:
     console.expected = [NOTHING_RUNS, REFUSED]
     fill_onboarding(console, **values)
@@ -251,13 +254,15 @@ def test_what_is_wrong_is_told_at_its_field(
     expect(field).to_have_attribute("aria-invalid", "true")
     wrong = console.page.locator("#onboard-form .wrong:visible")
     expect(wrong).to_have_count(1)
-    expect(wrong).to_have_text(re.compile(told))
+    expect(wrong).to_have_text(re.compile(message))
 
 
-def test_more_than_the_class_gives_is_told_where_it_was_asked_for(console: Console) -> None:
+def test_shorter_delay_target_than_the_priority_class_offers_is_refused_at_its_field(
+    console: Console,
+) -> None:
     console.expected = [NOTHING_RUNS, REFUSED]
     fill_onboarding(console)
-    console.page.get_by_text("Ask for less than the class gives").click()
+    console.page.get_by_text("Request less than the class offers").click()
     console.page.get_by_label("Delay target, ms").fill("1")
     console.page.get_by_role("button", name="Preview").click()
     expect(console.page.get_by_label("Delay target, ms")).to_be_focused()
@@ -265,39 +270,41 @@ def test_more_than_the_class_gives_is_told_where_it_was_asked_for(console: Conso
 
 
 @pytest.mark.parametrize(
-    ("points", "told"),
+    ("points", "message"),
     [
-        ("200:0.5, 400:1", "utility must not rise with latency, and it is 0.5 at 200 ms"),
-        ("200:1, soon:0", "must be a number (got 'soon')"),
-        ("200", "has no value"),
+        ("200:0.5, 400:1", "utility must not rise with latency, but it is 0.5 at 200 ms"),
+        ("200:1, soon:0", "the value must be a number (got 'soon')"),
+        ("200", "the key has no value"),
     ],
 )
-def test_a_utility_that_cannot_be_is_told_at_its_field(console: Console, points: str, told: str) -> None:
+def test_invalid_utility_is_refused_at_its_field(console: Console, points: str, message: str) -> None:
     console.expected = [NOTHING_RUNS, REFUSED]
     fill_onboarding(console)
-    console.page.get_by_text("Say what late answers are worth").click()
+    console.page.get_by_text("Set the utility of late answers").click()
     field = console.page.get_by_label("Utility by latency")
     field.fill(points)
     console.page.get_by_role("button", name="Preview").click()
     expect(field).to_be_focused()
-    expect(console.page.locator("#onboard-form .wrong:visible")).to_contain_text(told)
+    expect(console.page.locator("#onboard-form .wrong:visible")).to_contain_text(message)
 
 
-def test_a_weight_that_cannot_be_is_told_at_its_field(console: Console) -> None:
+def test_invalid_weight_is_refused_at_its_field(console: Console) -> None:
     console.expected = [NOTHING_RUNS, REFUSED]
     fill_onboarding(console)
-    console.page.get_by_text("Say what late answers are worth").click()
+    console.page.get_by_text("Set the utility of late answers").click()
     field = console.page.get_by_label("Weight of fresh answers")
     field.fill("0")
     console.page.get_by_role("button", name="Preview").click()
     expect(field).to_be_focused()
-    expect(console.page.locator("#onboard-form .wrong:visible")).to_contain_text("must be at least 0.001")
+    expect(console.page.locator("#onboard-form .wrong:visible")).to_contain_text(
+        "the value must be at least 0.001"
+    )
 
 
-# -- changes ---------------------------------------------------------------------------------------------------
+# -- changes of declarations -----------------------------------------------------------------------------------
 
 
-def test_a_preview_changes_nothing_and_onboarding_all_of_it(console: Console, served: Served) -> None:
+def test_preview_changes_nothing_and_onboarding_creates_everything(console: Console, served: Served) -> None:
     fill_onboarding(console)
     expect(console.page.get_by_label("SQL")).to_have_value("SELECT * FROM temps")
     before = served.service.catalog.revision()
@@ -307,20 +314,20 @@ def test_a_preview_changes_nothing_and_onboarding_all_of_it(console: Console, se
     assert served.service.catalog.revision() == before
     console.page.get_by_role("button", name="Onboard", exact=True).click()
     expect(preview).to_contain_text("Done.")
-    found = [str(one.ref) for one in served.service.catalog.all()][-3:]
+    found = [str(item.ref) for item in served.service.catalog.all()][-3:]
     assert found == ["Tenant initech", "Stream temps", "Query initech/hot"]
-    preview.get_by_role("button", name="Make a key for initech").click()
+    preview.get_by_role("button", name="Create a key for initech").click()
     expect(console.page.get_by_label("Scopes")).to_have_value("tenant:initech")
 
 
-def test_a_tenant_adds_and_deletes_a_query(served: Served, open_console: Opening) -> None:
+def test_tenant_adds_and_deletes_a_query(served: Served, open_console: Opening) -> None:
     console = open_console(served.url)
     console.expected = [NOTHING_RUNS]
     console.sign_in(served.tenant).open("New query")
     expect(console.page.get_by_text("Streams: readings (ts, sensor)")).to_be_visible()
     console.page.locator("#onboard [name=query]").fill("more")
     console.page.get_by_label("SQL").fill("SELECT sensor FROM readings")
-    console.page.get_by_text("Say what late answers are worth").click()
+    console.page.get_by_text("Set the utility of late answers").click()
     console.page.get_by_label("Utility by latency").fill("200:1, 900:0")
     console.page.get_by_label("Weight of fresh answers").fill("2.5")
     console.page.get_by_role("button", name="Add the query").click()
@@ -339,7 +346,7 @@ def test_a_tenant_adds_and_deletes_a_query(served: Served, open_console: Opening
     expect(console.page.locator(".picks b")).to_have_text(["acme/some"])
 
 
-def test_answers_tell_how_much_of_their_input_was_kept(
+def test_answers_show_how_much_of_their_input_was_kept(
     served: Served, open_console: Opening, tmp_path: Path
 ) -> None:
     dirs = RunDirs(tmp_path / "runs", "s", "n")
@@ -355,17 +362,17 @@ def test_answers_tell_how_much_of_their_input_was_kept(
         console.expected = [NOTHING_RUNS]
         page = console.sign_in(served.tenant).page
         page.goto(f"{served.url}/console/#queries/acme%2Fq")
-        page.get_by_role("button", name="From the oldest kept").click()
+        page.get_by_role("button", name="From the oldest").click()
         expect(page.locator("#query thead th")).to_have_text(["n", "s", "kept"])
         expect(page.locator("#query tbody td:last-child")).to_have_text(["99.9%", "42.0%", ""])
         expect(page.locator("#query thead th").last).to_have_attribute("title", re.compile("was kept"))
 
 
-def test_a_key_is_shown_once_works_and_is_revoked(console: Console, served: Served) -> None:
+def test_key_is_shown_once_works_and_can_be_revoked(console: Console, served: Served) -> None:
     page = console.open("Keys").page
     page.get_by_label("Principal").fill("feeder")
     page.get_by_label("Scopes").fill("ingest:readings tenant:acme")
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_role("button", name="Create the key").click()
     key = page.locator("#keys-made code").inner_text()
 
     def status() -> int:
@@ -373,7 +380,7 @@ def test_a_key_is_shown_once_works_and_is_revoked(console: Console, served: Serv
         return httpx.get(f"{served.url}/v1/tenants/acme", headers=headers).status_code
 
     assert status() == 200
-    (made,) = (one for one in served.service.catalog.keys.all() if one.principal == "feeder")
+    (made,) = (info for info in served.service.catalog.keys.all() if info.principal == "feeder")
     expect(page.locator("#keys-made")).to_contain_text(made.id)
     console.open("Queries").open("Keys")
     expect(page.locator("#keys-made")).to_be_empty()
@@ -388,23 +395,23 @@ def test_a_key_is_shown_once_works_and_is_revoked(console: Console, served: Serv
     expect(page.locator("#audit-list tbody tr", has_text=f"Key {made.id}").first).to_contain_text("revoked")
 
 
-def test_a_key_for_nothing_that_is_there_is_refused_at_its_field(console: Console) -> None:
+def test_key_for_an_unknown_tenant_is_refused_at_its_field(console: Console) -> None:
     console.expected = [NOTHING_RUNS, REFUSED]
     page = console.open("Keys").page
     page.get_by_label("Principal").fill("feeder")
     page.get_by_label("Scopes").fill("tenant:nobody")
-    page.get_by_role("button", name="Make the key").click()
+    page.get_by_role("button", name="Create the key").click()
     expect(page.get_by_label("Scopes")).to_be_focused()
     expect(page.locator("#keys-form .wrong:visible")).to_contain_text("tenant:nobody")
 
 
-# -- a service that goes away ----------------------------------------------------------------------------------
+# -- a service that stops answering, and hidden pages ----------------------------------------------------------
 
 
-def test_silence_of_the_service_is_told_until_it_answers_again(console: Console) -> None:
+def test_banner_is_shown_while_the_service_does_not_answer(console: Console) -> None:
     console.expected = [NOTHING_RUNS, "ERR_INTERNET_DISCONNECTED"]
     banner = console.page.locator("#connection")
-    expect(console.page.locator("#classes")).to_contain_text("Nothing runs here")
+    expect(console.page.locator("#classes")).to_contain_text("No system runs here")
     console.context.set_offline(True)
     expect(banner).to_contain_text("Weir does not answer")
     console.context.set_offline(False)
@@ -412,14 +419,12 @@ def test_silence_of_the_service_is_told_until_it_answers_again(console: Console)
     expect(console.page.locator("#said")).to_have_text("Weir answers again.")
 
 
-def test_who_had_a_session_before_a_restart_is_asked_for_the_key_again(
-    console: Console, served: Served
-) -> None:
+def test_ended_session_leads_to_sign_in(console: Console, served: Served) -> None:
     console.expected = [NOTHING_RUNS, "status of 401"]
-    expect(console.page.locator("#classes")).to_contain_text("Nothing runs here")
-    (token,) = [one["value"] for one in console.context.cookies() if one["name"] == "weir_session"]
+    expect(console.page.locator("#classes")).to_contain_text("No system runs here")
+    (token,) = [cookie["value"] for cookie in console.context.cookies() if cookie["name"] == "weir_session"]
     served.service.sessions.end(token)
-    expect(console.page.get_by_role("alert")).to_have_text("The session is over. Sign in again.")
+    expect(console.page.get_by_role("alert")).to_have_text("The session has ended. Sign in again.")
 
 
 HIDE = """hidden => {
@@ -428,12 +433,12 @@ HIDE = """hidden => {
 }"""
 
 
-def test_a_page_that_is_not_seen_asks_for_nothing(served: Served, open_console: Opening) -> None:
+def test_hidden_page_sends_no_requests(served: Served, open_console: Opening) -> None:
     console = open_console(served.url)
     console.expected = [NOTHING_RUNS]
     console.page.clock.install()
     console.sign_in(served.admin)
-    expect(console.page.locator("#classes")).to_contain_text("Nothing runs here")
+    expect(console.page.locator("#classes")).to_contain_text("No system runs here")
     console.page.wait_for_load_state("networkidle")
     asked: list[str] = []
     console.page.on("request", lambda request: asked.append(request.url))

@@ -1,4 +1,4 @@
-"""Feeds in the console: one that runs, one that runs again, one that fails, and streams that producers send."""
+"""Feeds in the console: a running feed, a restarted feed, a failed feed, and streams that producers push."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def fed(tmp_path: Path) -> Iterator[Fed]:
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
-def test_feeds_are_shown_with_what_is_wrong(
+def test_feeds_are_shown_with_their_states_and_errors(
     fed: Fed, open_console: Opening, pictures: Path, width: int, theme: str
 ) -> None:
     console = open_console(fed.url, width, color_scheme=theme).sign_in(fed.admin).open("Feeds")
@@ -93,7 +93,7 @@ def test_feeds_are_shown_with_what_is_wrong(
     console.picture(pictures, f"feeds-{width}-{theme}")
 
 
-def test_a_tenant_sees_states_and_neither_sources_nor_errors(
+def test_tenant_sees_states_of_feeds_without_sources_and_errors(
     fed: Fed, open_console: Opening, pictures: Path
 ) -> None:
     console = open_console(fed.url).sign_in(fed.tenant).open("Feeds")

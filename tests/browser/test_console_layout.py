@@ -1,4 +1,4 @@
-"""Layout of the console: no text lies on another, rows of plots are full, ticks of an axis differ, numbers line up."""
+"""Layout of the console: texts do not overlap, rows of plots are full, labels of an axis differ, numbers are aligned."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ Opening = Callable[..., Console]
 
 
 class LongNames(InProcess):
-    """A system with long names of operators and queries."""
+    """System with long names of operators and queries."""
 
     def plan(self, class_name: str) -> list[PlanLine]:
         queries = ("click_before_pay", "click_then_refund", "pages_per_session_and_minute")
@@ -88,7 +88,7 @@ class Served:
 
 
 def put_answers(log: ClassLog) -> None:
-    """Have the query answer once for each peak."""
+    """Write one answer of the query for each peak to the log."""
     query: Query = plan_query("peak", QUERY, SqlCatalog.of(streams=[STREAM]))
     log.queries = {"peak": query}
     log.log.describe(log.queries)
@@ -107,7 +107,7 @@ def put_answers(log: ClassLog) -> None:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    """A system in this process with three classes, of which one borrows, and answers in a log."""
+    """Serve a system in this process with three classes and with answers in a log."""
     clock = [0.0]
     system = LongNames().declare(
         *(declared(name, share) for name, share in zip(NAMES, (6.0, 3.0, 1.0), strict=True))
@@ -157,16 +157,16 @@ def opened(served: Served, open_console: Opening, width: int = 1440) -> Console:
 
 def show_answers(console: Console) -> None:
     console.page.goto(f"{console.url}/console/#queries/iot%2Fpeak")
-    console.page.get_by_role("button", name="From the oldest kept").click()
+    console.page.get_by_role("button", name="From the oldest").click()
     expect(console.page.locator("#query .rows tbody tr")).to_have_count(len(PEAKS))
 
 
-# -- narrow ----------------------------------------------------------------------------------------------------
+# -- pages in a narrow window ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tab", TABS)
 @pytest.mark.parametrize("width", [390, 1440])
-def test_no_text_lies_on_another(lending: Served, open_console: Opening, width: int, tab: str) -> None:
+def test_texts_do_not_overlap(lending: Served, open_console: Opening, width: int, tab: str) -> None:
     console = opened(lending, open_console, width).open(tab)
     panel = console.page.locator(f"#{tab.lower()}")
     expect(panel.locator("table, .picks").first).to_be_visible()
@@ -177,7 +177,7 @@ def test_no_text_lies_on_another(lending: Served, open_console: Opening, width: 
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
-def test_every_view_of_what_runs_fits_its_window(
+def test_every_view_of_a_running_system_fits_its_window(
     lending: Served, open_console: Opening, pictures: Path, width: int, theme: str
 ) -> None:
     console = open_console(lending.url, width, color_scheme=theme).sign_in(lending.admin)
@@ -200,18 +200,18 @@ def test_every_view_of_what_runs_fits_its_window(
     console.picture(pictures, f"small-shortcuts-{width}-{theme}")
 
 
-# -- plots -----------------------------------------------------------------------------------------------------
+# -- plots and the labels of their axes ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("width", [390, 1000, 1440])
-def test_every_row_of_plots_is_full(served: Served, open_console: Opening, width: int) -> None:
+def test_every_row_of_plots_fills_the_page_width(served: Served, open_console: Opening, width: int) -> None:
     console = opened(served, open_console, width)
     expect(console.page.locator("#plots canvas").first).to_be_visible()
     edges = rows_of(console.page.locator("#plots figure"))
     assert [row for row in edges if row != edges[0]] == []
 
 
-def test_every_tick_of_an_axis_says_something_else(served: Served, open_console: Opening) -> None:
+def test_no_axis_of_a_plot_has_two_equal_labels(served: Served, open_console: Opening) -> None:
     console = opened(served, open_console)
     canvases = console.page.locator("#plots canvas")
     expect(canvases.first).to_be_visible()
@@ -222,13 +222,15 @@ def test_every_tick_of_an_axis_says_something_else(served: Served, open_console:
 
 
 TICKS = """async (cases) => {
-  const { href } = [...document.scripts].map((one) => new URL("format.js", one.src)).at(-1);
+  const { href } = [...document.scripts].map((script) => new URL("format.js", script.src)).at(-1);
   const { tickTexts } = await import(href);
   return cases.map(([kind, values, step]) => tickTexts[kind](values, step));
 }"""
 
 
-def test_ticks_have_as_many_digits_as_their_step(served: Served, open_console: Opening) -> None:
+def test_labels_of_an_axis_have_as_many_digits_as_its_tick_distance_needs(
+    served: Served, open_console: Opening
+) -> None:
     page = opened(served, open_console).page
     expect(page.get_by_role("tab", name="Overview")).to_be_visible()
     cases = [
@@ -251,10 +253,12 @@ def test_ticks_have_as_many_digits_as_their_step(served: Served, open_console: O
     ]
 
 
-# -- lending ---------------------------------------------------------------------------------------------------
+# -- the page about lending ------------------------------------------------------------------------------------
 
 
-def test_lending_without_a_loan_leaves_no_half_empty(served: Served, open_console: Opening) -> None:
+def test_lending_view_without_a_loan_shows_a_text_instead_of_a_table(
+    served: Served, open_console: Opening
+) -> None:
     console = opened(served, open_console)
     served.system.redistribute()
     served.watch.look()
@@ -263,7 +267,7 @@ def test_lending_without_a_loan_leaves_no_half_empty(served: Served, open_consol
     expect(lending.get_by_text("As a table")).to_be_hidden()
 
 
-def test_lending_uses_the_width_of_its_card(lending: Served, open_console: Opening) -> None:
+def test_lending_plot_uses_the_width_of_its_card(lending: Served, open_console: Opening) -> None:
     console = opened(lending, open_console)
     expect(console.page.locator("#lending .band").first).to_be_attached()
     card = console.page.locator("#lending").bounding_box()
@@ -272,10 +276,10 @@ def test_lending_uses_the_width_of_its_card(lending: Served, open_console: Openi
     assert right > card["x"] + card["width"] / 2
 
 
-# -- answers ---------------------------------------------------------------------------------------------------
+# -- the page about answers ------------------------------------------------------------------------------------
 
 
-def test_answers_have_sensible_digits_and_the_whole_value_at_hand(
+def test_answers_are_rounded_and_the_tooltip_shows_the_exact_value(
     served: Served, open_console: Opening
 ) -> None:
     console = opened(served, open_console)
@@ -288,7 +292,7 @@ def test_answers_have_sensible_digits_and_the_whole_value_at_hand(
     expect(start).to_have_text("11:06:40")
     expect(page.locator("#query .rows thead th").first).to_have_text("window_start2026-11-18, UTC")
     assert start.get_attribute("title") == "2026-11-18T11:06:40.000000Z"
-    align = "one => getComputedStyle(one).textAlign"
+    align = "element => getComputedStyle(element).textAlign"
     cells = page.locator("#query .rows tbody tr").first.locator("td").all()
     assert [cell.evaluate(align) for cell in cells] == ["left", "left", "right", "right", "right", "right"]
 
@@ -297,7 +301,7 @@ def test_numeric_answers_are_plotted_by_column(served: Served, open_console: Ope
     console = opened(served, open_console)
     show_answers(console)
     plot = console.page.locator("#query .trend")
-    choice = plot.get_by_label("Column that is drawn")
+    choice = plot.get_by_label("Plotted column")
     expect(choice.locator("option")).to_have_text(["sensor", "peak", "n"])
     choice.select_option("peak")
     expect(plot.get_by_role("img")).to_have_attribute("aria-label", "peak over window_start. Last: 70.")
@@ -306,7 +310,7 @@ def test_numeric_answers_are_plotted_by_column(served: Served, open_console: Ope
     assert (len(set(across)), len(set(up))) == (len(across), len(up))
 
 
-def test_answers_are_downloaded_with_all_their_digits(served: Served, open_console: Opening) -> None:
+def test_downloaded_answers_have_all_digits(served: Served, open_console: Opening) -> None:
     console = opened(served, open_console)
     show_answers(console)
     with console.page.expect_download() as downloading:
@@ -320,21 +324,21 @@ def test_answers_are_downloaded_with_all_their_digits(served: Served, open_conso
     ]
 
 
-def test_all_columns_of_a_window_are_in_sight(served: Served, open_console: Opening) -> None:
+def test_all_columns_of_a_window_query_are_visible(served: Served, open_console: Opening) -> None:
     console = opened(served, open_console)
     show_answers(console)
     rows = console.page.locator("#query .rows")
-    assert rows.evaluate("one => one.scrollWidth <= one.clientWidth")
+    assert rows.evaluate("element => element.scrollWidth <= element.clientWidth")
 
 
-def test_a_chosen_query_is_in_sight_in_a_narrow_window(served: Served, open_console: Opening) -> None:
+def test_chosen_query_is_visible_in_a_narrow_window(served: Served, open_console: Opening) -> None:
     console = opened(served, open_console, 390).open("Queries")
     console.page.set_viewport_size({"width": 390, "height": 300})
     console.page.get_by_role("button", name="iot/peak").click()
     expect(console.page.get_by_role("heading", name="iot/peak")).to_be_in_viewport()
 
 
-def test_there_is_room_between_the_fields_of_a_query(served: Served, open_console: Opening) -> None:
+def test_fields_of_the_query_form_are_at_least_8_pixels_apart(served: Served, open_console: Opening) -> None:
     console = opened(served, open_console)
     show_answers(console)
     console.page.get_by_role("button", name="Edit the query").click()
@@ -345,7 +349,9 @@ def test_there_is_room_between_the_fields_of_a_query(served: Served, open_consol
     assert label["y"] - field["y"] - field["height"] >= 8
 
 
-def test_there_is_room_between_the_parts_of_a_query(served: Served, open_console: Opening) -> None:
+def test_sections_of_the_query_view_are_at_least_8_pixels_apart(
+    served: Served, open_console: Opening
+) -> None:
     console = opened(served, open_console)
     show_answers(console)
     parts = [part.bounding_box() for part in console.page.locator("#query > *").all() if part.is_visible()]

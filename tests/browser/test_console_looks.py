@@ -1,4 +1,4 @@
-"""The console over a system under load: figures, plots, lending, accounts and decisions, as they look in both themes and widths."""
+"""The console over a system under load: figures, plots, lending, ledgers and decisions, in both themes and two widths."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.browser
 
 TENANTS = {"acme": "gold", "globex": "silver", "initech": "bronze"}
-# Tuples a second; the lane is a small part of a processor, so that little is too much.
+# Pairs: a second, and the tuples per second from then on. The lane is a small part of a processor, so these rates overload the lane.
 RATES: dict[str, list[tuple[float, float]]] = {
     "acme": [(0, 500), (15, 6000), (20, 600)],
     "globex": [(0, 6000), (10, 40_000)],
     "initech": [(0, 5000), (5, 100_000)],
 }
 SETTINGS = LiveSettings(lane_part=0.05, train_max=1000)
-# One a second.
+# Number of samples before plots are drawn; the history takes one sample per second.
 SAMPLES = 20
 Opening = Callable[..., Console]
 
@@ -67,10 +67,11 @@ def declared() -> Iterator[Declaration]:
             yield QueryDeclaration(kind="Query", tenant=tenant, name=name, sql=sql)
 
 
-def fed(system: System, node: str) -> Feeder:
+def started_feeder(system: System, node: str) -> Feeder:
     tables = inputs()
     streams = {
-        one: {stream: tables[name] for name, stream in w11.names(f"{one}_").items()} for one in TENANTS
+        tenant: {stream: tables[name] for name, stream in w11.names(f"{tenant}_").items()}
+        for tenant in TENANTS
     }
     feeder = Feeder(system.door(node), streams, "ts", 1000 * PERIOD_S)
     feeder.offer(
@@ -85,7 +86,7 @@ def fed(system: System, node: str) -> Feeder:
 
 
 def past(watch: Watch | None) -> Sequence[float]:
-    """The moments that plots can be drawn of."""
+    """Return the times of the samples that plots can show."""
     return watch.history.past(3600.0, list(TENANTS)).at if watch is not None else ()
 
 
@@ -93,7 +94,7 @@ def past(watch: Watch | None) -> Sequence[float]:
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
     with ExitStack() as running:
         catalog = running.enter_context(closing(Catalog(Home(tmp_path_factory.mktemp("home")))))
-        catalog.apply([Document(one) for one in declared()], "test")
+        catalog.apply([Document(declaration) for declaration in declared()], "test")
         admin, _ = catalog.keys.create("root", ["admin"], "test")
         tenant, _ = catalog.keys.create("globex-app", ["tenant:globex"], "test")
         system = running.enter_context(start(SETTINGS, catalog.desired().classes, pinned=False))
@@ -103,14 +104,14 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
         service.results = Results(service.watch)
         running.callback(service.results.close)
         serving = running.enter_context(Serving(service))
-        running.callback(fed(system, node).stop)
+        running.callback(started_feeder(system, node).stop)
         eventually(lambda: any(system.lending().values()), "a loan")
         eventually(lambda: len(past(service.watch)) >= SAMPLES, "enough for plots")
         yield Loaded(serving.url, admin, tenant)
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
-def test_what_runs_is_to_be_seen(
+def test_views_show_the_running_system(
     loaded: Loaded, open_console: Opening, pictures: Path, width: int, theme: str
 ) -> None:
     console = open_console(loaded.url, width, color_scheme=theme).sign_in(loaded.admin)
@@ -137,7 +138,7 @@ def test_what_runs_is_to_be_seen(
     console.picture(pictures, f"decisions-{width}-{theme}")
 
 
-def test_a_class_is_taken_out_of_the_plots_and_put_back(loaded: Loaded, open_console: Opening) -> None:
+def test_class_can_be_hidden_in_plots_and_shown_again(loaded: Loaded, open_console: Opening) -> None:
     page = open_console(loaded.url).sign_in(loaded.admin).page
     legend = page.locator("#plots-legend > span")
     expect(legend).to_have_text(list(TENANTS))
@@ -151,7 +152,7 @@ def test_a_class_is_taken_out_of_the_plots_and_put_back(loaded: Loaded, open_con
     )
 
 
-def test_a_tenant_sees_its_class_and_not_who_lends_to_it(loaded: Loaded, open_console: Opening) -> None:
+def test_tenant_sees_its_class_but_not_the_names_of_lenders(loaded: Loaded, open_console: Opening) -> None:
     console = open_console(loaded.url).sign_in(loaded.tenant)
     page = console.page
     expect(page.locator("#classes tbody th")).to_have_text(["globex"])
@@ -163,14 +164,14 @@ def test_a_tenant_sees_its_class_and_not_who_lends_to_it(loaded: Loaded, open_co
         expect(page.locator("body")).not_to_contain_text(other)
 
 
-def test_answers_pause_and_go_on(loaded: Loaded, open_console: Opening) -> None:
+def test_answers_can_be_paused_and_continued(loaded: Loaded, open_console: Opening) -> None:
     page = open_console(loaded.url).sign_in(loaded.admin).page
     page.goto(f"{loaded.url}/console/#queries/acme%2FS3")
     expect(page.locator("#query .badge")).to_have_text(re.compile("live"))
     expect(page.locator("#query tbody tr").first).to_be_visible()
     page.get_by_role("button", name="Pause").click()
     expect(page.locator("#query .badge")).to_have_text(re.compile("paused"))
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     expect(page.locator("#query .badge")).to_have_text(re.compile("live"))
-    page.get_by_role("button", name="From the oldest kept").click()
-    expect(page.locator("#query")).to_contain_text(re.compile("answers, the last 100 are shown"))
+    page.get_by_role("button", name="From the oldest").click()
+    expect(page.locator("#query")).to_contain_text(re.compile("answers, last 100 shown"))

@@ -1,4 +1,4 @@
-"""Mirrors in the console: of a service that really polls, one that does well, one whose objects fail, one that cannot begin."""
+"""Mirrors in the console, with a service that really polls: a working mirror, a mirror with failing objects, a mirror that cannot start."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Polled:
 def polled(tmp_path: Path) -> Iterator[Polled]:
     with ExitStack() as stack:
         store = stack.enter_context(
-            object_store(a={"price": 7}, **{f"item{one}": {"price": one} for one in range(39)})
+            object_store(a={"price": 7}, **{f"item{number}": {"price": number} for number in range(39)})
         )
         catalog = stack.enter_context(closing(Catalog(Home(tmp_path))))
         mirrors = stack.enter_context(Mirrors(Told()))
@@ -53,9 +53,9 @@ def polled(tmp_path: Path) -> Iterator[Polled]:
         ]
         tenant = "{kind: Tenant, name: acme, priority_class: gold}"
         catalog.apply([*documents_of(tenant), *documents], "test")
-        for one in documents:
-            assert isinstance(one.declaration, MirrorDeclaration)
-            mirrors.begin(read_mirror(one.declaration))
+        for document in documents:
+            assert isinstance(document.declaration, MirrorDeclaration)
+            mirrors.begin(read_mirror(document.declaration))
         admin, _ = catalog.keys.create("root", ["admin"], "test")
         acme, _ = catalog.keys.create("acme-app", ["tenant:acme"], "test")
         service = service_of(catalog, ServiceSettings(port=0))
@@ -64,14 +64,20 @@ def polled(tmp_path: Path) -> Iterator[Polled]:
         seen(
             mirrors,
             "prices",
-            lambda it: it.statistics.held == 40 and it.statistics.perceived_measured is not None,
+            lambda progress: (
+                progress.statistics.held == 40 and progress.statistics.perceived_measured is not None
+            ),
         )
-        seen(mirrors, "stock", lambda it: it.statistics.failing == 1 and it.statistics.uses > 0)
+        seen(
+            mirrors,
+            "stock",
+            lambda progress: progress.statistics.failing == 1 and progress.statistics.uses > 0,
+        )
         yield Polled(serving.url, admin, acme, mirrors, store)
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (1440, "dark"), (390, "light")])
-def test_mirrors_are_to_be_seen_and_what_is_wrong_with_them(
+def test_mirrors_are_shown_with_their_problems(
     polled: Polled, open_console: Opening, pictures: Path, width: int, theme: str
 ) -> None:
     console = open_console(polled.url, width, color_scheme=theme)
@@ -80,15 +86,15 @@ def test_mirrors_are_to_be_seen_and_what_is_wrong_with_them(
     rows = page.locator("#mirrors-table tbody tr")
     expect(page.locator("#mirrors-table tbody th")).to_have_text(["prices", "stock", "rates"])
     expect(rows.nth(0)).to_contain_text("40 of 40")
-    expect(rows.nth(0).locator(".badge.good")).to_contain_text("polls")
-    expect(rows.nth(1)).to_contain_text("1 of 3 objects fail")
-    expect(rows.nth(1)).to_contain_text("not JSON: b'<html>'")
-    expect(rows.nth(2).locator(".badge.bad")).to_contain_text("cannot begin")
+    expect(rows.nth(0).locator(".badge.good")).to_contain_text("polling")
+    expect(rows.nth(1)).to_contain_text("polls of 1 of 3 objects fail")
+    expect(rows.nth(1)).to_contain_text("the object is not JSON: b'<html>'")
+    expect(rows.nth(2).locator(".badge.bad")).to_contain_text("cannot start")
     expect(rows.nth(2)).to_contain_text("500 Internal Server Error")
     console.picture(pictures, f"mirrors-{width}-{theme}")
 
 
-def test_a_tenant_sees_how_fresh_mirrors_are_and_nothing_of_their_stores(
+def test_tenant_sees_freshness_of_mirrors_but_not_their_problems(
     polled: Polled, open_console: Opening, pictures: Path
 ) -> None:
     console = open_console(polled.url)
@@ -101,4 +107,4 @@ def test_a_tenant_sees_how_fresh_mirrors_are_and_nothing_of_their_stores(
     expect(page.locator("#mirrors")).not_to_contain_text("Internal Server Error")
     console.picture(pictures, "mirrors-tenant")
     polled.mirrors.end("prices")
-    expect(page.locator("#mirrors-table tbody tr").first).to_contain_text("begins")
+    expect(page.locator("#mirrors-table tbody tr").first).to_contain_text("starting")

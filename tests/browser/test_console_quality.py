@@ -1,4 +1,4 @@
-"""What the console tells of how good answers are, beside how long they took: of classes, over time, and of a query."""
+"""Quality of answers in the console, shown next to response times: per class, over time, and per query."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Opening = Callable[..., Console]
 
 @pytest.fixture
 def console(tmp_path: Path, open_console: Opening) -> Iterator[Console]:
-    """Over a system in this process of which a class has answered late."""
+    """Open the console of a system that runs in this process; one of its classes has answered late."""
     clock = [0.0]
     system = InProcess().declare(declared("gold", 6.0))
     with closing(Catalog(Home(tmp_path))) as catalog:
@@ -52,9 +52,9 @@ def console(tmp_path: Path, open_console: Opening) -> Iterator[Console]:
         admin, _ = catalog.keys.create("root", ["admin"], "test")
         service = service_of(catalog, ServiceSettings(port=0))
         watch = service.watch = Watch(system, clock=lambda: clock[0], wall=lambda: 2e9 + clock[0])
-        told = Qualities(("q",), (8,), (6.0,), (3,), (0.8,), (0.25,), (0.3,), (8,), (2,), (0.2,), (96.0,))
+        quality = Qualities(("q",), (8,), (6.0,), (3,), (0.8,), (0.25,), (0.3,), (8,), (2,), (0.2,), (96.0,))
         for clock[0] in (1.0, 2.0):
-            counted = UnitCounts(1, 1.0, False, quality=told)
+            counted = UnitCounts(1, 1.0, False, quality=quality)
             system.cycle(
                 "gold",
                 0.2,
@@ -74,15 +74,15 @@ def console(tmp_path: Path, open_console: Opening) -> Iterator[Console]:
             yield found.sign_in(admin)
 
 
-def test_what_answers_of_a_class_are_worth_stands_beside_its_response_times(console: Console) -> None:
+def test_utility_of_a_class_is_shown_next_to_its_response_times(console: Console) -> None:
     row = console.page.locator("#classes tbody tr")
     expect(row).to_contain_text(re.compile("75% *40% late, 25% tardy, stale 30%"))
     figure = console.page.locator("#plots [role=img]").nth(1)
-    told = "Worth of answers. Now: gold 75%, 40% late, 25% tardy, stale 30%."
-    expect(figure).to_have_attribute("aria-label", told)
+    label = "Utility of answers. Now: gold 75%, 40% late, 25% tardy, stale 30%."
+    expect(figure).to_have_attribute("aria-label", label)
 
 
-def test_how_tardy_the_windows_of_a_query_are_is_told(console: Console) -> None:
+def test_tardiness_of_a_querys_windows_is_shown(console: Console) -> None:
     console.open("Queries")
     console.page.get_by_role("button", name="gold/q").click()
-    expect(console.page.locator("#query")).to_contain_text("2 of 8 windows' answers tardy, 25 ms on average")
+    expect(console.page.locator("#query")).to_contain_text("2 of 8 window answers tardy, by 25 ms on average")

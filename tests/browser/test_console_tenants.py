@@ -1,4 +1,4 @@
-"""Tenants, priority classes and queries in the console: what is shown to which key, and changes with their previews and refusals."""
+"""Tenants, priority classes and queries in the console: what each key may see, and changes with their previews and refusals."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class Served:
         return as_document(self.service.catalog.get(Ref(kind, name, tenant)).declaration)
 
     def put(self, path: str, body: dict[str, Any]) -> None:
-        """Change a declaration from elsewhere."""
+        """Change a declaration without the console, as another user would."""
         headers = {"Authorization": f"Bearer {self.admin}"}
         httpx.put(f"{self.url}{path}", json=body, headers=headers).raise_for_status()
 
 
 @pytest.fixture
 def served(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Served]:
-    """A service; with a parameter, one with that admission where more rows come than any machine can do."""
+    """Serve a catalog. With a fixture parameter, admission has that setting, and more rows arrive than any machine can process."""
     admission = getattr(request, "param", None)
     with closing(Catalog(Home(tmp_path))) as catalog:
         catalog.apply(documents_of(DOCUMENTS), "test")
@@ -100,10 +100,10 @@ def form_of(console: Console, name: str) -> Locator:
     return console.page.get_by_role("form", name=f"Edit {name}")
 
 
-# -- what is shown ---------------------------------------------------------------------------------------------
+# -- pages that show tenants and priority classes --------------------------------------------------------------
 
 
-def test_tenants_and_classes_are_listed_with_what_they_are_entitled_to(console: Console) -> None:
+def test_tenants_and_priority_classes_are_shown_with_all_their_settings(console: Console) -> None:
     names = console.page.locator("#tenants-list .picks b")
     expect(names).to_have_text(["acme", "globex", "gold", "silver", "bronze"])
     pick(console, "acme").click()
@@ -113,23 +113,23 @@ def test_tenants_and_classes_are_listed_with_what_they_are_entitled_to(console: 
         "Priority class": "gold",
         "Priority": "6",
         "Delay target": "300 ms",
-        "Highest drop": "95 % its own",
-        "Drop what is older than": "no limit",
-        "Least share": "0 %",
-        "Lendable part": "100 %",
+        "Maximum drop": "95 % overridden",
+        "Drop rows older than": "no limit",
+        "Minimum share": "0 %",
+        "Lendable fraction": "100 %",
         "Borrow limit": "100 %",
         "Never sheds": "no",
-        "Queries at most": "20 its own",
-        "Keys of groups and joins": "1000000",
-        "State": "512 MiB",
-        "Answers kept": "as the system has it",
+        "Maximum queries": "20 overridden",
+        "Maximum keys of groups and joins": "1000000",
+        "Maximum state": "512 MiB",
+        "Kept answers": "system default",
         "key": "sensor",
         "windows": '{"schedule":"none"}',
         "Queries": "hot",
     }
 
 
-def test_a_tenants_key_sees_its_own_and_can_change_nothing_but_queries(
+def test_key_of_a_tenant_shows_only_that_tenant_and_changes_only_queries(
     served: Served, open_console: Opening
 ) -> None:
     console = opened(served, open_console, served.tenant)
@@ -144,18 +144,18 @@ def test_a_tenants_key_sees_its_own_and_can_change_nothing_but_queries(
     expect(console.page.get_by_role("button", name="Edit the query")).to_be_visible()
 
 
-# -- tenants and classes ---------------------------------------------------------------------------------------
+# -- changes of tenants and priority classes -------------------------------------------------------------------
 
 
-def test_a_tenants_settings_are_changed_and_the_rest_stays(console: Console, served: Served) -> None:
+def test_changed_settings_of_a_tenant_leave_its_other_settings(console: Console, served: Served) -> None:
     form = form_of(console, "acme")
     form.get_by_label("Priority class").select_option("silver")
     expect(form.get_by_label("Delay target, ms")).to_have_attribute("placeholder", "400")
     form.get_by_label("Delay target, ms").fill("450")
-    form.get_by_label("Highest drop, %").fill("")
-    form.get_by_label("Lendable part, %").fill("100")
+    form.get_by_label("Maximum drop, %").fill("")
+    form.get_by_label("Lendable fraction, %").fill("100")
     form.get_by_label("Priority", exact=True).fill("2")
-    form.get_by_label("Queries at most").fill("7")
+    form.get_by_label("Maximum queries").fill("7")
     before = served.service.catalog.revision()
     form.get_by_role("button", name="Preview").click()
     expect(form.locator(".outcome li")).to_have_text(
@@ -165,7 +165,7 @@ def test_a_tenants_settings_are_changed_and_the_rest_stays(console: Console, ser
     assert served.service.catalog.revision() == before
     form.get_by_role("button", name="Save").click()
     expect(console.page.locator("#tenant .notice.good")).to_have_text(
-        "Saved. acme is changed within seconds."
+        "Saved. The change of acme takes effect within seconds."
     )
     assert served.declared("Tenant", "acme") == {
         "kind": "Tenant",
@@ -175,7 +175,7 @@ def test_a_tenants_settings_are_changed_and_the_rest_stays(console: Console, ser
         "limits": {"queries": 7},
         "key": "sensor",
     }
-    expect(console.page.locator("#tenant dl")).to_contain_text("450 ms its own")
+    expect(console.page.locator("#tenant dl")).to_contain_text("450 ms overridden")
 
 
 @pytest.mark.parametrize(
@@ -183,12 +183,12 @@ def test_a_tenants_settings_are_changed_and_the_rest_stays(console: Console, ser
     [
         ("Delay target, ms", "100", "priority class gold gives at least 300"),
         ("Priority", "60", "priority class gold gives at most 6"),
-        ("Highest drop, %", "99", "must be at most 0.95"),
-        ("Least share, %", "much", "must be a number (got 'much')"),
-        ("Queries at most", "0", "must be at least 1"),
+        ("Maximum drop, %", "99", "the value must be at most 0.95"),
+        ("Minimum share, %", "much", "the value must be a number (got 'much')"),
+        ("Maximum queries", "0", "the value must be at least 1"),
     ],
 )
-def test_a_refused_setting_is_explained_at_its_field(
+def test_refused_setting_is_explained_at_its_field(
     console: Console, served: Served, label: str, value: str, wrong: str
 ) -> None:
     form = form_of(console, "acme")
@@ -202,22 +202,22 @@ def test_a_refused_setting_is_explained_at_its_field(
     assert served.declared("Tenant", "acme") == before
 
 
-def test_the_age_at_which_rows_are_dropped_is_changed_for_a_class_and_its_tenant(
+def test_maximum_age_of_rows_is_changed_for_a_priority_class_and_a_tenant(
     console: Console, served: Served
 ) -> None:
     form = form_of(console, "gold")
-    form.get_by_label("Drop what is older than, ms").fill("2000")
+    form.get_by_label("Drop rows older than, ms").fill("2000")
     form.get_by_role("button", name="Save").click()
     facts = console.page.locator("#tenant dl")
     expect(facts).to_contain_text("2000 ms")
     pick(console, "acme").click()
     expect(facts).to_contain_text("2000 ms")
     form = form_of(console, "acme")
-    age = form.get_by_label("Drop what is older than, ms")
+    age = form.get_by_label("Drop rows older than, ms")
     expect(age).to_have_attribute("placeholder", "2000")
     age.fill("1500")
     form.get_by_role("button", name="Save").click()
-    expect(facts).to_contain_text("1500 ms its own")
+    expect(facts).to_contain_text("1500 ms overridden")
     own = served.declared("Tenant", "acme")["overrides"]
     assert (served.declared("PriorityClass", "gold")["max_age_ms"], own) == (
         2000,
@@ -225,15 +225,15 @@ def test_the_age_at_which_rows_are_dropped_is_changed_for_a_class_and_its_tenant
     )
 
 
-def test_a_priority_class_is_changed(console: Console, served: Served) -> None:
+def test_priority_class_is_changed(console: Console, served: Served) -> None:
     form = form_of(console, "gold")
     form.get_by_label("Priority", exact=True).fill("9")
-    form.get_by_label("Queries at most").fill("10")
-    form.get_by_label("State, MiB").fill("256")
+    form.get_by_label("Maximum queries").fill("10")
+    form.get_by_label("Maximum state, MiB").fill("256")
     form.get_by_label("Never sheds").select_option("yes")
     form.get_by_role("button", name="Save").click()
     expect(form.locator(".problem, .wrong:visible")).to_contain_text("priority class gold gives at most 10")
-    form.get_by_label("Queries at most").fill("50")
+    form.get_by_label("Maximum queries").fill("50")
     form.get_by_role("button", name="Save").click()
     expect(console.page.locator("#tenant .notice.good")).to_contain_text("Saved.")
     assert served.declared("PriorityClass", "gold") == {
@@ -246,7 +246,7 @@ def test_a_priority_class_is_changed(console: Console, served: Served) -> None:
     }
 
 
-def test_a_priority_class_is_made_and_deleted_while_nothing_uses_it(console: Console, served: Served) -> None:
+def test_priority_class_is_created_and_deleted_unless_in_use(console: Console, served: Served) -> None:
     page = console.page
     page.get_by_role("button", name="New priority class").click()
     form = page.get_by_role("form", name="New priority class")
@@ -274,7 +274,7 @@ def test_a_priority_class_is_made_and_deleted_while_nothing_uses_it(console: Con
     expect(page.locator("#tenant .problem")).to_contain_text("acme")
 
 
-def test_a_change_from_elsewhere_is_not_overwritten(console: Console, served: Served) -> None:
+def test_change_by_another_user_is_not_overwritten(console: Console, served: Served) -> None:
     form = form_of(console, "acme")
     form.get_by_label("Priority", exact=True).fill("2")
     served.put("/v1/tenants/acme", {"priority_class": "bronze"})
@@ -285,11 +285,9 @@ def test_a_change_from_elsewhere_is_not_overwritten(console: Console, served: Se
 
 
 @pytest.mark.parametrize("served", ["warn"], indirect=True)
-def test_a_change_that_misses_targets_is_previewed_and_saved_with_a_warning(
-    console: Console, served: Served
-) -> None:
+def test_change_that_misses_targets_is_saved_with_a_warning(console: Console, served: Served) -> None:
     form = form_of(console, "acme")
-    form.get_by_label("Highest drop, %").fill("")
+    form.get_by_label("Maximum drop, %").fill("")
     form.get_by_role("button", name="Preview").click()
     expect(form.locator(".outcome")).to_contain_text("A delay target would be missed")
     expect(form.locator(".outcome tbody th").first).to_be_visible()
@@ -299,22 +297,22 @@ def test_a_change_that_misses_targets_is_previewed_and_saved_with_a_warning(
 
 
 @pytest.mark.parametrize("served", ["refuse"], indirect=True)
-def test_a_change_that_is_not_admitted_is_refused_with_its_plan(console: Console, served: Served) -> None:
+def test_change_that_misses_targets_is_refused_with_its_plan(console: Console, served: Served) -> None:
     form = form_of(console, "acme")
     before = served.declared("Tenant", "acme")
-    form.get_by_label("Highest drop, %").fill("")
+    form.get_by_label("Maximum drop, %").fill("")
     form.get_by_role("button", name="Save").click()
     expect(form.locator(".problem")).to_contain_text("would miss its delay target")
     expect(form.locator(".outcome")).to_contain_text("A delay target would be missed")
     assert served.declared("Tenant", "acme") == before
 
 
-# -- queries ---------------------------------------------------------------------------------------------------
+# -- changes of queries ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("who", ["admin", "tenant"])
-def test_the_sql_of_a_query_is_changed(served: Served, open_console: Opening, who: str) -> None:
-    console = opened(served, open_console, getattr(served, who))
+@pytest.mark.parametrize("caller", ["admin", "tenant"])
+def test_sql_of_a_query_is_changed(served: Served, open_console: Opening, caller: str) -> None:
+    console = opened(served, open_console, getattr(served, caller))
     page = console.page
     page.goto(f"{console.url}/console/#queries/acme%2Fhot")
     page.get_by_role("button", name="Edit the query").click()
@@ -344,10 +342,10 @@ def test_the_sql_of_a_query_is_changed(served: Served, open_console: Opening, wh
     }
 
 
-# -- the log of changes, and the keyboard -----------------------------------------------------------------------
+# -- audit log and keyboard -------------------------------------------------------------------------------------
 
 
-def test_changes_are_listed_with_who_made_them(console: Console, served: Served) -> None:
+def test_audit_log_lists_changes_with_their_principals(console: Console, served: Served) -> None:
     served.put("/v1/tenants/acme", {"priority_class": "bronze"})
     console.open("Audit")
     first = console.page.locator("#audit-list tbody tr").first
@@ -362,7 +360,7 @@ def test_changes_are_listed_with_who_made_them(console: Console, served: Served)
     expect(console.page.locator("#audit-list tbody th")).to_have_text(["Query globex/cold", "Tenant globex"])
 
 
-def test_shortcuts_go_to_views_and_find_and_leave_writing_alone(console: Console) -> None:
+def test_keyboard_shortcuts_work_except_while_typing_in_a_field(console: Console) -> None:
     page = console.page
     page.keyboard.press("2")
     expect(page.get_by_role("tab", name="Queries")).to_have_attribute("aria-selected", "true")
@@ -371,7 +369,7 @@ def test_shortcuts_go_to_views_and_find_and_leave_writing_alone(console: Console
     page.keyboard.type("1?/")
     expect(page.locator("#queries-find")).to_have_value("1?/")
     expect(page.get_by_role("tab", name="Queries")).to_have_attribute("aria-selected", "true")
-    page.locator("#queries-find").evaluate("one => one.blur()")
+    page.locator("#queries-find").evaluate("element => element.blur()")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_contain_text("Keyboard shortcuts")
     page.keyboard.press("Escape")

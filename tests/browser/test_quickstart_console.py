@@ -1,4 +1,4 @@
-"""What the page for beginners says of the browser is true, of the system and the tenant that the page itself has begun."""
+"""The quickstart page describes the browser correctly, for the system and the tenant that the page itself creates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from tests.browser.pages import Console
 from tests.support.quickstart import Reader, blocks, section
 
-# The page itself is followed by tests/live/test_quickstart.py.
+# tests/live/test_quickstart.py follows the rest of the page.
 pytestmark = [pytest.mark.browser, pytest.mark.live, pytest.mark.slow]
 
 BROWSER = "In the browser"
@@ -21,20 +21,20 @@ QUERY = "acme/hot"
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[Reader]:
-    """With all that comes before the second tenant."""
+    """Follow the page up to the second tenant."""
     found = Reader(tmp_path)
-    for one in blocks(("Start", "By command line")):
-        found.follow(one)
+    for block in blocks(("Start", "By command line")):
+        found.follow(block)
     yield found
     found.leave()
 
 
-def test_stranger_sees_in_the_browser_what_the_page_says(
+def test_console_shows_in_a_browser_what_the_quickstart_page_describes(
     reader: Reader, open_console: Callable[..., Console]
 ) -> None:
-    said = section(BROWSER)
-    (address,) = re.findall(r"<(http\S+)>", said)
-    key, sign_in, *tabs = re.findall(r"\*\*(.+?)\*\*", said)
+    text = section(BROWSER)
+    (address,) = re.findall(r"<(http\S+)>", text)
+    key, sign_in, *tabs = re.findall(r"\*\*(.+?)\*\*", text)
     console = open_console(reader.at(address))
     console.page.goto(reader.at(address))
     console.page.get_by_label(key).fill(reader.admin_key)
@@ -45,7 +45,7 @@ def test_stranger_sees_in_the_browser_what_the_page_says(
     console.open("Overview")
     expect(console.page.locator("#classes tbody th")).to_have_text(["acme"])
     console.open("Queries")
-    assert f"`{QUERY}`" in said
+    assert f"`{QUERY}`" in text
     console.page.get_by_role("button", name=QUERY).click()
     expect(console.page.locator("#query .badge").first).to_have_text(re.compile("live"))
     expect(console.page.locator("#query .rows tbody tr").first).to_be_visible()

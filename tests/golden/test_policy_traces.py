@@ -1,11 +1,11 @@
-"""One recorded trace per level-2 policy: which operator runs when, on a fixed script of arrivals.
+"""Recorded traces, one per level-2 policy: which operator runs when, for a fixed script of arrivals.
 
-Six operators in two queries over two streams; a train holds two tuples; times in milliseconds. A trace is read like
-prose: at that time that operator ran, its oldest tuple having come then. When a change of a policy is meant, record
-anew with `WEIR_REGENERATE=1 pytest tests/golden` and review the difference.
+Six operators form two queries over two streams; a train holds two tuples; times are in milliseconds. Each
+line of a trace says when an operator ran and when its oldest tuple arrived. To record the traces again after
+an intended change of a policy, run `WEIR_REGENERATE=1 pytest tests/golden` and review the difference.
 
-With sources last, tuples seldom wait inside. What is made for tuples that do (MavStream's and Aurora's policies) is recorded
-on a tree of six operators and a chain of three, all ranked together.
+If sources run last, tuples rarely wait inside the network. So policies made for waiting tuples (MavStream's
+and Aurora's) are recorded on a tree of six operators and a chain of three, in which sources do not run last.
 """
 
 import os
@@ -50,7 +50,7 @@ NETWORK = Network(
         ScheduledOperator("report"),
     )
 )
-# Chosen so that no two policies run these arrivals alike.
+# The estimates are chosen so that no two policies run these arrivals in the same order.
 ESTIMATES = tuple(
     Estimate(cost, selectivity)
     for cost, selectivity in ((0.5, 0.5), (1.5, 0.75), (4, 0.5), (2, 0.5), (0.5, 1.5), (2.5, 1))
@@ -62,7 +62,7 @@ ARRIVALS = {
 DUE_SOON, DUE_LATER = (
     UtilityGraph.model_validate({"points": [{"latency_ms": at, "utility": worth} for at, worth in points]})
     for points in (((8e3, 1.0), (14e3, 0.0)), ((12e3, 1.0), (16e3, 0.5), (30e3, 0.0)))
-)  # a second stands for a millisecond
+)  # in this test, one second stands for one millisecond
 TREE = Network(
     (
         ScheduledOperator("b5", (2,), source=True, size_out=1.5),
@@ -93,7 +93,7 @@ TRAIN = 2
 
 
 class Host:
-    """Runs the network's operators as their scheduler picks them, on queues of arrival times."""
+    """Shell that runs the operators its scheduler picks, on queues of arrival times."""
 
     def __init__(self, settings: PolicySettings, ranked: bool) -> None:
         network, self.estimates, arrivals = (
@@ -126,10 +126,10 @@ class Host:
 
     def enter(self, operator: int, came: int) -> None:
         self.queues[operator].append(came)
-        self.tell(operator)
+        self.notify(operator)
 
     def run(self, operator: int) -> None:
-        """One train; of its tuples every so many survive, as the selectivity says."""
+        """Run one train; the operator's selectivity decides which tuples of the train are passed on."""
         queue, own = self.queues[operator], self.estimates[operator]
         for _ in range(min(TRAIN, len(queue))):
             came = queue.popleft()
@@ -139,10 +139,12 @@ class Host:
                 self.kept[operator] -= 1
                 for below in self.operators[operator].downstream:
                     self.enter(below, came)
-        self.tell(operator)
+        self.notify(operator)
 
-    def tell(self, operator: int) -> None:
-        """The scheduler, of what is queued there."""
+    def notify(self, operator: int) -> None:
+        """Report to the scheduler the number and the oldest arrival of the tuples queued at the operator, or
+        that no tuple is queued.
+        """
         queue = self.queues[operator]
         if not queue:
             self.scheduler.idle(operator)
@@ -157,7 +159,7 @@ def trace_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_policy_runs_operators_as_recorded(name: str) -> None:
+def test_a_policy_runs_operators_in_the_recorded_order(name: str) -> None:
     trace, file = trace_of(name), TRACES / f"{name}.txt"
     if REGENERATE:
         file.write_text(trace, "utf-8")
@@ -169,7 +171,9 @@ def test_no_two_policies_have_the_same_trace() -> None:
 
 
 @pytest.mark.parametrize("name", RANKED)
-def test_policies_for_tuples_that_wait_inside_run_another_tree_than_chain_does(name: str) -> None:
+def test_policies_for_waiting_tuples_and_chain_have_different_traces_on_the_tree(
+    name: str,
+) -> None:
     assert trace_of(name) != Host(policy_of("chain"), ranked=True).trace()
 
 

@@ -1,7 +1,8 @@
-"""A recorded run of every kind of core, as it is on disk: it can still be read, and is decided the same today.
+"""A recorded run of every kind of core, kept on disk: it must stay readable, and replaying it must give the
+same decisions.
 
-When decisions or the form of a log are meant to change, record anew with `WEIR_REGENERATE=1 pytest tests/golden`, and
-review the difference: what was recorded before can then no longer be replayed.
+To change decisions or the log format on purpose, record again with `WEIR_REGENERATE=1 pytest tests/golden`,
+and review the difference. Older recordings can then no longer be replayed.
 """
 
 import os
@@ -12,11 +13,11 @@ from tests.support.recordings import lending, recorded_run
 
 RECORDED = Path(__file__).parent / "recorded"
 REGENERATE = os.environ.get("WEIR_REGENERATE") == "1"
-# Capacity is lent and reclaimed in it; a long round makes it a short read.
+# The run lends and reclaims capacity; its long rounds keep the recording short.
 SETTINGS = lending(2.5).model_copy(update={"round_ms": 40.0})
 
 
-def test_a_recorded_run_decides_the_same_as_when_it_was_recorded() -> None:
+def test_a_replay_of_the_recorded_run_gives_the_recorded_decisions() -> None:
     if REGENERATE:
         for log in RECORDED.glob("*.jsonl"):
             log.unlink()
@@ -32,7 +33,7 @@ def test_a_recorded_run_decides_the_same_as_when_it_was_recorded() -> None:
     assert [(one.sent, one.heard) for one in report.deliveries] == [(2, 2)] * 3
 
 
-def test_the_same_run_is_recorded_in_the_same_bytes(tmp_path: Path) -> None:
+def test_recording_the_same_run_again_gives_the_same_bytes(tmp_path: Path) -> None:
     recorded_run(tmp_path, SETTINGS)
     assert {log.name: log.read_text("utf-8") for log in tmp_path.iterdir()} == {
         log.name: log.read_text("utf-8") for log in RECORDED.iterdir()

@@ -1,4 +1,4 @@
-"""One system, or one cluster, for all live tests of a module: a local Ray takes seconds to start, and a process has one at a time."""
+"""One system, or one Ray, for all live tests of a module, because Ray takes seconds to start and a process can have only one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from configs.classes.live_class import LiveSettings
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    """A Ray of the module's own, for actors by themselves."""
+    """Start Ray for tests of single actors, without a system."""
     ray.init(num_cpus=2, namespace=NAMESPACE, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()
@@ -22,8 +22,11 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def system() -> Iterator[System]:
-    """Without classes; each test adds its own and removes them. Its threads are not pinned: tests share the machine. Nodes can join."""
-    # Of a node that dies Ray hears after a quarter of a minute otherwise.
+    """Start a system without classes, which further nodes can join; each test adds its own classes and removes them at its end.
+
+    Threads are not pinned to processors, because tests share the machine.
+    """
+    # By default Ray notices the death of a node only after 15 s, so the period is shortened.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_health_check_period_ms", "500")
         patch.setenv("RAY_health_check_failure_threshold", "6")

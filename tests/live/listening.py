@@ -10,7 +10,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 SOCKET = re.compile(r"socket:\[(\d+)\]")
-# State of a socket in /proc/net: a TCP socket that listens, and a UDP socket that is bound.
+# State codes in /proc/net: of a TCP socket that listens, and of a UDP socket that is bound.
 LISTENS = {"tcp": "0A", "tcp6": "0A", "udp": "07", "udp6": "07"}
 
 
@@ -38,7 +38,7 @@ def listening(pids: list[int]) -> set[tuple[str, str]]:
 
 
 def bound() -> Iterator[tuple[str, str]]:
-    """Yield inode and address of each socket of the machine that waits for others."""
+    """Yield inode and address of each socket of the machine that listens or is bound."""
     for kind, state in LISTENS.items():
         for line in (PROC / "net" / kind).read_text().splitlines()[1:]:
             words = line.split()
@@ -59,7 +59,7 @@ def inodes_of(pid: int) -> Iterator[str]:
         for file in (PROC / str(pid) / "fd").iterdir():
             if found := SOCKET.fullmatch(os.readlink(file)):
                 yield found[1]
-    except OSError:  # the process has ended, or has closed the file
+    except OSError:  # the process has ended, or has closed the file, since the list was read
         return
 
 

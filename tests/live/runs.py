@@ -1,4 +1,4 @@
-"""A live system with real hosts, finite input for it, and what comes out: what tests of faults are made of."""
+"""Helpers for tests of faults: a live system with real hosts, finite input for it, and its answers."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from tests.support.waiting import eventually
 Batch = tuple[str, pa.RecordBatch]
 
 
-# -- the system ----------------------------------------------------------------------------------------------------
+# -- the system and its processes ----------------------------------------------------------------------------------
 
 
 def started(settings: LiveSettings, data: Path, pinned: bool = False) -> System:
-    """Real hosts, and the decisions of all cores in the folder."""
+    """Start a system with real hosts that records the decisions of all cores in the folder."""
     return start(settings, [], data_folder=data, pinned=pinned, loopback=False)
 
 
@@ -59,32 +59,32 @@ def folders(system: System, node: str) -> RunDirs:
 
 
 def host(system: System, classes: Sequence[LiveClass]) -> None:
-    """Have these classes, and wait until they read their streams."""
+    """Apply these classes, and wait until they read their streams."""
     system.apply(classes)
     system.wait_ready()
-    wanted = {one.name: reads(one) for one in classes}
+    wanted = {class_.name: reads(class_) for class_ in classes}
     eventually(lambda: all_read(system, wanted), "every unit reads its streams")
 
 
 def all_read(system: System, wanted: Mapping[str, set[str]]) -> bool:
-    """Whether each unit of these classes has begun to read its streams: what comes before that is not for it."""
-    of_classes = [(name, one) for name, one in units(system).items() if one.class_name in wanted]
-    readers = {node: system.readers(node) for node in {one.node for _, one in of_classes}}
+    """Return True once each unit of these classes reads its streams; a unit never gets rows that were published earlier."""
+    of_classes = [(name, unit) for name, unit in units(system).items() if unit.class_name in wanted]
+    readers = {node: system.readers(node) for node in {unit.node for _, unit in of_classes}}
     return all(
-        name in readers[one.node].get(stream, ())
-        for name, one in of_classes
-        for stream in wanted[one.class_name]
+        name in readers[unit.node].get(stream, ())
+        for name, unit in of_classes
+        for stream in wanted[unit.class_name]
     )
 
 
 def reads(declared: LiveClass) -> set[str]:
-    """Names of the streams that are declared, all of which some query of these tests reads."""
+    """Return the names of the class's streams; the queries of these tests read all of these streams."""
     return {sql.split()[2] for sql in declared.streams}
 
 
 def remove(system: System, classes: Iterable[LiveClass]) -> None:
-    for one in classes:
-        system.remove_class(one.name)
+    for class_ in classes:
+        system.remove_class(class_.name)
     eventually(lambda: not units(system), "the end of all classes")
 
 
@@ -96,7 +96,7 @@ def pid_of(name: str) -> int:
 
 
 def kill(name: str) -> int:
-    """SIGKILL; the process that is no more."""
+    """Kill a process with SIGKILL; return its id."""
     pid = pid_of(name)
     os.kill(pid, signal.SIGKILL)
     return pid
@@ -106,11 +106,11 @@ def kill_host(system: System, class_name: str) -> int:
     return kill(host_name(units(system)[class_name].host))
 
 
-# -- its input -----------------------------------------------------------------------------------------------------
+# -- input for the classes -----------------------------------------------------------------------------------------
 
 
 def classes() -> list[LiveClass]:
-    """Three classes of W11's queries; gold and silver read the same streams."""
+    """Return three classes with W11's queries; gold and silver read the same streams."""
     shared, own = w11.queries(), w11.queries("b_")
     over = {
         "warm": "SELECT ts, region, temp FROM readings WHERE temp > 25",
@@ -139,24 +139,24 @@ def declared(
     )
 
 
-def batches(seconds: int, a_batch: int, prefixes: Sequence[str] = ("", "b_")) -> list[Batch]:
-    """W11's input in event order, for the streams of each prefix."""
+def batches(seconds: int, batch_rows: int, prefixes: Sequence[str] = ("", "b_")) -> list[Batch]:
+    """Return the input of workload W11 in the order of event time, for the streams of each prefix."""
     data = generated(seconds)
     return [
         (f"{prefix}{stream}", rows.combine_chunks().to_batches()[0])
-        for stream, rows in workload.turns(data, a_batch)
+        for stream, rows in workload.turns(data, batch_rows)
         for prefix in prefixes
     ]
 
 
 def tables(seconds: int, prefix: str) -> dict[str, pa.Table]:
-    """The same by stream."""
+    """Return W11's input as one table per stream."""
     data = generated(seconds)
     return {f"{prefix}readings": data.readings, f"{prefix}alerts": data.alerts}
 
 
 def generated(seconds: int) -> workload.Data:
-    """Values are whole quarters, so that sums in any order are the same."""
+    """Generate W11's data with values in whole quarters, so that sums in any order are equal."""
     data = workload.generated(seconds)
     return replace(data, readings=in_quarters(data.readings), alerts=in_quarters(data.alerts))
 
@@ -176,26 +176,26 @@ def parts(given: Sequence[Batch], count: int) -> Iterator[Sequence[Batch]]:
 
 @dataclass
 class Publisher:
-    """A producer that knows what was accepted, and comes back when its gateway does."""
+    """Producer that counts accepted rows, and reconnects when its gateway is back."""
 
     dirs: RunDirs
     refused: int = 0
     lost: int = 0
-    """Connections that ended before the answer."""
+    """Number of connections that ended before the answer."""
     accepted: Counter[str] = field(default_factory=Counter)
-    """Rows by stream."""
+    """Number of accepted rows by stream."""
     batches: Counter[str] = field(default_factory=Counter)
     firsts: dict[str, int] = field(default_factory=dict)
-    """By stream, the number of the first batch: a stream that is declared again continues the numbers of the one before."""
+    """Number of the first batch by stream; a stream that is declared again continues its earlier numbers."""
     _producer: Producer | None = None
 
     def publish(self, given: Iterable[Batch]) -> None:
-        for one in given:
-            if not self.offer(*one):
-                eventually(partial(self.offer, *one), f"room in stream {one[0]}")
+        for stream, batch in given:
+            if not self.offer(stream, batch):
+                eventually(partial(self.offer, stream, batch), f"room in stream {stream}")
 
     def offer(self, stream: str, batch: pa.RecordBatch) -> bool:
-        """Whether it was accepted."""
+        """Offer a batch; return True if it was accepted."""
         if stream not in self.firsts:
             self.firsts[stream] = Reader(self.dirs.stream(stream)).next
         accepted = self._is_accepted(stream, batch)
@@ -211,7 +211,7 @@ class Publisher:
         except OSError:
             self.lost += self._producer is not None
             self._producer = None
-            # Whether it was accepted is what the log says.
+            # The producer got no reply, so the log shows whether the batch was accepted.
             return Reader(self.dirs.stream(stream)).next > self.firsts[stream] + self.batches[stream]
         if isinstance(answer, RefusedBatch):
             assert answer.retry_after_s is not None, answer.reason
@@ -219,30 +219,30 @@ class Publisher:
         return isinstance(answer, Accepted)
 
 
-# -- what comes out --------------------------------------------------------------------------------------------------
+# -- answers of the classes, and their comparison --------------------------------------------------------------------
 
 
 def offered(given: Iterable[LiveClass], accepted: Mapping[str, int]) -> dict[str, int]:
-    """By class, the rows of all streams that it reads."""
-    return {one.name: sum(accepted[stream] for stream in reads(one)) for one in given}
+    """Return the number of accepted rows of all streams that each class reads."""
+    return {class_.name: sum(accepted[stream] for stream in reads(class_)) for class_ in given}
 
 
 def worked_off(system: System, offered: Mapping[str, int]) -> dict[str, Figures]:
-    """Wait until all that classes were offered has met its fate and all answers of it are there; what became of it."""
+    """Wait until classes have processed all offered tuples and given all answers; return their figures."""
     found = {}
     for name, count in offered.items():
-        look = partial(at_rest, system, name, count)
-        (found[name],) = eventually(look, f"rest of class {name} after {count} tuples")
+        is_done = partial(at_rest, system, name, count)
+        (found[name],) = eventually(is_done, f"rest of class {name} after {count} tuples")
     return found
 
 
 def at_rest(system: System, name: str, offered: int) -> list[Figures]:
-    """The figures of a class for which nothing is left to do; of another, nothing."""
-    found = [status_of(system, unit) for unit, one in units(system).items() if one.class_name == name]
+    """Return the figures of a class as a list of one item, or an empty list while the class has work left."""
+    found = [status_of(system, name_) for name_, unit in units(system).items() if unit.class_name == name]
     figures = together([status.figures for status in found])
     assert not any(status.mismatches for status in found), found
     assert figures.offered <= offered, figures
-    if figures.offered < offered or not all(one.asleep and not one.repeating for one in found):
+    if figures.offered < offered or not all(status.asleep and not status.repeating for status in found):
         return []
     fates = figures.delivered + figures.shed + figures.late + figures.rejected + figures.failed
     assert (fates, figures.queued) == (offered, 0), figures
@@ -250,13 +250,13 @@ def at_rest(system: System, name: str, offered: int) -> list[Figures]:
 
 
 def queries_of(system: System, unit: str) -> set[str]:
-    """Those that its host runs."""
+    """Return the queries that the unit's host runs."""
     lines: list[PlanLine] = ray.get(system.host(units(system)[unit].host).plan.remote(unit), timeout=5)
     return {query for line in lines for query in line.queries}
 
 
 def status_of(system: System, unit: str) -> UnitStatus:
-    """As its host tells it: the coordinator may not have heard of it yet."""
+    """Return the status of a unit from its host, because the coordinator may not know it yet."""
     found: HostStatus = ray.get(system.host(units(system)[unit].host).status.remote(), timeout=5)
     assert not found.broken, found.broken
     if unit not in found.units:
@@ -265,21 +265,21 @@ def status_of(system: System, unit: str) -> UnitStatus:
 
 
 Answers = dict[str, pa.Table]
-"""By class and query, in an order of their own."""
+"""Sorted answers by class and query."""
 
 
 def answers(system: System, given: Sequence[LiveClass]) -> Answers:
-    """All answers; their numbers run from 0 on without gap or repetition."""
+    """Return all answers, after checking that their sequence numbers run from 0 without gap or repetition."""
     found: Answers = {}
-    for one in given:
+    for class_ in given:
         logs = [
             AnswerReader(RunDirs(shared_memory(), system.name, unit.home), name)
             for name, unit in units(system).items()
-            if unit.class_name == one.name
+            if unit.class_name == class_.name
         ]
-        for query in one.queries:
+        for query in class_.queries:
             trains = [train for log in logs for train in numbered(log, query)]
-            found[f"{one.name}.{query}"] = ordered(pa.concat_tables(trains)) if trains else pa.table({})
+            found[f"{class_.name}.{query}"] = ordered(pa.concat_tables(trains)) if trains else pa.table({})
     return found
 
 
@@ -289,7 +289,7 @@ def numbered(log: AnswerReader, query: str) -> list[pa.Table]:
     for answer in log.answers(query):
         assert answer.first == seq, f"{query}: {answer.first} where {seq} comes next"
         seq += len(answer.train)
-        columns = [pa.array(values_to_arrow(one)) for one in answer.train.columns]
+        columns = [pa.array(values_to_arrow(column)) for column in answer.train.columns]
         trains.append(pa.table(columns, names=names))
     return trains
 
@@ -299,7 +299,7 @@ def ordered(table: pa.Table) -> pa.Table:
 
 
 def assert_same(found: Answers, expected: Answers) -> None:
-    """Tuple for tuple."""
+    """Assert that the answers are equal, tuple by tuple."""
     assert found.keys() == expected.keys()
     for name, table in expected.items():
         assert len(found[name]) == len(table), f"{name}: {len(found[name])} answers, {len(table)} expected"

@@ -1,4 +1,4 @@
-"""Rows that a service accepts are offered to every class that reads their stream, however early in its life they come."""
+"""Rows that a service accepts are offered to every class that reads their stream, even while the system still starts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROWS_AFTER_READY = 50
 
 
 class Pusher(threading.Thread):
-    """Pushes a row at a time from before the service listens, until it is stopped; counts the rows that were accepted."""
+    """Thread that pushes single rows from before the service listens until it is stopped, and counts accepted rows."""
 
     def __init__(self, home: Home) -> None:
         super().__init__(daemon=True)
@@ -59,7 +59,7 @@ class Pusher(threading.Thread):
                 time.sleep(POLL_S)
 
 
-def test_rows_that_are_accepted_while_a_system_starts_again_are_offered_to_its_classes(
+def test_rows_accepted_while_a_system_restarts_are_offered_to_its_classes(
     tmp_path: Path,
 ) -> None:
     documents = tmp_path / "documents.yaml"

@@ -1,4 +1,4 @@
-"""`weir up` follows the catalog: tenants and keys come and go while it runs, and everything is back after a restart."""
+"""`weir up` follows the catalog: tenants and keys are added and removed while it runs, and are kept over a restart."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ SECOND = """
 
 
 class Up:
-    """The command, and what it tells."""
+    """Running `weir up` with the statuses that it prints."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The first that it tells for which this holds; it tells something every second."""
+        """Return the first printed status for which `holds` is true; a status is printed every second."""
         assert self._process.stdout is not None
-        told = None
+        status = None
         for line in islice(self._process.stdout, LINES):
-            told = json.loads(line)
-            if holds(told):
-                return cast(dict[str, Any], told)
-        raise AssertionError(f"it has not come to this; last: {told}")
+            status = json.loads(line)
+            if holds(status):
+                return cast(dict[str, Any], status)
+        raise AssertionError(f"no status fulfils the condition; last: {status}")
 
     def runs(self, *names: str) -> dict[str, Any]:
-        return self.until(lambda told: [one["name"] for one in told["classes"]] == list(names))
+        return self.until(lambda status: [class_["name"] for class_ in status["classes"]] == list(names))
 
 
 @contextmanager
@@ -85,8 +85,8 @@ def refused(client: flight.FlightClient, call: flight.FlightCallOptions) -> bool
 
 
 def send(client: flight.FlightClient, call: flight.FlightCallOptions, number: int) -> None:
-    told = {"v": 1, "stream": "readings", "producer": "p", "batch": number, "partition": 0, "attempt": "a"}
-    descriptor = flight.FlightDescriptor.for_command(json.dumps(told | {"commit": True}).encode())
+    command = {"v": 1, "stream": "readings", "producer": "p", "batch": number, "partition": 0, "attempt": "a"}
+    descriptor = flight.FlightDescriptor.for_command(json.dumps(command | {"commit": True}).encode())
     batch = pa.RecordBatch.from_pydict({"ts": [1, 2], "sensor": pa.array([0, 1], pa.int32())})
     writer, answers = client.do_put(descriptor, batch.schema, call)
     with writer:
@@ -95,7 +95,7 @@ def send(client: flight.FlightClient, call: flight.FlightCallOptions, number: in
         answers.read()
 
 
-def test_tenants_and_keys_come_and_go_while_it_runs_and_are_back_after_a_restart(tmp_path: Path) -> None:
+def test_tenants_and_keys_change_at_runtime_and_are_kept_over_a_restart(tmp_path: Path) -> None:
     (tmp_path / "first.yaml").write_text(FIRST, encoding="utf-8")
     with up(tmp_path, "-f", "first.yaml") as running, closing(Catalog(Home(tmp_path / "home"))) as catalog:
         client = flight.connect(running.runs("acme")["endpoint"])
@@ -106,18 +106,18 @@ def test_tenants_and_keys_come_and_go_while_it_runs_and_are_back_after_a_restart
         eventually(lambda: not refused(client, call), "the key")
         numbers = count()
 
-        def answers(told: dict[str, Any]) -> bool:
-            # A class that has just come reads what comes after it.
+        def answers(status: dict[str, Any]) -> bool:
+            # A new class reads only rows that arrive after its start.
             send(client, call, next(numbers))
-            return all(one["results"] > 0 for one in told["classes"])
+            return all(class_["results"] > 0 for class_ in status["classes"])
 
         running.until(answers)
         eventually(lambda: catalog.keys.all()[-1].used_at, "the use of the key")
         catalog.keys.revoke(info.id, "test")
         eventually(lambda: refused(client, call), "the end of the key")
         catalog.delete(Ref("Query", "all", "late"), "test")
-        told = running.runs("acme")
-        assert told["problems"] == []
+        status = running.runs("acme")
+        assert status["problems"] == []
         catalog.put(documents_of(SECOND)[1].declaration, "test")
     with up(tmp_path) as again:
         assert again.runs("acme", "late")["problems"] == []

@@ -1,6 +1,7 @@
-"""Classes that are declared otherwise while they run, on Ray, over the service's API, with hosts killed: as `tests/support/changes.py` says.
+"""Declarations of classes change over the service's API while the classes run on Ray and processes are killed.
 
-`tests/property/test_class_changes.py` goes through many more sequences of the same events, without processes.
+The events are those of `tests/support/changes.py`. `tests/property/test_class_changes.py` runs many more sequences of them, without
+processes.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 
-# Two hosts and the gateway are killed, and a stream goes and is back.
+# With this seed two hosts and the gateway are killed, and a stream is dropped and declared again.
 SEED = 2
 EVENTS = 14
 HUNG_S = 60.0
 PATHS = {"PriorityClass": "priority-classes", "Tenant": "tenants", "Stream": "streams"}
 NOT_YET = 503
-# Of a probe: a key that no filter leaves out.
+# Key of probe rows, which no filter drops.
 PROBE_KEY = 9
 DOCUMENTS = """
 {kind: Stream, name: a, columns: {ts: timestamp, v: float64}, time: ts}
@@ -60,7 +61,7 @@ DOCUMENTS = """
 
 
 class Api:
-    """The service, with a key for all of it."""
+    """Client of the service with a key that permits every call."""
 
     def __init__(self, url: str, key: str) -> None:
         self._http = httpx.Client(base_url=f"{url}/v1", timeout=HUNG_S)
@@ -70,7 +71,7 @@ class Api:
         self._http.close()
 
     def call(self, method: str, path: str, **more: Any) -> Any:
-        """InvalidInput if it is refused, ValueError if it cannot be answered yet."""
+        """Send a request and return the response; raise InvalidInput for a refusal, ValueError if the service is not ready yet."""
         answer = self._http.request(method, path, **more)
         if answer.status_code == NOT_YET:
             raise ValueError(answer.text)
@@ -86,11 +87,11 @@ class Api:
         return found
 
 
-def test_queries_go_on_when_the_last_query_over_another_stream_is_deleted(tmp_path: Path) -> None:
+def test_queries_continue_when_the_last_query_on_another_stream_is_deleted(tmp_path: Path) -> None:
     (tmp_path / "d.yaml").write_text(DOCUMENTS, encoding="utf-8")
     with up(tmp_path, "-f", "d.yaml") as running:
-        told = running.until(lambda told: bool(told["classes"]) and "api" in told)
-        api = Api(told["api"], Path(told["admin_key"]).read_text(encoding="utf-8").strip())
+        status = running.until(lambda status: bool(status["classes"]) and "api" in status)
+        api = Api(status["api"], Path(status["admin_key"]).read_text(encoding="utf-8").strip())
 
         def put(stream: str, number: int) -> bool:
             at = f"2026-01-01T00:00:{number:02d}Z"
@@ -115,8 +116,8 @@ def test_queries_go_on_when_the_last_query_over_another_stream_is_deleted(tmp_pa
 
 
 @dataclass
-class There:
-    """A system on this machine, and its service."""
+class RunningService:
+    """System on this machine, with its service."""
 
     system: System
     served: Served
@@ -125,17 +126,19 @@ class There:
     api: Api
     node: str
     pages: dict[Key, list[list[tuple[int, ...]]]] = field(default_factory=lambda: defaultdict(list))
-    """What was read of each query, for each time that it came."""
+    """Rows read of each query; a new list begins when the numbering of its answers restarts."""
     is_unsure: bool = True
-    """Gateways are killed, and `look` does not wait until they expect the readers again."""
+    """True because gateways are killed, and `look` does not wait until they expect their readers again."""
 
     def apply(self, *declarations: Declaration) -> None:
-        for one in declarations:
-            path = f"/{PATHS.get(one.kind)}/{one.name}"
-            if isinstance(one, QueryDeclaration):
-                path = f"/tenants/{one.tenant}/queries/{one.name}"
+        for item in declarations:
+            path = f"/{PATHS.get(item.kind)}/{item.name}"
+            if isinstance(item, QueryDeclaration):
+                path = f"/tenants/{item.tenant}/queries/{item.name}"
             document = {
-                key: value for key, value in as_document(one).items() if key not in ("kind", "name", "tenant")
+                key: value
+                for key, value in as_document(item).items()
+                if key not in ("kind", "name", "tenant")
             }
             self.api.call("PUT", path, json=document)
 
@@ -156,20 +159,20 @@ class There:
         )
 
     def publish(self, stream: str, rows: Sequence[Row], variant: int) -> None:
-        there = [
+        body = [
             {"ts": row.ts, "k": row.k, "v": row.number} | ({"x": 0.5} if variant == 1 else {}) for row in rows
         ]
-        answer = eventually(lambda: self.api.call("POST", f"/streams/{stream}/rows", json=there), "the rows")
+        answer = eventually(lambda: self.api.call("POST", f"/streams/{stream}/rows", json=body), "the rows")
         assert answer["accepted"] == len(rows), answer
 
     def settle(self) -> None:
-        """Do nothing: `LiveCourse` waits for all that is needed."""
+        """Do nothing, because `LiveCourse` itself waits for each change to take effect."""
 
     def disturb(self, what: str, chance: random.Random) -> None:
         units = self.system.status().system.units
         match what:
             case "kill" if units:
-                kill(host_name(chance.choice(sorted({one.host for one in units.values()}))))
+                kill(host_name(chance.choice(sorted({unit.host for unit in units.values()}))))
             case "gateway":
                 kill(gateway_name(self.node))
 
@@ -178,19 +181,19 @@ class There:
         return {key: [row for page in pages for row in page] for key, pages in self.pages.items()}
 
     def runs(self, tenant: str) -> set[str]:
-        """The queries that the tenant's class runs now."""
+        """Return the queries that the tenant's class runs now."""
         lines = ray.get(self.system.coordinator.plan.remote(tenant), timeout=HUNG_S)
         return {query for line in lines for query in line.outputs}
 
     def status(self, tenant: str) -> Any:
-        """What the tenant's hosts say of themselves, for a failing test."""
+        """Return the status of the tenant's hosts, to be shown when a test fails."""
         units = self.system.status().system.units
-        hosts = {one.host for one in units.values() if one.class_name == tenant}
+        hosts = {unit.host for unit in units.values() if unit.class_name == tenant}
         return ray.get([find(host_name(host)).status.remote() for host in hosts], timeout=HUNG_S)
 
     def _collect(self) -> None:
-        for one in self.served.catalog.all("Query"):
-            key = one.ref.tenant, one.ref.name
+        for item in self.served.catalog.all("Query"):
+            key = item.ref.tenant, item.ref.name
             page: list[tuple[int, ...]] = eventually(lambda: (self._page(key),), "answers")[0]  # noqa: B023
             pages = self.pages[key]
             if pages and page[: len(pages[-1])] == pages[-1]:
@@ -205,9 +208,9 @@ class There:
 
 
 class LiveCourse(Course):
-    """A course that waits until the system runs what is declared."""
+    """Sequence of random events in which each event waits until the system runs what is declared."""
 
-    there: There
+    there: RunningService
 
     def _settle(self) -> None:
         tenants = {tenant for tenant, _ in self.queries}
@@ -223,8 +226,8 @@ class LiveCourse(Course):
             found = self.there.answers()
             return all(
                 any(row[-1] >= first for row in found.get(key, ()))
-                for key, one in self.model.running.items()
-                if one.unsure and one.query.kind != "window"
+                for key, query in self.model.running.items()
+                if query.unsure and query.query.kind != "window"
             )
 
         eventually(has_begun, "answers of new queries")
@@ -234,14 +237,16 @@ class LiveCourse(Course):
     def _runs(self, tenant: str, wanted: set[str]) -> bool:
         found = self.there.runs(tenant)
         if found != wanted:
-            raise ValueError(f"{found} where {wanted} are declared; {self.there.status(tenant)}")  # not yet
+            raise ValueError(
+                f"{found} where {wanted} are declared; {self.there.status(tenant)}"
+            )  # ignored: the caller tries again
         return True
 
     def _is_answered(self) -> bool:
         try:
             self.model.check(self.there.answers())
         except AssertionError as problem:
-            raise ValueError(problem.args) from None  # not yet
+            raise ValueError(problem.args) from None  # ignored: the caller tries again
         return True
 
     def _probe(self) -> None:
@@ -256,7 +261,7 @@ class LiveCourse(Course):
 
 
 @contextmanager
-def there(folder: Path) -> Iterator[There]:
+def running_service(folder: Path) -> Iterator[RunningService]:
     settings = LiveSettings(idle_after_s=None, classes_per_host=2)
     with (
         start(settings, [], pinned=False, endpoint=FlightSettings()) as system,
@@ -269,12 +274,12 @@ def there(folder: Path) -> Iterator[There]:
         machine = SystemMachine(system, system.ingest_key, Mirrors(cast(Any, None)))
         api = Api(found.url, found.key("admin"))
         with Reconciling(found.catalog, machine, look_s=0.1) as reconciling:
-            yield There(system, found, reconciling, machine, api, node)
+            yield RunningService(system, found, reconciling, machine, api, node)
         api.close()
 
 
-def test_queries_answer_what_they_must_whatever_else_is_declared(tmp_path: Path) -> None:
-    with there(tmp_path) as running:
+def test_queries_give_each_answer_once_through_any_changes(tmp_path: Path) -> None:
+    with running_service(tmp_path) as running:
         course = LiveCourse(random.Random(SEED), running, ("kill", "kill", "gateway"))
         try:
             course.run(EVENTS)

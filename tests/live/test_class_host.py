@@ -1,4 +1,4 @@
-"""A class host as a Ray actor, with gateway and dispatcher in this process; one Ray for all tests of the module."""
+"""A class host as a Ray actor, with a gateway and a dispatcher in this process; all tests of the module share one Ray."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ GOLD = LiveClass(
 )
 SETTINGS = LiveSettings.model_validate({"load": {"cycle_ms": 20}, "snapshot_s": 0.05})
 UNITS = [Unit(GOLD, 0, 1.0, 1.0)]
-# Not how long anything should take: what never comes fails instead of hanging.
+# Longest wait for an answer, in seconds: after it the test fails instead of hanging.
 HUNG_S = 120.0
 
 
-class Hearer:
-    """In the coordinator's place: hears reports."""
+class StubCoordinator:
+    """Stand-in for the coordinator that keeps the last report of each unit."""
 
     def __init__(self) -> None:
         self._last: dict[str, UnitReport] = {}
 
     def report(self, host: str, reports: Sequence[UnitReport]) -> None:
-        self._last.update((one.unit, one) for one in reports)
+        self._last.update((report.unit, report) for report in reports)
 
     def last(self) -> dict[str, UnitReport]:
         return self._last
@@ -67,7 +67,7 @@ def dirs() -> Iterator[RunDirs]:
         gateway, turns = Gateway(found), TurnLoop(found.dispatcher_socket, round_s=0.01)
         gateway.streams.declare(READINGS)
         turns.set_shares({"gold": 1.0}, {"gold": "h1"})
-        threads = [threading.Thread(target=one.run) for one in (gateway, turns)]
+        threads = [threading.Thread(target=loop.run) for loop in (gateway, turns)]
         for thread in threads:
             thread.start()
         yield found
@@ -79,8 +79,8 @@ def dirs() -> Iterator[RunDirs]:
 
 
 @pytest.fixture
-def hearer() -> Iterator[Any]:
-    remote: Any = ray.remote(num_cpus=0)(Hearer)
+def coordinator() -> Iterator[Any]:
+    remote: Any = ray.remote(num_cpus=0)(StubCoordinator)
     actor = remote.options(name=COORDINATOR, namespace="weir").remote()
     call(actor.last)
     yield actor
@@ -108,7 +108,7 @@ def publish(dirs: RunDirs, begin: int, rows: int) -> None:
 
 
 def answered(dirs: RunDirs, rows: int) -> list[int]:
-    """The numbers of the readings that were answered, once there are so many."""
+    """Return the event times of the answers, once there are at least `rows` answers."""
     while True:
         found = [row["ts"] for row in AnswerReader(dirs, "gold").rows("hot")]
         if len(found) >= rows:
@@ -117,17 +117,17 @@ def answered(dirs: RunDirs, rows: int) -> list[int]:
 
 
 def ready(dirs: RunDirs, host: Any) -> None:
-    """The host's unit is subscribed."""
+    """Wait until the host's unit has subscribed to its stream."""
     call(host.explanations, "gold", 0)
     while "gold" not in (dirs.stream("readings") / "stream.json").read_text("utf-8"):
         threading.Event().wait(0.005)
 
 
-def test_a_host_runs_the_units_that_it_finds_in_the_store(dirs: RunDirs, hearer: Any, host: Any) -> None:
+def test_host_runs_the_units_that_it_finds_in_the_store(dirs: RunDirs, coordinator: Any, host: Any) -> None:
     ready(dirs, host)
     publish(dirs, 0, 10)
     assert answered(dirs, 10) == list(range(10))
-    while "gold" not in (heard := call(hearer.last)) or heard["gold"].figures.results < 10:
+    while "gold" not in (last_reports := call(coordinator.last)) or last_reports["gold"].figures.results < 10:
         threading.Event().wait(0.005)
     plan: list[PlanLine] = call(host.plan, "gold")
     assert plan[0].tuples == 10
@@ -137,7 +137,7 @@ def test_a_host_runs_the_units_that_it_finds_in_the_store(dirs: RunDirs, hearer:
     assert call(host.status).units["gold"].figures.delivered == 10
 
 
-def test_a_killed_host_goes_on_where_it_was_also_without_a_coordinator(dirs: RunDirs, host: Any) -> None:
+def test_killed_host_continues_even_without_a_coordinator(dirs: RunDirs, host: Any) -> None:
     ready(dirs, host)
     for begin in range(0, 30, 10):
         publish(dirs, begin, 10)
@@ -152,7 +152,7 @@ def test_a_killed_host_goes_on_where_it_was_also_without_a_coordinator(dirs: Run
                 continue
 
 
-def test_a_host_that_is_not_to_be_any_more_leaves_nothing(dirs: RunDirs, host: Any) -> None:
+def test_removed_host_leaves_no_files(dirs: RunDirs, host: Any) -> None:
     ready(dirs, host)
     publish(dirs, 0, 10)
     answered(dirs, 10)
@@ -162,16 +162,19 @@ def test_a_host_that_is_not_to_be_any_more_leaves_nothing(dirs: RunDirs, host: A
     assert not dirs.class_log("gold").exists()
 
 
-def test_reports_go_to_the_coordinator_that_is_there(dirs: RunDirs, host: Any) -> None:
+def test_reports_go_to_the_coordinator_also_after_its_replacement(dirs: RunDirs, host: Any) -> None:
     ready(dirs, host)
-    remote: Any = ray.remote(num_cpus=0)(Hearer)
+    remote: Any = ray.remote(num_cpus=0)(StubCoordinator)
     results: SimpleQueue[int] = SimpleQueue()
     for begin in (0, 10):
-        hearer = remote.options(name=COORDINATOR, namespace="weir").remote()
-        call(hearer.last)
+        coordinator = remote.options(name=COORDINATOR, namespace="weir").remote()
+        call(coordinator.last)
         publish(dirs, begin, 10)
-        while "gold" not in (heard := call(hearer.last)) or heard["gold"].figures.results < begin + 10:
+        while (
+            "gold" not in (last_reports := call(coordinator.last))
+            or last_reports["gold"].figures.results < begin + 10
+        ):
             threading.Event().wait(0.005)
-        results.put(heard["gold"].figures.results)
-        ray.kill(hearer)
+        results.put(last_reports["gold"].figures.results)
+        ray.kill(coordinator)
     assert [results.get(), results.get()] == [10, 20]

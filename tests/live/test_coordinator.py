@@ -1,4 +1,4 @@
-"""The coordinator on Ray: what it says reaches hosts and dispatcher, and whoever is killed, the others go on."""
+"""The coordinator on Ray: its decisions reach hosts and dispatchers, and the system continues when a process is killed."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def declared(name: str, priority: float) -> LiveClass:
 
 @pytest.fixture(scope="module")
 def classes(system: System) -> Iterator[System]:
-    """Three classes whose hosts answer."""
-    system.apply([declared(*one) for one in PRIORITIES.items()])
+    """Start three classes; yield the system once all of them sleep for lack of input."""
+    system.apply([declared(name, priority) for name, priority in PRIORITIES.items()])
     for name in PRIORITIES:
         eventually(partial(is_asleep, system, name), "sleep: nothing comes in")
     yield system
@@ -68,28 +68,28 @@ def units(system: System) -> dict[str, PlacedUnit]:
 
 
 def shares(system: System) -> dict[str, float]:
-    return {name: one.share for name, one in units(system).items()}
+    return {name: unit.share for name, unit in units(system).items()}
 
 
 def original_shares(system: System) -> dict[str, float]:
-    """Return what priorities entitle the units to: unlike shares, no loan moves them."""
+    """Return the entitlement of each unit. It follows from priorities alone; loans change a unit's share, but never its entitlement."""
     return {name: unit.original for name, unit in units(system).items()}
 
 
-def told(system: System, unit: str) -> Unit:
-    """The unit as its host was told last, once the host has it."""
+def sent_unit(system: System, unit: str) -> Unit:
+    """Return the unit as it was last sent to its host, once the host has it."""
     host = units(system)[unit].host
     eventually(lambda: unit in ray.get(system.host(host).status.remote()).units, f"a host with {unit}")
-    return {one.name: one for one in units_from_json(kv_store.get(host_key(host)))}[unit]
+    return {sent.name: sent for sent in units_from_json(kv_store.get(host_key(host)))}[unit]
 
 
 def streams(system: System, node: str) -> list[str]:
-    """What the node's gateway has."""
-    return [one["stream"] for one in ray.get(system.gateway(node).status.remote())["streams"]]
+    """Return the names of the streams of the node's gateway."""
+    return [stream["stream"] for stream in ray.get(system.gateway(node).status.remote())["streams"]]
 
 
-def tell(system: System, **usage: float | None) -> None:
-    """Have hosts report these usages of units as of one load cycle; None: it sleeps."""
+def report_usages(system: System, **usage: float | None) -> None:
+    """Report these usages of units for one load cycle, as their hosts would; None means that a unit sleeps."""
     found = units(system)
     for name, used in usage.items():
         load = (used or 0.0) * found[name].share
@@ -98,14 +98,14 @@ def tell(system: System, **usage: float | None) -> None:
 
 
 def lend(system: System) -> dict[str, float]:
-    """Have bronze borrow from the others, and leave it at that; the shares then."""
+    """Let bronze borrow from the other classes, then let all classes sleep; return the shares."""
 
     def lent() -> bool:
-        tell(system, gold=0.2, silver=0.5, bronze=4.0)
+        report_usages(system, gold=0.2, silver=0.5, bronze=4.0)
         return shares(system)["bronze"] > 0.2
 
     eventually(lent, "a loan")
-    tell(system, gold=None, silver=None, bronze=None)
+    report_usages(system, gold=None, silver=None, bronze=None)
     assert all(is_asleep(system, name) for name in PRIORITIES)
     return shares(system)
 
@@ -115,44 +115,46 @@ def pid_of(name: str) -> int:
 
 
 def kill_process(name: str) -> int:
-    """Its process is another afterwards, sooner or later."""
+    """Kill an actor's process and return its id; Ray starts another process later."""
     pid = pid_of(name)
     os.kill(pid, signal.SIGKILL)
     return pid
 
 
 def pids(system: System) -> dict[str, int]:
-    """Of all actors but the coordinator."""
+    """Return the process ids of all actors except the coordinator."""
     found = system.status().system
-    names = [host_name(one.host) for one in found.units.values()]
+    names = [host_name(unit.host) for unit in found.units.values()]
     names += [make(node) for make in (dispatcher_name, gateway_name) for node in found.nodes]
     return {name: pid_of(name) for name in names}
 
 
-def test_what_is_declared_reaches_hosts_dispatcher_and_gateway(classes: System) -> None:
+def test_declarations_reach_hosts_dispatcher_and_gateway(classes: System) -> None:
     found = classes.status().system
     (node,) = found.nodes
     assert shares(classes) == {"gold": 0.6, "silver": 0.3, "bronze": 0.1}
-    assert len({one.host for one in found.units.values()}) == 3
-    assert eventually(lambda: told(classes, "gold")).declared == declared("gold", 6.0)
+    assert len({unit.host for unit in found.units.values()}) == 3
+    assert eventually(lambda: sent_unit(classes, "gold")).declared == declared("gold", 6.0)
     eventually(lambda: streams(classes, node) == ["readings"], "the stream")
     assert ray.get(classes.dispatcher(node).ping.remote()) > 0
     ray.get(classes.coordinator.add_query.remote("gold", "more", QUERY))
-    assert eventually(lambda: dict(told(classes, "gold").declared.queries) == {"q": QUERY, "more": QUERY})
-    told_why: Decisions = ray.get(classes.coordinator.decisions.remote("gold", 5))
-    assert "within headroom" in told_why.units["gold"].decisions[0].words()
-    assert told_why.moves[0].reason == "classes set"
+    assert eventually(
+        lambda: dict(sent_unit(classes, "gold").declared.queries) == {"q": QUERY, "more": QUERY}
+    )
+    decisions: Decisions = ray.get(classes.coordinator.decisions.remote("gold", 5))
+    assert "within headroom" in decisions.units["gold"].decisions[0].words()
+    assert decisions.moves[0].reason == "classes set"
     assert ray.get(classes.coordinator.plan.remote("gold"))
 
 
-def test_without_an_endpoint_there_is_neither_address_nor_key(classes: System) -> None:
+def test_system_started_without_an_endpoint_has_no_address_and_no_ingest_key(classes: System) -> None:
     (node,) = classes.status().system.nodes
     assert classes.endpoint(node) is None
-    with pytest.raises(InvalidInput, match="there is no key here"):
+    with pytest.raises(InvalidInput, match="this machine does not have the key"):
         _ = classes.ingest_key
 
 
-def test_a_mistake_comes_back_as_it_is_and_harms_nobody(classes: System) -> None:
+def test_invalid_class_is_refused_with_its_error_and_changes_nothing(classes: System) -> None:
     before, pid = classes.status().system.classes, pid_of(COORDINATOR)
     with pytest.raises(InvalidInput, match="no_such_column") as problem:
         classes.apply(
@@ -167,17 +169,17 @@ def test_a_mistake_comes_back_as_it_is_and_harms_nobody(classes: System) -> None
     assert pid_of(COORDINATOR) == pid
 
 
-def test_a_killed_coordinator_finds_everything_again_while_the_system_goes_on(classes: System) -> None:
+def test_killed_coordinator_recovers_its_state_while_the_system_continues(classes: System) -> None:
     before = lend(classes)
     lending = ray.get(classes.coordinator.lending.remote())
-    placed = {name: (one.node, one.host) for name, one in units(classes).items()}
+    placed = {name: (unit.node, unit.host) for name, unit in units(classes).items()}
     (node,) = classes.status().system.nodes
     before_pids = pids(classes)
     pid = kill_process(COORDINATOR)
     assert {name: pid_of(name) for name in before_pids} == before_pids
     assert eventually(lambda: pid_of(COORDINATOR) != pid, "a new process")
     assert eventually(lambda: shares(classes)) == before
-    assert {name: (one.node, one.host) for name, one in units(classes).items()} == placed
+    assert {name: (unit.node, unit.host) for name, unit in units(classes).items()} == placed
     after = ray.get(classes.coordinator.lending.remote())
     assert {lender: set(to) for lender, to in after.items()} == {
         lender: set(to) for lender, to in lending.items()
@@ -188,14 +190,14 @@ def test_a_killed_coordinator_finds_everything_again_while_the_system_goes_on(cl
     assert lend(classes)
 
 
-def test_a_host_that_is_killed_or_gone_for_good_is_told_again(classes: System) -> None:
+def test_killed_or_removed_host_gets_its_units_again(classes: System) -> None:
     host = units(classes)["bronze"].host
-    kv_store.delete(host_key(host))  # so that it knows of nothing by itself
+    kv_store.delete(host_key(host))  # so that the new process finds no stored units
     pid = kill_process(host_name(host))
     assert eventually(partial(is_another, host_name(host), pid), "another process")
-    assert told(classes, "bronze").declared == declared("bronze", 1.0)
+    assert sent_unit(classes, "bronze").declared == declared("bronze", 1.0)
     ray.kill(classes.host(host))
-    assert told(classes, "bronze").declared == declared("bronze", 1.0)
+    assert sent_unit(classes, "bronze").declared == declared("bronze", 1.0)
     assert units(classes)["bronze"].host == host
 
 
@@ -203,7 +205,7 @@ def is_another(name: str, pid: int) -> bool:
     return pid_of(name) != pid
 
 
-def test_dispatcher_and_gateway_come_back_too(classes: System) -> None:
+def test_killed_dispatcher_and_gateway_come_back(classes: System) -> None:
     (node,) = classes.status().system.nodes
     for name in (dispatcher_name(node), gateway_name(node)):
         pid = kill_process(name)
@@ -214,7 +216,7 @@ def test_dispatcher_and_gateway_come_back_too(classes: System) -> None:
     eventually(lambda: not classes.status().quarantined, "the end of quarantine")
 
 
-# -- beside others -----------------------------------------------------------------------------------------------
+# -- a coordinator among processes, systems and nodes that are not its own ---------------------------------------
 
 ATTACHED = """
 import sys
@@ -244,15 +246,15 @@ def python(code: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def test_another_process_finds_the_system_and_leaves_it_as_it_is(classes: System) -> None:
+def test_another_process_attaches_without_changing_the_system(classes: System) -> None:
     pid = pid_of(COORDINATOR)
-    told_it, _ = python(ATTACHED, classes.address).communicate()
-    assert told_it.splitlines()[-1] == "['bronze', 'gold', 'silver']", told_it
+    output, _ = python(ATTACHED, classes.address).communicate()
+    assert output.splitlines()[-1] == "['bronze', 'gold', 'silver']", output
     assert pid_of(COORDINATOR) == pid
 
 
 def processes_of(name: str) -> list[str]:
-    """Command lines in which a system's folder occurs."""
+    """Return the command lines that contain the system's folder."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -265,7 +267,9 @@ def processes_of(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_system_disturbs_nobody_and_leaves_nothing(classes: System, number: signal.Signals) -> None:
+def test_second_system_does_not_disturb_the_first_and_leaves_nothing(
+    classes: System, number: signal.Signals
+) -> None:
     before = pids(classes)
     process = python(STARTED)
     assert process.stdout is not None
@@ -290,7 +294,7 @@ def test_a_second_system_disturbs_nobody_and_leaves_nothing(classes: System, num
 
 @pytest.fixture
 def second_node(classes: System, tmp_path: Path) -> Iterator[str]:
-    """Another node of the cluster, on this machine; its short name."""
+    """Start another node of the cluster on this machine; yield its short name."""
     command = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--num-cpus=1"]
     command += [f"--address={classes.address}", f"--object-store-memory={80 << 20}"]
     quiet = subprocess.DEVNULL
@@ -303,7 +307,7 @@ def second_node(classes: System, tmp_path: Path) -> Iterator[str]:
 
 
 def end_node(process: subprocess.Popen[bytes]) -> None:
-    """Nobody says goodbye."""
+    """Kill all processes of the node at once, so that none of them announces its end."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     for pid in (*map(int, children), process.pid):
         os.kill(pid, signal.SIGKILL)
@@ -315,13 +319,13 @@ def test_units_move_to_a_node_that_joins(classes: System, second_node: str) -> N
     ray.get(classes.coordinator.move.remote("silver", second_node))
     eventually(lambda: units(classes)["silver"].node == second_node, "the move")
     assert original_shares(classes) == pytest.approx({"gold": 6 / 7, "silver": 1.0, "bronze": 1 / 7})
-    assert eventually(lambda: told(classes, "silver")).original == 1.0
+    assert eventually(lambda: sent_unit(classes, "silver")).original == 1.0
     eventually(
         lambda: "stream readings" in ray.get(classes.gateway(second_node).status.remote())["following"]
     )
 
 
-def test_units_of_a_node_that_is_gone_come_back(classes: System) -> None:
+def test_units_of_a_lost_node_are_placed_again(classes: System) -> None:
     eventually(lambda: len(classes.status().system.nodes) == 1, "the end of the second node")
     assert original_shares(classes) == pytest.approx({"gold": 0.6, "silver": 0.3, "bronze": 0.1})
-    assert eventually(lambda: told(classes, "silver")).original == pytest.approx(0.3)
+    assert eventually(lambda: sent_unit(classes, "silver")).original == pytest.approx(0.3)

@@ -1,4 +1,4 @@
-"""The dispatcher as a Ray actor, and what outlives actors: one Ray on this machine for all tests of the module."""
+"""The dispatcher as a Ray actor, and the store that outlives actors; all tests of the module share one Ray."""
 
 import os
 import signal
@@ -21,12 +21,12 @@ pytestmark = [pytest.mark.live, pytest.mark.usefixtures("cluster")]
 
 SHARES = {"gold": 0.75, "silver": 0.25}
 HOSTS = {"gold": "host-gold", "silver": "host-silver"}
-# Not how long anything should take: what never comes fails instead of hanging.
+# Longest wait for an answer, in seconds: after it the test fails instead of hanging.
 HUNG_S = 120.0
 
 
 class Host:
-    """One class in a thread, whose slices do nothing but say so."""
+    """Host of one class in a thread; its slices only record their quota."""
 
     def __init__(self, path: Path, name: str) -> None:
         self.name = name
@@ -40,7 +40,7 @@ class Host:
         return 0.0, False
 
     def slice(self) -> float:
-        """The quota of a slice, asked for now."""
+        """Ask for a slice, and return its quota."""
         self.client.ready(self.name)
         return self.quotas.get(timeout=HUNG_S)
 
@@ -67,7 +67,7 @@ def recall() -> NodeShares | None:
 
 
 def fails_once() -> Record:
-    """A record that the first process of the dispatcher cannot write."""
+    """Return a recorder that fails in the first process of the dispatcher."""
     first = kv_store.get("test/failed") in (None, os.getpid())
 
     def record(core: str, event: TurnEvent, now: float, grants: tuple[Grant, ...]) -> None:
@@ -108,7 +108,7 @@ def test_classes_get_turns_once_their_shares_are_set(dispatcher: Any, gold: Host
     assert found.not_pinned == "" or os.cpu_count() == 1
 
 
-def test_a_killed_dispatcher_comes_back_with_its_shares_and_hosts(path: Path, gold: Host) -> None:
+def test_killed_dispatcher_comes_back_with_its_shares_and_hosts(path: Path, gold: Host) -> None:
     kv_store.put("test/shares", [SHARES, HOSTS])
     dispatcher = started(path)
     assert gold.slice() == 0.0075
@@ -123,7 +123,7 @@ def test_a_killed_dispatcher_comes_back_with_its_shares_and_hosts(path: Path, go
     kv_store.delete("test/shares")
 
 
-def test_a_dispatcher_whose_loop_fails_is_started_anew(path: Path, gold: Host) -> None:
+def test_dispatcher_is_restarted_when_its_loop_fails(path: Path, gold: Host) -> None:
     kv_store.put("test/shares", [SHARES, HOSTS])
     dispatcher = started(path, fails_once)
     assert gold.slice() == 0.0075
@@ -133,13 +133,13 @@ def test_a_dispatcher_whose_loop_fails_is_started_anew(path: Path, gold: Host) -
         kv_store.delete(f"test/{name}")
 
 
-def test_a_dispatcher_that_is_there_is_not_made_twice(dispatcher: Any, path: Path) -> None:
+def test_running_dispatcher_is_not_started_twice(dispatcher: Any, path: Path) -> None:
     pid = ray.get(dispatcher.ping.remote(), timeout=HUNG_S)
     assert ray.get(started(path).ping.remote(), timeout=HUNG_S) == pid
     assert ray.get(ray.get_actor("dispatcher-test", namespace="weir").ping.remote(), timeout=HUNG_S) == pid
 
 
-# -- what outlives actors ---------------------------------------------------------------------------
+# -- the store that outlives actors -----------------------------------------------------------------
 
 
 class Keeper:
@@ -148,7 +148,7 @@ class Keeper:
         return os.getpid()
 
 
-def test_what_a_killed_process_has_put_is_there_for_others() -> None:
+def test_value_stored_by_a_killed_process_can_be_read() -> None:
     keeper: Any = ray.remote(num_cpus=0)(Keeper)
     pid = ray.get(keeper.remote().put.remote("test/kept", {"a": [1, 2.5, None, "ü"]}), timeout=HUNG_S)
     os.kill(pid, signal.SIGKILL)
@@ -158,7 +158,7 @@ def test_what_a_killed_process_has_put_is_there_for_others() -> None:
     assert kv_store.get("test/kept") is None
 
 
-def test_the_last_value_put_is_the_one_that_is_kept() -> None:
+def test_storing_a_key_again_replaces_its_value() -> None:
     for value in ([1], [2]):
         kv_store.put("test/last", value)
     assert kv_store.get("test/last") == [2]

@@ -1,4 +1,4 @@
-"""A system that is reached over the network: rows in by one call, answers out by another."""
+"""A system with an endpoint on the network: rows are published and answers are read with the system's key."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ GOLD = LiveClass(
 )
 
 
-def act(client: flight.FlightClient, call: flight.FlightCallOptions, action: str, **told: Any) -> Any:
-    (result,) = client.do_action(flight.Action(action, json.dumps({"v": 1, **told}).encode()), call)
+def act(client: flight.FlightClient, call: flight.FlightCallOptions, action: str, **fields: Any) -> Any:
+    (result,) = client.do_action(flight.Action(action, json.dumps({"v": 1, **fields}).encode()), call)
     return json.loads(result.body.to_pybytes())
 
 
-def test_rows_go_in_and_answers_come_out_over_the_network_with_the_key_of_the_system() -> None:
+def test_rows_are_published_and_answers_read_with_the_key_of_the_system() -> None:
     with start(LiveSettings(), [], pinned=False, endpoint=FlightSettings()) as system:
         host(system, [GOLD])
         node = node_of(system)
@@ -43,8 +43,8 @@ def test_rows_go_in_and_answers_come_out_over_the_network_with_the_key_of_the_sy
         call = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {system.ingest_key}".encode())])
         batch = pa.RecordBatch.from_pydict({"ts": [1, 2, 3], "sensor": [0, 1, 2]})
         part = {"stream": "readings", "producer": "p", "batch": 0}
-        told = {"v": 1, **part, "partition": 0, "attempt": "a"}
-        descriptor = flight.FlightDescriptor.for_command(json.dumps(told).encode())
+        command = {"v": 1, **part, "partition": 0, "attempt": "a"}
+        descriptor = flight.FlightDescriptor.for_command(json.dumps(command).encode())
         writer, answers = client.do_put(descriptor, batch.schema, call)
         with writer:
             writer.write_batch(batch)

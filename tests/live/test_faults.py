@@ -1,4 +1,4 @@
-"""Whatever is killed: answers are those of an undisturbed run, tuple for tuple, and nobody else is disturbed."""
+"""After any process is killed, answers equal the answers of an undisturbed run, tuple by tuple, and other classes continue."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 
-# Input so little retained that there are snapshots in mid-stream, and trains so small that there is much to be in mid of.
+# Little input is retained, so that snapshots are taken in mid-stream. Trains are small, so that kills interrupt work.
 SETTINGS = LiveSettings.model_validate(
     {"load": {"cycle_ms": 50}, "train_max": 200, "retained_bytes": 2 << 20, "idle_after_s": None}
 )
 CLASSES = runs.classes()
-BATCHES = runs.batches(seconds=16, a_batch=250)
+BATCHES = runs.batches(seconds=16, batch_rows=250)
 PARTS = 8
-# Of silver's queries: those that shards by sensor answer as the whole class does.
+# Queries of silver that have the same answers when the class is sharded by sensor.
 BY_SENSOR = ("S2", "A2", "J1")
 
 Disturb = Callable[[int], object]
@@ -50,7 +50,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def system(data: Path) -> Iterator[System]:
     with pytest.MonkeyPatch.context() as patch:
-        # Of a node that dies Ray hears after a quarter of a minute otherwise.
+        # By default Ray notices the death of a node only after 15 s, so the period is shortened.
         patch.setenv("RAY_health_check_period_ms", "500")
         patch.setenv("RAY_health_check_failure_threshold", "6")
         with runs.started(SETTINGS, data) as running:
@@ -58,7 +58,7 @@ def system(data: Path) -> Iterator[System]:
 
 
 def run(system: System, disturb: Disturb = lambda part: None) -> Answers:
-    """The answers to all input, of which each part is followed by a disturbance."""
+    """Publish all input, call `disturb` after each part of it, and return the answers."""
     runs.host(system, CLASSES)
     publisher = Publisher(runs.folders(system, runs.node_of(system)))
     for number, part in enumerate(runs.parts(BATCHES, PARTS)):
@@ -77,7 +77,7 @@ def undisturbed(system: System) -> Answers:
     return found
 
 
-def test_a_class_host_that_is_killed_again_and_again(system: System, undisturbed: Answers) -> None:
+def test_repeatedly_killed_class_hosts_change_no_answer(system: System, undisturbed: Answers) -> None:
     killed: list[int] = []
 
     def disturb(part: int) -> None:
@@ -90,7 +90,7 @@ def test_a_class_host_that_is_killed_again_and_again(system: System, undisturbed
     assert len(set(killed)) == 4
 
 
-def test_a_lossless_class_that_hangs_holds_its_own_producer_back(
+def test_producers_of_other_classes_continue_while_a_lossless_class_hangs(
     system: System, undisturbed: Answers
 ) -> None:
     runs.host(system, CLASSES)
@@ -116,7 +116,7 @@ def test_a_lossless_class_that_hangs_holds_its_own_producer_back(
     runs.remove(system, CLASSES)
 
 
-def test_a_dispatcher_that_is_killed(system: System, undisturbed: Answers) -> None:
+def test_killed_dispatcher_changes_no_answer(system: System, undisturbed: Answers) -> None:
     name = dispatcher_name(runs.node_of(system))
     killed: list[int] = []
 
@@ -130,7 +130,7 @@ def test_a_dispatcher_that_is_killed(system: System, undisturbed: Answers) -> No
     assert runs.pid_of(name) not in killed
 
 
-def test_a_coordinator_that_is_killed(system: System, undisturbed: Answers) -> None:
+def test_killed_coordinator_changes_no_answer(system: System, undisturbed: Answers) -> None:
     killed: list[int] = []
 
     def disturb(part: int) -> None:
@@ -147,7 +147,7 @@ def test_a_coordinator_that_is_killed(system: System, undisturbed: Answers) -> N
     runs.assert_same(run(system, disturb), undisturbed)
 
 
-def test_a_gateway_that_is_killed(system: System, undisturbed: Answers) -> None:
+def test_killed_gateway_changes_no_answer(system: System, undisturbed: Answers) -> None:
     name = gateway_name(runs.node_of(system))
     killed: list[int] = []
 
@@ -159,7 +159,7 @@ def test_a_gateway_that_is_killed(system: System, undisturbed: Answers) -> None:
     assert runs.pid_of(name) not in killed
 
 
-def test_everything_at_once(system: System, undisturbed: Answers) -> None:
+def test_all_processes_killed_at_once_change_no_answer(system: System, undisturbed: Answers) -> None:
     node = runs.node_of(system)
 
     def disturb(part: int) -> None:
@@ -171,8 +171,10 @@ def test_everything_at_once(system: System, undisturbed: Answers) -> None:
     runs.assert_same(run(system, disturb), undisturbed)
 
 
-def test_what_is_declared_may_change_meanwhile(system: System, undisturbed: Answers) -> None:
-    """A query comes and goes, a priority changes, a class ends; a host is killed after each of it."""
+def test_changed_declarations_and_killed_hosts_change_no_answer_of_other_queries(
+    system: System, undisturbed: Answers
+) -> None:
+    """Check that answers stay equal while declarations change and hosts are killed in between."""
     gold, silver, _ = CLASSES
     more = "SELECT ts, sensor FROM readings WHERE region = 5"
     runs.host(system, CLASSES)
@@ -198,7 +200,7 @@ def test_what_is_declared_may_change_meanwhile(system: System, undisturbed: Answ
 
     rest = [without(gold), without(silver, "S2")]
     runs.worked_off(system, runs.offered(rest, publisher.accepted))
-    assert {name: one.original for name, one in runs.units(system).items()} == {"gold": 0.4, "silver": 0.6}
+    assert {name: unit.original for name, unit in runs.units(system).items()} == {"gold": 0.4, "silver": 0.6}
     expected = {
         name: table for name, table in undisturbed.items() if not name.startswith(("bronze", "silver.S2"))
     }
@@ -214,7 +216,7 @@ class Node:
     process: subprocess.Popen[bytes]
 
     def kill(self) -> None:
-        """Everything on it, at once. Idempotent."""
+        """Kill all processes of the node at once; do nothing if it has ended."""
         if self.process.poll() is None:
             for pid in (*descendants(str(self.process.pid)), self.process.pid):
                 with suppress(ProcessLookupError):
@@ -223,8 +225,8 @@ class Node:
 
 
 @contextmanager
-def node_beside(system: System, folder: Path) -> Iterator[Node]:
-    """Another node of the cluster, on this machine."""
+def second_node(system: System, folder: Path) -> Iterator[Node]:
+    """Start another node of the cluster on this machine."""
     command = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--num-cpus=1"]
     command += [f"--address={system.address}", f"--object-store-memory={80 << 20}"]
     quiet = subprocess.DEVNULL
@@ -240,7 +242,7 @@ def node_beside(system: System, folder: Path) -> Iterator[Node]:
 
 @pytest.fixture(scope="module")
 def lost_node(system: System, undisturbed: Answers, data: Path) -> Answers:
-    """What comes out of a class beside a sharded one, of which a node with a shard of it is killed in mid-stream."""
+    """Return the answers of a class and of a sharded class, after a node with one shard was killed in mid-stream."""
     gold, silver, _ = CLASSES
     by_sensor = {name: silver.queries[name] for name in BY_SENSOR}
     spread = silver.model_copy(update={"name": "spread", "queries": by_sensor, "key": "sensor", "shards": 2})
@@ -248,56 +250,60 @@ def lost_node(system: System, undisturbed: Answers, data: Path) -> Answers:
     head = runs.node_of(system)
     runs.host(system, [gold])
     publisher = Publisher(runs.folders(system, head))
-    with node_beside(system, data) as second:
+    with second_node(system, data) as second:
         runs.host(system, [spread])
         eventually(
-            lambda: len({one.node for one in runs.units(system).values()}) == 2, "a shard on each node"
+            lambda: len({unit.node for unit in runs.units(system).values()}) == 2, "a shard on each node"
         )
         publisher.publish(early)
         second.kill()
     eventually(lambda: list(system.status().system.nodes) == [head], "the end of the node")
-    assert {one.node for one in runs.units(system).values()} == {head}
+    assert {unit.node for unit in runs.units(system).values()} == {head}
     publisher.publish(late)
     runs.worked_off(system, runs.offered([gold], publisher.accepted))
-    eventually(lambda: all(runs.status_of(system, one).asleep for one in ("spread#0", "spread#1")), "rest")
+    eventually(
+        lambda: all(runs.status_of(system, shard).asleep for shard in ("spread#0", "spread#1")), "rest"
+    )
     found = runs.answers(system, [gold, spread])
     runs.remove(system, [gold, spread])
     return found
 
 
-def test_a_node_that_is_killed_disturbs_no_other_unit(lost_node: Answers, undisturbed: Answers) -> None:
+def test_units_on_other_nodes_answer_unchanged_when_a_node_is_killed(
+    lost_node: Answers, undisturbed: Answers
+) -> None:
     gold = {name: table for name, table in lost_node.items() if name.startswith("gold.")}
     runs.assert_same(gold, {name: undisturbed[name] for name in gold})
     assert all(len(lost_node[f"spread.{name}"]) for name in BY_SENSOR)
 
 
-def test_shards_of_a_node_that_is_killed_lose_nothing(lost_node: Answers, undisturbed: Answers) -> None:
+def test_shards_of_a_killed_node_lose_no_answer(lost_node: Answers, undisturbed: Answers) -> None:
     spread = {f"silver.{name}": lost_node[f"spread.{name}"] for name in BY_SENSOR}
     runs.assert_same(spread, {name: undisturbed[name] for name in spread})
 
 
-def test_all_of_it_is_decided_again_in_the_same_way(system: System, data: Path) -> None:
-    """The lives of all cores up to here, and what they told each other."""
+def test_replay_of_the_whole_run_repeats_every_decision(system: System, data: Path) -> None:
+    """Replay all events of all cores, and the messages that they sent each other."""
     system.stop()
     report = replay(next((data / "events").iterdir()))
     assert report.agrees, remarks(report)
-    assert sum(one.heard for one in report.deliveries) > 0
+    assert sum(delivery.heard for delivery in report.deliveries) > 0
 
 
-# -- how a system is -----------------------------------------------------------------------------------------------
+# -- the stored state of a system ----------------------------------------------------------------------------------
 
 
 def seats_of(system: System) -> dict[str, tuple[str, str, float]]:
-    return {name: (one.node, one.host, one.original) for name, one in runs.units(system).items()}
+    return {name: (unit.node, unit.host, unit.original) for name, unit in runs.units(system).items()}
 
 
 def hosts_of(system: System) -> dict[str, int]:
-    return {name: runs.pid_of(host_name(one.host)) for name, one in runs.units(system).items()}
+    return {name: runs.pid_of(host_name(unit.host)) for name, unit in runs.units(system).items()}
 
 
 def shares_agree(system: System) -> bool:
-    """Coordinator, its store, and dispatcher."""
-    shares = {name: one.share for name, one in runs.units(system).items()}
+    """Return True if the shares in the dispatcher's store equal the coordinator's shares."""
+    shares = {name: unit.share for name, unit in runs.units(system).items()}
     assert sum(shares.values()) == pytest.approx(1.0)
     return bool(kv_store.get(dispatcher_key(runs.node_of(system)))[0] == shares)
 
@@ -310,7 +316,7 @@ def is_at_least(after: Lending, before: Lending) -> bool:
     )
 
 
-def without(one: LiveClass, *queries: str) -> LiveClass:
-    return one.model_copy(
-        update={"queries": {name: sql for name, sql in one.queries.items() if name not in queries}}
+def without(class_: LiveClass, *queries: str) -> LiveClass:
+    return class_.model_copy(
+        update={"queries": {name: sql for name, sql in class_.queries.items() if name not in queries}}
     )

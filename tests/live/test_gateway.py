@@ -1,4 +1,4 @@
-"""The gateway as a Ray actor: one Ray on this machine, two gateways in it as if on two nodes."""
+"""The gateway as a Ray actor: one Ray on this machine runs two gateways, as if on two nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from services.ingest.flight import FlightSettings
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("cluster")]
 
 READINGS = "CREATE STREAM readings (sensor INT, temp DOUBLE)"
-# Not how long anything should take: what never comes fails instead of hanging.
+# Longest wait for an answer, in seconds: after it the test fails instead of hanging.
 HUNG_S = 120.0
 
 
@@ -43,7 +43,7 @@ def base() -> Iterator[Path]:
 
 
 class Node:
-    """A gateway, killed in the end."""
+    """Node with a gateway as a Ray actor."""
 
     def __init__(self, base: Path, name: str, endpoint: FlightSettings | None = None) -> None:
         self.dirs = RunDirs(base, "s", name)
@@ -55,13 +55,13 @@ class Node:
         return ray.get(getattr(self.actor, method).remote(*given, **named), timeout=HUNG_S)
 
     def publish(self, rows: pa.Table, part_of: BatchId | None = None) -> Accepted | RefusedBatch:
-        """Through the door of the node."""
+        """Publish rows over the node's Unix socket."""
         (batch,) = rows.to_batches()
         with Producer(self.dirs.door_socket) as producer:
             return producer.publish("readings", batch, part_of)
 
     def crash(self) -> None:
-        """Its process is killed, and Ray has started it anew when this returns."""
+        """Kill the gateway's process, and wait until Ray has started it again."""
         pid = self.call("ping")
         os.kill(pid, signal.SIGKILL)
         while True:
@@ -81,9 +81,9 @@ def nodes(base: Path) -> Iterator[tuple[Node, Node]]:
 
 
 def put(address: str, key: str, number: int, rows: pa.Table) -> dict[str, Any]:
-    """Over the network, published at once."""
-    told = {"v": 1, "stream": "readings", "producer": "p", "batch": number, "partition": 0, "attempt": "a"}
-    descriptor = flight.FlightDescriptor.for_command(json.dumps({**told, "commit": True}).encode())
+    """Publish a batch over the network, as one part with its commit."""
+    command = {"v": 1, "stream": "readings", "producer": "p", "batch": number, "partition": 0, "attempt": "a"}
+    descriptor = flight.FlightDescriptor.for_command(json.dumps({**command, "commit": True}).encode())
     shown = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {key}".encode())])
     writer, answers = flight.connect(address).do_put(descriptor, rows.schema, shown)
     with writer:
@@ -93,7 +93,7 @@ def put(address: str, key: str, number: int, rows: pa.Table) -> dict[str, Any]:
         return found
 
 
-def test_crashed_gateway_has_its_endpoint_and_what_was_published_again(base: Path) -> None:
+def test_crashed_gateway_keeps_its_endpoint_and_published_batches(base: Path) -> None:
     settings, key = FlightSettings().with_new_key()
     node = Node(base, "n1", settings)
     node.call("declare", READINGS)
@@ -113,20 +113,20 @@ def test_crashed_gateway_has_its_endpoint_and_what_was_published_again(base: Pat
 
 
 def table(*sensors: int) -> pa.Table:
-    return pa.table({"temp": [one / 2 for one in sensors], "sensor": pa.array(sensors, pa.int32())})
+    return pa.table({"temp": [sensor / 2 for sensor in sensors], "sensor": pa.array(sensors, pa.int32())})
 
 
 def received(reader: Subscriber, frames: int) -> list[tuple[int, list[int]]]:
-    """So many frames, waited for: their numbers, and the sensors in them."""
+    """Wait for this number of frames; return the number of each frame and the sensors in the frame."""
     found: list[tuple[int, list[int]]] = []
     while True:
-        found += [(number, batch_of(one).columns[0].data.tolist()) for number, one in reader.frames()]
+        found += [(number, batch_of(frame).columns[0].data.tolist()) for number, frame in reader.frames()]
         if len(found) >= frames:
             return found
         assert reader.wait(HUNG_S)
 
 
-def test_published_table_is_read_and_a_wrong_one_is_refused(nodes: tuple[Node, Node]) -> None:
+def test_published_table_is_read_and_a_table_without_a_column_is_refused(nodes: tuple[Node, Node]) -> None:
     node, _ = nodes
     assert node.call("declare", READINGS) == "readings"
     reader = Subscriber(node.dirs, "c1", "readings")
@@ -140,7 +140,7 @@ def test_published_table_is_read_and_a_wrong_one_is_refused(nodes: tuple[Node, N
     reader.close()
 
 
-def test_killed_gateway_comes_back_with_everything(nodes: tuple[Node, Node]) -> None:
+def test_killed_gateway_comes_back_with_its_streams_and_readers(nodes: tuple[Node, Node]) -> None:
     node, _ = nodes
     node.call("declare", READINGS)
     node.publish(table(1))
@@ -153,7 +153,7 @@ def test_killed_gateway_comes_back_with_everything(nodes: tuple[Node, Node]) -> 
     assert node.call("status")["streams"][0]["readers"].keys() == {"c1"}
 
 
-def test_stream_that_is_followed_has_the_same_frames_also_after_crashes(nodes: tuple[Node, Node]) -> None:
+def test_copy_of_a_stream_has_the_same_frames_also_after_crashes(nodes: tuple[Node, Node]) -> None:
     origin, copy = nodes
     origin.call("declare", READINGS)
     origin.publish(table(1, 2))
@@ -174,20 +174,20 @@ def test_stream_that_is_followed_has_the_same_frames_also_after_crashes(nodes: t
     assert origin.call("status")["streams"][0]["readers"] == {}
 
 
-def test_copy_that_is_dropped_holds_nothing_back_at_its_origin(nodes: tuple[Node, Node]) -> None:
+def test_dropped_copy_holds_nothing_back_at_its_origin(nodes: tuple[Node, Node]) -> None:
     origin, copy = nodes
     origin.call("declare", READINGS)
     copy.call("follow", "n1", "readings")
     assert origin.call("status")["streams"][0]["readers"].keys() == {"node-n2"}
-    told = [copy.actor.drop.remote("readings"), copy.actor.declare.remote(READINGS)]
-    ray.get(told, timeout=HUNG_S)
+    calls = [copy.actor.drop.remote("readings"), copy.actor.declare.remote(READINGS)]
+    ray.get(calls, timeout=HUNG_S)
     assert copy.publish(table(9)) == Accepted(0)
     while origin.call("status")["streams"][0]["readers"]:
         pass
     assert origin.publish(table(1)) == Accepted(0)
 
 
-def test_stream_may_be_followed_before_its_origin_knows_it(nodes: tuple[Node, Node]) -> None:
+def test_stream_may_be_followed_before_it_is_declared_at_its_origin(nodes: tuple[Node, Node]) -> None:
     origin, copy = nodes
     followed = copy.actor.follow.remote("n1", "readings")
     origin.call("declare", READINGS)
@@ -198,14 +198,14 @@ def test_stream_may_be_followed_before_its_origin_knows_it(nodes: tuple[Node, No
 
 
 def unit_log(node: Node) -> tuple[SegmentWriter, SegmentWriter]:
-    """Of a unit without queries: its commits, and its snapshots."""
+    """Create the logs of a unit without queries; return its commits and its snapshots."""
     folder = node.dirs.class_log("gold")
     logs = SegmentWriter(folder), SegmentWriter(folder / SNAPSHOTS)
     describe_as(folder, b'{"version": 1, "queries": {}}')
     return logs
 
 
-def test_log_of_a_class_is_followed_as_it_is(nodes: tuple[Node, Node]) -> None:
+def test_log_of_a_class_is_copied_unchanged(nodes: tuple[Node, Node]) -> None:
     origin, copy = nodes
     log, _ = unit_log(origin)
     log.append([b"first"])
@@ -221,13 +221,13 @@ def test_log_of_a_class_is_followed_as_it_is(nodes: tuple[Node, Node]) -> None:
     host.close()
 
 
-def test_home_keeps_input_of_a_unit_until_it_has_a_snapshot_that_covers_it(nodes: tuple[Node, Node]) -> None:
-    there, home = nodes
+def test_home_keeps_input_of_a_unit_until_a_snapshot_covers_it(nodes: tuple[Node, Node]) -> None:
+    away, home = nodes
     home.call("declare", READINGS)
-    commits, snapshots = unit_log(there)
+    commits, snapshots = unit_log(away)
     home.call("set_copies", {"gold": Copy("n1", ("readings",), holds_back=True)})
-    there.call("follow", "n2", "readings")
-    unit = Subscriber(there.dirs, "gold", "readings", 0, lossless=True)
+    away.call("follow", "n2", "readings")
+    unit = Subscriber(away.dirs, "gold", "readings", 0, lossless=True)
     home.publish(table(1))
     home.publish(table(2))
     assert received(unit, 2) == [(0, [1]), (1, [2])]
@@ -245,7 +245,7 @@ def test_home_keeps_input_of_a_unit_until_it_has_a_snapshot_that_covers_it(nodes
     assert "gold" not in home.call("status")["streams"][0]["readers"]
 
 
-def test_gateway_that_is_stopped_leaves_nothing(nodes: tuple[Node, Node], base: Path) -> None:
+def test_stopped_gateway_leaves_no_files(nodes: tuple[Node, Node], base: Path) -> None:
     for node in nodes:
         node.call("declare", READINGS)
     nodes[1].call("follow_class", "n1", "none")

@@ -1,5 +1,7 @@
-"""The project's central test: what a live system was told and decided, with more load than it can do and with kills, is
-decided again by the same cores without it; and what it was given is accounted for to the last tuple."""
+"""The project's central test: a live system under overload, with killed processes, decides as its replay does.
+
+The same cores get the recorded events again and must make the same decisions. Every offered tuple is accounted for.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.live
 
-# Small trains make calls the most of the work: there is soon too much of it.
+# With small trains, calls themselves take most of the time, so that the system is soon overloaded.
 SETTINGS = LiveSettings.model_validate(
     {"load": {"cycle_ms": 50}, "train_max": 50, "retained_bytes": 256 << 20, "idle_after_s": None}
 )
@@ -49,9 +51,11 @@ def system(data: Path) -> Iterator[System]:
 
 @pytest.fixture
 def feeder(system: System) -> Iterator[Feeder]:
-    """Offers gold and bronze what a test asks for."""
+    """Provide a feeder that offers gold and bronze the rates that a test sets."""
     runs.host(system, CLASSES)
-    inputs = {one.name: runs.tables(SECONDS, f"{one.name}_") for one in CLASSES if not one.lossless}
+    inputs = {
+        class_.name: runs.tables(SECONDS, f"{class_.name}_") for class_ in CLASSES if not class_.lossless
+    }
     feeder = Feeder(system.door(runs.node_of(system)), inputs, "ts", 1000 * SECONDS)
     yield feeder
     feeder.stop()
@@ -75,22 +79,22 @@ def delivered(system: System, name: str) -> int:
     return runs.status_of(system, name).figures.delivered
 
 
-def goes_on(system: System, name: str) -> None:
-    """The class works on input that was not worked on before."""
+def wait_for_progress(system: System, name: str) -> None:
+    """Wait until the class has processed more input."""
     before = eventually(lambda: delivered(system, name), "input")
     eventually(lambda: delivered(system, name) > before, "more of it")
 
 
-def test_a_run_with_overload_and_kills_is_accounted_for_and_decided_again(
+def test_run_with_overload_and_kills_is_accounted_for_and_replayed_exactly(
     system: System, feeder: Feeder, data: Path
 ) -> None:
     node = runs.node_of(system)
     offer(feeder, FEW, MANY)
     eventually(lambda: share(system, "bronze") > 0.5, "a loan")
     runs.kill(dispatcher_name(node))
-    goes_on(system, "bronze")
+    wait_for_progress(system, "bronze")
     runs.kill_host(system, "bronze")
-    goes_on(system, "bronze")
+    wait_for_progress(system, "bronze")
     pid = runs.kill(COORDINATOR)
     eventually(lambda: runs.pid_of(COORDINATOR) != pid, "another coordinator")
 
@@ -108,7 +112,7 @@ def test_a_run_with_overload_and_kills_is_accounted_for_and_decided_again(
     system.stop()
     report = replay(data / "events" / system.name)
     assert report.agrees, remarks(report)
-    lives = Counter({(one.core, one.name.partition("-")[0]): len(one.lives) for one in report.cores})
+    lives = Counter({(core.core, core.name.partition("-")[0]): len(core.lives) for core in report.cores})
     assert lives["load", "bronze"] == lives["turns", node] == lives["capacity", node] == 2
-    heard = {one.receiver: one.heard for one in report.deliveries}
+    heard = {delivery.receiver: delivery.heard for delivery in report.deliveries}
     assert all(heard[receiver] > 0 for receiver in ("load gold", "load bronze", f"turns {node}")), heard

@@ -1,4 +1,4 @@
-"""Mirrors of `weir up`, and `weir mirror` beside it: what changes at a store comes out as answers, and lookups are learned."""
+"""Mirrors of `weir up`, and of a separate `weir mirror`: changes of remote objects become answers, and lookups are counted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ STOCK = (
 )
 
 
-def test_changes_of_remote_objects_are_answers_and_lookups_are_learned(tmp_path: Path) -> None:
+def test_changes_of_remote_objects_become_answers_and_lookups_are_counted(tmp_path: Path) -> None:
     (tmp_path / "documents.yaml").write_text(DOCUMENTS, encoding="utf-8")
     (tmp_path / "stock.sql").write_text(STOCK, encoding="utf-8")
     with sqlite3.connect(tmp_path / "stock.db") as database:
@@ -58,16 +58,16 @@ def test_changes_of_remote_objects_are_answers_and_lookups_are_learned(tmp_path:
         object_store(a={"price": 1}, b={"price": 2}) as store,
         up(tmp_path, "-f", "documents.yaml") as running,
     ):
-        told = running.until(lambda told: "api" in told and bool(told["classes"]))
-        key = Path(told["admin_key"]).read_text(encoding="utf-8").strip()
+        status = running.until(lambda status: "api" in status and bool(status["classes"]))
+        key = Path(status["admin_key"]).read_text(encoding="utf-8").strip()
         sql = (
             f"CREATE MIRROR prices (item string, price float64) FROM HTTP '{store.url}{{key}}' "
             f"KEYS FROM URL '{store.url}' BANDWIDTH 20 PER SECOND LOOKUPS FROM acme/looked REPEAT EVERY 2 SECONDS"
         )
-        environ = {**os.environ, "WEIR_ENDPOINT": told["api"], "WEIR_API_KEY": key}
+        environ = {**os.environ, "WEIR_ENDPOINT": status["api"], "WEIR_API_KEY": key}
         program = [sys.executable, "-c", "from services.cli.main import main; main()", "mirror", "stock.sql"]
         with (
-            Client(told["api"], key) as weir,
+            Client(status["api"], key) as weir,
             subprocess.Popen(
                 [*program, "-o", "json"], env=environ, cwd=tmp_path, stdout=subprocess.PIPE, text=True
             ) as elsewhere,
@@ -82,9 +82,9 @@ def test_changes_of_remote_objects_are_answers_and_lookups_are_learned(tmp_path:
                 store.objects["a"] = {"price": 7}
                 eventually(lambda: answers() == {"a": 7.0, "b": 2.0}, "the changed object")
 
-                def learned(told: dict[str, Any]) -> bool:
+                def learned(status: dict[str, Any]) -> bool:
                     weir.put_rows("orders", [{"ts": datetime.now(UTC).isoformat(), "item": "a"}])
-                    return bool(told["mirrors"] and told["mirrors"][0]["uses"] > 0)
+                    return bool(status["mirrors"] and status["mirrors"][0]["uses"] > 0)
 
                 (found,) = running.until(learned)["mirrors"]
 
@@ -99,7 +99,7 @@ def test_changes_of_remote_objects_are_answers_and_lookups_are_learned(tmp_path:
                     "the database's row",
                 )
                 weir.delete("Mirror", "prices")
-                assert running.until(lambda told: told["mirrors"] == [])["problems"] == []
+                assert running.until(lambda status: status["mirrors"] == [])["problems"] == []
                 elsewhere.send_signal(signal.SIGTERM)
                 assert elsewhere.wait(HUNG_S) == 128 + signal.SIGTERM
             finally:

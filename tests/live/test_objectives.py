@@ -1,5 +1,7 @@
-"""Classes with different objectives on the same streams, live: each does better by its own policy than by the other's, and
-goes from one to the other without being started anew; one that tunes itself is compared while it runs."""
+"""Live classes with different objectives on the same streams: each does better with the policy for its objective.
+
+Policies change without a restart. A self-tuning class is compared with forecasts while it runs.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,15 @@ pytestmark = pytest.mark.live
 STREAMS = tuple(
     f"CREATE STREAM {name} (ts int64, x float64, WATERMARK FOR ts AS ts)" for name in ("noise", "wanted")
 )
-# A tuple of noise costs little and leads to nothing; a wanted one costs some ten times as much and is answered often.
+# A tuple of stream `noise` costs little and has no answer. A tuple of `wanted` costs ten times as much and has several answers.
 QUERIES = {"quiet": "SELECT ts FROM noise WHERE x < 0"} | {
     f"answer{number}": f"SELECT ts, x * {number} + SQRT(x) / (x + {number}) AS y FROM wanted"
     for number in range(1, 9)
 }
 ROWS = {"noise": 4_000_000, "wanted": 500_000}
-# Enough trains for what is believed of an operator to be what was measured.
+# Enough trains that the estimates for operators are based on measurements.
 WARM_UP = {"noise": 60_000, "wanted": 60_000}
-# By each of the policies, by turns.
+# Number of phases under each policy; the policies alternate.
 TIMES = 3
 
 
@@ -53,11 +55,11 @@ def declared(name: str, **given: object) -> LiveClass:
 
 
 def publish(system: System, rows: Mapping[str, int]) -> None:
-    """Noise first: whoever goes by age takes it first."""
+    """Publish the rows of stream `noise` before those of `wanted`; a policy that orders tuples by age then processes the noise first."""
     (node,) = system.status().system.nodes
     with Producer(system.door(node)) as producer:
         for name, count in rows.items():
-            # Event time goes on from one call to the next: what goes back is late.
+            # Let event time increase from call to call, because rows with earlier event times would be late.
             begin = time.monotonic_ns()
             batch = {"ts": np.arange(begin, begin + count), "x": np.arange(count) / count}
             assert isinstance(producer.publish(name, pa.RecordBatch.from_pydict(batch)), Accepted)
@@ -65,12 +67,12 @@ def publish(system: System, rows: Mapping[str, int]) -> None:
 
 def reports(system: System) -> dict[str, UnitReport]:
     units = system.status().system.units
-    return {name: one.report for name, one in units.items() if one.report is not None}
+    return {name: unit.report for name, unit in units.items() if unit.report is not None}
 
 
 @dataclass
 class Phase:
-    """What came of the same input, by class."""
+    """Measurements of one phase of the input, for each class."""
 
     response_ms: dict[str, float]
     queued: dict[str, float]
@@ -78,7 +80,7 @@ class Phase:
 
 
 def phase(system: System, rows: Mapping[str, int]) -> Phase:
-    """Everything at once; how long answers took on the mean, and how much was queued on the mean, until all is done."""
+    """Publish all rows at once; return the mean response time and the mean queue until the rows are processed."""
     before = reports(system)
     publish(system, rows)
     total = sum(rows.values())
@@ -89,33 +91,33 @@ def phase(system: System, rows: Mapping[str, int]) -> Phase:
             break
         assert time.monotonic() < until, "the input is not worked off"
         looks += 1
-        for name, one in found.items():
-            started = one.figures.offered > before[name].figures.offered
-            queued[name] += one.figures.queued if started else total
+        for name, report in found.items():
+            started = report.figures.offered > before[name].figures.offered
+            queued[name] += report.figures.queued if started else total
         time.sleep(POLL_S)
     return Phase(
         {name: mean_since(before[name], found[name]) for name in before},
         {name: value / looks for name, value in queued.items()},
-        {name: one.counted and one.counted.life for name, one in found.items()},
+        {name: report.counted and report.counted.life for name, report in found.items()},
     )
 
 
 def least_response_ms(phases: Sequence[Phase], name: str) -> float:
-    """When the machine had the least else to do."""
-    return min(one.response_ms[name] for one in phases)
+    """Return the lowest response time of all phases: in that phase, other processes of the machine disturbed least."""
+    return min(phase_.response_ms[name] for phase_ in phases)
 
 
 def least_queued(phases: Sequence[Phase], name: str) -> float:
-    return min(one.queued[name] for one in phases)
+    return min(phase_.queued[name] for phase_ in phases)
 
 
 def mean_since(before: UnitReport, after: UnitReport) -> float:
     figures, earlier = after.figures, before.figures
-    sums = [one.response_ms.get("mean", 0.0) * one.results for one in (figures, earlier)]
+    sums = [figure.response_ms.get("mean", 0.0) * figure.results for figure in (figures, earlier)]
     return (sums[0] - sums[1]) / (figures.results - earlier.results)
 
 
-def test_each_does_better_by_what_serves_its_objective_and_changes_over_without_a_restart(
+def test_policy_for_the_objective_beats_another_policy_and_changes_without_a_restart(
     system: System,
 ) -> None:
     system.apply([declared("quick", objective="response"), declared("small", objective="memory")])
@@ -137,27 +139,28 @@ def test_each_does_better_by_what_serves_its_objective_and_changes_over_without_
         other.append(phase(system, ROWS))
     assert least_response_ms(own, "quick") < 0.9 * least_response_ms(other, "quick")
     assert least_queued(own, "small") < 0.9 * least_queued(other, "small")
-    assert all(one.lives == own[0].lives for one in [*own, *other])
+    assert all(phase_.lives == own[0].lives for phase_ in [*own, *other])
     for name in both:
         system.remove_class(name)
 
 
-def test_a_class_that_tunes_itself_is_compared_while_it_runs(system: System) -> None:
+def test_self_tuning_class_is_compared_with_forecasts_while_it_runs(system: System) -> None:
     policy = {"kind": "auto", "every_s": 1, "steady": 1}
     system.apply([declared("auto", objective="memory", policy=policy)])
     eventually(lambda: "auto" in reports(system), "the class")
     source = RunningSystem(system)
     with Aside() as aside, Watch(source, lambda: ()) as watch, Tuner(source, watch, aside.forecasts):
 
-        def told() -> bool:
+        def is_compared() -> bool:
             publish(system, {"noise": 10_000, "wanted": 5_000})
             watch.view(max_age_s=0.0)
             return any(
-                one.forecasts and one.measured is not None for one in source.decisions("auto", 10).tuned
+                decision.forecasts and decision.measured is not None
+                for decision in source.decisions("auto", 10).tuned
             )
 
-        eventually(told, "a comparison")
+        eventually(is_compared, "a comparison")
         found = source.decisions("auto", 10).tuned
-        last = next(one for one in found if one.forecasts)
-        assert last.forecasts.keys() == {policy_text(one) for one in candidates("memory")}
+        last = next(decision for decision in found if decision.forecasts)
+        assert last.forecasts.keys() == {policy_text(candidate) for candidate in candidates("memory")}
         assert watch.view(max_age_s=0.0).classes["auto"].policy == found[-1].after

@@ -1,4 +1,4 @@
-"""Two systems on one machine: commands of a home reach its own, and each listens on loopback alone."""
+"""Two systems on one machine: commands of a home reach the system of that home, and each system listens only on loopback."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DOCUMENTS = """
 
 
 class Running:
-    """A `weir up` with a home, a folder and files for its output."""
+    """Running `weir up` with a home, a folder and files for its output."""
 
     def __init__(self, folder: Path, process: subprocess.Popen[bytes]) -> None:
         self.folder, self.process = folder, process
@@ -59,7 +59,7 @@ class Running:
         return url is not None and httpx.get(f"{url}/readyz").status_code == 200
 
     def wait_ready(self) -> None:
-        """Wait until all that is declared has been started; with Spark on a busy machine that takes minutes."""
+        """Wait until all declarations run; with Spark on a busy machine this takes minutes."""
         until = time.monotonic() + START_S
         while not self.ready():
             assert time.monotonic() < until, self.out + self.errors
@@ -100,7 +100,7 @@ def up(folder: Path, *arguments: str) -> Iterator[Running]:
         process.wait(HUNG_S)
 
 
-def test_each_home_has_its_own_system_on_loopback_alone(tmp_path: Path) -> None:
+def test_each_home_has_its_own_system_that_listens_only_on_loopback(tmp_path: Path) -> None:
     documents = tmp_path / "documents.yaml"
     documents.write_text(DOCUMENTS, encoding="utf-8")
     with up(tmp_path / "mine", "-f", str(documents)) as mine, up(tmp_path / "theirs") as theirs:
@@ -111,10 +111,10 @@ def test_each_home_has_its_own_system_on_loopback_alone(tmp_path: Path) -> None:
         )
         eventually(lambda: "feed ticks: running" in mine.out, "the feed")
         pids = descendants(mine.process.pid)
-        heard = listening(pids)
-        assert {name for name, _ in heard} >= {"gcs_server", "raylet", "ray::GatewayAct"}
-        assert {address for _, address in heard} == {"127.0.0.1"}
-        # A state is printed once, however long it lasts.
+        sockets = listening(pids)
+        assert {name for name, _ in sockets} >= {"gcs_server", "raylet", "ray::GatewayAct"}
+        assert {address for _, address in sockets} == {"127.0.0.1"}
+        # Check that the log shows a state once, however long the state lasts.
         assert mine.out.count("class acme: running") == 1
         done = mine.weir("down")
         assert (done.returncode, done.stdout, done.stderr) == (
@@ -130,7 +130,7 @@ def test_each_home_has_its_own_system_on_loopback_alone(tmp_path: Path) -> None:
         refused = mine.weir("down", "--address", own.address)
         assert (refused.returncode, refused.stdout) == (2, "")
         assert theirs.ready()
-        # One that is ended from elsewhere says so, and ends.
+        # Check that `weir up` reports and exits if another command ends its system.
         done = mine.weir("down", "--address", own.address, "--yes")
         assert (done.returncode, done.stdout) == (0, f"system {own.name} has ended\n")
         assert theirs.process.wait(HUNG_S) == 3
@@ -143,13 +143,13 @@ def left_by(name: str) -> list[Path]:
     return [*Path(tempfile.gettempdir()).glob(f"weir-{name}-*"), *shared_memory().glob(f"weir-*-{name}")]
 
 
-def test_a_start_removes_what_a_killed_one_has_left(tmp_path: Path) -> None:
+def test_start_removes_the_files_of_a_killed_system(tmp_path: Path) -> None:
     with up(tmp_path / "mine") as killed:
         own = killed.home.system()
         assert own is not None
         pids = descendants(killed.process.pid)
         killed.process.kill()
-        # Two agents of Ray's try for a minute to report the end to a head that is gone.
+        # The end of two of Ray's agents is not awaited, because these agents try for a minute to report to the dead head.
         eventually(
             lambda: not {"gcs_server", "raylet", "ray::GatewayAct"} & set(alive(pids)), "the end of Ray"
         )
@@ -162,7 +162,7 @@ def test_a_start_removes_what_a_killed_one_has_left(tmp_path: Path) -> None:
         assert own.name not in clusters(shared_memory())
 
 
-def test_nothing_is_left_when_all_processes_are_ended_at_once(tmp_path: Path) -> None:
+def test_nothing_is_left_when_all_processes_end_at_once(tmp_path: Path) -> None:
     with up(tmp_path / "mine") as ended:
         own = ended.home.system()
         assert own is not None
@@ -173,7 +173,7 @@ def test_nothing_is_left_when_all_processes_are_ended_at_once(tmp_path: Path) ->
         assert (alive(pids), left_by(own.name), ended.home.served_at()) == ([], [], None)
 
 
-def test_a_command_whose_ray_has_ended_says_so_and_ends(tmp_path: Path) -> None:
+def test_weir_up_reports_the_end_of_ray_and_exits(tmp_path: Path) -> None:
     with up(tmp_path / "mine") as running:
         own = running.home.system()
         assert own is not None
@@ -186,10 +186,10 @@ def test_a_command_whose_ray_has_ended_says_so_and_ends(tmp_path: Path) -> None:
 
 
 def alive(pids: list[int]) -> list[str]:
-    """Return the names of those processes that have not ended."""
+    """Return the names of the processes that still run."""
     return [name_of(pid) for pid in pids if Path(f"/proc/{pid}/exe").exists()]
 
 
-def test_what_listens_elsewhere_is_noticed() -> None:
+def test_sockets_on_other_addresses_are_detected() -> None:
     with socket.create_server(("127.0.0.1", 0)), socket.create_server(("", 0)):
         assert {address for _, address in listening([os.getpid()])} >= {"127.0.0.1", "0.0.0.0"}

@@ -1,4 +1,4 @@
-"""A plan from the statistics of a running system, and what then happens there: whether targets hold, and who loses."""
+"""A plan made from the statistics of a running system, compared with what then happens: targets kept, and tuples lost."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.live
 
 SETTINGS = LiveSettings()
-# Of what the machine can do: the class that runs, and the one that comes.
+# Input rates, as fractions of the machine's capacity: of the running class, and of the two planned classes.
 RUNS, MODEST, FLOOD = 0.25, 0.15, 4.0
-# Answers of so many seconds of a feed are what has become of it.
+# Number of seconds of input after which the test judges a class by its answers.
 SECONDS = 6.0
 TARGET_MS = 1000.0
 
 
 def documents(name: str, priority: float, max_drop: float) -> list[Document]:
-    """A tenant with W11's queries on streams of its own."""
+    """Return the documents of a tenant with W11's queries on its own streams."""
     parts = [
         f"{{kind: PriorityClass, name: {name}, priority: {priority}, delay_target_ms: {TARGET_MS}, max_drop: {max_drop}}}",
         f"{{kind: Tenant, name: {name}, priority_class: {name}}}",
@@ -55,7 +55,7 @@ def documents(name: str, priority: float, max_drop: float) -> list[Document]:
 
 @dataclass
 class Running:
-    """A system in which class `runs` is fed, and what plans for it."""
+    """System in which class `runs` is fed, with a planner for more classes."""
 
     system: System
     catalog: Catalog
@@ -63,20 +63,20 @@ class Running:
     watched: Watched
     tables: dict[str, pa.Table]
     capacity: float
-    """Readings a second."""
+    """Capacity of the machine, in readings per second."""
 
     def host(self, name: str, given: list[Document]) -> None:
         self.catalog.apply(given, "test")
-        self.watched.host([one for one in self.catalog.desired().classes if one.name == name])
+        self.watched.host([class_ for class_ in self.catalog.desired().classes if class_.name == name])
 
     def remove(self, name: str, given: list[Document]) -> None:
         self.system.remove_class(name)
-        for one in reversed(given):
-            self.catalog.delete(one.ref, "test")
+        for document in reversed(given):
+            self.catalog.delete(document.ref, "test")
 
     def feed(self, name: str, part: float) -> Feeder:
-        """This part of what the machine can do, from now on."""
-        (declared,) = (one for one in self.catalog.desired().classes if one.name == name)
+        """Set the feeder so that the input of the class needs this fraction of the machine's capacity from now on."""
+        (declared,) = (class_ for class_ in self.catalog.desired().classes if class_.name == name)
         feeder = self.watched.feeder([declared], self.tables)
         feeder.offer({name: StepArrivals(kind="steps", steps=(RateStep(at_s=0, rate=part * self.capacity),))})
         return feeder
@@ -91,7 +91,7 @@ class Running:
         return self.planner.plan(given, rates)
 
     def seen(self, name: str, part: float) -> Figures:
-        """The class after so many more seconds of its input."""
+        """Return the figures of the class after SECONDS more seconds of input."""
         before = self.figures(name).offered
         enough = before + SECONDS * part * self.capacity
         return eventually(lambda: self.has_had(name, enough), f"{SECONDS:g} s of input of {name}")[0]
@@ -128,17 +128,17 @@ def running(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             feeder.stop()
 
 
-def kept(one: ClassPlan, figures: Figures) -> bool:
+def kept(plan: ClassPlan, figures: Figures) -> bool:
     lost = 1 - figures.keep
-    return figures.p95_ms <= one.target_ms and lost <= one.max_drop + DROP_TOLERANCE
+    return figures.p95_ms <= plan.target_ms and lost <= plan.max_drop + DROP_TOLERANCE
 
 
 @pytest.mark.parametrize(("name", "part", "max_drop"), [("modest", MODEST, 0.1), ("flood", FLOOD, 0.1)])
-def test_what_is_planned_for_a_second_class_is_what_then_happens(
+def test_plan_for_a_second_class_predicts_what_happens(
     running: Running, name: str, part: float, max_drop: float
 ) -> None:
     given = documents(name, 1, max_drop)
-    found = {one.name: one for one in running.plan(name, given, part).classes}
+    found = {plan.name: plan for plan in running.plan(name, given, part).classes}
     first = found["runs"]
     assert first.before is not None
     load = running.figures("runs").load
@@ -149,7 +149,7 @@ def test_what_is_planned_for_a_second_class_is_what_then_happens(
         figures = running.seen(name, part)
         assert kept(found[name], figures) == (part == MODEST), figures
         assert found[name].holds == (part == MODEST), found[name]
-        assert kept(first, running.figures("runs")), "it asks for less than its share"
+        assert kept(first, running.figures("runs")), "class runs needs less than its share"
         assert first.holds
     finally:
         feeder.stop()

@@ -1,5 +1,7 @@
-"""Queries go over to other plans while their input comes: answers are those of a class that never did, each once; and a class
-that tunes itself finds the better one."""
+"""Queries change to other plans while their input arrives, without losing or repeating an answer.
+
+A self-tuning class finds the better plan by itself.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,8 @@ QUERIES = {
     "paired": "SELECT window_end AS wend, level, COUNT(*) AS n FROM near [RANGE 1 SECOND] GROUP BY level",
 }
 SETTINGS = LiveSettings.model_validate({"load": {"cycle_ms": 50}, "train_max": 200, "idle_after_s": None})
-BATCHES = runs.batches(seconds=24, a_batch=250, prefixes=("",))
-# Event time of two of them is more than an exchange waits for.
+BATCHES = runs.batches(seconds=24, batch_rows=250, prefixes=("",))
+# Number of parts in which the input is published. Two parts span more event time than an exchange of operators takes.
 PARTS = 8
 CHANGES = {0: AFTER, 2: APART, 4: AFTER_APART, 6: USUAL}
 
@@ -62,20 +64,20 @@ def declared(plan: PlanSettings = USUAL) -> LiveClass:
 
 
 def has(system: System, operators: Counter[str]) -> bool:
-    """Whether the class has these operators and no others."""
+    """Return True if the class has exactly these operators."""
     host = system.host(runs.units(system)["gold"].host)
     lines: list[PlanLine] = ray.get(host.plan.remote("gold"), timeout=5)
     return Counter(line.name.partition(":")[0] for line in lines) == operators
 
 
 def expected(plan: PlanSettings, queries: Mapping[str, str] = QUERIES) -> Counter[str]:
-    """As in a class that began with it."""
+    """Return the operators of a class that was started with this plan."""
     hosted = HostedClass(declared(plan).model_copy(update={"queries": queries}), SETTINGS.train_max)
     return Counter(node.name.partition(":")[0] for node in hosted.runner.network.nodes)
 
 
 def answered(system: System, changes: Mapping[int, PlanSettings]) -> Answers:
-    """All answers; a change of plan has come to its end before the next."""
+    """Return all answers to the input; each change of plan is complete before the next change."""
     runs.host(system, [declared()])
     publisher = Publisher(runs.folders(system, runs.node_of(system)))
     for number, part in enumerate(runs.parts(BATCHES, PARTS)):
@@ -91,13 +93,13 @@ def answered(system: System, changes: Mapping[int, PlanSettings]) -> Answers:
     return answers
 
 
-def test_queries_whose_plan_is_declared_anew_while_input_comes_answer_all_and_once(system: System) -> None:
+def test_changes_of_plan_during_input_lose_and_repeat_no_answer(system: System) -> None:
     undisturbed = answered(system, {})
     assert all(map(len, undisturbed.values()))
     runs.assert_same(answered(system, CHANGES), undisturbed)
 
 
-# Few readings pass, and each meets many alerts.
+# SQL of the queries: few readings pass the condition, and each of those readings joins with many alerts.
 SELECTIVE = {
     "near": "SELECT r.ts AS rts, r.temp, a.level FROM readings r JOIN alerts a ON r.sensor = a.sensor"
     " AND a.ts BETWEEN r.ts - INTERVAL 1 SECOND AND r.ts + INTERVAL 1 SECOND WHERE r.temp < 1 AND a.level = 0"
@@ -106,7 +108,7 @@ STEP_MS, ROWS, SENSORS, TEMPS, LEVELS = 50, 100, 12, 40, 4
 
 
 def second(number: int) -> Iterator[runs.Batch]:
-    """Of event time, as batches of both streams by turns."""
+    """Yield batches of the two streams in alternation, which together cover one second of event time."""
     chance = np.random.default_rng(number)
     for step in range(1000 // STEP_MS):
         times = 1000 * number + STEP_MS * step + np.sort(chance.integers(0, STEP_MS, ROWS))
@@ -119,7 +121,7 @@ def second(number: int) -> Iterator[runs.Batch]:
         yield "alerts", pa.RecordBatch.from_pydict(both | {"level": level})
 
 
-def test_a_class_that_tunes_itself_goes_over_to_the_plan_that_is_forecast_to_do_better(
+def test_self_tuning_class_switches_to_the_plan_with_the_better_forecast(
     system: System,
 ) -> None:
     policy = {"kind": "auto", "every_s": 1, "steady": 1}
@@ -137,9 +139,11 @@ def test_a_class_that_tunes_itself_goes_over_to_the_plan_that_is_forecast_to_do_
 
         assert has(system, expected(AFTER, SELECTIVE))
         eventually(is_usual, "an exchange")
-        told = [one for one in source.decisions("gold", 10).tuned if one.branch == "switch"]
-    assert choice_of(told[0].policy).plan == AFTER
-    assert choice_of(told[0].after).plan == USUAL
-    assert told[0].forecasts[told[0].after] < 0.9 * told[0].forecasts[told[0].policy]
+        switches = [
+            decision for decision in source.decisions("gold", 10).tuned if decision.branch == "switch"
+        ]
+    assert choice_of(switches[0].policy).plan == AFTER
+    assert choice_of(switches[0].after).plan == USUAL
+    assert switches[0].forecasts[switches[0].after] < 0.9 * switches[0].forecasts[switches[0].policy]
     runs.worked_off(system, runs.offered([gold], publisher.accepted))
     runs.remove(system, [gold])

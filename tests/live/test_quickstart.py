@@ -1,4 +1,4 @@
-"""The page for beginners is true: every block of it is run in order, against the system that the page itself starts."""
+"""The page for beginners is correct: its blocks are run in order, on the system that the page itself starts."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     found.leave()
 
 
-def test_stranger_who_follows_the_page_reads_answers(reader: Reader) -> None:
+def test_reader_who_follows_the_page_gets_answers(reader: Reader) -> None:
     followed = blocks()
-    assert {one.language for one in followed} == {"console", OWN_TERMINAL, *FILES}
-    for one in followed:
-        reader.follow(one)
+    assert {block.language for block in followed} == {"console", OWN_TERMINAL, *FILES}
+    for block in followed:
+        reader.follow(block)

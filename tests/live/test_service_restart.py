@@ -1,4 +1,4 @@
-"""What two tenants have declared is there after a restart, and runs: their keys let in, and new rows have answers."""
+"""Declarations of two tenants are kept over a restart and run again: their keys stay valid, and new rows are answered."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ DOCUMENTS = """
 NOT_YET = 503
 YAML = {"Content-Type": "application/yaml"}
 KINDS = ("priority-classes", "tenants", "streams", "queries", "keys")
-# By query, whose it is.
+# Paths of the queries, which begin with the tenant.
 ODD, LARGE, ALL = "acme/queries/odd", "acme/queries/large", "globex/queries/all"
 SCOPES = {"acme": ["tenant:acme"], "globex": ["tenant:globex"], "feeder": ["ingest:ticks", "ingest:notes"]}
 
 
 class Service:
-    """As those who have keys call it."""
+    """Client of the service that calls it with each caller's key."""
 
     def __init__(self, url: str, keys: dict[str, str]) -> None:
         self.keys = keys
@@ -51,8 +51,8 @@ class Service:
     def close(self) -> None:
         self._client.close()
 
-    def call(self, who: str, method: str, path: str, **more: Any) -> Any:
-        headers = {"Authorization": f"Bearer {self.keys[who]}", **more.pop("headers", {})}
+    def call(self, caller: str, method: str, path: str, **more: Any) -> Any:
+        headers = {"Authorization": f"Bearer {self.keys[caller]}", **more.pop("headers", {})}
         answer = self._client.request(method, path, headers=headers, **more)
         if answer.status_code == NOT_YET:
             raise ValueError(answer.text)
@@ -60,32 +60,33 @@ class Service:
         return answer.json()
 
     def declared(self) -> dict[str, Any]:
-        """All that an administrator sees of it, with versions; when keys were used last is no declaration."""
+        """Return all declarations and keys with their versions, without the time of each key's last use."""
         found = {kind: self.call("admin", "GET", f"/{kind}")["items"] for kind in KINDS}
         for key in found["keys"]:
             del key["used_at"]
         return found
 
-    def bring(self, number: int) -> None:
-        """An odd number, as a tick of now and as a note."""
+    def push(self, number: int) -> None:
+        """Push an odd number as a tick of now, and as a note."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         for stream, row in (("ticks", {"ts": now, "value": number}), ("notes", {"n": number, "text": "ü"})):
             assert self.call("feeder", "POST", f"/streams/{stream}/rows", json=[row])["accepted"] == 1
 
     def answers(self, query: str) -> list[Any]:
-        """Without their numbers, as the tenant reads them; nothing was shed of them."""
+        """Return a query's answers without their sequence numbers, after checking that nothing was shed."""
         page = self.call(query.partition("/")[0], "GET", f"/tenants/{query}/results")
         assert {row["_kept"] for row in page["rows"]} <= {1.0}
         return [
-            {name: one for name, one in row.items() if name not in ("_seq", "_kept")} for row in page["rows"]
+            {name: value for name, value in row.items() if name not in ("_seq", "_kept")}
+            for row in page["rows"]
         ]
 
     def answer_all(self, number: int) -> None:
-        """What is brought comes out of every query; streams and queries that are new take a while to begin."""
+        """Push rows until every query has answered them, because new streams and queries need time to start."""
         value, note = {"value": number}, {"n": number, "text": "ü"}
 
         def is_answered() -> bool:
-            self.bring(number)
+            self.push(number)
             return value in self.answers(ODD) and value in self.answers(LARGE) and note in self.answers(ALL)
 
         eventually(is_answered, f"answers to {number}")
@@ -93,35 +94,35 @@ class Service:
 
 @contextmanager
 def running(folder: Path, keys: dict[str, str]) -> Iterator[Service]:
-    """Once it is ready; how long that takes is told to whoever runs the test with -s."""
+    """Start `weir up`, print the time until it is ready, and yield a client."""
     began = time.monotonic()
     with up(folder) as process:
-        told = process.until(lambda told: "api" in told)
+        status = process.until(lambda status: "api" in status)
         print(f"weir up to ready: {time.monotonic() - began:.1f} s")
-        assert httpx.get(f"{told['api']}/readyz").status_code == 200
-        keys["admin"] = Path(told["admin_key"]).read_text(encoding="utf-8").strip()
-        service = Service(told["api"], keys)
+        assert httpx.get(f"{status['api']}/readyz").status_code == 200
+        keys["admin"] = Path(status["admin_key"]).read_text(encoding="utf-8").strip()
+        service = Service(status["api"], keys)
         yield service
         service.close()
 
 
-def test_everything_that_was_declared_is_there_and_runs_after_a_restart(tmp_path: Path) -> None:
+def test_declarations_and_keys_are_kept_and_queries_run_after_a_restart(tmp_path: Path) -> None:
     keys: dict[str, str] = {}
     with running(tmp_path, keys) as service:
         made = service.call("admin", "POST", "/apply", content=DOCUMENTS, headers=YAML)
-        assert [one["action"] for one in made["changes"]] == ["created"] * 8
-        for who, scopes in SCOPES.items():
-            body = {"principal": who, "scopes": scopes}
-            keys[who] = service.call("admin", "POST", "/keys", json=body)["key"]
+        assert [change["action"] for change in made["changes"]] == ["created"] * 8
+        for caller, scopes in SCOPES.items():
+            body = {"principal": caller, "scopes": scopes}
+            keys[caller] = service.call("admin", "POST", "/keys", json=body)["key"]
         service.answer_all(11)
         before, admin = service.declared(), keys["admin"]
     with running(tmp_path, keys) as service:
         assert (service.declared(), keys["admin"]) == (before, admin)
-        assert {one["name"] for one in service.call("admin", "GET", "/classes")["items"]} == {
+        assert {item["name"] for item in service.call("admin", "GET", "/classes")["items"]} == {
             "acme",
             "globex",
         }
         service.answer_all(13)
-        # A tenant sees its own, as before.
+        # A tenant still sees only its own queries.
         seen = service.call("globex", "GET", "/queries")["items"]
-        assert [one["document"]["tenant"] for one in seen] == ["globex"]
+        assert [item["document"]["tenant"] for item in seen] == ["globex"]

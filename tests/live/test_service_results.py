@@ -1,4 +1,4 @@
-"""A system that runs, and its service: rows brought over HTTP come back as answers, in every way that they can be read."""
+"""A running system and its service: rows pushed over HTTP become answers, read in every supported way."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def declared(sql: str) -> LiveClass:
     )
 
 
-class There:
-    """A system, its service, and who brings and reads."""
+class RunningService:
+    """Running system with its service, and clients that push rows and read answers."""
 
     def __init__(self, system: System, found: Served) -> None:
         self.system, self.served = system, found
@@ -68,7 +68,7 @@ class There:
         self.feeder = {"Authorization": f"Bearer {found.key('ingest:readings')}"}
 
     def run(self, sql: str) -> None:
-        """The query, with a class that reads what comes from now on."""
+        """Apply the query, and wait until its class reads the stream."""
         call(self.system.gateway(self.node).declare, STREAM)
         self.system.apply([declared(sql)])
         self.system.wait_ready()
@@ -76,9 +76,10 @@ class There:
             lambda: "gold" in self.system.readers(self.node).get("readings", ()), "a reader of the stream"
         )
 
-    def bring(self, first: int, following: int, key: str) -> dict[str, Any]:
+    def push(self, first: int, following: int, key: str) -> dict[str, Any]:
         rows = [
-            {"ts": 1_000_000 * one, "sensor": one, "temp": f"{one}.25"} for one in range(first, following)
+            {"ts": 1_000_000 * number, "sensor": number, "temp": f"{number}.25"}
+            for number in range(first, following)
         ]
         headers = self.feeder | {"Idempotency-Key": key}
         answer = self.http.post("/v1/streams/readings/rows", json=rows, headers=headers)
@@ -93,25 +94,25 @@ class There:
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningService]:
     with (
         start(LiveSettings(), [], pinned=False, endpoint=FlightSettings()) as system,
         served(tmp_path_factory.mktemp("home")) as found,
     ):
-        yield There(system, found)
+        yield RunningService(system, found)
 
 
 def rows(first: int, following: int) -> list[dict[str, Any]]:
-    """Row r is of sensor r + 1."""
+    """Return the expected answers with these sequence numbers; the answer with number n is about sensor n + 1."""
     return [
         {
-            "_seq": one,
+            "_seq": number,
             "_kept": 1.0,
-            "ts": f"1970-01-01T00:00:{one + 1:02d}.000000Z",
-            "sensor": one + 1,
-            "temp": f"{one + 1}.25",
+            "ts": f"1970-01-01T00:00:{number + 1:02d}.000000Z",
+            "sensor": number + 1,
+            "temp": f"{number + 1}.25",
         }
-        for one in range(first, following)
+        for number in range(first, following)
     ]
 
 
@@ -124,52 +125,54 @@ def events_of(lines: Iterator[str]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield kind, json.loads(line.removeprefix("data: "))
 
 
-def test_rows_come_back_as_answers_in_every_way(there: There) -> None:
-    assert there.get().json() == {"columns": [], "rows": [], "next": None}
-    there.run(SQL)
-    stream = there.http.stream("GET", f"{RESULTS}/stream", headers=there.reader)
+def test_pushed_rows_are_read_as_answers_in_every_way(running: RunningService) -> None:
+    assert running.get().json() == {"columns": [], "rows": [], "next": None}
+    running.run(SQL)
+    stream = running.http.stream("GET", f"{RESULTS}/stream", headers=running.reader)
     with stream as answer:
         events = events_of(answer.iter_lines())
-        brought = {"accepted": 11, "rejected": 0, "reasons": {}}
-        assert there.bring(0, 11, "first") == brought | {"repeated": False}
-        page = there.get(wait_s=60).json()
+        pushed = {"accepted": 11, "rejected": 0, "reasons": {}}
+        assert running.push(0, 11, "first") == pushed | {"repeated": False}
+        page = running.get(wait_s=60).json()
         assert page["rows"] == rows(0, 10)
         assert next(events) == ("rows", {"rows": rows(0, 10)})
-        assert there.bring(0, 11, "first") == brought | {"repeated": True}
-        there.bring(11, 21, "second")
-        assert there.get(after=page["next"], wait_s=60).json()["rows"] == rows(10, 20)
+        assert running.push(0, 11, "first") == pushed | {"repeated": True}
+        running.push(11, 21, "second")
+        assert running.get(after=page["next"], wait_s=60).json()["rows"] == rows(10, 20)
         assert next(events) == ("rows", {"rows": rows(10, 20)})
-        arrow = pa.ipc.open_stream(there.get(accept=ARROW, after="4").content).read_all()
+        arrow = pa.ipc.open_stream(running.get(accept=ARROW, after="4").content).read_all()
         assert arrow["_seq"].to_pylist() == list(range(5, 20))
-        by_flight(there, 20)
-        put_anew(there, events, page["next"])
+        by_flight(running, 20)
+        replace_and_delete(running, events, page["next"])
 
 
-def by_flight(there: There, following: int) -> None:
-    (place,) = there.get(f"{RESULTS}/flight").json()["units"]
+def by_flight(running: RunningService, following: int) -> None:
+    (place,) = running.get(f"{RESULTS}/flight").json()["units"]
     assert (place["unit"], place["first"], place["next"]) == ("gold", 0, following)
     ticket = {"v": 1, "unit": place["unit"], "query": place["query"], "from": 0, "to": following}
     with flight.connect(place["endpoint"]) as client:
-        # The door knows the system's key here, and keys of the catalog under `weir up`.
-        headers = [(b"authorization", f"Bearer {there.system.ingest_key}".encode())]
+        # This Flight server accepts only the system's key; under `weir up` it accepts the catalog's keys, too.
+        headers = [(b"authorization", f"Bearer {running.system.ingest_key}".encode())]
         call_options = flight.FlightCallOptions(headers=headers)
         table = client.do_get(flight.Ticket(json.dumps(ticket).encode()), call_options).read_all()
     assert table["_seq"].to_pylist() == list(range(following))
 
 
-def put_anew(there: There, events: Iterator[tuple[str, dict[str, Any]]], cursor: str) -> None:
-    """The query asks something else from now on, and ends."""
-    there.run(OTHER)
+def replace_and_delete(
+    running: RunningService, events: Iterator[tuple[str, dict[str, Any]]], cursor: str
+) -> None:
+    """Replace the query's SQL, then delete the query; check what a reader receives."""
+    running.run(OTHER)
     assert next(events) == ("gap", {"unit": "gold", "anew": True})
-    there.bring(21, 23, "third")
-    anew = {"rows": [{"_seq": 0, "_kept": 1.0, "sensor": 21}, {"_seq": 1, "_kept": 1.0, "sensor": 22}]}
-    assert next(events) == ("rows", anew)
-    page = there.get(after=cursor).json()
-    assert (page["rows"], page["columns"]) == (anew["rows"], [{"name": "sensor", "type": "int32"}])
-    there.served.catalog.delete(Ref("Query", "some", "gold"), "test")
-    there.served.service.snapshot.refresh()
+    running.push(21, 23, "third")
+    new_rows = {"rows": [{"_seq": 0, "_kept": 1.0, "sensor": 21}, {"_seq": 1, "_kept": 1.0, "sensor": 22}]}
+    assert next(events) == ("rows", new_rows)
+    page = running.get(after=cursor).json()
+    assert (page["rows"], page["columns"]) == (new_rows["rows"], [{"name": "sensor", "type": "int32"}])
+    running.served.catalog.delete(Ref("Query", "some", "gold"), "test")
+    running.served.service.snapshot.refresh()
     assert next(events) == ("end", {})
-    log: Path = there.dirs.class_log("gold")
+    log: Path = running.dirs.class_log("gold")
     assert log.is_dir()
-    there.system.remove_class("gold")
+    running.system.remove_class("gold")
     eventually(lambda: not log.exists(), "the end of the class's log")

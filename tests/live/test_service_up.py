@@ -1,4 +1,4 @@
-"""`weir up` serves REST from its start to its end: a tenant comes, asks and reads, and finds everything again after a restart."""
+"""`weir up` serves REST from its start to its end: a tenant declares, pushes and reads, and finds everything again after a restart."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ RESULTS = "/v1/tenants/acme/queries/some/results"
 
 @contextmanager
 def service(folder: Path) -> Iterator[httpx.Client]:
-    """As its administrator calls it, once it is ready."""
+    """Start `weir up`; yield a client with the administrator's key once the service is ready."""
     with up(folder) as running:
-        told = running.until(lambda told: "api" in told)
-        key = Path(told["admin_key"]).read_text(encoding="utf-8").strip()
-        assert (folder / "home" / "endpoint").read_text(encoding="utf-8") == told["api"]
+        status = running.until(lambda status: "api" in status)
+        key = Path(status["admin_key"]).read_text(encoding="utf-8").strip()
+        assert (folder / "home" / "endpoint").read_text(encoding="utf-8") == status["api"]
         headers = {"Authorization": f"Bearer {key}"}
-        with httpx.Client(base_url=told["api"], headers=headers, timeout=30) as client:
+        with httpx.Client(base_url=status["api"], headers=headers, timeout=30) as client:
             assert client.get("/readyz").status_code == 200
             yield client
     assert not (folder / "home" / "endpoint").exists()
 
 
-def rows_come(client: httpx.Client, number: int) -> list[Any]:
-    """What is brought has an answer; what has just begun to run reads what comes from then on."""
+def push_until_answered(client: httpx.Client, number: int) -> list[Any]:
+    """Push rows until one is answered, because a query reads only rows that arrive after its start."""
 
     def answers() -> list[Any]:
         row = {"ts": "2026-01-01T00:00:00Z", "value": number}
         assert client.post("/v1/streams/ticks/rows", json=[row]).json()["accepted"] == 1
         found = client.get(RESULTS, params={"wait_s": 1})
-        return [one for one in found.json().get("rows", ()) if one["value"] == number]
+        return [row for row in found.json().get("rows", ()) if row["value"] == number]
 
     return eventually(answers, "an answer")
 
 
-def test_tenant_comes_asks_and_reads_and_finds_everything_again(tmp_path: Path) -> None:
+def test_tenant_declares_and_reads_and_finds_everything_after_a_restart(tmp_path: Path) -> None:
     last: list[bytes] = []
     with service(tmp_path) as client:
         assert client.put("/v1/streams/ticks", json=STREAM).status_code == 201
         assert client.put("/v1/tenants/acme", json={"priority_class": "gold"}).status_code == 201
         sql = {"sql": "SELECT value FROM ticks WHERE value > 0"}
         assert client.put("/v1/tenants/acme/queries/some", json=sql).status_code == 201
-        assert rows_come(client, 1)[0]["value"] == 1
+        assert push_until_answered(client, 1)[0]["value"] == 1
         reads = threading.Event()
 
         def read() -> None:
@@ -67,10 +67,10 @@ def test_tenant_comes_asks_and_reads_and_finds_everything_again(tmp_path: Path) 
         reader = threading.Thread(target=read, daemon=True)
         reader.start()
         assert reads.wait(30)
-    # A reader that is open holds nothing up, and is told the end in order.
+    # Check that an open reader does not delay the end of the service, and that the response to it ends properly.
     reader.join(30)
     assert not reader.is_alive()
     with service(tmp_path) as client:
         shown = client.get("/v1/tenants/acme/queries/some")
         assert shown.json()["sql"] == sql["sql"]
-        assert rows_come(client, 2)[0]["value"] == 2
+        assert push_until_answered(client, 2)[0]["value"] == 2

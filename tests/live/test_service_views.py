@@ -1,4 +1,4 @@
-"""The running system as the service tells it: figures that are those of its hosts, also while its coordinator is away."""
+"""The running system as the service shows it: its figures equal the figures of the hosts, also while the coordinator is away."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DOCUMENTS = """
 ---
 {kind: Tenant, name: silver, priority_class: silver}
 """
-# Whatever the machine does, an answer takes longer than a nanosecond and less than a day.
+# Range of response times in seconds that is plausible on any machine: from a nanosecond to a day.
 HOPELESS = "[{latency_ms: 0.000001, utility: 1}, {latency_ms: 0.000002, utility: 0}]"
 EASY = "[{latency_ms: 86400000, utility: 1}]"
 WORTH = """
@@ -63,7 +63,7 @@ CLASSES = [declared("gold", 6.0), declared("silver", 3.0)]
 
 
 class Running:
-    """The routes over a live system."""
+    """Routes of the service over a live system."""
 
     def __init__(self, system: System, watch: Watch, folder: Path) -> None:
         self.system, self.watch = system, watch
@@ -78,12 +78,12 @@ class Running:
         self._catalog.close()
 
     def declare(self, documents: str) -> Sequence[LiveClass]:
-        """What is to run then."""
+        """Apply documents; return the classes that run once the documents are applied."""
         self._catalog.apply(documents_of(documents), "test")
         return self._catalog.desired().classes
 
     def get(self, path: str) -> Any:
-        """None while the system does not answer."""
+        """Return the response, or None if the system gives no response now."""
 
         async def asked() -> httpx.Response:
             async with httpx.AsyncClient(transport=self._transport, base_url="http://weir") as client:
@@ -101,15 +101,15 @@ class Running:
             assert isinstance(producer.publish("readings", batch), Accepted)
 
     def delivered(self, rows: int) -> Any:
-        """The ledger, once so many rows are delivered to each class."""
+        """Return the ledger once this number of rows is delivered to each class."""
 
-        def look() -> Any:
+        def poll() -> Any:
             found = self.get("/v1/ledger")
             items = found["items"] if found else []
-            is_there = [one["delivered"] for one in items] == [rows, rows]
+            is_there = [item["delivered"] for item in items] == [rows, rows]
             return found if is_there else None
 
-        return eventually(look, f"{rows} rows delivered to both classes")
+        return eventually(poll, f"{rows} rows delivered to both classes")
 
 
 @pytest.fixture
@@ -121,38 +121,38 @@ def running(system: System, tmp_path: Path) -> Iterator[Running]:
         yield stack.enter_context(closing(Running(system, watch, tmp_path)))
 
 
-def test_what_runs_is_told_as_it_is_also_after_its_coordinator_was_killed(running: Running) -> None:
+def test_views_show_the_running_system_also_after_the_coordinator_was_killed(running: Running) -> None:
     assert running.get("/v1/tenants/gold/status")["running"] is True
     running.publish(0)
     ledger = running.delivered(ROWS)
     assert ledger["closes"]
-    assert [(one["tenant"], one["stream"], one["offered"]) for one in ledger["items"]] == [
+    assert [(item["tenant"], item["stream"], item["offered"]) for item in ledger["items"]] == [
         ("gold", "Readings", ROWS),
         ("silver", "Readings", ROWS),
     ]
     status = running.get("/v1/tenants/gold/status")
     assert (status["results"], status["share"]["original"]) == (ROWS // 2, pytest.approx(2 / 3))
     explained = running.get("/v1/tenants/gold/explain?last=3")
-    assert {one["about"] for one in explained["items"]} == {"load", "shares"}
+    assert {item["about"] for item in explained["items"]} == {"load", "shares"}
     assert all(
-        math.isfinite(one["figures"]["headroom"]) for one in explained["items"] if one["about"] == "load"
+        math.isfinite(item["figures"]["headroom"]) for item in explained["items"] if item["about"] == "load"
     )
     operators = running.get("/v1/tenants/gold/operators")["items"]
     assert operators[0]["tuples"] == ROWS
     assert running.get("/v1/lending")["moves"]
-    told = running.get("/v1/system")
-    assert ([one["name"] for one in told["nodes"]], told["problems"]) == ([node_of(running.system)], [])
+    shown = running.get("/v1/system")
+    assert ([node["name"] for node in shown["nodes"]], shown["problems"]) == ([node_of(running.system)], [])
     (place,) = running.watch.places("gold")
     assert place.dirs is not None
     assert place.dirs.class_log("gold").is_dir()
     eventually(lambda: len(running.get("/v1/history")["at"]) >= 2, "two samples")
-    eventually(lambda: all(one["asleep"] for one in running.get("/v1/classes")["items"]), "sleep")
+    eventually(lambda: all(item["asleep"] for item in running.get("/v1/classes")["items"]), "sleep")
 
     before = running.get("/v1/classes")["items"]
     kill(COORDINATOR)
     during = running.get("/v1/classes")["items"]
-    assert [one["results"] for one in during] == [one["results"] for one in before]
-    # Of classes that sleep it hears from their hosts again.
+    assert [item["results"] for item in during] == [item["results"] for item in before]
+    # The new coordinator gets the figures of sleeping classes from their hosts.
     after = running.delivered(ROWS)
     assert after["closes"]
     running.publish(ROWS)
@@ -160,9 +160,7 @@ def test_what_runs_is_told_as_it_is_also_after_its_coordinator_was_killed(runnin
     eventually(lambda: running.watch.problem == "", "the end of the problem")
 
 
-def test_a_graph_of_a_document_values_answers_live_and_may_change_while_they_come(
-    system: System, tmp_path: Path
-) -> None:
+def test_utility_graph_of_a_query_may_change_while_answers_arrive(system: System, tmp_path: Path) -> None:
     with ExitStack() as stack:
         watch = stack.enter_context(Watch(RunningSystem(system)))
         running = stack.enter_context(closing(Running(system, watch, tmp_path)))
@@ -170,17 +168,17 @@ def test_a_graph_of_a_document_values_answers_live_and_may_change_while_they_com
         host(system, classes)
         stack.callback(remove, system, classes)
 
-        def worth(answers: int) -> Any:
-            """By query, once each has given so many."""
+        def quality_after(answers: int) -> Any:
+            """Return the quality by query, once each query has this number of answers."""
 
-            def look() -> Any:
+            def poll() -> Any:
                 items = running.get("/v1/tenants/gold/quality")["items"]
-                return items if [one["answers"] for one in items] == [answers] * 2 else None
+                return items if [item["answers"] for item in items] == [answers] * 2 else None
 
-            return {one["query"]: one for one in eventually(look, f"{answers} answers of each query")}
+            return {item["query"]: item for item in eventually(poll, f"{answers} answers of each query")}
 
         running.publish(0)
-        found = worth(ROWS // 2)
+        found = quality_after(ROWS // 2)
         assert found["urgent"]["utility"] == {"mean": 0, "missed": ROWS // 2}
         assert found["plain"]["utility"] == {"mean": 1, "missed": 0}
         assert (found["urgent"]["deadline_ms"], found["plain"]["deadline_ms"]) == pytest.approx(
@@ -188,31 +186,33 @@ def test_a_graph_of_a_document_values_answers_live_and_may_change_while_they_com
         )
         assert 0 < found["plain"]["staleness"] <= 1
         assert (found["urgent"]["weight"], found["plain"]["weight"]) == (4, 1)
-        assert min(one["slowdown"] for one in found.values()) > 1  # a train waits for its turn
+        assert (
+            min(quality["slowdown"] for quality in found.values()) > 1
+        )  # the slowdown is above 1, because a train waits until its class gets a slice
         utility = running.get("/v1/tenants/gold/status")["utility"]
         assert (utility["mean"], utility["of_queries"], utility["missed"]) == (0.5, 0.5, ROWS // 2)
 
         system.apply(running.declare(WORTH.format(urgent=EASY, easy=EASY, weight=0.5)))
         published = 1
 
-        def is_felt() -> bool:
-            """A host hears of it while answers come."""
+        def is_applied() -> bool:
+            """Publish rows; return True once the host applies the new graph to answers."""
             nonlocal published
             running.publish(published * ROWS)
             published += 1
-            found = worth(published * ROWS // 2)
+            found = quality_after(published * ROWS // 2)
             assert found["plain"]["utility"] == {"mean": 1, "missed": 0}
             return bool(found["urgent"]["utility"]["missed"] < found["urgent"]["answers"])
 
-        eventually(is_felt, "answers that are worth something")
-        assert worth(published * ROWS // 2)["urgent"]["weight"] == 0.5
+        eventually(is_applied, "answers that are worth something")
+        assert quality_after(published * ROWS // 2)["urgent"]["weight"] == 0.5
 
 
-def test_who_asks_for_a_host_that_is_gone_is_told_to_ask_again(running: Running) -> None:
+def test_explanations_are_available_again_after_a_host_was_killed(running: Running) -> None:
     source = RunningSystem(running.system)
     found = running.system.status().system.units["gold"]
     handle = running.system.host(found.host)
     ray.kill(handle, no_restart=False)
-    with suppress(SourceAway):  # Ray may be quicker
+    with suppress(SourceAway):  # no error here means that Ray has already restarted the host
         source.decisions("gold", 1)
     assert eventually(lambda: running.get("/v1/tenants/gold/explain"), "its explanations")["running"]

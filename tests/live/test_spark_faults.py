@@ -1,6 +1,6 @@
-"""The whole way from Spark to the answers of a class: who is killed in mid-batch, what is wrong, and what is full.
+"""Rows go from Spark to the answers of a class while processes are killed, streams are wrong, and logs or disks are full.
 
-Every row has an id, which queries hand through. A stream comes by the driver's path, another by the executors'.
+Every row has an id, which queries return. Spark sends one stream on the driver's path, another on the executors' path.
 """
 
 from __future__ import annotations
@@ -41,48 +41,48 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.live, pytest.mark.spark]
 
-# So little is retained that a class that hangs is felt soon.
+# Little input is retained, so that a hanging class soon holds its producers back.
 SETTINGS = LiveSettings.model_validate(
     {"load": {"cycle_ms": 50}, "train_max": 200, "retained_bytes": 2 << 20, "idle_after_s": None}
 )
 COLUMNS = {"ts": "timestamp", "id": "int64"}
-# Parts of a micro-batch are in no order.
+# The parts of a micro-batch arrive in any order, so the streams accept rows that are up to a second late.
 SQL = "CREATE STREAM {} (ts timestamp, id int64, WATERMARK FOR ts AS ts - INTERVAL 1 SECONDS)"
 SCHEMA = "ts TIMESTAMP, id BIGINT"
 BEGIN_US = 1_700_000_000_000_000
-# Files that come together, a micro-batch each.
+# Number of files that are added at once; Spark makes one micro-batch of each.
 TOGETHER = 5
 
 Definition = dict[str, Any]
 Kill = Callable[[], object]
 
 
-# -- streams of ids ------------------------------------------------------------------------------------------------
+# -- streams of rows with ascending ids ----------------------------------------------------------------------------
 
 
 class Ids:
-    """A folder of files that is read a file in a micro-batch."""
+    """Folder of files with ascending ids; Spark reads one file per micro-batch."""
 
-    def __init__(self, folder: Path, a_file: int = 100) -> None:
+    def __init__(self, folder: Path, file_rows: int = 100) -> None:
         self.folder = folder
         self.count = 0
-        self._a_file = a_file
+        self._a_file = file_rows
         folder.mkdir(parents=True)
 
     def add(self, files: int = TOGETHER) -> None:
         for _ in range(files):
             ids = range(self.count, self.count + self._a_file)
-            times = pa.array([BEGIN_US + one for one in ids], pa.timestamp("us", "UTC"))
+            times = pa.array([BEGIN_US + number for number in ids], pa.timestamp("us", "UTC"))
             draft = self.folder / ".draft"
             pq.write_table(pa.table({"ts": times, "id": pa.array(ids, pa.int64())}), draft)
-            # Spark takes the oldest first.
+            # Spark reads the oldest file first.
             os.utime(draft, (self.count, self.count))
             draft.rename(self.folder / f"{self.count:06}.parquet")
             self.count += self._a_file
 
     def source(self, path: str = "driver", select: str = "ts, id", **more: Any) -> Definition:
         options = {"path": str(self.folder), "maxFilesPerTrigger": 1}
-        # Where a batch may have parts, so many that most of it goes by while some are there and some are not.
+        # On the executors' path a batch has many parts, so that a kill often comes when only some are staged.
         hint = "/*+ REPARTITION(8) */ " if path == "executor" else ""
         sql = f"SELECT {hint}{select} FROM source"
         source = {"format": "parquet", "options": options, "schema": SCHEMA, "sql": sql}
@@ -90,9 +90,9 @@ class Ids:
 
 
 def declared(name: str, *streams: str) -> LiveClass:
-    """A lossless class with a query for each stream."""
-    queries = {f"of_{one}": f"SELECT id FROM {one}" for one in streams}
-    return runs.declared(name, 1, [SQL.format(one) for one in streams], queries)
+    """Return a lossless class with a query for each stream."""
+    queries = {f"of_{stream}": f"SELECT id FROM {stream}" for stream in streams}
+    return runs.declared(name, 1, [SQL.format(stream) for stream in streams], queries)
 
 
 def job(streams: Mapping[str, Definition], door: GatewayAddress, folder: Path) -> IngestJob:
@@ -107,18 +107,18 @@ def door_of(system: System) -> GatewayAddress:
 
 
 def progress_of(ingest: IngestProcess, feed: str) -> FeedProgress:
-    return {one.feed: one for one in ingest.progress()}[feed]
+    return {progress.feed: progress for progress in ingest.progress()}[feed]
 
 
 def rows_of(dirs: RunDirs, stream: str) -> int:
-    """All that its log has ever had."""
+    """Return the number of rows that the stream's log has ever had."""
     log = Reader(dirs.stream(stream))
     (rows, _, before), *_ = [batch_head(payload) for _, payload in log.frames(log.next - 1)]
     return before + rows
 
 
 def assert_answered_once(system: System, hosted: LiveClass, count: int) -> None:
-    """The ids from 0 on, each once in every query; and the account closes."""
+    """Assert that every query has given one answer for each of the first `count` ids, and that the ledger closes."""
     offered = count * len(hosted.queries)
     figures = runs.worked_off(system, {hosted.name: offered})[hosted.name]
     assert (figures.offered, figures.delivered, figures.results) == (offered, offered, offered)
@@ -135,12 +135,12 @@ def system() -> Iterator[System]:
         yield running
 
 
-# -- kills ---------------------------------------------------------------------------------------------------------
+# -- kills of processes between Spark and the class ----------------------------------------------------------------
 
 
 @dataclass
-class Way:
-    """From files to a class, with who may be killed on it."""
+class Pipeline:
+    """Path of rows from files to a class, with the processes that tests may kill on it."""
 
     system: System
     ingest: IngestProcess
@@ -150,18 +150,18 @@ class Way:
     killed: list[int] = field(default_factory=list)
 
     def disturb(self, kills: Sequence[tuple[str, Kill]]) -> None:
-        """Each in the midst of a micro-batch of a stream, which is done in the end all the same."""
+        """Make each kill in the middle of a micro-batch of the stream that it affects, and check that the batch is completed."""
         for stream, kill in kills:
             checkpoint = self.folder / CHECKPOINTS / stream
             self.ids.add()
-            (batch,) = eventually(partial(self.under_way, stream), f"a batch of {stream}")
+            (batch,) = eventually(partial(self.unfinished_batch, stream), f"a batch of {stream}")
             kill()
             eventually(partial(is_done, checkpoint, batch), f"batch {batch} of {stream}")
         self.ids.add()
         assert_answered_once(self.system, self.hosted, self.ids.count)
 
-    def under_way(self, stream: str) -> list[int]:
-        """The micro-batch of the stream that is planned and not done; on the executors' path, of which parts are staged."""
+    def unfinished_batch(self, stream: str) -> list[int]:
+        """Return a list with the unfinished micro-batch; on the executors' path only if parts of it are staged."""
         checkpoint = self.folder / CHECKPOINTS / stream
         planned, done = last(checkpoint / "offsets"), last(checkpoint / "commits")
         if planned == done or (stream == "by_executor" and not self.staged()):
@@ -183,12 +183,12 @@ class Way:
         os.kill(self.ingest.pid, signal.SIGKILL)
 
     def kill_workers(self) -> None:
-        """What runs tasks in Python: what Spark's daemons have forked."""
-        daemons = [one for one in descendants(str(self.ingest.pid)) if "pyspark.daemon" in command(one)]
-        workers = {worker for one in daemons for worker in descendants(str(one))}
+        """Kill the processes that run Python tasks: the children of Spark's daemons."""
+        daemons = [pid for pid in descendants(str(self.ingest.pid)) if "pyspark.daemon" in command(pid)]
+        workers = {worker for daemon in daemons for worker in descendants(str(daemon))}
         assert workers
-        for one in workers:
-            os.kill(one, signal.SIGKILL)
+        for worker in workers:
+            os.kill(worker, signal.SIGKILL)
 
     def kill_gateway(self) -> None:
         self.killed.append(runs.kill(gateway_name(runs.node_of(self.system))))
@@ -202,9 +202,9 @@ def is_done(checkpoint: Path, batch: int) -> bool:
 
 
 def last(folder: Path) -> int:
-    """The newest of a checkpoint's entries, which have numbers for names."""
+    """Return the greatest number among the entries of a checkpoint folder, or -1."""
     names = os.listdir(folder) if folder.is_dir() else ()
-    return max((int(one) for one in names if one.isdigit()), default=-1)
+    return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
 def command(process: int) -> str:
@@ -215,60 +215,63 @@ def command(process: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def way(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
+def pipeline(system: System, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     ids, folder = Ids(tmp_path_factory.mktemp("way") / "ids"), tmp_path_factory.mktemp("ingest")
     hosted = declared("gold", "by_driver", "by_executor")
     runs.host(system, [hosted])
     streams = {"by_driver": ids.source(), "by_executor": ids.source("executor")}
     with IngestProcess(job(streams, door_of(system), folder)) as ingest:
-        yield Way(system, ingest, ids, hosted, folder)
+        yield Pipeline(system, ingest, ids, hosted, folder)
 
 
-def test_query_whose_process_is_killed_brings_each_id_once(way: Way) -> None:
-    way.disturb([("by_executor", way.kill_jvm), ("by_driver", way.kill_driver)])
-    assert progress_of(way.ingest, "by_driver").restarts >= 2
+def test_killed_spark_processes_lose_and_repeat_no_id(pipeline: Pipeline) -> None:
+    pipeline.disturb([("by_executor", pipeline.kill_jvm), ("by_driver", pipeline.kill_driver)])
+    assert progress_of(pipeline.ingest, "by_driver").restarts >= 2
 
 
-def test_worker_that_is_killed_costs_no_id_and_doubles_none(way: Way) -> None:
-    before = progress_of(way.ingest, "by_executor").restarts
+def test_killed_workers_lose_and_repeat_no_id(pipeline: Pipeline) -> None:
+    before = progress_of(pipeline.ingest, "by_executor").restarts
 
     def has_failed() -> bool:
-        """A worker may be killed between two tasks."""
-        way.disturb([("by_executor", way.kill_workers)] * 2)
-        return progress_of(way.ingest, "by_executor").restarts > before
+        """Kill workers; return True if a task failed, because a worker may be idle when it is killed."""
+        pipeline.disturb([("by_executor", pipeline.kill_workers)] * 2)
+        return progress_of(pipeline.ingest, "by_executor").restarts > before
 
     eventually(has_failed, "a task that fails")
 
 
-def test_gateway_that_is_killed_costs_no_id_and_doubles_none(way: Way) -> None:
-    way.killed.clear()
-    kill = way.kill_gateway
-    way.disturb([("by_executor", kill), ("by_driver", kill), ("by_executor", kill)])
-    assert len(set(way.killed)) == 3
+def test_killed_gateway_loses_and_repeats_no_id(pipeline: Pipeline) -> None:
+    pipeline.killed.clear()
+    kill = pipeline.kill_gateway
+    pipeline.disturb([("by_executor", kill), ("by_driver", kill), ("by_executor", kill)])
+    assert len(set(pipeline.killed)) == 3
 
 
-def test_class_host_that_is_killed_costs_no_id_and_doubles_none(way: Way) -> None:
-    way.killed.clear()
-    kill = way.kill_host
-    way.disturb([("by_driver", kill), ("by_executor", kill), ("by_driver", kill)])
-    assert len(set(way.killed)) == 3
+def test_killed_class_host_loses_and_repeats_no_id(pipeline: Pipeline) -> None:
+    pipeline.killed.clear()
+    kill = pipeline.kill_host
+    pipeline.disturb([("by_driver", kill), ("by_executor", kill), ("by_driver", kill)])
+    assert len(set(pipeline.killed)) == 3
 
 
-def test_all_that_are_killed_at_once_bring_and_answer_each_id_once(way: Way) -> None:
+def test_all_processes_killed_at_once_lose_and_repeat_no_id(pipeline: Pipeline) -> None:
     def kill_all() -> None:
-        hosts = (gateway_name(runs.node_of(way.system)), host_name(runs.units(way.system)["gold"].host))
-        pids = [*map(runs.pid_of, hosts), way.jvm()]
-        way.kill_workers()
-        for one in pids:
-            os.kill(one, signal.SIGKILL)
+        hosts = (
+            gateway_name(runs.node_of(pipeline.system)),
+            host_name(runs.units(pipeline.system)["gold"].host),
+        )
+        pids = [*map(runs.pid_of, hosts), pipeline.jvm()]
+        pipeline.kill_workers()
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
 
-    way.disturb([("by_executor", kill_all)])
+    pipeline.disturb([("by_executor", kill_all)])
 
 
-# -- what is wrong -------------------------------------------------------------------------------------------------
+# -- streams that do not fit, and keys that are not valid ----------------------------------------------------------
 
 
-def test_what_is_wrong_with_a_stream_is_told_and_the_others_go_on(system: System, tmp_path: Path) -> None:
+def test_error_of_a_stream_is_reported_and_other_streams_continue(system: System, tmp_path: Path) -> None:
     ids = Ids(tmp_path / "ids")
     hosted = [declared("good", "good"), declared("dated", "dated")]
     gateway = system.gateway(runs.node_of(system))
@@ -283,52 +286,52 @@ def test_what_is_wrong_with_a_stream_is_told_and_the_others_go_on(system: System
     wrong = {
         "nowhere": "no such stream",
         "drifted": "column more: the stream has no such column",
-        "mistyped": "string where int64",
+        "mistyped": "type string; expected int64",
     }
     ids.add(2)
     with IngestProcess(job(streams, door_of(system), tmp_path / "ingest")) as ingest:
         for name, words in wrong.items():
-            told = eventually(partial(error_of, ingest, name), f"the error of {name}")
-            assert words in told, told
+            error = eventually(partial(error_of, ingest, name), f"the error of {name}")
+            assert words in error, error
         ids.add(2)
         assert_answered_once(system, hosted[0], ids.count)
         assert progress_of(ingest, "good").restarts == 0
-        living = [one for one in range(ids.count) if one % 10 != 3]
+        living = [number for number in range(ids.count) if number % 10 != 3]
         runs.worked_off(system, {"dated": len(living)})
         assert runs.answers(system, hosted[1:])["dated.of_dated"].column("id").to_pylist() == living
-    dead = {one["stream"]: one["dead"] for one in call(gateway.status)["streams"]}
+    dead = {stream["stream"]: stream["dead"] for stream in call(gateway.status)["streams"]}
     assert (dead["dated"], dead["good"]) == ({"no event time: ts": ids.count - len(living)}, {})
 
 
-def test_wrong_key_is_told_and_shown_nowhere(system: System, tmp_path: Path) -> None:
+def test_wrong_key_is_reported_but_never_shown(system: System, tmp_path: Path) -> None:
     ids, key = Ids(tmp_path / "ids"), new_key()
     ids.add(1)
     door = GatewayAddress(door_of(system).endpoint, key)
     with IngestProcess(job({"good": ids.source()}, door, tmp_path / "ingest")) as ingest:
-        told = eventually(partial(error_of, ingest, "good"), "the error")
-    assert "nobody knows this key here: look at the option apiKey" in told
-    assert key not in told
-    written = [one for one in (tmp_path / "ingest").rglob("*") if one.is_file()]
+        error = eventually(partial(error_of, ingest, "good"), "the error")
+    assert "this key is not valid for this gateway: check the option apiKey" in error
+    assert key not in error
+    written = [file for file in (tmp_path / "ingest").rglob("*") if file.is_file()]
     assert written
-    assert all(key.encode() not in one.read_bytes() for one in written)
+    assert all(key.encode() not in file.read_bytes() for file in written)
 
 
 def error_of(ingest: IngestProcess, feed: str) -> str:
     return progress_of(ingest, feed).last_error or ""
 
 
-# -- what is full --------------------------------------------------------------------------------------------------
+# -- logs, disks and memory that are full --------------------------------------------------------------------------
 
 
-def test_slow_lossless_class_holds_its_own_stream_back_and_no_other(system: System, tmp_path: Path) -> None:
-    much, few = Ids(tmp_path / "much", a_file=5000), Ids(tmp_path / "few")
+def test_slow_lossless_class_holds_back_only_its_own_stream(system: System, tmp_path: Path) -> None:
+    much, few = Ids(tmp_path / "much", file_rows=5000), Ids(tmp_path / "few")
     slow, quick = declared("slow", "held"), declared("quick", "free")
     runs.host(system, [slow, quick])
     streams = {"held": much.source("executor"), "free": few.source("executor")}
     gateway = system.gateway(runs.node_of(system))
 
     def refused() -> int:
-        return sum(one["refused_batches"] for one in call(gateway.status)["streams"])
+        return sum(stream["refused_batches"] for stream in call(gateway.status)["streams"])
 
     with IngestProcess(job(streams, door_of(system), tmp_path / "ingest")) as ingest:
         pid = runs.pid_of(host_name(runs.units(system)["slow"].host))
@@ -342,18 +345,18 @@ def test_slow_lossless_class_holds_its_own_stream_back_and_no_other(system: Syst
         finally:
             os.kill(pid, signal.SIGCONT)
         assert_answered_once(system, slow, much.count)
-        assert [progress_of(ingest, one).restarts for one in streams] == [0, 0]
+        assert [progress_of(ingest, stream).restarts for stream in streams] == [0, 0]
 
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A file system of its own, which takes root to make."""
+    """Mount a small file system, which needs root."""
     folder.mkdir()
     made = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(folder)], capture_output=True
     )
     if made.returncode:
-        pytest.skip("a small file system to fill takes root to mount")
+        pytest.skip("mounting a small file system needs root")
     try:
         yield folder
     finally:
@@ -361,14 +364,16 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
 
 
 def fill(folder: Path) -> Path:
-    """A file that takes all the room there is."""
+    """Write a file that takes all free space; return its path."""
     path = folder / "filler"
     subprocess.run(["dd", "if=/dev/zero", f"of={path}", "bs=4k"], capture_output=True)
     assert shutil.disk_usage(folder).free == 0
     return path
 
 
-def test_checkpoint_on_a_full_disk_is_told_and_other_streams_go_on(system: System, tmp_path: Path) -> None:
+def test_full_disk_of_a_checkpoint_is_reported_and_other_streams_continue(
+    system: System, tmp_path: Path
+) -> None:
     ids, hosted = Ids(tmp_path / "ids"), declared("disks", "on_full", "on_free")
     runs.host(system, [hosted])
     ids.add()
@@ -378,18 +383,18 @@ def test_checkpoint_on_a_full_disk_is_told_and_other_streams_go_on(system: Syste
             assert_answered_once(system, hosted, ids.count)
             filler = fill(disk)
             ids.add()
-            told = eventually(partial(error_of, ingest, "on_full"), "the error")
+            error = eventually(partial(error_of, ingest, "on_full"), "the error")
             dirs = runs.folders(system, runs.node_of(system))
             eventually(lambda: rows_of(dirs, "on_free") == ids.count, "the other stream")
             filler.unlink()
             ids.add()
             assert_answered_once(system, hosted, ids.count)
             assert progress_of(ingest, "on_free").restarts == 0
-    assert "No space left on device" in told, told
+    assert "No space left on device" in error, error
 
 
-def test_memory_that_is_full_holds_streams_back_until_there_is_room(tmp_path: Path) -> None:
-    ids = Ids(tmp_path / "ids", a_file=5000)
+def test_full_memory_holds_streams_back_until_there_is_room(tmp_path: Path) -> None:
+    ids = Ids(tmp_path / "ids", file_rows=5000)
     with small_disk(tmp_path / "memory", "4m") as memory:
         gateway = RealGateway(memory)
         try:

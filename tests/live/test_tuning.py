@@ -1,5 +1,7 @@
-"""A class that tunes itself, on Ray: it begins by a policy that is bad for it as its queries are, is told so by the simulator, and
-goes on by a better one; of its answers none is missing and none comes twice."""
+"""A self-tuning class on Ray begins with a policy that is bad for its queries, and switches to the policy with a better forecast.
+
+No answer is missing or repeated.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,11 @@ from tests.support.waiting import DEADLINE_S, eventually
 
 pytestmark = pytest.mark.live
 
-# What there is to do in a burst takes longer than a load cycle.
+# Number of tuples in a burst: their work takes longer than a load cycle.
 ROWS, WINDOW, LEAST, CYCLE_MS = 300_000, 50, 0.99, 40
-# By how fast a queue gets shorter at once, `chain` takes in what is sifted before what is plain. But sources run when nothing else
-# has input, so a tuple comes in with all that follows from it, and that is dear.
-COSTLY = " + ".join(f"SQRT(x + {one}) * LN(x + {one}) / (x + {one})" for one in range(1, 61))
+# `chain` prefers tuples of `sifted` to tuples of `plain`, because their source empties its queue faster. But a source runs only
+# when no other operator has input, so a sifted tuple also costs the expensive windows behind it.
+COSTLY = " + ".join(f"SQRT(x + {number}) * LN(x + {number}) / (x + {number})" for number in range(1, 61))
 QUERIES = {
     "sift": f"SELECT ts, x FROM sifted WHERE x >= {LEAST}",
     "dear": f"SELECT MEDIAN(x) AS y FROM sift [ROWS {WINDOW} SLIDE 1]",
@@ -56,11 +58,11 @@ DECLARED = LiveClass(
 
 
 def column(bursts: int) -> np.ndarray:
-    """The values of each stream in so many bursts."""
+    """Return the values of each stream over this number of bursts."""
     return np.tile(np.arange(ROWS) % 1000 / 1000, bursts)
 
 
-def test_a_class_leaves_the_policy_that_is_forecast_to_do_worse_and_loses_no_answer() -> None:
+def test_class_leaves_a_policy_with_a_worse_forecast_and_loses_no_answer() -> None:
     clock, bursts = Clock(), 0
     settings = LiveSettings(train_max=5000, idle_after_s=None, load=LoadSettings(cycle_ms=CYCLE_MS))
     with start(settings, [DECLARED], pinned=False) as system:
@@ -77,13 +79,15 @@ def test_a_class_leaves_the_policy_that_is_forecast_to_do_worse_and_loses_no_ans
                     assert isinstance(producer.publish(name, batch), Accepted)
 
         def switches(watch: Watch, tuner: Tuner) -> Sequence[TuningDecision]:
-            """After a comparison of what came of the burst before: who sleeps is not asked."""
+            """Publish a burst, compare the policies, and return the switches. The burst keeps the class awake, so that it is compared."""
             publish()
             eventually(lambda: not runs.status_of(system, "auto").asleep, "the class to wake up")
             watch.look()
             tuner.look()
             clock.now += 1.0
-            return [one for one in source.decisions("auto", 100).tuned if one.branch == "switch"]
+            return [
+                decision for decision in source.decisions("auto", 100).tuned if decision.branch == "switch"
+            ]
 
         with Aside() as aside, Watch(source, lambda: (), clock=clock) as watch:
             tuner, until = Tuner(source, watch, aside.forecasts, clock), time.monotonic() + DEADLINE_S
@@ -97,21 +101,21 @@ def test_a_class_leaves_the_policy_that_is_forecast_to_do_worse_and_loses_no_ans
         answers = runs.answers(system, [DECLARED])
     (switch,) = found
     assert (switch.policy, view.policy) == ("chain", switch.after)
-    # Every policy by the plan that runs, and some by the one that shares nothing.
-    tried = {str(Choice(one)) for one in candidates("memory")}
+    # Every policy is forecast with the running plan, and some also with the plan that shares nothing.
+    tried = {str(Choice(candidate)) for candidate in candidates("memory")}
     assert tried < switch.forecasts.keys()
-    others = {choice_of(one).plan for one in switch.forecasts.keys() - tried}
+    others = {choice_of(choice).plan for choice in switch.forecasts.keys() - tried}
     assert others == {PlanSettings(shared=False)}
     assert switch.forecasts[switch.after] <= 0.9 * switch.forecasts["chain"]
     words = switch.words()
     assert words.startswith("tuples queued ")
     assert (
-        f"under chain (forecast {figure(switch.forecasts['chain'])} tuples), {switch.after} would come to"
+        f"under chain (forecast {figure(switch.forecasts['chain'])} tuples), {switch.after} would have"
         in words
     )
-    # What came before may speak against a switch for a comparison or two.
+    # Earlier measurements may delay the switch by one or two comparisons.
     assert words.endswith(f"better {switch.streak} times in a row: switch to {switch.after}")
-    # Whole and once, before the switch, at it and after it.
+    # The row counts show that no answer is missing or repeated, before, during and after the switch.
     x = column(bursts)
     kept = np.flatnonzero(x >= LEAST)
     assert answers["auto.sift"].equals(pa.table({"ts": kept, "x": x[kept]}))

@@ -1,4 +1,4 @@
-"""When windows that slide by at most so much are answered is said anew while tuples flow (`windows` of a class), on Ray."""
+"""The setting `windows` of a class, which schedules windows with SLIDE AT MOST, changes while tuples arrive, on Ray."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ QUERIES = {
     "slow": f"{ANSWER} [RANGE 12 SECONDS SLIDE AT MOST 6 SECONDS]",
     "fast": f"{ANSWER} [RANGE 4 SECONDS SLIDE AT MOST 2 SECONDS]",
 }
-# Of event time, in milliseconds.
+# Ranges and greatest slides of the queries' windows, in milliseconds of event time.
 RANGES = {"exact": 6000, "slow": 12_000, "fast": 4000}
 BOUNDS = {"exact": 3000, "slow": 6000, "fast": 2000}
 BATCH_MS, ROWS = 500, 20
-# What `slow` slides by under each of them: its bound, or that of `fast`.
+# Schedules, set one after another. With each stands the slide that query `slow` then has: its own bound, or that of `fast`.
 COURSE: list[tuple[PeriodicKind, int]] = [("none", 6000), ("aggressive", 2000), ("conservative", 6000)]
-# Answers in a row by which a setting is known to be in force.
+# Number of equal slides in a row that show that a setting is in force.
 IN_A_ROW = 10
 
 
-def said(schedule: PeriodicKind) -> LiveClass:
+def class_with(schedule: PeriodicKind) -> LiveClass:
     more = {"windows": WindowSettings(schedule=schedule)}
     return runs.declared("periodic", 1.0, [STREAM], QUERIES, **more)
 
 
 @dataclass
 class Flow:
-    """Tuples that come in the order of their event time until it is enough."""
+    """Publisher of tuples in the order of event time, until `enough` is set."""
 
     publisher: runs.Publisher
     enough: Event = field(default_factory=Event)
@@ -79,18 +79,20 @@ def flowing(system: System) -> Iterator[Flow]:
 
 
 def answered(system: System, query: str) -> list[tuple[int, int, int, int]]:
-    """Start, end, count and sum, as they were handed out; their numbers run from 0 on without gap or repetition."""
+    """Return start, end, count and sum of all answers, after checking that their sequence numbers have no gap or repetition."""
     ((name, unit),) = runs.units(system).items()
     log = AnswerReader(RunDirs(shared_memory(), system.name, unit.home), name)
     tables = runs.numbered(log, query)
     columns = (
-        [np.concatenate([one[place].to_numpy() for one in tables]) for place in range(4)] if tables else []
+        [np.concatenate([table[place].to_numpy() for table in tables]) for place in range(4)]
+        if tables
+        else []
     )
-    return list(zip(*(one.astype(np.int64).tolist() for one in columns), strict=True))
+    return list(zip(*(column.astype(np.int64).tolist() for column in columns), strict=True))
 
 
 def life(system: System) -> tuple[int, float]:
-    """Of its process, which no change of settings ends."""
+    """Return the number of the process's current life: a restart changes it, a change of settings must not."""
     (unit,) = runs.units(system).values()
     assert unit.report is not None
     assert unit.report.counted is not None
@@ -102,23 +104,25 @@ def steps(system: System, query: str) -> list[int]:
 
 
 def slides_by(system: System, step: int, before: int) -> bool:
-    """Whether the last answers of `slow`, all after so many, are by this."""
+    """Return True if the last windows of query `slow`, not counting the first `before` windows, slide by `step`."""
     return steps(system, "slow")[before:][-IN_A_ROW:] == [step] * IN_A_ROW
 
 
-def test_windows_slide_by_the_settings_there_are_and_no_answer_is_lost_or_given_twice(tmp_path: Path) -> None:
-    # Nothing is answered for the clock's going on: what there is at the end is a function of what was published.
+def test_changed_window_settings_take_effect_without_lost_or_repeated_answers(tmp_path: Path) -> None:
+    # Without `idle_after_s` the clock closes no window, so the answers depend only on the published rows.
     with runs.started(LiveSettings(idle_after_s=None), tmp_path) as system:
-        runs.host(system, [said(COURSE[0][0])])
+        runs.host(system, [class_with(COURSE[0][0])])
         lives = set()
         with flowing(system) as flow:
             for schedule, step in COURSE:
                 before = len(steps(system, "slow"))
-                system.apply([said(schedule)])
-                look = partial(slides_by, system, step, before)
-                eventually(look, f"windows of schedule {schedule}")
+                system.apply([class_with(schedule)])
+                is_in_force = partial(slides_by, system, step, before)
+                eventually(is_in_force, f"windows of schedule {schedule}")
                 lives.add(life(system))
-        figures = runs.worked_off(system, runs.offered([said("none")], flow.publisher.accepted))["periodic"]
+        figures = runs.worked_off(system, runs.offered([class_with("none")], flow.publisher.accepted))[
+            "periodic"
+        ]
         found = {query: answered(system, query) for query in QUERIES}
     assert (figures.delivered, len(lives)) == (flow.batches * ROWS, 1)
     places = np.arange(flow.batches * ROWS)
@@ -131,6 +135,6 @@ def test_windows_slide_by_the_settings_there_are_and_no_answer_is_lost_or_given_
         assert all(0 < after - before <= BOUNDS[query] for before, after in pairwise(ends[:-1])), query
         assert 0 <= ends[-1] - ends[-2] < BOUNDS[query], query
     slides = [step for step, _ in groupby(b - a for (_, a, *_), (_, b, *_) in pairwise(found["slow"]))]
-    # Ends are multiples of what windows slide by: from one setting to the next, one step may be a shorter one.
+    # The ends are multiples of the slide, so one distance between ends may be shorter where the setting changes.
     assert [step for step in slides if step != 4000] == [6000, 2000, 6000]
     assert {b[1] - a[1] for a, b in pairwise(found["exact"])} == {3000}

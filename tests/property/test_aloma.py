@@ -1,8 +1,8 @@
 """Properties of the load manager's control (loadshed/aloma.py), alone and with a queue behind it.
 
-The queue is a fluid one: work flows in evenly or at random, is served first come first served by a capacity that the
-manager does not know, and its delay is the manager's only news of that capacity. What is promised here is what holds
-for it: see each test for how closely.
+The queue is a fluid model: work flows in evenly or at random, and is served in order of arrival by a capacity
+that the manager does not know. The delay is all that the manager learns about the capacity. Each test says
+how closely its promise holds.
 """
 
 import math
@@ -28,7 +28,7 @@ from scheduler.capacity.core import HeadroomScaled
 CYCLE_S = 0.15
 STEPS = 10
 TUPLES = 150
-"""A cycle's tuples in even input; their work is what makes the load."""
+"""Number of tuples that arrive in a load cycle at a load of 1."""
 
 amounts = st.one_of(st.sampled_from([0.0, 1e-300, 1e-9, 1.0, 1e9]), st.floats(0, 1e12))
 clock_steps = st.one_of(st.sampled_from([0.0, -1.0, 1e-320, 1e-6, CYCLE_S, 3600.0]), st.floats(-10, 10))
@@ -59,7 +59,7 @@ def manager(
     return made
 
 
-# --- whatever is observed -------------------------------------------------------------------------
+# --- arbitrary observations of load and response times --------------------------------------------------
 
 
 @given(
@@ -81,17 +81,17 @@ def test_any_decision_leaves_headroom_positive_and_keep_within_its_bounds(
 
 
 @given(st.lists(observations | moves, max_size=30), st.floats(0, 0.95), steps, st.floats(1e-3, 1))
-def test_no_sequence_of_observations_breaks_the_control(
+def test_no_sequence_of_observations_breaks_the_control_bounds(
     events: list[CycleEnded | HeadroomScaled], max_drop: float, step: Step, headroom_start: float
 ) -> None:
     settings = LoadSettings.model_validate({"step": step, "headroom_start": headroom_start})
     gold = LoadManager("gold", settings, 0.3, 0.5, 0.6, max_drop)
     for event in events:
-        told = gold.handle(event, 0.0)
+        commands = gold.handle(event, 0.0)
         assert 0 < gold.control.headroom <= 1
         assert 1 - max_drop <= gold.control.keep <= 1
-        assert all(0 <= command.usage < math.inf for command in told if isinstance(command, ReportUsage))
-        assert all(command.keep == gold.control.keep for command in told if isinstance(command, SetKeep))
+        assert all(0 <= command.usage < math.inf for command in commands if isinstance(command, ReportUsage))
+        assert all(command.keep == gold.control.keep for command in commands if isinstance(command, SetKeep))
 
 
 @given(st.lists(observations, max_size=10), st.floats(1e-4, 1), st.floats(0.05, 1))
@@ -108,19 +108,19 @@ def test_an_idle_class_stops_shedding_within_a_hundred_cycles(
     assert gold.control.keep == 1
 
 
-# --- with a queue behind it -----------------------------------------------------------------------
+# --- control of a queue with unknown capacity -----------------------------------------------------
 
 
 @dataclass
 class FluidQueue:
-    """Work in, work out, in order; the response of what is served is how long it was in here."""
+    """Queue of work, served in order; the response time of work is the time that the work spent in the queue."""
 
     capacity: float
     now: float = 0.0
-    parcels: deque[list[float]] = field(default_factory=deque)  # [arrived at, work left]
+    parcels: deque[list[float]] = field(default_factory=deque)  # [moment of arrival, work left]
 
     def cycle(self, work: float) -> tuple[float, float]:
-        """A load cycle into which work flows evenly: what was served, its mean response."""
+        """Run a load cycle with evenly arriving work; return the amount of served work and the mean response time."""
         served = waited = 0.0
         for _ in range(STEPS):
             self.now += CYCLE_S / STEPS
@@ -142,16 +142,18 @@ class FluidQueue:
 
 @dataclass(frozen=True)
 class Seen:
-    """One cycle, relative to what was possible."""
+    """Response time of a load cycle divided by the delay target, and the served work divided by the capacity."""
 
-    response: float  # mean, as a part of the target
-    served: float  # as a part of the capacity
+    response: float  # mean response time, as a fraction of the delay target
+    served: float  # work done, as a fraction of the capacity
 
 
 def run(
     gold: LoadManager, queue: FluidQueue, loads: Iterator[float], rng: random.Random | None = None
 ) -> Iterator[Seen]:
-    """Load is offered, relative to the capacity at the beginning, evenly or (with `rng`) as single tuples at random."""
+    """Run one load cycle per load, and yield its figures. A load of 1 is the initial capacity. With `rng`,
+    tuples arrive at random.
+    """
     tuple_s = queue.capacity * CYCLE_S / TUPLES
     for load in loads:
         offered = round(load * TUPLES)
@@ -174,28 +176,28 @@ def constant(load: float) -> Iterator[float]:
 
 capacities = st.floats(0.05, 0.7)
 targets = st.floats(0.1, 2)
-errors = st.floats(0.7, 1.3)  # of the first estimate of the capacity
+errors = st.floats(0.7, 1.3)  # the manager's first estimate divided by the real capacity
 overloads = st.floats(1.2, 4)
 
 
 @given(capacities, targets, errors, overloads)
-def test_under_even_overload_no_answer_is_late_and_no_capacity_wasted(
+def test_under_even_overload_no_answer_is_late_and_the_capacity_is_used(
     capacity: float, target_s: float, error: float, load: float
 ) -> None:
     seen = list(islice(run(manager(target_s, capacity * error), FluidQueue(capacity), constant(load)), 120))
-    # Up to 5% above the target a response is not critical and the table does nothing; one cycle more may pass before
-    # what it then does has worked.
+    # ALoMa's decision table ignores responses up to 5% above the target. Its next decision may take effect one
+    # cycle later.
     assert max(one.response for one in seen[20:]) <= 1.1
     assert mean(one.served for one in seen[60:]) >= 0.93
 
 
 @given(capacities, st.floats(0.2, 2), errors, overloads, st.integers(0, 10**6))
-def test_under_random_overload_the_mean_answer_is_in_time_and_no_capacity_wasted(
+def test_under_random_overload_the_mean_response_is_in_time_and_the_capacity_is_used(
     capacity: float, target_s: float, error: float, load: float, seed: int
 ) -> None:
     gold, rng = manager(target_s, capacity * error), random.Random(seed)
     seen = list(islice(run(gold, FluidQueue(capacity), constant(load), rng), 220))[20:]
-    # Noise drives the headroom up until the response shows it, so single cycles do exceed the target.
+    # Noise raises the headroom until the response shows it, so single cycles do exceed the target.
     assert mean(one.response for one in seen) <= 1.02
     assert mean(one.response > 1.1 for one in seen) <= 0.12
     assert max(one.response for one in seen) <= 1.4
@@ -203,7 +205,7 @@ def test_under_random_overload_the_mean_answer_is_in_time_and_no_capacity_wasted
 
 
 @given(capacities, targets, errors, st.floats(1.2, 4), st.integers(1, 30), st.floats(0.1, 0.95))
-def test_the_backlog_of_a_burst_is_worked_off_within_the_target_or_three_cycles(
+def test_answers_are_late_after_a_burst_for_at_most_one_target_or_three_cycles(
     capacity: float, target_s: float, error: float, burst: float, cycles: int, calm: float
 ) -> None:
     loads = [calm] * 20 + [burst] * cycles + [calm] * 20
@@ -213,22 +215,22 @@ def test_the_backlog_of_a_burst_is_worked_off_within_the_target_or_three_cycles(
 
 
 @pytest.mark.parametrize("target_s", [0.1, 0.3, 0.5, 1.0])
-def test_capacity_that_is_taken_away_costs_fewer_late_answers_if_the_manager_is_told(target_s: float) -> None:
+def test_fewer_answers_are_late_if_the_manager_is_informed_of_lost_capacity(target_s: float) -> None:
     late = {}
-    for told in (True, False):
+    for informed in (True, False):
         gold, queue = manager(target_s, 0.5), FluidQueue(0.5)
         settled = list(islice(run(gold, queue, constant(2.0)), 200))
         assert max(one.response for one in settled[20:]) <= 1.06
         queue.capacity = 0.25
-        if told:
+        if informed:
             gold.handle(HeadroomScaled("gold", 0.5, 0.25, 0.5), queue.now)
-        late[told] = sum(one.response > 1.06 for one in islice(run(gold, queue, constant(4.0)), 100))
-    assert late[True] <= 12  # what was queued for twice the capacity is late in any case
+        late[informed] = sum(one.response > 1.06 for one in islice(run(gold, queue, constant(4.0)), 100))
+    assert late[True] <= 12  # work that was queued before the capacity was halved is late in any case
     assert late[True] < late[False] <= 40
 
 
 @pytest.mark.parametrize("target_s", [0.1, 0.3, 0.5])
-def test_capacity_that_comes_untold_is_found_within_150_cycles_and_none_is_overrun(target_s: float) -> None:
+def test_added_capacity_is_used_within_150_cycles_without_late_answers(target_s: float) -> None:
     gold, queue = manager(target_s, 0.25), FluidQueue(0.25)
     list(islice(run(gold, queue, constant(4.0)), 100))
     queue.capacity = 0.5

@@ -1,4 +1,6 @@
-"""Answers in logs that go on and forget, for readers at any pace: each kept row once, and of others which are missing."""
+"""Logs of answers that grow and drop their oldest rows: a reader of any speed gets each kept row once, and a
+notice about dropped rows.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ ASKED = QueryAddress("gold", "q")
 
 
 def rows_there(folder: Path, text: str) -> set[int]:
-    """Numbers of the rows of one life that are in the log, by reading all of it."""
+    """Read the whole log, and return the sequence numbers of the rows that contain `text`; each life of the query has another text."""
     log, found = Reader(folder), set()
     for _, payload in log.frames(log.first):
         for answer in answers_of(payload, "q"):
@@ -41,33 +43,33 @@ def rows_there(folder: Path, text: str) -> set[int]:
 
 
 @dataclass
-class AReader:
-    """One who reads at its own pace, and what it has been told of the life of the query that it is in."""
+class SlowReader:
+    """Reader with its own speed, and the number of the last row that it received from the current life of the query."""
 
     spots: dict[int, Spot]
     end: int | None
-    """The row after the last that it was told of; None before it is told of any."""
+    """Number after the last row that the reader received, or None before the first row."""
 
-    def hear(self, event: bytes, folder: Path, text: str) -> None:
-        """The next that it is told; `text` is what rows of this life have."""
+    def receive(self, event: bytes, folder: Path, text: str) -> None:
+        """Check the next event that the reader receives; rows of the query's current life contain `text`."""
         id_, kind, data = event.decode().rstrip().split("\n")
-        told = json.loads(data.removeprefix("data: "))
-        if told.get("anew"):
-            assert told == {"unit": "gold", "anew": True}
+        shown = json.loads(data.removeprefix("data: "))
+        if shown.get("anew"):
+            assert shown == {"unit": "gold", "anew": True}
             self.end = 0
         elif kind == "event: gap":
-            self._go_on(told["first"], told["next"])
-            assert told["missing"] == told["next"] - told["first"]
-            assert not rows_there(folder, text) & set(range(told["first"], told["next"]))
+            self._advance(shown["first"], shown["next"])
+            assert shown["missing"] == shown["next"] - shown["first"]
+            assert not rows_there(folder, text) & set(range(shown["first"], shown["next"]))
         else:
-            first, following = told["rows"][0]["_seq"], told["rows"][-1]["_seq"] + 1
-            self._go_on(first, following)
-            assert told["rows"] == [
+            first, following = shown["rows"][0]["_seq"], shown["rows"][-1]["_seq"] + 1
+            self._advance(first, following)
+            assert shown["rows"] == [
                 {"_seq": row, "_kept": 1.0, "n": row, "s": f"{text}{row}"} for row in range(first, following)
             ]
         assert id_.startswith(f"id: {(self.end or 0) - 1}.")
 
-    def _go_on(self, first: int, following: int) -> None:
+    def _advance(self, first: int, following: int) -> None:
         assert self.end in (None, first)
         assert following > first
         self.end = following
@@ -83,7 +85,7 @@ class ALogAndItsReaders(RuleBasedStateMachine):
         self.log = ClassLog(self.folder, BYTES_MAX)
         self.results = Results(LocalPlaces(self.dirs), piece_rows=16)
         self.plain = AnswerReader(self.dirs, "gold")
-        self.readers: list[AReader] = []
+        self.readers: list[SlowReader] = []
 
     def teardown(self) -> None:
         self.results.close()
@@ -92,7 +94,7 @@ class ALogAndItsReaders(RuleBasedStateMachine):
         self.log.close()
         self.temporary.cleanup()
 
-    # -- what the class does
+    # -- actions of the class that writes the log
 
     @rule(rows=st.integers(1, 60), times=st.integers(1, 100), query=st.sampled_from(["q", "q", "other"]))
     def answer(self, rows: int, times: int, query: str) -> None:
@@ -101,7 +103,7 @@ class ALogAndItsReaders(RuleBasedStateMachine):
 
     @rule(before=st.integers(0, 20), others=st.sampled_from([0, 1, 100]), after=st.integers(0, 20))
     def answer_more_than_the_log_takes(self, before: int, others: int, after: int) -> None:
-        """Between rows that it takes."""
+        """Commit more rows at once than the log has room for, with a few rows before and after."""
         for rows, query, times in ((before, "q", 1), (2000, "q", 1), (1, "other", others), (after, "q", 1)):
             for _ in range(times):
                 self.log.commit(rows, query)
@@ -112,49 +114,49 @@ class ALogAndItsReaders(RuleBasedStateMachine):
 
     @rule()
     def begin_again(self) -> None:
-        """The host was killed; its log goes on."""
+        """Restart the host after a kill; its log continues."""
         self.log.log.close()
         life, given = self.log.life, self.log.given
         self.log = ClassLog(self.folder, BYTES_MAX)
         self.log.life, self.log.given = life, given
 
-    # -- what readers do
+    # -- actions of the readers
 
     @precondition(lambda self: len(self.readers) < 4)
     @rule(row=st.integers(0, 3000), is_latest=st.booleans())
     def come_with_a_cursor(self, row: int, is_latest: bool) -> None:
         row = self.log.given["q"] if is_latest else min(row, self.log.given["q"])
-        self.readers.append(AReader(dict(cursor_of(f"{row - 1}.{self.mark}")), row))
+        self.readers.append(SlowReader(dict(cursor_of(f"{row - 1}.{self.mark}")), row))
 
     @precondition(lambda self: len(self.readers) < 4)
     @rule()
     def come_for_all_that_is_kept(self) -> None:
-        self.readers.append(AReader({}, None))
+        self.readers.append(SlowReader({}, None))
 
     @precondition(lambda self: self.readers)
     @rule(who=st.integers(0, 3), rounds=st.integers(1, 30), meanwhile=st.sampled_from([0, 0, 5, 50]))
     def read(self, who: int, rounds: int, meanwhile: int) -> None:
         self.loop.run_until_complete(self._read(self.readers[who % len(self.readers)], rounds, meanwhile))
 
-    async def _read(self, reader: AReader, rounds: int, meanwhile: int) -> None:
-        """What comes meanwhile has not been looked for when the reader goes on."""
+    async def _read(self, reader: SlowReader, rounds: int, meanwhile: int) -> None:
+        """Check the log once, then read in a few rounds, between which new rows are committed."""
         with self.results.topics.following(ASKED) as topic:
             await self.results.topics.look(topic)
             there, kept = self.log.given["q"], rows_there(self.folder, self.log.text)
             for _ in range(rounds):
                 if meanwhile:
                     self.log.commit(meanwhile)
-                told = [event async for event in round_of(self.results, topic, reader.spots)]
-                for event in told:
-                    reader.hear(event, self.folder, self.log.text)
-                if not told:
+                received = [event async for event in round_of(self.results, topic, reader.spots)]
+                for event in received:
+                    reader.receive(event, self.folder, self.log.text)
+                if not received:
                     assert reader.end is not None or not kept
                     assert reader.end is None or there <= reader.end <= self.log.given["q"]
                     break
 
     @rule(row=st.integers(0, 3000), limit=st.integers(1, 100))
     def read_a_page(self, row: int, limit: int) -> None:
-        """What is kept from a row on, or where it goes on; for who comes first, nothing has been made."""
+        """Read a page of the kept rows from `row` on. If that row was dropped, check that the error has the first kept row."""
         results = Results(LocalPlaces(self.dirs), piece_rows=16)
         given, kept = self.log.given["q"], rows_there(self.folder, self.log.text)
         row = min(row, given)

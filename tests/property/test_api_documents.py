@@ -1,7 +1,8 @@
-"""Documents that somebody has got wrong, sent to the service: a clear refusal, and a catalog exactly as it was; or all of them.
+"""Faulty documents sent to the service: either a request is refused clearly and changes nothing, or all its
+documents are declared.
 
-What is sent is made of documents that are good, in which values were put in place of others, keys were taken away or made up,
-names differ in their letters' case alone, and some are there twice or missing.
+The documents start out valid. Then values are replaced, keys are removed or invented, the case of names is
+changed, and documents are repeated or left out.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 Data = dict[str, Any]
 Steps = tuple[str | int, ...]
-# Each is given a catalog of its own.
+# Number of examples per test: few, because each example creates its own catalog.
 EXAMPLES = 30
 
 GOOD: list[Data] = [
@@ -44,7 +45,7 @@ GOOD: list[Data] = [
     {"kind": "Tenant", "name": "acme", "priority_class": "top", "overrides": {"delay_target_ms": 400}},
     {"kind": "Tenant", "name": "new", "priority_class": "gold", "limits": {"queries": 3}},
     {"kind": "Stream", "name": "fresh", "columns": {"ts": "timestamp", "x": "float64"}, "time": "ts"},
-    {"kind": "Stream", "name": "told", "sql": "CREATE STREAM told (x int64, s string)"},
+    {"kind": "Stream", "name": "details", "sql": "CREATE STREAM details (x int64, s string)"},
     {
         "kind": "Feed",
         "name": "more",
@@ -69,7 +70,7 @@ GOOD: list[Data] = [
 ]
 PATHS = {kind: resource.path for kind, resource in RESOURCES.items() if kind not in ("Query", "Session")}
 
-# -- what is put in place of something -------------------------------------------------------------------------
+# -- values that replace valid values --------------------------------------------------------------------------
 
 DEEP_SQL = [
     f"SELECT {'(' * 5000}value{')' * 5000} AS v FROM ticks",
@@ -140,7 +141,7 @@ values = st.one_of(
 
 
 def places(value: Any, here: Steps = ()) -> Iterator[Steps]:
-    """Of all that is in it."""
+    """Yield the path of each value inside `value`."""
     if here:
         yield here
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -150,7 +151,7 @@ def places(value: Any, here: Steps = ()) -> Iterator[Steps]:
 
 @st.composite
 def spoilt(draw: st.DrawFn) -> list[Any]:
-    """Some of the good documents, in any order, with something wrong in them or nothing."""
+    """Draw some of the documents in GOOD, in any order, with up to three faults put in."""
     found: list[Any] = deepcopy(draw(st.lists(st.sampled_from(GOOD), min_size=1, max_size=len(GOOD))))
     for _ in range(draw(st.integers(0, 3))):
         *steps, last = draw(st.sampled_from(list(places(found))))
@@ -169,12 +170,12 @@ def spoilt(draw: st.DrawFn) -> list[Any]:
     return found
 
 
-# -- the service -----------------------------------------------------------------------------------------------
+# -- the service that gets the documents -----------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def template() -> Iterator[Path]:
-    """A catalog that others begin as."""
+    """Folder of a catalog that each test copies."""
     with TemporaryDirectory() as folder:
         with api_over(Home(Path(folder))):
             pass
@@ -190,45 +191,45 @@ def there(template: Path) -> Iterator[Api]:
 
 
 def everything(api: Api) -> tuple[Any, ...]:
-    """What nothing may change that was refused: declarations with their versions, keys, and the log of changes."""
+    """Return all that a refused request must leave unchanged: declarations with versions, keys, and the audit log."""
     keys = [(one.id, one.scopes, one.revoked_at) for one in api.service.catalog.keys.all()]
     return api.service.catalog.revision(), api.declared(), keys, api.service.catalog.audit(most=1000)
 
 
 def send(api: Api, method: str, path: str, content: bytes, media: str = "application/json") -> httpx.Response:
-    """A refusal is a problem in a few words, and changes nothing."""
+    """Send a request; a refusal must be a short problem document and must change nothing."""
     before = everything(api)
     answer = api(method, path, content=content, headers={"Content-Type": media})
     assert answer.status_code < 500, answer.text
     if answer.status_code >= 300:
-        told = answer.json()
-        assert (answer.headers["content-type"], told["status"]) == (
+        details = answer.json()
+        assert (answer.headers["content-type"], details["status"]) == (
             "application/problem+json",
             answer.status_code,
         )
-        assert told["detail"]
+        assert details["detail"]
         assert len(answer.content) < 4000
         assert everything(api) == before
     return answer
 
 
 def as_json(data: object) -> bytes:
-    """Also of what is no text."""
+    """Encode as JSON, including strings that are not valid text."""
     return json.dumps(data).encode()
 
 
-# -- examples --------------------------------------------------------------------------------------------------
+# -- documents without faults ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sql", DEEP_SQL, ids=lambda sql: sql[:30])
-def test_sql_that_would_take_its_reader_apart_is_refused(template: Path, sql: str) -> None:
+def test_query_with_extremely_deep_or_long_sql_is_refused(template: Path, sql: str) -> None:
     with there(template) as api:
         answer = send(api, "PUT", "/v1/tenants/acme/queries/odd", as_json({"sql": sql}))
         assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "#/sql")
 
 
 @pytest.mark.parametrize("document", [GOOD[0], GOOD[3], GOOD[7]], ids=lambda one: one["kind"])
-def test_ten_megabytes_are_refused_wherever_they_are(template: Path, document: Data) -> None:
+def test_document_with_ten_megabytes_in_any_field_is_refused(template: Path, document: Data) -> None:
     with there(template) as api:
         for *steps, last in places(document):
             spoilt_one = deepcopy(document)
@@ -240,12 +241,12 @@ def test_ten_megabytes_are_refused_wherever_they_are(template: Path, document: D
             assert answer.status_code == 422
 
 
-# -- properties ------------------------------------------------------------------------------------------------
+# -- properties of the service's responses ---------------------------------------------------------------------
 
 
 @settings(max_examples=EXAMPLES)
 @given(documents=spoilt())
-def test_documents_are_declared_whole_or_not_at_all(template: Path, documents: list[Any]) -> None:
+def test_either_all_documents_of_a_request_are_declared_or_none(template: Path, documents: list[Any]) -> None:
     content = as_json({"documents": documents})
     with there(template) as api:
         before = everything(api)
@@ -263,7 +264,7 @@ def test_documents_are_declared_whole_or_not_at_all(template: Path, documents: l
 @settings(max_examples=EXAMPLES)
 @given(documents=spoilt())
 def test_yaml_is_refused_as_clearly_as_json(template: Path, documents: list[Any]) -> None:
-    # YAML has no halves of characters; that they come all the same is for their reader to find.
+    # YAML cannot contain lone surrogates; the document is sent anyway, so that the service's YAML reader has to refuse it.
     content = yaml.safe_dump_all(documents, allow_unicode=True).encode("utf-8", "surrogatepass")
     with there(template) as api:
         send(api, "POST", "/v1/apply", content, "application/yaml")
@@ -271,7 +272,9 @@ def test_yaml_is_refused_as_clearly_as_json(template: Path, documents: list[Any]
 
 @settings(max_examples=EXAMPLES)
 @given(documents=spoilt())
-def test_document_in_a_place_of_its_own_is_declared_or_refused(template: Path, documents: list[Any]) -> None:
+def test_a_document_sent_to_its_own_route_is_declared_or_refused(
+    template: Path, documents: list[Any]
+) -> None:
     with there(template) as api:
         for one in documents:
             if not isinstance(one, dict):
@@ -290,7 +293,7 @@ def test_document_in_a_place_of_its_own_is_declared_or_refused(template: Path, d
     documents=spoilt(),
     cuts=st.lists(st.tuples(st.integers(0, 5000), st.binary(max_size=3)), min_size=1, max_size=3),
 )
-def test_bytes_that_are_damaged_are_refused_or_mean_something(
+def test_damaged_request_bodies_never_cause_a_server_error_or_a_partial_change(
     template: Path, documents: list[Any], cuts: list[tuple[int, bytes]]
 ) -> None:
     content = as_json({"documents": documents})

@@ -1,11 +1,13 @@
-"""Windows with SLIDE AT MOST, against DuckDB's answers for windows that end every half second:
+"""Windows with SLIDE AT MOST, compared with DuckDB's answers for windows that end every half second.
 
-1. What is answered at an end is what a window with an exact SLIDE would have answered there, for all of its groups.
-2. Ends are as many as the bound asks for: of so many windows in a row that have a tuple, one is answered.
-3. Without late sharing the answers do not depend on how the input is cut into trains.
-4. Windows with an exact SLIDE beside them answer as ever.
-5. A class that is restored goes on with the same ends; settings that change, and queries that go, break no bound.
-6. Windows with an exact SLIDE answer the same to the last bit, whether each is combined by itself or all by common scans.
+1. The answer at an end equals that of a window with an exact SLIDE at that end, for all groups.
+2. Answers are as frequent as SLIDE AT MOST requires: no two successive answers are further apart than the
+   bound, if windows have tuples.
+3. Without late sharing, the answers do not depend on how the input is cut into trains.
+4. Windows with an exact SLIDE in the same class answer as usual.
+5. A restored class keeps the same ends. Changed settings and removed queries break no bound.
+6. Windows with an exact SLIDE give bit-identical answers, whether each window is combined separately or all
+   windows by common scans.
 """
 
 from collections.abc import Sequence
@@ -40,10 +42,10 @@ from tests.support.query_runs import (
 
 @dataclass(frozen=True)
 class Bounded:
-    """A query, and the same for windows that end every half second."""
+    """Query with a window. With SLIDE AT MOST, the DuckDB form of the query has a window that ends every half second."""
 
     statement: Statement
-    range: int  # half seconds
+    range: int  # length of the window, in half seconds
     slide: int
     at_most: bool
     unit_us: int
@@ -55,7 +57,7 @@ class Bounded:
 
 @st.composite
 def bounded(draw: st.DrawFn) -> list[Bounded]:
-    """Some windows over the same input and groups."""
+    """Draw queries with different windows over the same input and groups."""
     source = BASE[draw(st.sampled_from(["s", "e"]))]
     keys = draw(st.sampled_from([(), ("k",), ("g", "k")]))
     grouped = Grouped(source, keys, draw(wheres(source)))
@@ -118,7 +120,7 @@ def check(run: Run, name: str, one: Bounded) -> None:
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(bounded(), every_stream, cuts, cuts, modes)
-def test_answers_are_those_of_their_windows_and_come_as_often_as_they_must(
+def test_slide_at_most_answers_are_right_and_no_rarer_than_the_bound(
     some: list[Bounded], rows: Rows, how: Cuts, other: Cuts, windows: WindowSettings
 ) -> None:
     load(rows)
@@ -139,7 +141,7 @@ def test_answers_are_those_of_their_windows_and_come_as_often_as_they_must(
 
 @settings(max_examples=50)
 @given(bounded(), every_stream, cuts, modes, modes, st.integers(0, 12), st.data())
-def test_no_bound_is_broken_by_a_restart_other_settings_or_queries_that_go(
+def test_slide_at_most_holds_after_a_restart_new_settings_or_a_removed_query(
     some: list[Bounded],
     rows: Rows,
     how: Cuts,
@@ -170,7 +172,7 @@ def test_no_bound_is_broken_by_a_restart_other_settings_or_queries_that_go(
 
 
 def restarted(run: Run, some: Sequence[Bounded], how: Cuts, windows: WindowSettings) -> Run:
-    """A new class that goes on from the old one's snapshot."""
+    """Return a new class that continues from the old class's snapshot."""
     snapshot = run.runner.snapshot()
     other = started(some, how, windows)
     other.answers = {name: list(trains) for name, trains in run.answers.items()}
@@ -195,7 +197,7 @@ OUTPUTS = [
 
 @st.composite
 def exact_queries(draw: st.DrawFn) -> list[str]:
-    """Windows of an exact SLIDE over the same panes and groups."""
+    """Draw queries with windows of exact SLIDE that share panes and groups."""
     group, found = draw(st.sampled_from([("", ""), ("k, ", " GROUP BY k")])), []
     for _ in range(draw(st.integers(2, 6))):
         slide, more = draw(st.integers(1, 4)), draw(st.integers(0, 9))
@@ -215,7 +217,7 @@ def exact_queries(draw: st.DrawFn) -> list[str]:
     st.integers(0, 2**32),
     st.sampled_from(["aggressive", "conservative", "hybrid"]),
 )
-def test_common_scans_change_no_bit_of_exact_windows(
+def test_common_scans_give_bit_identical_answers_for_exact_slides(
     texts: list[str], cut: list[int], seed: int, schedule: PeriodicKind
 ) -> None:
     chance, count = np.random.default_rng(seed), sum(cut)

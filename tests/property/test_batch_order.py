@@ -1,4 +1,4 @@
-"""Rows of one published batch are taken in the order of event time, so lateness is judged by the watermark before the batch."""
+"""Rows of one published batch are processed in the order of event time, so lateness is judged by the watermark before the batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LATENESS = 5
 SQL = f"CREATE STREAM r (at int64, id int32, WATERMARK FOR at AS at - INTERVAL '{LATENESS} milliseconds')"
 Times = Sequence[int | None]
 times = st.lists(st.none() | st.integers(0, 40), max_size=12)
-# A published batch consists of parts, as a micro-batch of Spark's does of its partitions.
+# A published batch has several parts, as a micro-batch of Spark has several partitions.
 batches = st.lists(st.lists(times, min_size=1, max_size=4), min_size=1, max_size=6)
 
 
@@ -51,7 +51,9 @@ def copied(payload: memoryview) -> Train:
 
 
 def on_time(given_batches: Sequence[Sequence[Times]]) -> list[int]:
-    """Return the numbers of the rows that are not behind the watermark before their batch, in the order of event time."""
+    """Return the numbers of the rows on time, in the order of event time. A row is late if it is behind the
+    watermark before its batch.
+    """
     latest, row, found = None, 0, []
     for parts in given_batches:
         rows = []

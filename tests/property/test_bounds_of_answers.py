@@ -1,7 +1,7 @@
-"""Figures on the bounds of the API's models, and a rounding error beyond: everything is answered, and nothing is a server error.
-
-Figures are made as units, mirrors and shards make them: from many answers of uneven worth before many of equal worth, with weights
-of any size, and ratios of exactly 0 and 1. They pass through all stages: `Worth`, reports, the control plane, the watch, and the routes.
+"""Every route answers without a server error if figures are at the bounds of the API's models, or beyond by a
+rounding error. The figures come from units, mirrors and shards with extreme inputs: utilities that are first
+uneven and then equal, weights of any size, and ratios of exactly 0 and 1. The figures pass through all
+stages: `Worth`, reports, the control plane, the watch, and the routes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ WEIGHTS = st.sampled_from([1e-3, 0.1, 1 / 3, 1.0, 1e3])
 Answers = list[tuple[int, float, int]]
 PLACES, COUNTS = st.integers(0, QUERIES - 1), st.sampled_from([1, 3, 7, 11])
 UNEVEN = st.lists(st.tuples(PLACES, TOOK_S, COUNTS), min_size=1, max_size=12)
-# Of one worth, as a rule the best or the least there is.
+# Answers that all have the same utility, usually 1 or 0.
 EVEN = st.builds(
     lambda took_s, answers: [(place, took_s, count) for place, count in answers],
     st.sampled_from([0.0, 1e5]),
@@ -81,7 +81,7 @@ def reported(
     alone_s: float,
     rest: dict[str, Any],
 ) -> tuple[Figures, UnitCounts]:
-    """Return the figures of a unit after these answers of its queries, in pieces; the last piece is recent."""
+    """Return the figures of a unit that emits one item of `answers` per load cycle; only the last cycle counts as recent."""
     queries = {
         f"q{place}": AnswerQuality(graph, (lambda: 0.1) if place % 2 else None, weight)
         for place, (graph, weight) in enumerate(zip(graphs, weights, strict=True))
@@ -129,7 +129,7 @@ UNITS = st.builds(
 
 
 class Running:
-    """A service over a tenant of three shards and a mirror, with reports made by the test."""
+    """Service over a tenant with three shards and over a mirror; the test itself makes the reports of both."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -154,7 +154,7 @@ class Running:
         self.watch.history.note(self.watch.view())
 
     def live_routes(self) -> dict[str, str]:
-        """The routes of what runs, by their path with names filled in."""
+        """Return the routes about running objects, by their path in which the names are filled in."""
         paths = describe(make_app(self.api.service))["paths"]
         return {
             path.format_map(NAMES_OF_FEEDS if path.startswith("/v1/feeds/") else NAMES): path
@@ -170,7 +170,7 @@ def running() -> Iterator[Running]:
 
 
 def mirrored(seed: int, rounds: int, used: float, by_bytes: bool) -> MirrorStatistics:
-    """The statistics of a mirror of which no object has changed."""
+    """Return the statistics of a mirror in which no object has changed."""
     chance = np.random.default_rng(seed)
     core = MirrorCore(Interests(chance.random(7) + 1e-9, 100.0), 7, 50.0, by_bytes)
     for step in range(rounds):
@@ -201,16 +201,16 @@ FEEDS = st.builds(
 )
 
 
-# Shards with different figures hide each other's rounding errors in their mean.
+# Often all shards get equal figures, because the mean of different figures hides rounding errors.
 SHARDED = UNITS.map(lambda unit: [unit] * SHARDS) | st.lists(UNITS, min_size=SHARDS, max_size=SHARDS)
 
 
 @settings(deadline=None, max_examples=400)
 @given(units=SHARDED)
-def test_figures_of_units_are_what_the_models_of_a_class_take(
+def test_api_models_accept_figures_at_their_bounds(
     running: Running, units: list[tuple[Figures, UnitCounts]]
 ) -> None:
-    """This leaves HTTP out, which allows many more examples."""
+    """Check the models without HTTP: without it, the test has time for many more examples."""
     running.report(units)
     view = running.watch.view()
     (seen,) = view.classes.values()
@@ -228,7 +228,7 @@ def test_figures_of_units_are_what_the_models_of_a_class_take(
     ),
     FEEDS,
 )
-def test_whatever_lies_on_a_bound_is_answered(
+def test_every_live_route_answers_when_figures_are_at_their_bounds(
     running: Running,
     units: list[tuple[Figures, UnitCounts]],
     statistics: MirrorStatistics,
@@ -245,8 +245,10 @@ def test_whatever_lies_on_a_bound_is_answered(
     )
 
 
-def test_routes_that_bound_a_number_are_all_asked(running: Running) -> None:
-    """A new route that bounds a number in its answer is either live, and then asked above, or answers with declarations."""
+def test_every_route_with_a_bounded_number_is_tested(running: Running) -> None:
+    """Fail if a route with a bounded number in its answer is neither a live route (the test above requests all live
+    routes) nor a route about declarations.
+    """
     found = describe(make_app(running.api.service))
     asked = set(running.live_routes().values())
     schemas = found["components"]["schemas"]
@@ -267,7 +269,7 @@ def is_bounded(schema: dict[str, Any]) -> bool:
 
 
 def names_in(value: Any, schemas: dict[str, Any]) -> set[str]:
-    """The names of the schemas that a description refers to, directly or through others."""
+    """Return the names of the schemas that a value refers to, directly or through other schemas."""
     found: set[str] = set()
     values = [value]
     while values:
@@ -285,10 +287,10 @@ def names_in(value: Any, schemas: dict[str, Any]) -> set[str]:
 
 
 @given(st.lists(st.tuples(st.floats(1e-3, 1.0), st.floats(0, 1e6), st.floats(0, 1e6)), max_size=5))
-def test_bandwidth_that_a_poll_gives_back_is_no_negative_rate(
+def test_a_correction_of_the_charge_for_a_poll_gives_no_negative_rate(
     polls: list[tuple[float, float, float]],
 ) -> None:
-    """A poll is charged for by what its object had last, and corrected by what it brought."""
+    """Charge each poll by the object's last known size, and correct the charge once the received size is known."""
     now, spent, samples = 0.0, 0.0, [(0.0, 0.0)]
     for after_s, expected, brought in polls:
         for charge in (expected, brought - expected):

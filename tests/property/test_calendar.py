@@ -1,4 +1,4 @@
-"""A calendar gives what is due, once, against a sorted list."""
+"""A calendar returns each item once, when the item is due; it is compared with a set."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ looks = st.tuples(st.just("due"), times)
 @given(
     st.lists(st.one_of(puts, puts, looks), max_size=60), st.sampled_from([0.5, 1.0, 7.0]), st.integers(1, 9)
 )
-def test_what_is_due_is_taken_out_once(steps: list[tuple[str, float]], day_s: float, days: int) -> None:
+def test_calendar_returns_each_due_item_once(steps: list[tuple[str, float]], day_s: float, days: int) -> None:
     calendar, waiting = Calendar(day_s, days), set[tuple[float, int]]()
     for number, (what, at) in enumerate(steps):
         if what == "put":

@@ -1,4 +1,4 @@
-"""What holds of shares, headrooms and the ledger whatever the coordinator's core hears; and that it can start again."""
+"""Invariants of the capacity core: shares, headrooms and ledger stay consistent after any events, and the core can be restored."""
 
 import json
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ def core(accounts: Sequence[ClassAccount]) -> CapacityCore:
 
 
 @given(classes, histories)
-def test_shares_sum_to_one_and_follow_what_is_told_whoever_comes_and_goes(
+def test_shares_sum_to_one_and_headrooms_are_scaled_with_shares_after_any_events(
     accounts: list[ClassAccount], history: History
 ) -> None:
     capacity, now = core(accounts), 0.0
@@ -64,34 +64,34 @@ def test_shares_sum_to_one_and_follow_what_is_told_whoever_comes_and_goes(
         assert sum(shares.values()) == pytest.approx(1.0 if shares else 0.0, abs=NEAR)
         for one in capacity.accounts:
             assert one.share >= min(one.floor, one.original, before.get(one.name, 1.0)) - NEAR
-        told = {one.name: one for one in commands if isinstance(one, HeadroomScaled)}
+        scaled = {one.name: one for one in commands if isinstance(one, HeadroomScaled)}
         for name in shares.keys() & before.keys():
-            factor = told[name].factor if name in told else 1.0
+            factor = scaled[name].factor if name in scaled else 1.0
             assert before[name] * factor == pytest.approx(shares[name], abs=NEAR)
-            assert name not in told or told[name].share == shares[name]
+            assert name not in scaled or scaled[name].share == shares[name]
         if isinstance(event, ClassesSet):
             new = [one for one in capacity.accounts if one.name not in before]
             assert all(one.share == one.original for one in new)
 
 
 @given(classes, histories, st.integers(0, 30))
-def test_a_core_that_starts_again_decides_as_if_it_had_gone_on(
+def test_a_restored_core_decides_like_one_that_never_stopped(
     accounts: list[ClassAccount], history: History, after: int
 ) -> None:
-    goes_on, now = core(accounts), 0.0
-    starts_again = goes_on
+    original_core, now = core(accounts), 0.0
+    restored_core = original_core
     for number, (event, later) in enumerate(history):
         now += later
         if number == after:
-            starts_again = CapacityCore.restored(json.loads(json.dumps(goes_on.state())))
-        answer = goes_on.handle(event, now)
+            restored_core = CapacityCore.restored(json.loads(json.dumps(original_core.state())))
+        answer = original_core.handle(event, now)
         if number >= after:
-            assert starts_again.handle(event, now) == answer
-    assert starts_again.state() == goes_on.state()
+            assert restored_core.handle(event, now) == answer
+    assert restored_core.state() == original_core.state()
 
 
 @given(classes, histories)
-def test_what_is_lent_and_borrowed_is_what_shares_differed_from_originals(
+def test_the_loan_ledger_equals_the_sum_of_shares_above_original_shares(
     accounts: list[ClassAccount], history: History
 ) -> None:
     capacity, now = core(accounts), 0.0

@@ -1,4 +1,4 @@
-"""The catalog against a model of it: dictionaries, and the rules in words."""
+"""The catalog compared with a model: a dictionary with the rules written out."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ BASE: list[Data] = [
 
 
 class Model:
-    """What is declared, by kind and name in the order in which it came."""
+    """Declarations by kind and name, in the order in which they were declared."""
 
     def __init__(self) -> None:
         self.all: dict[Ref, Data] = {}
@@ -88,12 +88,14 @@ class Model:
             self.all[Ref("PriorityClass", name)] = spec
 
     def apply(self, given: list[Data]) -> bool:
-        """Whether it may be."""
+        """Apply the documents if all rules allow them; return True if so."""
         before = dict(self.all)
         named = [ref_of(one) for one in given]
         self.all |= dict(zip(named, given, strict=True))
         may = (
-            len({ref.folded for ref in named}) == len(named) and holds(self.all) and goes_on(before, self.all)
+            len({ref.folded for ref in named}) == len(named)
+            and holds(self.all)
+            and keeps_read_streams(before, self.all)
         )
         if not may:
             self.all = before
@@ -116,7 +118,9 @@ def source_of(query: Data) -> str:
 
 
 def holds(declared: dict[Ref, Data]) -> bool:
-    """Names differ in more than case, what is named is there, and nobody has more than its class gives."""
+    """Return True if names differ in more than case, all referenced objects exist, and each tenant keeps the
+    limits of its priority class.
+    """
     streams = {ref.name.lower() for ref in declared if ref.kind == "Stream"}
     if len({ref.folded for ref in declared}) < len(declared):
         return False
@@ -141,8 +145,8 @@ def holds(declared: dict[Ref, Data]) -> bool:
     return True
 
 
-def goes_on(before: dict[Ref, Data], after: dict[Ref, Data]) -> bool:
-    """A stream that is read stays what it is."""
+def keeps_read_streams(before: dict[Ref, Data], after: dict[Ref, Data]) -> bool:
+    """Return True if every stream that a query reads stays unchanged."""
     read = {source_of(one) for ref, one in before.items() if ref.kind == "Query"}
     return all(
         after[ref] == one or ref.name.lower() not in read
@@ -152,7 +156,9 @@ def goes_on(before: dict[Ref, Data], after: dict[Ref, Data]) -> bool:
 
 
 @given(actions)
-def test_catalog_is_what_the_changes_that_may_be_have_made(given_actions: list[list[Data] | Ref]) -> None:
+def test_the_catalog_applies_allowed_changes_and_refuses_others_like_the_model(
+    given_actions: list[list[Data] | Ref],
+) -> None:
     model, last = Model(), 0
     with TemporaryDirectory() as folder, closing(Catalog(Home(Path(folder)))) as catalog:
         for action in (BASE, *given_actions):

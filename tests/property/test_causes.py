@@ -1,8 +1,10 @@
-"""A window's answer carries the arrival of what closed its window, wherever that went and however input was cut.
+"""A window's answer carries the arrival time of the tuple that closed the window, even if the query filters
+that tuple out and however the input is cut into trains.
 
-1. Over one stream, what closes a window is the first tuple that is so far past its end, in the window or not.
-2. Over several streams that meet, it is the latest of the tuples that did so on each.
-3. What the clock closes has arrived when the clock told.
+1. Over one stream, a window is closed by the first tuple that is past its end by the stream's lateness, even
+   if a filter drops the tuple.
+2. Over joined streams, the arrival of the answer is the latest arrival among the closing tuples of the streams.
+3. The answer of a window that the clock closes has the clock's time as its arrival.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ JOIN = (
 )
 TWO, ONE = "INTERVAL '2 seconds'", "INTERVAL '1 second'"
 WINDOWED = "SELECT count(*) AS c FROM ({}) AS q [RANGE 4 SECONDS SLIDE 2 SECONDS]"
-# By query: the streams that event time waits for, and how much longer than for the window's end, in half seconds.
+# For each query: the streams that close its windows by their event time, each with the number of
+# half seconds by which the stream must have passed the end of a window.
 QUERIES: Mapping[str, Mapping[str, int]] = {
     "SELECT count(*) AS c FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] WHERE x > 0": {"s": 0},
     "SELECT k, count(*) AS c FROM s [RANGE 2 SECONDS] GROUP BY k": {"s": 0},
@@ -42,7 +45,7 @@ QUERIES: Mapping[str, Mapping[str, int]] = {
     WINDOWED.format(JOIN.format(low=TWO, high=ONE)): {"s": 4, "t": 2},
 }
 
-Reading = tuple[int, int, float]  # time in half seconds, key, value
+Reading = tuple[int, int, float]  # a tuple: time in half seconds, key, value
 some_rows = st.lists(
     st.tuples(st.integers(0, 30), st.integers(0, 1), st.sampled_from([-1.0, 1.0])), min_size=1, max_size=40
 )
@@ -57,7 +60,7 @@ def rows_of(some: Sequence[Reading]) -> list[Row]:
 
 
 class Answered:
-    """A class with one query, and when its windows' answers arrived."""
+    """Class with one query, and the arrival of the answer of each window, by the window's end."""
 
     def __init__(self, sql: str, train_max: int = 10_000) -> None:
         self.arrivals: dict[int, float] = {}
@@ -74,7 +77,7 @@ class Answered:
             self.runner.offer(name, train_from_arrow(batch_of(name, some), schema, arrival))
 
     def step(self, steps: int) -> None:
-        # Each reading of this clock is one more unit, so the slice is a number of steps.
+        # Each reading advances this clock by one. There is one reading per operator call, so a slice of n seconds runs n calls.
         ticks = itertools.count()
         self.runner.run(steps, lambda: 0.0, lambda: float(next(ticks)))
 
@@ -90,7 +93,7 @@ class Answered:
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3, 4])
-def test_a_window_closed_by_a_tuple_that_is_filtered_arrives_with_that_tuple(cut: int) -> None:
+def test_a_window_closed_by_a_filtered_tuple_has_the_arrival_of_that_tuple(cut: int) -> None:
     answered = Answered("SELECT count(*) AS c FROM t [RANGE 10 SECONDS] WHERE x > 0")
     some = rows_of([(2, 0, 1.0), (18, 0, 1.0), (24, 0, -1.0), (30, 0, 1.0)])
     arrivals = np.array([1.0, 2.0, 100.0, 101.0])
@@ -99,7 +102,7 @@ def test_a_window_closed_by_a_tuple_that_is_filtered_arrives_with_that_tuple(cut
     assert answered.drain().arrivals == {10_000_000: 100.0}
 
 
-def test_what_the_clock_closes_arrives_with_the_clock() -> None:
+def test_a_window_closed_by_the_clock_has_the_clocks_time_as_arrival() -> None:
     answered = Answered("SELECT count(*) AS c FROM t [RANGE 10 SECONDS] WHERE x > 0")
     answered.offer("t", rows_of([(2, 0, 1.0), (28, 0, 1.0)]), np.array([1.0, 2.0]))
     answered.drain().runner.advance("t", 20_000_000, 7.0)
@@ -110,7 +113,7 @@ def test_what_the_clock_closes_arrives_with_the_clock() -> None:
 
 
 def reached(some: Sequence[Row], name: str, arrivals: Arrivals, time: int, end: float) -> float:
-    """When the first tuple arrived with which event time is complete up to `time`."""
+    """Return the arrival of the first tuple that moves the watermark to `time` or beyond, or `end` if no tuple does."""
     passed = (
         at for row, at in zip(some, arrivals.tolist(), strict=True) if row["ts"] - lateness(name) >= time
     )
@@ -118,7 +121,7 @@ def reached(some: Sequence[Row], name: str, arrivals: Arrivals, time: int, end: 
 
 
 @pytest.mark.parametrize("sql", QUERIES)
-def test_a_window_arrives_with_what_closed_it_however_the_input_is_cut(sql: str) -> None:
+def test_a_window_has_the_arrival_of_its_closing_tuple_however_the_input_is_cut(sql: str) -> None:
     @settings(max_examples=60)
     @given(
         rows,
@@ -137,7 +140,7 @@ def test_a_window_arrives_with_what_closed_it_however_the_input_is_cut(sql: str)
         restore_at: int,
     ) -> None:
         data = {"s": rows_of(left), "t": rows_of(right)}
-        # In the order of arrival, one stream's tuples between the other's; or all at one moment.
+        # The arrivals of the two streams alternate, or all tuples arrive at one moment.
         at: dict[str, Arrivals] = {
             name: np.array([2.0 * place + (name == "t") for place in range(len(one))])
             for name, one in data.items()
@@ -169,19 +172,19 @@ def test_a_window_arrives_with_what_closed_it_however_the_input_is_cut(sql: str)
 
 @settings(max_examples=60)
 @given(rows, st.lists(st.integers(0, 40), min_size=1, max_size=60), st.sampled_from([1, 7, 50]))
-def test_what_the_clock_tells_a_class_that_has_no_turn_waits_within_bounds(
+def test_a_class_without_turns_queues_a_bounded_number_of_clock_advances(
     some: list[Reading], times: list[int], again: int
 ) -> None:
-    """A turn after each, and a turn after all of them, come to the same windows at the same arrivals."""
+    """Check that a turn after each advance of the clock gives the same windows and arrivals as one turn after all advances."""
     found = []
     for in_turns in (True, False):
         answered = Answered(WINDOWED.format(UNION))
         for name in ("s", "t"):
             answered.offer(name, rows_of(some), np.arange(len(some), dtype=np.float64))
         answered.drain()
-        for told, time in enumerate(times * again):
+        for round_, time in enumerate(times * again):
             for name in ("s", "t"):
-                answered.runner.advance(name, time * HALF_SECOND_US, 100.0 + told)
+                answered.runner.advance(name, time * HALF_SECOND_US, 100.0 + round_)
             if in_turns:
                 answered.drain()
         waiting = [node.queue[-1] for node in answered.runner.network.nodes if node.queue]
@@ -190,7 +193,7 @@ def test_what_the_clock_tells_a_class_that_has_no_turn_waits_within_bounds(
     assert found[0] == found[1]
 
 
-def test_of_more_steps_than_are_kept_the_earliest_that_is_known_stands_for_those_before_it() -> None:
+def test_clock_advances_beyond_the_bound_count_at_the_earliest_kept_advance() -> None:
     answered = Answered(WINDOWED.format(UNION))
     seconds = 2 * STEPS_MAX
     some = rows_of([(2 * second, 0, 1.0) for second in range(4)])

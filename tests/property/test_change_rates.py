@@ -1,4 +1,4 @@
-"""Rates of change against chance and a slow oracle, interests, and the poller's core in virtual time.
+"""The poller of mirrors: estimates of change rates and interests, and the poller's core in virtual time, compared with slow oracles.
 
 The numbered properties are those of `scheduler.mirrors.change_rates` and `scheduler.mirrors.poller`.
 """
@@ -18,11 +18,11 @@ from scheduler.mirrors.change_rates import REMEMBERED, ChangeRates, Interests, f
 from scheduler.mirrors.freshening import perceived_freshness, refreshes
 from scheduler.mirrors.poller import BURST_S, RETRY_S, MirrorCore, PollOutcome
 
-# -- rates ------------------------------------------------------------------------------------------------------
+# -- estimates of change rates ----------------------------------------------------------------------------------
 
 
 @given(st.integers(0, REMEMBERED), st.integers(0, 200), st.floats(0.001, 1000))
-def test_regular_polls_give_cho_and_garcia_molinas_estimate(
+def test_polls_at_regular_intervals_give_the_estimate_of_cho_and_garcia_molina(
     changed: int, quiet: int, interval: float
 ) -> None:
     rates, polls = ChangeRates(1), changed + quiet
@@ -38,7 +38,9 @@ intervals = st.lists(st.tuples(st.floats(0.1, 10), st.booleans()), min_size=1, m
 
 
 @given(intervals)
-def test_no_other_rate_makes_what_was_seen_likelier(seen: Sequence[tuple[float, bool]]) -> None:
+def test_the_estimated_change_rate_makes_the_observations_most_likely(
+    seen: Sequence[tuple[float, bool]],
+) -> None:
     rates = ChangeRates(1)
     for interval, changed in seen:
         rates.observe(0, interval, changed)
@@ -56,7 +58,9 @@ def test_no_other_rate_makes_what_was_seen_likelier(seen: Sequence[tuple[float, 
 
 
 @pytest.mark.parametrize("changes_an_interval", [0.05, 0.3, 1.0, 2.0])
-def test_estimates_are_right_on_average_at_irregular_intervals(changes_an_interval: float) -> None:
+def test_estimates_of_change_rates_are_right_on_average_at_irregular_intervals(
+    changes_an_interval: float,
+) -> None:
     rng, trials = np.random.default_rng(4), 200
     rates = ChangeRates(trials)
     for one in range(trials):
@@ -68,10 +72,10 @@ def test_estimates_are_right_on_average_at_irregular_intervals(changes_an_interv
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(0.1, 10), st.booleans() | st.none()), max_size=60))
-def test_what_is_kept_of_estimates_is_what_all_polls_give(
+def test_estimates_of_change_rates_do_not_depend_on_how_often_they_are_read(
     seen: Sequence[tuple[int, float, bool | None]],
 ) -> None:
-    """Asked now and then (None), or only at the end."""
+    """Feed two estimators the same polls. Read the rates of estimator `often` at each None, and the rates of `once` only at the end."""
     often, once = ChangeRates(5), ChangeRates(5)
     for one, interval, changed in seen:
         if changed is None:
@@ -82,7 +86,7 @@ def test_what_is_kept_of_estimates_is_what_all_polls_give(
     assert often.rates() == pytest.approx(once.rates(), rel=1e-9)
 
 
-def test_a_rate_that_changes_is_followed() -> None:
+def test_the_estimated_rate_adapts_when_the_real_change_rate_changes() -> None:
     rng, rates = np.random.default_rng(5), ChangeRates(1)
     for rate in (1.0, 0.05):
         for _ in range(1000):
@@ -90,7 +94,7 @@ def test_a_rate_that_changes_is_followed() -> None:
         assert rates.rates()[0] == pytest.approx(rate, rel=0.5)
 
 
-def test_what_is_not_known_is_taken_from_what_is() -> None:
+def test_objects_without_polls_get_the_rate_of_the_polled_objects() -> None:
     rates = ChangeRates(3)
     assert rates.rates() == pytest.approx([1 / 60] * 3)
     rates.observe(0, 10.0, False)
@@ -98,12 +102,12 @@ def test_what_is_not_known_is_taken_from_what_is() -> None:
 
 
 @given(st.floats(1e-6, 50), st.integers(0, 2**32))
-def test_the_fresh_part_is_the_mean_time_of_the_first_change(x: float, seed: int) -> None:
-    whole = -math.expm1(-x) / x  # F: e^−x of all intervals are fresh throughout
+def test_the_freshness_formula_equals_the_mean_fresh_part_of_an_interval(x: float, seed: int) -> None:
+    whole = -math.expm1(-x) / x  # formula; a fraction e^−x of the intervals stays fresh to its end
     assert math.exp(-x) + -math.expm1(-x) * fresh_part(x) == pytest.approx(whole, rel=1e-6)
 
 
-def test_interests_are_the_profile_until_uses_outweigh_it_and_forget() -> None:
+def test_interests_follow_uses_and_return_to_the_declared_profile_later() -> None:
     interests = Interests([1, 3], half_life_s=10.0)
     assert interests.weights(0.0) == pytest.approx([0.25, 0.75])
     interests.used(0, 80, 0.0)
@@ -116,7 +120,7 @@ def test_interests_are_the_profile_until_uses_outweigh_it_and_forget() -> None:
 
 
 class Master:
-    """Objects that change at random; copies; and who looks them up."""
+    """Objects that change at random, their copies, and users that look objects up."""
 
     def __init__(self, rates: npt.ArrayLike, uses: npt.ArrayLike, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -143,7 +147,9 @@ class Master:
 
 
 def polled_for(core: MirrorCore, master: Master, seconds: float, learning_s: float) -> tuple[float, float]:
-    """Virtual time; the part of uses after `learning_s` that found a fresh copy, and polls a second."""
+    """Poll in virtual time. Return the fraction of uses after `learning_s` that found a fresh copy, and the
+    number of polls per second.
+    """
     now, use_at, fresh, uses = 0.0, 0.0, 0, 0
     while now < seconds:
         while (one := core.due(now)) is not None:
@@ -159,7 +165,7 @@ def polled_for(core: MirrorCore, master: Master, seconds: float, learning_s: flo
     return fresh / uses, core.polls / seconds
 
 
-def test_a_poller_that_knew_nothing_comes_near_the_best_there_is() -> None:
+def test_a_poller_without_prior_knowledge_reaches_nearly_optimal_freshness() -> None:
     count, bandwidth = 40, 10.0
     rng = np.random.default_rng(3)
     rates, uses = rng.gamma(1.0, 0.5, count) + 0.01, 1.0 / np.arange(1, count + 1)
@@ -170,14 +176,15 @@ def test_a_poller_that_knew_nothing_comes_near_the_best_there_is() -> None:
     even = perceived_freshness(uses, rates, np.full(count, bandwidth / count))
     assert polls == pytest.approx(bandwidth, rel=0.02)
     assert even + 0.6 * (best - even) < found <= best + 0.03
-    told = core.statistics(400.0)
-    # What is measured without being told when objects change is what users saw.
-    assert told.perceived_measured == pytest.approx(found, abs=0.05)
-    assert told.perceived_expected == pytest.approx(found, abs=0.06)
+    measured = core.statistics(400.0)
+    # The freshness that the core estimates must agree with the freshness that users saw, although the
+    # core does not know when objects change.
+    assert measured.perceived_measured == pytest.approx(found, abs=0.05)
+    assert measured.perceived_expected == pytest.approx(found, abs=0.06)
 
 
 @given(st.lists(st.floats(0.001, 3), min_size=1, max_size=50), st.floats(0.5, 100), st.integers(1, 8))
-def test_never_more_is_asked_for_than_bandwidth(steps: Sequence[float], bandwidth: float, count: int) -> None:
+def test_polls_never_exceed_the_bandwidth(steps: Sequence[float], bandwidth: float, count: int) -> None:
     core, now, asked = MirrorCore(Interests(np.ones(count), 60.0), count, bandwidth), 5.0, 0
     for step in steps:
         while (one := core.due(now)) is not None:
@@ -190,14 +197,14 @@ def test_never_more_is_asked_for_than_bandwidth(steps: Sequence[float], bandwidt
 def test_all_objects_are_fetched_once_before_any_is_fetched_again() -> None:
     core = MirrorCore(Interests([1, 5, 3], 60.0), 3, 1.0)
     named = [core.due(float(now)) for now in range(3)]
-    assert named == [1, 2, 0]  # by interest
-    assert core.due(3.0) is None  # all are being looked at
+    assert named == [1, 2, 0]  # the objects in order of falling interest
+    assert core.due(3.0) is None  # every object is being polled
     for one in range(3):
         core.polled(one, 0.0, PollOutcome.CHANGED, 1.0, 3.0)
     assert core.statistics(3.0).held == 3
 
 
-def test_an_object_that_fails_is_left_alone_for_longer_and_longer_and_the_others_go_on() -> None:
+def test_the_wait_before_a_failing_object_is_polled_again_doubles_each_time() -> None:
     core, now = MirrorCore(Interests([1, 1], 60.0), 2, 10.0), 0.0
     tries: list[float] = []
     while now < 100:
@@ -210,13 +217,13 @@ def test_an_object_that_fails_is_left_alone_for_longer_and_longer_and_the_others
     waits = np.diff(tries)
     expected = [RETRY_S * 2**n for n in range(6)]
     assert waits == pytest.approx(expected, abs=0.2)
-    told = core.statistics(now)
-    assert (told.failing, told.failures) == (1, len(tries))
-    assert told.changes > 800
+    measured = core.statistics(now)
+    assert (measured.failing, measured.failures) == (1, len(tries))
+    assert measured.changes > 800
 
 
 def polled_while_some_fail(good: int, gone: int, bandwidth: float, seconds: float) -> tuple[MirrorCore, int]:
-    """The first so many objects can be fetched, the others never; how often those were that can."""
+    """Poll objects of which only the first `good` can be fetched; return the core and the number of successful polls."""
     core, now, fetched = MirrorCore(Interests(np.ones(good + gone), 60.0), good + gone, bandwidth), 0.0, 0
     while now < seconds:
         one = core.due(now)
@@ -228,20 +235,20 @@ def polled_while_some_fail(good: int, gone: int, bandwidth: float, seconds: floa
     return core, fetched
 
 
-def test_however_many_objects_fail_the_others_have_most_of_the_bandwidth() -> None:
+def test_failing_objects_leave_most_of_the_bandwidth_to_other_objects() -> None:
     core, fetched = polled_while_some_fail(good=5, gone=2000, bandwidth=5.0, seconds=2000.0)
-    # All are asked for once first.
+    # Each of the 2,005 objects is polled once before any object is polled again; this takes a part of the time.
     assert fetched > 0.7 * 5.0 * (2000.0 - 2005 / (0.75 * 5.0))
     assert core.statistics(1e9).spent == pytest.approx(5.0 * 2000.0, rel=0.02)
 
 
-def test_bandwidth_is_used_up_while_an_object_is_left_that_does_not_fail() -> None:
+def test_the_whole_bandwidth_is_used_while_any_object_succeeds() -> None:
     core, fetched = polled_while_some_fail(good=1, gone=50, bandwidth=10.0, seconds=300.0)
     assert core.statistics(1e9).spent == pytest.approx(10.0 * 300.0, rel=0.02)
     assert fetched > 0.8 * 10.0 * 300.0
 
 
-def test_an_object_that_comes_back_is_polled_as_the_others_are() -> None:
+def test_a_recovered_object_is_polled_as_often_as_an_equal_object() -> None:
     core, now = MirrorCore(Interests([1, 1], 60.0), 2, 4.0), 0.0
     polls = [0, 0]
     while now < 400:
@@ -255,7 +262,7 @@ def test_an_object_that_comes_back_is_polled_as_the_others_are() -> None:
     assert polls[0] == pytest.approx(polls[1], rel=0.2)
 
 
-def test_who_cannot_be_fetched_is_not_expected_to_be_fresh() -> None:
+def test_an_object_that_cannot_be_fetched_does_not_count_as_fresh() -> None:
     core, now = MirrorCore(Interests([1, 1], 60.0), 2, 10.0), 0.0
     while now < 20:
         one = core.due(now)
@@ -266,7 +273,7 @@ def test_who_cannot_be_fetched_is_not_expected_to_be_fresh() -> None:
     assert core.statistics(now).perceived_expected == pytest.approx(0.5, abs=0.02)
 
 
-def test_bytes_are_held_to_and_large_objects_are_fetched_less_often() -> None:
+def test_polls_keep_a_limit_in_bytes_and_fetch_large_objects_less_often() -> None:
     core, now, size = MirrorCore(Interests([1, 1], 60.0), 2, 1000.0, by_bytes=True), 0.0, (50.0, 2000.0)
     asked = [0, 0]
     rng = np.random.default_rng(1)

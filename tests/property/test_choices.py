@@ -1,4 +1,4 @@
-"""A policy with a plan, as one text: each is read back, and no two are written alike."""
+"""Choices (a policy with a plan) as texts: each text is read back as the same choice, and no two choices have the same text."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ choices = st.builds(Choice, policies, st.sampled_from(PLANS))
 
 
 @given(choices, choices)
-def test_what_is_written_is_read_back_and_names_one_choice_only(one: Choice, other: Choice) -> None:
+def test_a_choice_is_read_back_from_its_text_and_texts_are_unique(one: Choice, other: Choice) -> None:
     assert choice_of(str(one)) == one
     assert (str(one) == str(other)) == (one == other)
 
 
 @given(policies)
-def test_by_the_usual_plan_a_choice_is_written_as_its_policy(policy: PolicySettings) -> None:
+def test_a_choice_with_the_default_plan_is_written_as_its_policy_alone(policy: PolicySettings) -> None:
     assert str(Choice(policy)) == policy_text(policy)
     assert choice_of(policy_text(policy)) == Choice(policy)
 
 
-def test_plans_are_told_by_how_they_differ_from_the_usual_one() -> None:
+def test_only_the_differences_from_the_default_plan_are_written() -> None:
     assert [str(Choice(policy_of("hr"), plan)) for plan in PLANS] == [
         "hr",
         "hr, joins first",
@@ -44,6 +44,6 @@ def test_plans_are_told_by_how_they_differ_from_the_usual_one() -> None:
 @pytest.mark.parametrize(
     "text", ["", "hrr", "hr,", "hr, shared", "hr, unshared, unshared", "unshared", "hr,unshared"]
 )
-def test_other_texts_are_refused(text: str) -> None:
+def test_invalid_texts_of_choices_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         choice_of(text)

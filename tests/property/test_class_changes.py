@@ -1,10 +1,12 @@
-"""Whatever is declared, changed and deleted while rows come and hosts are killed: every query answers what it must, once.
+"""Declarations are made, changed and deleted while rows arrive and hosts are killed: every query must give
+each of its answers once.
 
-Everything but processes, sockets and threads is the real thing: the catalog's checks and state, the steps that follow them, the
-control plane, hosts with their units and logs, streams with theirs. `tests/live/test_class_changes.py` has those, too.
+All parts are real except processes, sockets and threads. Real are the catalog, the reconciliation of the
+running system with it, the control plane, hosts with units and logs, and streams with logs.
+`tests/live/test_class_changes.py` includes the other parts.
 
-    WEIR_CLASS_CHANGES=10000 python -m pytest -n 0 tests/property/test_class_changes.py      that many sequences
-    WEIR_CLASS_CHANGES_FROM=1234                                                             from this seed on
+    WEIR_CLASS_CHANGES=10000 python -m pytest -n 0 tests/property/test_class_changes.py      number of sequences
+    WEIR_CLASS_CHANGES_FROM=1234                                                             first seed
 """
 
 from __future__ import annotations
@@ -65,26 +67,26 @@ from tests.support.changes import BROKEN, Course, Key, Row, document
 SEQUENCES = int(os.environ.get("WEIR_CLASS_CHANGES", "60"))
 FIRST = int(os.environ.get("WEIR_CLASS_CHANGES_FROM", "0"))
 EVENTS = 30
-# For several processes to follow some of them each.
+# The sequences are divided into parts, so that several processes can run them.
 PARTS = 4
 SETTINGS = LiveSettings.model_validate(
     {"idle_after_s": None, "snapshot_s": 1e6, "classes_per_host": 2, "train_max": 4, "results_bytes": 1 << 20}
 )
 NODE = "n"
-# A slice without end, and one of a single call.
+# Two lengths of a slice, in seconds: long enough for all work, and long enough for a single operator call.
 LONG_S, SHORT_S = 1e3, 1e-9
 ROUNDS_MAX = 200
 
 
 class Line:
-    """A reader's connection to the gateway, without a socket: what is said is heard at once, and answered on the next turn."""
+    """Connection of a reader to the gateway, without a socket. The gateway gets messages at once, and replies on its next turn."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
         self.answers: list[Message] = []
 
     def send(self, message: Any) -> None:
-        """A packet of the reader's, or a message of the gateway's: the two ends are one."""
+        """Deliver a packet from the reader to the gateway (bytes), or a message from the gateway to the reader."""
         if isinstance(message, bytes):
             self._streams.hear(decode(message), self)  # type: ignore[arg-type]  # a Peer has a socket
         else:
@@ -92,7 +94,7 @@ class Line:
 
 
 class Process:
-    """A host without threads."""
+    """Host with the parts of a real host, but without threads: the test itself runs each part."""
 
     def __init__(self, dirs: RunDirs, name: str, streams: Streams, units: Sequence[Unit]) -> None:
         self.ends: list[BaseException] = []
@@ -109,7 +111,7 @@ class Process:
         self.ingest._greet(self.line)  # type: ignore[arg-type]  # a Channel has a socket
 
     def set_units(self, units: Sequence[Unit]) -> None:
-        """Set the host's units; its ingest thread says to the gateway what follows when it works next."""
+        """Set the host's units; the gateway learns of them at the next round of ingest."""
         self.host._set_units(units)
 
     def _hear(self) -> None:
@@ -121,7 +123,7 @@ class Process:
                 self.ingest._hear_message(self.line.answers.pop(0))
 
     def work(self, now: float, slice_s: float) -> bool:
-        """One round of ingest and slices; whether there may be more."""
+        """Run one round of ingest and slices; return True if there may be more to do."""
         self._hear()
         if slice_s == LONG_S:
             self.ingest._retry(float("inf"))
@@ -143,21 +145,21 @@ class Process:
             unit.snapshots.is_asked = True
 
     def kill(self) -> None:
-        """Nothing is written any more."""
+        """Kill the host: it writes nothing after this."""
         for unit in self.host.units.by_name.values():
             unit.close(at_rest=False)
 
 
 @dataclass
 class World:
-    """A system on one node, and its catalog."""
+    """System on one node, with its catalog."""
 
     dirs: RunDirs
     state: CatalogState = field(init=False)
     processes: dict[str, Process | None] = field(init=False, default_factory=dict)
-    """By host; None while it is down."""
-    told: dict[str, Any] = field(init=False, default_factory=dict)
-    """What a host that begins again finds."""
+    """Process of each host by name, or None while the host is down."""
+    sent: dict[str, Any] = field(init=False, default_factory=dict)
+    """Units that each host gets when it restarts, by the host's name."""
     saved: dict[str, Any] = field(init=False, default_factory=dict)
     found: dict[Key, list[tuple[int, ...]]] = field(init=False, default_factory=lambda: defaultdict(list))
 
@@ -183,7 +185,7 @@ class World:
                 one.kill()
         self.streams.close()
 
-    # -- the catalog ---------------------------------------------------------------------------------------------
+    # -- changes of the catalog ----------------------------------------------------------------------------------
 
     def apply(self, *declarations: Declaration) -> None:
         before, documents = self.state, [document(one) for one in declarations]
@@ -216,7 +218,7 @@ class World:
             KeyRing(),
         )
 
-    # -- what runs for it ----------------------------------------------------------------------------------------
+    # -- the running system, made to follow the catalog ----------------------------------------------------------
 
     def look(self) -> None:
         self._collect()
@@ -248,18 +250,18 @@ class World:
                 raise AssertionError(step)
 
     def start_host(self, host: str, node: str) -> None:
-        if host not in self.processes:  # a coordinator that has begun again finds those that are there
+        if host not in self.processes:  # a restarted coordinator finds the hosts that still run
             self.processes[host] = Process(self.dirs, host, self.streams, ())
 
     def stop_host(self, host: str) -> None:
         process = self.processes.pop(host)
-        del self.told[host]
+        del self.sent[host]
         if process is not None:
             process.set_units(())
             process._hear()
 
     def set_units(self, host: str, units: Sequence[Unit]) -> None:
-        self.told[host] = units_to_json(units)
+        self.sent[host] = units_to_json(units)
         process = self.processes[host]
         if process is not None:
             process.set_units(units)
@@ -294,7 +296,7 @@ class World:
 
     def move(self, unit: str, host: str, origin: str, node: str) -> None: ...
 
-    # -- what happens to it --------------------------------------------------------------------------------------
+    # -- kills and other disturbances ----------------------------------------------------------------------------
 
     @property
     def is_unsure(self) -> bool:
@@ -318,7 +320,7 @@ class World:
             if not any(has_more):
                 break
         else:
-            raise AssertionError("there is always more to do")
+            raise AssertionError(f"the hosts still have work after {ROUNDS_MAX} rounds")
         for one in self._alive():
             host = one.host
             assert not host.units.broken, host.units.broken
@@ -329,7 +331,7 @@ class World:
                 assert unit.hosted.queries.by_name.keys() == unit.unit.declared.queries.keys()
                 for stream, (ledger, queued) in unit.hosted.input.accounts().items():
                     assert ledger.closes(queued), (unit.name, ledger, queued)
-                    # A host that is killed cannot read again what it had of a stream that was dropped.
+                    # A killed host cannot read again the rows of a stream that was dropped, so those rows may count as failed.
                     if stream not in self._dropped:
                         assert (queued, ledger.failed, ledger.rejected, ledger.late) == (0, 0, 0, 0), ledger
 
@@ -366,7 +368,7 @@ class World:
         return self.found
 
     def _now(self) -> float:
-        """Return a later time at each call, so that bounds on processor time hold nothing back."""
+        """Return a later time at each call. Time depends on calls alone, so limits on processor time delay nothing."""
         return time.monotonic() + 10 * next(self._clock)
 
     def _alive(self) -> list[Process]:
@@ -375,11 +377,11 @@ class World:
     def _restart(self) -> None:
         for name, process in self.processes.items():
             if process is None:
-                units = units_from_json(self.told.get(name, ()))
+                units = units_from_json(self.sent.get(name, ()))
                 self.processes[name] = Process(self.dirs, name, self.streams, units)
 
     def _collect(self) -> None:
-        """Read the answers that have come since the last call."""
+        """Read the answers written since the last call."""
         for folder in self.dirs.classes.glob("*"):
             life = folder.name, folder.stat().st_ino
             for number, payload in Reader(folder).frames(self._read.get(life, 0)):
@@ -394,10 +396,10 @@ class World:
     def _take(self, life: tuple[str, int], query: str, payload: memoryview) -> None:
         count, key = (*life, query), (class_of(life[0]), query)
         for answer in answers_of(payload, query):
-            # Numbers have no gaps; a query that comes again begins with 0.
+            # The row numbers of a query have no gaps; a query that is declared again starts at row 0.
             assert answer.first in (0, self._counts.get(count, 0)), (key, answer.first)
             self._counts[count] = answer.first + len(answer.train)
-            # Answers of windows also have the window's start, as their first column.
+            # An answer of a window begins with one more column, the start of the window.
             columns = [one.data.tolist() for one in answer.train.columns[-3:]]
             self.found[key] += [tuple(int(one) for one in row) for row in zip(*columns, strict=True)]
 
@@ -427,7 +429,7 @@ def follow(seed: int, events: int = EVENTS) -> Course:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_queries_answer_what_they_must_whatever_else_is_declared(part: int) -> None:
+def test_queries_give_each_answer_once_through_any_changes(part: int) -> None:
     begun, events = time.monotonic(), 0
     for seed in range(FIRST + part, FIRST + SEQUENCES, PARTS):
         events += len(follow(seed).story)

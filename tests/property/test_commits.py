@@ -1,4 +1,4 @@
-"""A class reads from its log what it has written there."""
+"""Commits and snapshots are read from the log of a class exactly as the class wrote them."""
 
 import pickle
 from typing import Any
@@ -94,7 +94,7 @@ def joined(parts: list[Any], size: int) -> memoryview:
 
 
 @given(st.lists(STEPS, max_size=6).map(tuple), st.lists(ANSWERS, max_size=4).map(tuple), COUNTS)
-def test_commit_is_read_as_it_was_written(
+def test_a_commit_is_read_as_it_was_written(
     steps: tuple[Step, ...], answers: tuple[Answer, ...], answered: dict[str, int]
 ) -> None:
     payload = joined(*commit_parts(Commit(steps, answers, answered)))
@@ -110,14 +110,14 @@ def test_commit_is_read_as_it_was_written(
 
 
 @given(NUMBERS, st.binary())
-def test_snapshot_is_read_as_it_was_written(following: int, state: bytes) -> None:
+def test_a_snapshot_is_read_as_it_was_written(following: int, state: bytes) -> None:
     payload = joined(*snapshot_parts(SnapshotFrame(following, pickle.PickleBuffer(state))))
     assert is_snapshot(payload)
     found = snapshot_of(payload)
     assert (found.following, bytes(found.state)) == (following, state)
 
 
-def test_another_version_is_a_clear_error() -> None:
+def test_a_frame_of_another_version_is_refused_with_a_clear_error() -> None:
     payload = bytearray(joined(*commit_parts(Commit((), (), {}))))
     payload[0] = 9
     with pytest.raises(NotAFrame, match="of this version"):

@@ -1,8 +1,8 @@
-"""Whatever happens to a system, in any order.
+"""Invariants of a system under any sequence of events.
 
-1. The shares of a node's units add up to 1, and every unit with a node is in one host of that node.
-2. Hosts, dispatchers and gateways know what the plane knows.
-3. A plane that begins again from what was saved has told them nothing new.
+1. The shares of a node's units add up to 1, and every unit that has a node is in exactly one host of that node.
+2. Hosts, dispatchers and gateways have the state that the control plane has.
+3. A control plane that is restored from its saved state sends nothing new to them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ happenings = st.one_of(
 
 
 class Course:
-    """A world, and the nodes it has."""
+    """System with its nodes; the test makes one event happen per second."""
 
     def __init__(self, classes_per_host: int) -> None:
         self.nodes = {"n1": 1}
@@ -105,7 +105,9 @@ class Course:
 
 @settings(max_examples=150)
 @given(st.lists(happenings, max_size=25), st.sampled_from([1, 3]))
-def test_everybody_knows_what_is_decided(course: list[tuple[object, ...]], classes_per_host: int) -> None:
+def test_hosts_dispatchers_and_gateways_have_the_state_of_the_control_plane(
+    course: list[tuple[object, ...]], classes_per_host: int
+) -> None:
     run = Course(classes_per_host)
     for what, *given_ in course:
         with suppress(InvalidInput):

@@ -1,8 +1,8 @@
-"""A dashboard stands as it should whatever Grafana adds, and does not when anything that we say stands otherwise.
+"""Comparison of our dashboard with Grafana's copy: keys that Grafana adds are ignored, and every other difference is found.
 
-1. A document says all of itself.
-2. Keys that are added, anywhere, change nothing; nor do those left out that say nothing.
-3. A value that is another, anywhere, is found.
+1. A document equals itself.
+2. Added keys, and missing keys that had an empty value, make no difference.
+3. A value that differs is found wherever it is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DOCUMENTS = st.recursive(
 
 
 def everywhere(document: Json, change: Callable[[dict[str, Json]], dict[str, Json]]) -> Json:
-    """With each mapping in it changed."""
+    """Return the document after `change` was applied to each mapping in the document."""
     if isinstance(document, dict):
         return change({key: everywhere(value, change) for key, value in document.items()})
     if isinstance(document, list):
@@ -35,7 +35,7 @@ def everywhere(document: Json, change: Callable[[dict[str, Json]], dict[str, Jso
 
 
 def paths(document: Json, before: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """To all leaves."""
+    """Return the path of each value that contains no other value."""
     if isinstance(document, dict | list) and document:
         steps = document.items() if isinstance(document, dict) else enumerate(document)
         return [path for key, value in steps for path in paths(value, (*before, key))]
@@ -53,21 +53,21 @@ def replaced(document: Json, path: tuple[Any, ...], value: Json) -> Json:
 
 
 @given(DOCUMENTS)
-def test_what_grafana_adds_or_leaves_out_does_not_count(document: Json) -> None:
+def test_keys_that_grafana_adds_or_leaves_out_make_no_difference(document: Json) -> None:
     assert says_all_of(document, document)
     assert says_all_of(everywhere(document, lambda one: {"pluginVersion": "13.0.1"} | one), document)
     assert says_all_of(everywhere(document, lambda one: {k: v for k, v in one.items() if v}), document)
 
 
 @given(DOCUMENTS, st.data())
-def test_what_stands_otherwise_is_found(document: Json, data: st.DataObject) -> None:
+def test_a_changed_value_is_found(document: Json, data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(paths(document)))
-    # What Grafana counts by itself is at the top alone.
+    # Only the numeric id at the top level is Grafana's own, and may differ.
     if path[:1] != ("id",):
         assert not says_all_of(replaced(document, path, "another"), document)
 
 
 @given(st.lists(LEAVES, max_size=3), LEAVES)
-def test_a_panel_more_or_less_is_found(panels: list[Json], more: Json) -> None:
+def test_an_added_or_missing_panel_is_found(panels: list[Json], more: Json) -> None:
     assert not says_all_of({"panels": [*panels, more]}, {"panels": panels})
     assert not says_all_of({"panels": panels}, {"panels": [*panels, more]})

@@ -1,4 +1,4 @@
-"""Keys, panes, windows and joins against plain Python over the whole input, however it is cut into trains."""
+"""Keys, panes, windows and joins compared with plain Python over the whole input, however the input is cut into trains."""
 
 import math
 import random
@@ -122,7 +122,7 @@ def near(left: Sequence[tuple[object, ...]], right: Sequence[tuple[object, ...]]
 
 
 @given(rows, cuts, st.integers(1, 12), st.integers(1, 12), st.sampled_from([0, 3, 100]))
-def test_windows_hold_what_falls_into_them_however_the_input_is_cut(
+def test_windows_contain_the_right_rows_however_the_input_is_cut(
     some: list[Row], sizes: list[int], slide: int, extra: int, lateness: int
 ) -> None:
     range_ = slide * (extra // 4) or slide + extra
@@ -180,7 +180,7 @@ KEYS: dict[DataType, st.SearchStrategy[object]] = {
 
 
 @given(st.data(), st.lists(st.sampled_from(list(KEYS)), min_size=1, max_size=3))
-def test_equal_keys_have_equal_codes_in_every_train_and_codes_lead_back_to_keys(
+def test_equal_keys_get_equal_codes_in_every_train_and_codes_decode_to_their_keys(
     data: st.DataObject, types: list[DataType]
 ) -> None:
     index = KeyIndex(types)
@@ -199,7 +199,7 @@ def test_equal_keys_have_equal_codes_in_every_train_and_codes_lead_back_to_keys(
 
 
 def same(key: Sequence[object]) -> str:
-    """A key as SQL compares it for grouping: −0.0 is 0.0, NaN is itself."""
+    """Return a key as SQL compares it for grouping: −0.0 equals 0.0, and NaN equals itself."""
     return repr([0.0 if part == 0 and isinstance(part, float) else part for part in key])
 
 

@@ -1,9 +1,10 @@
-"""Counts and sums as they would be without shedding, and their standard errors.
+"""Estimates of counts and sums as they would be without shedding, and the standard errors of these estimates.
 
-1. Estimates are right on average, and spread as much as the standard errors beside them say.
-2. They are Horvitz and Thompson's: Σ x/k, with the variance Σ x²(1 − k)/k², by group, each tuple with its own k.
-3. Without shedding they are the count and the sum, with an error of 0, whatever the values.
-4. How input is cut into trains makes no difference.
+1. Estimates are right on average, and vary as much as their standard errors say.
+2. Estimates follow Horvitz and Thompson: a group's sum is Σ x/k with variance Σ x²(1 − k)/k², where k is the
+   kept fraction of a tuple.
+3. Without shedding, an estimate equals the count or the sum, with an error of 0, whatever the values.
+4. The way the input is cut into trains makes no difference.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ ESTIMATES = (
 WINDOWED = f"SELECT k, {ESTIMATES} FROM t [RANGE {{}} SECONDS SLIDE 2 SECONDS] GROUP BY k"
 LAST_ROWS = f"SELECT k, {ESTIMATES} FROM t [ROWS 4 SLIDE 3] GROUP BY k"
 
-Shed = tuple[int, int, float | None, float]  # time in half seconds, group, value, kept fraction
+Shed = tuple[int, int, float | None, float]  # a tuple: time in half seconds, group, value, kept fraction
 Estimate = tuple[float | None, ...]
 
 
@@ -41,7 +42,7 @@ def row(some: Shed) -> Row:
 def ran(
     sql: str, some: Sequence[Shed], sizes: Sequence[int] = (), train_max: int = 10_000
 ) -> list[tuple[Any, ...]]:
-    """The answers; input comes in trains of these sizes and of one kept fraction, then as long as there are."""
+    """Offer the tuples as trains of these sizes, split where the kept fraction changes, and return the query's answers."""
     run, left = Run([plan_query("q", sql, CATALOG)], train_max), iter(sizes)
     for kept, group in itertools.groupby(some, lambda one: one[3]):
         members = [row(one) for one in group]
@@ -54,18 +55,19 @@ def ran(
     return run.rows("q")
 
 
-# -- against chance -----------------------------------------------------------------------------------------
+# -- estimates over many random trials ----------------------------------------------------------------------
 
 TRIALS, PEOPLE = 400, 600
 
 
 @pytest.mark.parametrize("kept", [(0.5, 0.5), (0.2, 0.7), (0.1, 1.0)])
-def test_estimates_are_right_on_average_and_spread_as_their_standard_errors_say(
+def test_estimates_are_right_on_average_and_vary_as_their_standard_errors_say(
     kept: tuple[float, float],
 ) -> None:
     chance = np.random.default_rng(20)
     groups, values = chance.integers(0, 2, PEOPLE), chance.normal(3.0, 5.0, PEOPLE)
-    # One population again and again, a window each; the first half of a window is shed as much as the first says.
+    # Every window samples the same population. `kept` holds the kept fractions of the first and the second
+    # half of each window.
     some: list[Shed] = []
     for trial in range(TRIALS):
         for half in (0, 1):
@@ -80,15 +82,16 @@ def test_estimates_are_right_on_average_and_spread_as_their_standard_errors_say(
         for place, truth in ((0, people), (2, people), (4, total)):
             off, said = mine[:, place] - truth, math.sqrt((mine[:, place + 1] ** 2).mean())
             assert abs(off.mean()) < 4 * off.std() / math.sqrt(TRIALS)
-            # A standard deviation seen in 400 trials is itself off by 1/√800, of which this is three times.
+            # The standard deviation of 400 trials has a relative error of 1/√800 = 0.035; the tolerance is
+            # three times this error.
             assert off.std() == pytest.approx(said, rel=0.106)
 
 
-# -- against the formulas -----------------------------------------------------------------------------------
+# -- estimates compared with the formulas of Horvitz and Thompson -------------------------------------------
 
 
 def estimates(some: Sequence[Shed]) -> dict[int, Estimate]:
-    """By group."""
+    """Return the estimates by group."""
     groups: dict[int, list[Shed]] = defaultdict(list)
     for one in some:
         groups[one[1]].append(one)
@@ -128,7 +131,7 @@ sizes = st.lists(st.integers(1, 5), max_size=12)
 
 
 @given(shed, sizes, st.integers(1, 9), st.sampled_from([2, 4]))
-def test_estimates_of_windows_are_of_each_tuple_as_it_was_kept_however_input_is_cut(
+def test_estimates_of_windows_follow_the_formula_however_the_input_is_cut(
     some: list[Shed], cuts: list[int], train_max: int, range_: int
 ) -> None:
     found = {
@@ -145,7 +148,7 @@ def test_estimates_of_windows_are_of_each_tuple_as_it_was_kept_however_input_is_
 
 
 @given(shed, sizes, st.integers(1, 9))
-def test_estimates_of_the_last_rows_are_of_each_tuple_as_it_was_kept_however_input_is_cut(
+def test_estimates_of_row_windows_follow_the_formula_however_the_input_is_cut(
     some: list[Shed], cuts: list[int], train_max: int
 ) -> None:
     found = ran(LAST_ROWS, some, cuts, train_max)
@@ -158,16 +161,16 @@ def test_estimates_of_the_last_rows_are_of_each_tuple_as_it_was_kept_however_inp
     assert all(near(one, other) for one, other in zip(found, wanted, strict=True))
 
 
-# -- edges --------------------------------------------------------------------------------------------------
+# -- estimates of extreme values ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("x", [1.5, math.inf, math.nan, 1e308])
-def test_without_shedding_an_estimate_is_the_count_or_the_sum_and_its_error_is_exactly_0(x: float) -> None:
+def test_without_shedding_an_estimate_is_exact_and_its_error_is_zero(x: float) -> None:
     (found,) = ran(WINDOWED.format(2), [(0, 1, x, 1.0), (1, 1, 2.0, 1.0)])
     assert repr(found[3:]) == repr((2.0, 0.0, 2.0, 0.0, x + 2.0, 0.0))
 
 
-def test_integers_that_floats_do_not_hold_sum_up_as_without_scaling() -> None:
+def test_scaled_sums_of_integers_too_large_for_floats_are_exact_without_shedding() -> None:
     run = Run([plan_query("q", "SELECT SCALED(SUM(n)) AS s, SUM(n) AS n FROM t [RANGE 2 SECONDS]", CATALOG)])
     run.offer("t", [{**row((0, 1, 1.0, 1.0)), "n": n} for n in (2**62, 1, -(2**62))])
     run.finish()
@@ -186,18 +189,18 @@ def test_integers_that_floats_do_not_hold_sum_up_as_without_scaling() -> None:
     ],
 )
 @pytest.mark.parametrize("size", [1, 2])
-def test_an_error_is_as_large_as_it_is_though_its_square_is_no_number(
+def test_a_standard_error_is_right_even_if_its_square_overflows(
     values: list[float], error: float, size: int
 ) -> None:
     (found,) = ran(WINDOWED.format(2), [(0, 1, x, 0.5) for x in values], [size] * 2)
     assert found[-1] == pytest.approx(error, nan_ok=True, rel=1e-12)
 
 
-def test_a_sum_of_nothing_and_its_error_are_null_and_a_count_of_nothing_is_0_for_sure() -> None:
+def test_over_only_nulls_a_sum_and_its_error_are_null_and_a_count_is_zero() -> None:
     assert [one[5:] for one in ran(WINDOWED.format(2), [(0, 1, None, 0.5)])] == [(0.0, 0.0, None, None)]
 
 
-def test_only_groups_that_are_known_well_are_answered() -> None:
+def test_a_having_clause_can_select_groups_with_small_errors() -> None:
     having = (
         "SELECT k, SCALED(COUNT(*)) AS n FROM t [RANGE 2 SECONDS] GROUP BY k"
         " HAVING SCALED_ERROR(COUNT(*)) < 0.5 * SCALED(COUNT(*))"
@@ -206,7 +209,7 @@ def test_only_groups_that_are_known_well_are_answered() -> None:
     assert [one[2:] for one in found] == [(2, 18.0)]
 
 
-def test_a_filter_holds_for_what_is_scaled_too() -> None:
+def test_a_filter_clause_applies_to_scaled_aggregates() -> None:
     sql = "SELECT SCALED(COUNT(*)) FILTER (WHERE x > 1) AS n, SCALED_ERROR(SUM(x)) FILTER (WHERE x > 1) AS d FROM t [RANGE 2 SECONDS]"
     found = ran(sql, [(0, 1, 1.0, 0.5), (0, 1, 3.0, 0.5), (1, 1, 4.0, 0.5)])
     assert [one[2:] for one in found] == [(4.0, pytest.approx(math.sqrt(50)))]

@@ -1,9 +1,9 @@
-"""Expressions against DuckDB: the same random tree over the same table, whole columns compared.
+"""Expressions compared with DuckDB: Weir and DuckDB evaluate the same random expression tree over the same table.
 
-A tree is built from the functions' own signatures, rendered to SQL with every type pinned by a cast, and evaluated by
-both. Where DuckDB raises for a row, ours must fail that row, and no other. The deliberate differences listed in
-engine/expressions/functions.py are rendered as what we mean by them; what is left of DuckDB's optimiser, which may evaluate what
-a row does not need, is switched off.
+A tree is built from the signatures of Weir's functions, and rendered to DuckDB's SQL with a cast that fixes
+every type. Where DuckDB raises an error for a row, Weir must fail that row and no other row. For the deliberate
+differences listed in engine/expressions/functions.py, the SQL expresses Weir's meaning. DuckDB's optimiser is
+switched off as far as possible, because it may evaluate parts that a row does not need.
 """
 
 import math
@@ -96,7 +96,8 @@ def values(type_: DataType, chance: random.Random, nulls: bool) -> Values:
     return Values(type_, data, valid)
 
 
-# Of each type two columns with NULLs and one without, by a fixed seed: what hypothesis varies is the trees.
+# Each type has two columns with NULLs and one without, drawn with a fixed seed: hypothesis varies only the
+# trees.
 CHANCE = random.Random("expressions")
 TRAIN = Train(
     tuple(values(type_, CHANCE, nulls) for nulls in (True, True, False) for type_ in TYPES), np.zeros(ROWS)
@@ -131,7 +132,7 @@ def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
     connection.close()
 
 
-# --- trees ----------------------------------------------------------------------------------------------
+# --- random expression trees ----------------------------------------------------------------------------
 
 
 def call(name: str, *arguments: Expression) -> Expression:
@@ -167,7 +168,7 @@ PATTERNS = ["", "%", "a%", "%c", "%X%", "_", "a_c", "%\\%%", "b!%", "é%", "%_%b
 
 @dataclass
 class Trees:
-    """Draws trees of a type; small ones, as their number counts for more than their size."""
+    """Random trees of a type; the trees are small, so that many different trees can be tested."""
 
     draw: Any
 
@@ -210,11 +211,11 @@ class Trees:
                 return Case(tuple(branches), tree(), type_)
             case 3:
                 made = call(self.pick(["greatest", "least"]), tree(), tree())
-                # Of 0.0 and −0.0 it may be either; the sum has one zero.
+                # `greatest` and `least` may return 0.0 or −0.0 if both are given; adding 0.0 turns −0.0 into 0.0.
                 return call("add", made, Literal(0.0, type_)) if type_.is_float else made
             case 4:
                 source = self.pick([one for one in TYPES if castable(one, type_) and one != type_])
-                # Text made of floats may be 'inf', which is a timestamp there.
+                # DuckDB accepts the text 'inf', which floats can produce, as a timestamp.
                 plain = type_ == TIMESTAMP or (type_ == STRING and source == FLOAT32)
                 return Cast(
                     self.leaf(source) if plain else tree(source), type_, try_=self.draw(st.booleans())
@@ -251,7 +252,7 @@ class Trees:
             case 0:
                 return call(self.pick(["negate", "abs", "round", "floor", "ceil"]), tree(type_))
             case 1:
-                # Of a NULL decimal DuckDB makes 0 when it rounds all its digits away.
+                # DuckDB returns 0 for a NULL decimal if it rounds all digits of the decimal away.
                 digits = [-2, -1, 0, 1, 2, 3, 400] + (
                     [] if type_.kind is TypeKind.DECIMAL else [-20, -19, -10]
                 )
@@ -285,7 +286,8 @@ class Trees:
                 name = self.pick(["like", "ilike"])
                 if self.draw(st.booleans()):
                     return call(name, tree(STRING), tree(STRING))
-                # That a pattern ends in its escape is an error DuckDB's TRY does not catch; these do not.
+                # DuckDB's TRY does not catch the error of a pattern that ends in its escape character. No
+                # pattern of this list does.
                 pattern = Literal(self.pick(PATTERNS), STRING)
                 escape = [Literal(self.pick(["!", "\\"]), STRING)] if self.draw(st.booleans()) else []
                 return call(name, tree(STRING), pattern, *escape)
@@ -312,7 +314,8 @@ class Trees:
                 return call(self.pick(["trim", "ltrim", "rtrim"]), tree(), *characters)
             case 4:
                 return call("replace", tree(), self.leaf(STRING), self.leaf(STRING))
-        # Some float32 have two shortest texts; those of the table have one.
+        # Some float32 values can be written as two equally short texts; each value of the table has only
+        # one such text.
         other = self.pick(list(TYPES))
         argument = self.leaf(other) if other == FLOAT32 else tree(other)
         return call(self.pick(["append", "concat"]), tree(), argument)
@@ -324,7 +327,7 @@ def trees(draw: Any, types: tuple[DataType, ...] = TYPES) -> Expression:
     return made.tree(made.pick(list(types)), 3)
 
 
-# --- their SQL ------------------------------------------------------------------------------------------
+# --- SQL of the expression trees ------------------------------------------------------------------------
 
 NAMES = {
     TypeKind.BOOLEAN: "BOOLEAN",
@@ -395,7 +398,8 @@ def call_sql(function: str, arguments: list[str], types: list[DataType]) -> str:
         return f"({arguments[0]} {DIVISIONS[function]} nullif({arguments[1]}, 0))"
     match function, arguments:
         case "negate", [one]:
-            # Of a constant DuckDB makes one number before TRY can have a say in it.
+            # DuckDB computes constant expressions before TRY applies. The CASE makes this expression not
+            # constant.
             return f"(-(CASE WHEN rowid >= 0 THEN {one} END))"
         case "not", [one]:
             return f"(NOT {one})"
@@ -411,7 +415,7 @@ def call_sql(function: str, arguments: list[str], types: list[DataType]) -> str:
 
 
 def connected_sql(function: str, arguments: list[str]) -> str:
-    """AND and OR that look at what follows only if it is needed, which SQL does not promise."""
+    """Return a CASE for AND or OR that evaluates later operands only if needed; plain SQL does not guarantee this."""
     first, *others = arguments
     if not others:
         return first
@@ -420,7 +424,7 @@ def connected_sql(function: str, arguments: list[str]) -> str:
     return f"(CASE WHEN ({first} IS {decisive}) THEN {decisive} ELSE ({first} {function} {rest}) END)"
 
 
-# --- comparison -----------------------------------------------------------------------------------------
+# --- comparison of the results --------------------------------------------------------------------------
 
 FAILED = "failed"
 
@@ -451,7 +455,7 @@ def ours(expression: Expression, train: Train = TRAIN) -> list[Any]:
 
 
 def listed(column: Values) -> list[Any]:
-    """Its values, None for NULL."""
+    """Return the column's values, with None for NULL."""
     values: list[Any] = column.data.to_pylist() if column.type == STRING else column.data.tolist()
     if column.valid is None:
         return values
@@ -459,7 +463,7 @@ def listed(column: Values) -> list[Any]:
 
 
 def shown(column: list[Any]) -> list[Any]:
-    """Comparable: NaN equals itself."""
+    """Return the column's values in a form in which NaN equals NaN."""
     return ["nan" if isinstance(value, float) and math.isnan(value) else value for value in column]
 
 
@@ -486,8 +490,11 @@ def is_conditional(expression: Expression) -> bool:
 
 
 def wavers(expression: Expression) -> bool:
-    """Whether DuckDB may overlook a failure: it does not look at one argument if another is NULL for all rows it looks
-    at, which for the one row at a time of TRY comes about by a branch."""
+    """Return True if DuckDB may return a value where Weir fails the row.
+
+    DuckDB skips an argument if another argument is NULL in all rows that it evaluates. Under TRY, which
+    evaluates one row at a time, a CASE can have this effect.
+    """
     if (
         isinstance(expression, Call)
         and len(expression.arguments) > 1
@@ -499,7 +506,7 @@ def wavers(expression: Expression) -> bool:
 
 @settings(max_examples=1500)
 @given(trees())
-def test_every_row_is_what_duckdb_makes_of_it(
+def test_an_expression_gives_duckdbs_result_or_failure_for_every_row(
     oracle: duckdb.DuckDBPyConnection, expression: Expression
 ) -> None:
     mine, other = shown(ours(expression)), shown(theirs(oracle, expression))
@@ -512,7 +519,7 @@ APPROXIMATE = ("exp", "ln", "log2", "log10", "power")
 
 
 @given(st.data())
-def test_transcendental_functions_are_duckdb_s_to_the_last_digits(
+def test_transcendental_functions_equal_duckdbs_to_twelve_digits(
     oracle: duckdb.DuckDBPyConnection, data: st.DataObject
 ) -> None:
     made = Trees(data.draw)
@@ -540,13 +547,13 @@ def test_a_condition_selects_the_rows_where_its_projection_is_true(expression: E
 
 
 @given(trees(), st.integers(0, ROWS))
-def test_a_cut_of_the_train_changes_nothing(expression: Expression, cut: int) -> None:
+def test_cutting_a_train_changes_no_result_of_an_expression(expression: Expression, cut: int) -> None:
     first, second = TRAIN.slice(0, cut), TRAIN.slice(cut, ROWS)
     assert shown(ours(expression, first) + ours(expression, second)) == shown(ours(expression))
 
 
 @given(st.lists(trees(), min_size=2, max_size=4))
-def test_what_expressions_share_changes_none_of_them(expressions: list[Expression]) -> None:
+def test_expressions_that_share_parts_give_the_same_results(expressions: list[Expression]) -> None:
     doubled = [*expressions, *expressions]
     together, alone = RowFailures(), RowFailures()
     shared = compile_projection(doubled)(TRAIN, together)
@@ -559,7 +566,7 @@ def test_what_expressions_share_changes_none_of_them(expressions: list[Expressio
 
 
 @given(trees())
-def test_a_train_is_left_as_it_was(expression: Expression) -> None:
+def test_evaluation_leaves_the_train_unchanged(expression: Expression) -> None:
     before = [listed(column) for column in TRAIN.columns]
     compile_projection([expression])(TRAIN, RowFailures())
     assert [shown(listed(column)) for column in TRAIN.columns] == list(map(shown, before))

@@ -1,4 +1,4 @@
-"""What goes into a frame comes out of it: trains of every type, with NULLs, empty, with their progress."""
+"""Trains are read from frames as they were written: with every type, with NULLs, empty, and with the progress of event time."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -53,7 +53,8 @@ def columns(draw: st.DrawFn, rows: int) -> Values:
     if type_ is STRING:
         before, texts = draw(st.integers(0, 3)), draw(st.lists(st.text(), min_size=rows, max_size=rows))
         return Values(type_, pa.array(["cut"] * before + texts, pa.string())[before:], mask)
-    # Every pattern of bits is a value, and every second one of an array is as good as the array.
+    # Every bit pattern is a valid value. Half of the arrays are strided, because not only contiguous arrays
+    # must work.
     stride = draw(st.integers(1, 2))
     size = rows * stride * type_.numpy.itemsize
     data = draw(st.binary(min_size=size, max_size=size))
@@ -97,7 +98,7 @@ def trains(draw: st.DrawFn) -> Train:
 
 
 def plain(train: Train) -> tuple[Any, ...]:
-    """Everything about a train as bytes and texts."""
+    """Return all fields of a train as bytes and texts, for comparison."""
     found = [
         (
             column.type,
@@ -135,14 +136,14 @@ def through_a_log(parts: list[Any], size: int | None = None) -> memoryview:
 
 
 @given(trains())
-def test_train_comes_out_as_it_went_in(train: Train) -> None:
+def test_a_train_is_read_as_it_was_written(train: Train) -> None:
     parts, size = train_parts(train)
     assert size == sum(memoryview(part).nbytes for part in parts)
     assert plain(train_of(through_a_log(parts, size))) == plain(train)
 
 
 @given(trains())
-def test_train_without_its_causes_is_the_same_but_for_them(train: Train) -> None:
+def test_a_train_written_without_its_causes_is_read_with_all_other_fields(train: Train) -> None:
     parts: list[Any] = []
     size = append_train(parts, train, with_causes=False)
     train.causes = ()
@@ -183,7 +184,7 @@ def batch_ids() -> st.SearchStrategy[BatchId | None]:
 
 
 @given(batches(), st.floats(0, 1e9), st.floats(-1e3, 1e3), st.integers(0, 2**63), batch_ids())
-def test_input_batch_comes_out_as_the_train_it_is(
+def test_an_input_batch_is_read_back_as_an_equal_train(
     given_batch: tuple[Schema, pa.RecordBatch],
     arrival: float,
     ahead: float,

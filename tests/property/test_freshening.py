@@ -1,4 +1,4 @@
-"""Refresh frequencies against the condition they must meet, a slow oracle, and all other allocations.
+"""Refresh frequencies of mirrored objects, compared with the condition for an optimum, a slow oracle, and other allocations.
 
 The numbered properties are those of `scheduler.mirrors.freshening`.
 """
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scheduler.mirrors.freshening import freshness, marginals, perceived_freshness, refreshes
 
 positive = st.floats(1e-6, 1e6)
-Object = tuple[float, float, float]  # interest, rate of change, size
+Object = tuple[float, float, float]  # an object: its interest, its change rate, its size
 objects = st.lists(
     st.tuples(st.just(0.0) | positive, st.just(0.0) | positive, st.floats(1e-3, 1e6)), min_size=1, max_size=8
 )
@@ -28,7 +28,7 @@ def columns(some: list[Object]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @given(objects, bandwidths)
-def test_the_bandwidth_is_used_up_on_what_changes_and_interests(some: list[Object], bandwidth: float) -> None:
+def test_all_bandwidth_goes_to_objects_that_change_and_are_used(some: list[Object], bandwidth: float) -> None:
     p, rate, size = columns(some)
     found = refreshes(p, rate, bandwidth, size)
     worthy = (p > 0) & (rate > 0)
@@ -40,7 +40,9 @@ def test_the_bandwidth_is_used_up_on_what_changes_and_interests(some: list[Objec
 
 
 @given(objects, bandwidths)
-def test_bandwidth_is_worth_the_same_to_all_that_are_refreshed(some: list[Object], bandwidth: float) -> None:
+def test_every_refreshed_object_has_the_same_marginal_worth_of_bandwidth(
+    some: list[Object], bandwidth: float
+) -> None:
     p, rate, size = columns(some)
     found = refreshes(p, rate, bandwidth, size)
     worth = marginals(p, rate, found.frequencies, size)
@@ -49,7 +51,9 @@ def test_bandwidth_is_worth_the_same_to_all_that_are_refreshed(some: list[Object
 
 
 @given(objects, bandwidths, st.integers(0, 2**32))
-def test_no_other_allocation_is_perceived_fresher(some: list[Object], bandwidth: float, seed: int) -> None:
+def test_no_other_allocation_has_a_higher_perceived_freshness(
+    some: list[Object], bandwidth: float, seed: int
+) -> None:
     p, rate, size = columns(some)
     found = refreshes(p, rate, bandwidth, size).frequencies
     best = perceived_freshness(p, rate, found)
@@ -63,22 +67,22 @@ def test_no_other_allocation_is_perceived_fresher(some: list[Object], bandwidth:
             assert perceived_freshness(p, rate, one) <= best + 1e-9
 
 
-# Not so little bandwidth that what it is worth differs by less than a number's last digits.
+# Objects between which the bandwidth drawn below is scarce, so that additional bandwidth has a measurable worth.
 moderate = st.tuples(st.floats(0.1, 10), st.floats(0.1, 3), st.floats(0.5, 2))
 
 
 @given(st.lists(moderate, min_size=1, max_size=4), st.floats(2, 100))
-def test_frequencies_are_those_of_a_slow_oracle(some: list[Object], bandwidth: float) -> None:
+def test_frequencies_equal_those_of_a_slow_oracle(some: list[Object], bandwidth: float) -> None:
     p, rate, size = columns(some)
     found, oracle = refreshes(p, rate, bandwidth, size).frequencies, np.array(bisected(some, bandwidth))
-    # An object that is hardly worth a refresh: what one more of them is worth to it differs in no digit that a number has.
+    # If an object is hardly worth a refresh, the differences of its worth are below the precision of a float.
     flat = oracle < rate / 25
     assert found[~flat] == pytest.approx(oracle[~flat], rel=1e-6, abs=1e-6 * bandwidth)
     assert (found[flat] < rate[flat] / 20).all()
 
 
 def bisected(some: list[Object], bandwidth: float) -> list[float]:
-    """Bisection within bisection on the thesis's own derivative of F (its footnote 7)."""
+    """Return the frequencies, found by nested bisection on the derivative of the freshness F (footnote 7 of the thesis)."""
 
     def slope(f: float, rate: float) -> float:
         x = rate / f
@@ -113,7 +117,9 @@ def test_more_bandwidth_refreshes_no_object_less_often(
     st.lists(st.tuples(*[st.floats(0, 1e300)] * 2, st.floats(1e-300, 1e300)), min_size=1, max_size=5),
     st.floats(0, 1e300),
 )
-def test_numbers_of_any_size_give_numbers(some: list[Object], bandwidth: float) -> None:
+def test_extreme_interests_rates_and_sizes_give_valid_frequencies(
+    some: list[Object], bandwidth: float
+) -> None:
     p, rate, size = columns(some)
     found = refreshes(p, rate, bandwidth, size)
     assert not np.isnan(found.frequencies).any()
@@ -124,6 +130,8 @@ def test_numbers_of_any_size_give_numbers(some: list[Object], bandwidth: float) 
 
 
 @given(st.integers(1, 200), st.floats(0.001, 10))
-def test_alike_objects_share_alike_however_little_there_is(count: int, bandwidth: float) -> None:
+def test_equal_objects_get_equal_frequencies_however_small_the_bandwidth(
+    count: int, bandwidth: float
+) -> None:
     found = refreshes(np.ones(count), np.full(count, 5.0), bandwidth)
     assert found.frequencies == pytest.approx(bandwidth / count, rel=1e-9)

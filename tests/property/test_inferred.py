@@ -1,7 +1,8 @@
 """Streams that `weir run` infers from files.
 
 1. The statement that is printed for a stream declares that stream, whatever its names are.
-2. However a file's rows are ordered, no row is late by the inferred watermark, and it is less than a second too far behind.
+2. However a file's rows are ordered, no row is late by the inferred watermark, and the inferred lateness is
+   less than a second longer than needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows dropped from a source's queue lower the kept fraction of the windows that they would have been in, and of no others."""
+"""Rows dropped from a source's queue lower the kept fraction of exactly those windows that the rows belong to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ Drops = list[int]
 
 
 class Model:
-    """Rows one after another, with what each window has and lacks of them."""
+    """Model of the windows: processes rows one at a time, and counts per window the rows inside, the late
+    rows and the dropped rows.
+    """
 
     def __init__(self, range_s: int, slide_s: int, tuples: Callable[[int], int]) -> None:
         self.range_us, self.slide_us, self.tuples = range_s * SECOND, slide_s * SECOND, tuples
@@ -30,7 +32,7 @@ class Model:
         self.inside, self.late, self.dropped = Counter[Window](), Counter[Window](), Counter[Window]()
 
     def take(self, count: int) -> None:
-        """Let the oldest rows into the windows, behind those that were dropped before them."""
+        """Process the oldest queued rows, after counting the rows that were dropped before."""
         if count:
             self._lose()
         for _ in range(count):
@@ -98,7 +100,7 @@ def test_rows_dropped_from_a_queue_are_missing_from_their_windows(
         answers = [(start, end) for start, end, *_ in train_rows(train)]
         found += answers
         kept = {one: kept_of(one, model, keep) for one in answers}
-        # Of windows that close at once the lowest fraction is shown.
+        # If several windows close at once, the train has the lowest kept fraction among these windows.
         assert train.kept == pytest.approx(min(kept.values()))
         assert train.kept < 1.0 or not any(model.dropped[one] for one in answers)
         for *bounds, count, scaled, error in train_rows(train):
@@ -122,7 +124,7 @@ ROWS: Mapping[str, str] = {
 
 @pytest.mark.parametrize("sql", ROWS.values(), ids=ROWS)
 @given(st.integers(1, 20), st.integers(0, 19))
-def test_answers_without_windows_of_time_count_dropped_rows_with_those_after_them(
+def test_in_row_windows_dropped_rows_lower_the_kept_fraction_of_the_next_rows(
     sql: str, count: int, drop: int
 ) -> None:
     rows: list[Row] = [
@@ -139,7 +141,7 @@ def test_answers_without_windows_of_time_count_dropped_rows_with_those_after_the
 
 
 @given(st.integers(1, 20_000))
-def test_many_dropped_rows_are_held_as_fewer_that_stand_for_all(count: int) -> None:
+def test_memory_for_dropped_rows_is_bounded_and_the_kept_fraction_stays_exact(count: int) -> None:
     run = Run(planned({"q": Statement("SELECT count(*) AS c FROM s [RANGE 1 SECOND]", "")}))
     row: Row = {"id": 0, "ts": 0, "k": 1, "g": "a", "x": 0.0, "n": 1, "b": True, "d": None}
     run.offer("s", [row] * count)
@@ -154,9 +156,7 @@ def test_many_dropped_rows_are_held_as_fewer_that_stand_for_all(count: int) -> N
 
 
 @given(st.lists(st.sampled_from([-1.5, 0.0, 2.0]), min_size=2, max_size=9), st.integers(1, 8))
-def test_error_of_a_scaled_sum_grows_with_the_rows_dropped_from_its_window(
-    values: list[float], drop: int
-) -> None:
+def test_the_error_of_a_scaled_sum_grows_with_the_dropped_rows(values: list[float], drop: int) -> None:
     sql = "SELECT SCALED(sum(x)) AS total, SCALED_ERROR(sum(x)) AS error FROM s [RANGE 1 SECOND]"
     run = Run(planned({"q": Statement(sql, "")}))
     row: Row = {"id": 0, "ts": 0, "k": 1, "g": "a", "n": 1, "b": True, "d": None}

@@ -1,4 +1,4 @@
-"""Late rows lower the kept fraction of the windows that they have missed, however input is cut into trains."""
+"""Late rows lower the kept fraction of the windows that the rows missed, however the input is cut into trains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.query_runs import (
 SECOND = 1_000_000
 WINDOWS = [(1, 1), (2, 1), (6, 2), (5, 5)]
 PER_KEY = Counter(PLACES.column("k").to_pylist())
-# What a window reads, with the number of its tuples that a row of `s` with this key makes.
+# Inputs of the window, by name: a FROM clause, and a function that returns how many tuples a row of `s` with a given key becomes.
 INPUTS: Mapping[str, tuple[str, Callable[[int], int]]] = {
     "stream": ("s", lambda key: 1),
     "query": ("(SELECT ts, k + 1 AS k1, k FROM s WHERE k < 2)", lambda key: int(key < 2)),
@@ -49,7 +49,7 @@ INPUTS: Mapping[str, tuple[str, Callable[[int], int]]] = {
 def fractions(
     rows: list[Row], range_s: int, slide_s: int, keep: float, tuples: Callable[[int], int]
 ) -> dict[tuple[int, int], float]:
-    """Return the kept fraction of each window that has a row, one row after another."""
+    """Return the kept fraction of each window with rows, by processing the rows one at a time."""
     inside, missed = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
     latest: int | None = None
     for one in rows:
@@ -72,7 +72,7 @@ def fractions(
 @pytest.mark.parametrize("source", INPUTS)
 @pytest.mark.parametrize("keep", [1.0, 0.5])
 @given(rows_of("s"), rows_of("s"), cuts, st.sampled_from(WINDOWS))
-def test_late_rows_are_missing_from_the_windows_that_were_still_open(
+def test_late_rows_lower_the_kept_fraction_of_windows_that_were_still_open(
     keep: float, source: str, first: list[Row], second: list[Row], how: Cuts, window: tuple[int, int]
 ) -> None:
     rows = [*first, *nearly(second)]
@@ -93,8 +93,8 @@ def test_late_rows_are_missing_from_the_windows_that_were_still_open(
     for train in run.answers["q"]:
         answers = [(start, end) for start, end, *_ in train_rows(train)]
         found += answers
-        # Of windows that close at once the lowest fraction is shown.
+        # If several windows close at once, the train has the lowest kept fraction among these windows.
         assert train.kept == pytest.approx(min(wanted[one] for one in answers))
         for _, _, count, scaled in train_rows(train):
-            assert scaled == pytest.approx(count / keep)  # what has come late is not made up from other rows
+            assert scaled == pytest.approx(count / keep)  # SCALED makes up for shed rows, not for late rows
     assert sorted(found) == sorted(wanted)

@@ -1,4 +1,6 @@
-"""The places of `loadshed.key_table` against a dictionary: equal keys share one, different keys never do."""
+"""Positions in the table of `loadshed.key_table`, compared with a dictionary: equal keys have the same position,
+different keys never do.
+"""
 
 from collections.abc import Sequence
 
@@ -17,9 +19,7 @@ def places(table: KeyTable, batch: Sequence[int]) -> list[int]:
 
 
 @given(batches, st.integers(1, 30))
-def test_each_key_has_a_place_of_its_own_as_long_as_there_is_room(
-    arrived: list[list[int]], most: int
-) -> None:
+def test_each_key_has_its_own_place_while_there_is_room(arrived: list[list[int]], most: int) -> None:
     table, known = KeyTable(most), dict[int, int]()
     for batch in arrived:
         for key, place in zip(batch, places(table, batch), strict=True):
@@ -33,7 +33,7 @@ def test_each_key_has_a_place_of_its_own_as_long_as_there_is_room(
 
 
 @given(batches, st.lists(keys, max_size=40))
-def test_a_cleared_table_is_as_good_as_new(arrived: list[list[int]], batch: list[int]) -> None:
+def test_a_cleared_table_behaves_like_a_new_table(arrived: list[list[int]], batch: list[int]) -> None:
     used = KeyTable(30)
     for one in arrived:
         places(used, one)
@@ -41,7 +41,7 @@ def test_a_cleared_table_is_as_good_as_new(arrived: list[list[int]], batch: list
     assert places(used, batch) == places(KeyTable(30), batch)
 
 
-def test_keys_chosen_so_as_to_collide_get_no_place_after_some_looks() -> None:
+def test_colliding_keys_get_no_place_when_the_few_slots_searched_are_taken() -> None:
     table, backwards = KeyTable(1000), pow(int(SPREAD), -1, 1 << 64)
     crafted = [(number * backwards) % (1 << 64) for number in range(1000)]
     colliding = [key - (1 << 64) if key >= 1 << 63 else key for key in crafted]

@@ -1,9 +1,10 @@
-"""What lending comes to under steady load: load managers and coordinator together, around a fluid processor.
+"""Lending under steady load: load managers and the capacity core together, around a fluid processor.
 
-Nothing costs anything but work. The processor is shared out by the shares of the moment; what a class leaves the others
-use, by their shares again. At first loads are others, from which something is learned and lent; then they stay what they
-are, evenly or with the noise of single tuples. After a few redistributions the oracle looks at nothing but what came in,
-what was shed, what was done, and the shares.
+Only work takes time. The processor is divided by the current shares; capacity that a class leaves unused is
+divided among the other classes by their shares. The loads differ at first, so that the cores learn something
+and lend.
+Then the loads stay constant, either evenly or with the noise of single tuples. After a few redistributions, the
+oracle observes only the offered, shed and processed work, and the shares.
 """
 
 import math
@@ -28,28 +29,30 @@ from sim.control_ring import ControlRing
 CYCLE_S = 0.15
 STEPS = 5
 TUPLES = 150
-"""A cycle's tuples of every class; their work is what makes the load."""
+"""Number of tuples per load cycle and class, whatever the load; the work per tuple follows from the load."""
 EVERY = 10
-"""Load cycles between two redistributions."""
+"""Number of load cycles between two redistributions."""
 BEFORE, SETTLING, WATCHED = 4, 8, 10
-"""Redistributions while loads are what they were, until the oracle looks, and while it does."""
+"""Numbers of redistributions: with the first loads, with constant loads before the oracle observes, and while
+the oracle observes.
+"""
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """A class as it is declared, with what it is offered, in processors."""
+    """Declared class with its offered load, in processors."""
 
     name: str
     priority: int
     target_s: float
     load: float
     was: float
-    """What it is offered at first."""
+    """Load that is offered at first, in processors."""
 
 
 @dataclass
 class Backlog:
-    """A class's queue: [arrived at, work left], the oldest first."""
+    """Queue of a class; each parcel is [moment of arrival, work left], the oldest first."""
 
     tenant: Tenant
     keep: float = 1.0
@@ -59,7 +62,7 @@ class Backlog:
     shed_s: float = 0.0
     served_s: float = 0.0
     offered: int = 0
-    """Tuples of this cycle, as all that follow."""
+    """Number of tuples offered in this load cycle. The fields below are also reset in each cycle."""
     worked_s: float = 0.0
     waited: float = 0.0
     ran_dry: bool = True
@@ -112,7 +115,9 @@ class Backlog:
 
 
 def shared_out(amount_s: float, queued: Mapping[str, float], shares: Mapping[str, float]) -> dict[str, float]:
-    """To each by its share, up to what it has queued; the rest again to those who have more."""
+    """Divide processor time by shares, no class getting more than its queued work; divide the rest among
+    classes that still have work.
+    """
     served = dict.fromkeys(queued, 0.0)
     hungry = {name for name, work in queued.items() if work > 1e-12}
     while hungry and amount_s > 1e-12:
@@ -127,20 +132,20 @@ def shared_out(amount_s: float, queued: Mapping[str, float], shares: Mapping[str
 
 @dataclass(frozen=True)
 class Settled:
-    """What became of the classes while the oracle watched."""
+    """Results of the observed period."""
 
     tenants: Sequence[Tenant]
     originals: Mapping[str, float]
     lost: Mapping[str, float]
-    """Part of what was offered."""
+    """Fraction of the offered work that was lost."""
     idle: float
-    """Part of the processor."""
+    """Fraction of the processor that was idle."""
     shares: Sequence[Mapping[str, float]]
-    """After each redistribution."""
+    """Shares after each redistribution."""
     reclaims: int
 
     def short(self, part: float) -> list[Tenant]:
-        """Who loses more than this part of its input."""
+        """Return the classes that lose more than this fraction of their input."""
         return [one for one in self.tenants if self.lost[one.name] > part]
 
     def borrowed(self, name: str) -> float:
@@ -148,7 +153,7 @@ class Settled:
 
 
 def settled(tenants: Sequence[Tenant], seed: int | None = None) -> Settled:
-    """With a seed tuples come by chance."""
+    """Return the results of a run; with a seed, tuples arrive at random."""
     accounts = entitled([ClassAccount(one.name, one.priority, 0.0, 0.0, None) for one in tenants])
     originals = {one.name: one.original for one in accounts}
     capacity = CapacityCore(accounts)
@@ -209,7 +214,7 @@ loads = st.floats(0.02, 0.3) | st.floats(0.05, 1.2)
 
 @st.composite
 def tenants(draw: st.DrawFn) -> list[Tenant]:
-    """Two to four classes, of which each asks for next to nothing up to more than there is."""
+    """Draw two to four classes, each with a load from almost nothing to more than the processor."""
     return [
         Tenant(
             f"class{number}",
@@ -222,7 +227,8 @@ def tenants(draw: st.DrawFn) -> list[Tenant]:
     ]
 
 
-# Where calls are free, as S_c: what class 1 leaves is enough for class 2 before it is lent to class 3, and not after.
+# The DILoS paper's case S_c, with operator calls that cost nothing: class 2 is satisfied by capacity that class 1
+# leaves unused, until that capacity is lent to class 3.
 FREE_CALLS = [
     Tenant("class1", 6, 0.3, 0.397, 0.397),
     Tenant("class2", 3, 0.4, 0.397, 0.397),
@@ -233,7 +239,7 @@ FREE_CALLS = [
 @pytest.mark.slow
 @given(tenants())
 @example(FREE_CALLS)
-def test_no_class_goes_on_shedding_while_a_lower_one_holds_borrowed_capacity_or_any_is_idle(
+def test_no_class_keeps_shedding_while_lower_classes_borrow_or_capacity_is_idle(
     drawn: list[Tenant],
 ) -> None:
     found = settled(drawn)
@@ -246,7 +252,7 @@ def test_no_class_goes_on_shedding_while_a_lower_one_holds_borrowed_capacity_or_
 @pytest.mark.slow
 @given(tenants())
 @example(FREE_CALLS)
-def test_under_even_load_what_is_lent_does_not_go_back_and_forth(drawn: list[Tenant]) -> None:
+def test_under_even_load_shares_do_not_oscillate(drawn: list[Tenant]) -> None:
     found = settled(drawn)
     assert found.reclaims == 0
     for one in drawn:
@@ -257,7 +263,7 @@ def test_under_even_load_what_is_lent_does_not_go_back_and_forth(drawn: list[Ten
 @pytest.mark.slow
 @given(tenants(), st.integers(0, 2**32))
 @example(FREE_CALLS, 1)
-def test_under_the_noise_of_single_tuples_it_is_reclaimed_now_and_then_and_nobody_is_forgotten(
+def test_under_noise_reclaims_are_rare_and_no_class_sheds_while_lower_classes_borrow(
     drawn: list[Tenant], seed: int
 ) -> None:
     found = settled(drawn, seed=seed)

@@ -1,9 +1,10 @@
-"""Limits against plain Python, and what always holds of them, however input is cut into trains:
+"""Limits of a class's state, compared with plain Python, and invariants of the limits, however the input is cut into trains:
 
-1. which groups are refused follows from the order of arrival and from what open windows hold, and from nothing else;
-2. keys never exceed their limit, and state exceeds its own by no more than the keys and indexes of a train;
-3. every tuple is in a window or counted as refused;
-4. when all windows have closed and the queries have gone, nothing is held.
+1. The refused groups follow only from the order of arrival and from the groups that open windows hold.
+2. The number of keys never exceeds its limit. The bytes of state exceed their limit by no more than the keys
+   and indexes of one train.
+3. Every tuple is in a window or counted as refused.
+4. When all windows have closed and the queries are removed, nothing is held.
 """
 
 from collections import Counter
@@ -17,9 +18,9 @@ from configs.classes.limits import ClassLimits
 from engine.network.row_losses import failed_rows
 from tests.unit.engine.class_.test_limits import COUNT, COUNT_TEXTS, JOIN, MEDIAN, ROWS, SKETCHES, Class
 
-RANGE_S = 10  # of COUNT
+RANGE_S = 10  # range of the COUNT window, in seconds
 TRAIN_MAX = 12
-# What keys and the indexes of a join may take beyond the limit, with so few tuples.
+# Bytes that keys and join indexes may take beyond the limit in these tests, which have few tuples.
 SLACK = 60 * 300 + 4 * 16 * 1024
 Arrived = tuple[float, int]
 
@@ -29,7 +30,7 @@ sizes = st.lists(st.integers(1, TRAIN_MAX), min_size=1, max_size=10)
 
 
 def trains(some: Sequence[tuple[float, int]], sizes: Sequence[int]) -> list[list[Arrived]]:
-    """In order of event time, cut by the sizes in turn."""
+    """Return the tuples in order of event time, cut into trains of these sizes in turn."""
     times = np.cumsum([0.0, *(gap for gap, _ in some)])[1:].tolist()
     arrived = list(zip(times, [key for _, key in some], strict=True))
     parts: list[list[Arrived]] = []
@@ -42,7 +43,7 @@ def trains(some: Sequence[tuple[float, int]], sizes: Sequence[int]) -> list[list
 
 
 def admitted(parts: Sequence[Sequence[Arrived]], limit: int) -> list[Arrived]:
-    """What there is room for, where a group is held as long as a window that is open has a tuple of it."""
+    """Return the tuples that are accepted. A new group needs room, and a group takes room while an open window has a tuple of it."""
     held: list[Arrived] = []
     found: list[Arrived] = []
     for part in parts:
@@ -79,11 +80,11 @@ def test_groups_are_refused_in_order_of_arrival_when_open_windows_hold_enough(
     st.integers(1, 200_000),
     st.integers(1, 20),
 )
-def test_limits_hold_and_nothing_is_held_in_the_end(
+def test_limits_hold_and_all_state_is_freed_at_the_end(
     some: list[tuple[float, int]], sizes: list[int], queries: list[str], state: int, groups: int
 ) -> None:
     one = Class(queries, ClassLimits(state_bytes=state, groups=groups))
-    first = one.account.state  # what a join begins with
+    first = one.account.state  # bytes of state that a join has before its first tuple
     for part in trains(some, sizes):
         for stream in ("s", "t"):
             one.offer([time for time, _ in part], [key for _, key in part], stream)

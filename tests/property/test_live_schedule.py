@@ -1,8 +1,10 @@
-"""The simulator's schedule of periodic queries and the one that runs live (`engine.windows.window_schedule`) answer alike.
+"""The schedule of periodic queries in the simulator and the live schedule (`engine.windows.window_schedule`)
+give the same answers.
 
-While nothing is late, both answer a window with SLIDE AT MOST at the same ends: an update of a synopsis is a pane that event time
-has passed. So what `weir sim` and `weir papers` find about schedules is found about those that run. They part on purpose where
-something is late: live no end is given up.
+While nothing is late, both answer a window with SLIDE AT MOST at the same ends: an update of a synopsis
+corresponds to a pane that event time has passed. So the findings of `weir sim` and `python -m bench.papers`
+about schedules apply to the live schedule. Where something is late, they differ on purpose: the live schedule
+answers every end, the simulator skips ends.
 """
 
 from collections.abc import Collection
@@ -26,7 +28,7 @@ LATE: tuple[Late, ...] = ("off", "late", "late-pending")
 
 @dataclass(frozen=True)
 class Window:
-    """A window over the panes."""
+    """Window with its length and slide counted in panes."""
 
     window: int
     slide: int
@@ -45,7 +47,7 @@ def windows(draw: st.DrawFn) -> list[Window]:
 
 
 def live_ends(some: list[Window], kind: PeriodicKind, late: Late) -> set[tuple[str, int]]:
-    """Windows with SLIDE AT MOST and the ends at which they are answered, a pane at a time."""
+    """Return the windows with SLIDE AT MOST and the ends at which they are answered, one pane at a time."""
     store = cast(PaneStore, SimpleNamespace(panes=dict.fromkeys(range(PANES))))
     schedule = WindowSchedule(store, WindowSettings(schedule=kind, late=late))
     for number, window in enumerate(some):

@@ -1,7 +1,7 @@
 """Random queries of classes that are split by a column.
 
-1. The answers of all shards of an accepted query, put together, are its answers over the whole input.
-2. What is refused is refused for a reason: a query of one group for all keys, or of windows over rows.
+1. The answers of all shards of an accepted query, taken together, equal its answers over the whole input.
+2. A query is refused only for a reason: one group combines several keys, or a window counts rows.
 """
 
 from __future__ import annotations
@@ -59,14 +59,15 @@ def shard_of(rows: Rows, shard: int) -> Rows:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_shards_together_answer_as_the_whole(form: str) -> None:
+def test_all_shards_together_give_the_answers_of_the_whole_class(form: str) -> None:
     @settings(max_examples=80)
     @given(FORMS[form], every_stream, cuts)
     def agrees(statement: Statement, some: Rows, how: Cuts) -> None:
         statements: Mapping[str, Statement] = {"q": statement}
         if not is_accepted(planned(statements)):
             return
-        # A shard knows how far event time has come from its own tuples alone: which are late differs.
+        # The rows are sorted by event time. A shard knows event time only from its own tuples, so in unsorted
+        # input other rows would be late in a shard than in the whole class.
         rows = {name: in_order(list(one)) for name, one in some.items()}
         wanted = ran(statements, rows, how).rows("q")
         found = [
@@ -84,7 +85,7 @@ def test_shards_together_answer_as_the_whole(form: str) -> None:
         ("SELECT g, count(*) FROM s [RANGE 1 SECOND] GROUP BY g", "add k to GROUP BY"),
         ("SELECT k + 1 AS l, count(*) FROM s [RANGE 1 SECOND] GROUP BY k + 1", "add k to GROUP BY"),
         ("SELECT DISTINCT g FROM s [RANGE 1 SECOND]", "add k to GROUP BY"),
-        ("SELECT k, sum(n) FROM s [ROWS 5] GROUP BY k", "use a window of time"),
+        ("SELECT k, sum(n) FROM s [ROWS 5] GROUP BY k", "use a window with RANGE instead of ROWS"),
         (
             "SELECT s.n FROM s JOIN t ON s.n = t.n AND t.ts BETWEEN s.ts AND s.ts + INTERVAL '1 second'",
             "left.k = right.k",
@@ -99,7 +100,7 @@ def test_a_query_that_combines_keys_is_refused(sql: str, remedy: str) -> None:
 
 
 @given(st.sampled_from(["k", "K"]))
-def test_the_key_is_followed_through_names_and_queries(key: str) -> None:
+def test_the_key_column_is_recognised_behind_aliases_and_in_queries_over_queries(key: str) -> None:
     inner = plan_query("inner1", "SELECT ts, n, k AS sensor FROM s WHERE x > 0", CATALOG)
     outputs = {"inner1": key_places(inner, key, {})}
     outer = plan_query(
@@ -108,5 +109,5 @@ def test_the_key_is_followed_through_names_and_queries(key: str) -> None:
         CATALOG.with_query(inner),
     )
     assert outputs["inner1"] == frozenset({2})
-    # After the window's bounds.
+    # Column 2 of an answer is the key; columns 0 and 1 are the bounds of the window.
     assert key_places(outer, key, outputs) == frozenset({2})

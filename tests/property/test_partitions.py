@@ -1,4 +1,4 @@
-"""The thesis's partitions: what holds of them whatever the objects. Numbers as in `scheduler.mirrors.partitions`."""
+"""Properties of the thesis's partitions of mirrored objects, for any objects. `scheduler.mirrors.partitions` numbers them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ techniques = st.sampled_from(list(SORTED_BY))
 
 
 @given(mirrored, techniques, st.integers(1, 5), st.integers(0, 3), st.booleans(), st.floats(0.01, 1000))
-def test_partitions_use_the_bandwidth_and_never_beat_the_exact_solution(
+def test_partitions_use_the_whole_bandwidth_and_never_beat_the_exact_solution(
     objects: Mirrored, by: str, count: int, rounds: int, by_size: bool, bandwidth: float
 ) -> None:
     labels = clustered(objects, partitioned(objects, by, count), rounds, by_size)
@@ -39,7 +39,9 @@ def test_partitions_use_the_bandwidth_and_never_beat_the_exact_solution(
 
 
 @given(mirrored, techniques, st.floats(0.1, 100))
-def test_a_partition_for_each_object_is_exact(objects: Mirrored, by: str, bandwidth: float) -> None:
+def test_one_partition_per_object_gives_the_exact_solution(
+    objects: Mirrored, by: str, bandwidth: float
+) -> None:
     found = frequencies_by_partition(objects, partitioned(objects, by, len(objects)), bandwidth)
     best = refreshes(objects.interests, objects.changes, bandwidth, objects.sizes).frequencies
     assert found == pytest.approx(best, rel=1e-6, abs=1e-6)

@@ -1,7 +1,8 @@
-"""What the schedules of periodic queries promise: numbered properties of `periods.py` and `tasks.py`, against brute force.
+"""Properties of the schedules of periodic queries, numbered in `periods.py` and `tasks.py`, compared with
+brute force.
 
-Costs are counted here update by update over the hyperperiod; what may run is told by times to deadline that are decremented
-one by one, as the paper's algorithms are written.
+Costs are counted update by update over the hyperperiod. The sub-groups that may run follow from the time to
+each sub-group's deadline, decremented by one per update as in the paper's algorithms.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def assignments(group: list[SubGroup]) -> list[tuple[int, ...]]:
 
 class TestPeriods:
     @given(groups(), costs, st.data())
-    def test_cost_is_that_of_the_hyperperiod(
+    def test_the_cost_rate_equals_the_cost_counted_over_a_hyperperiod(
         self, group: list[SubGroup], costs: ScanCosts, data: st.DataObject
     ) -> None:
         periods = data.draw(st.sampled_from(assignments(group)))
@@ -80,7 +81,9 @@ class TestPeriods:
         )
 
     @given(groups(), costs)
-    def test_hybrid_is_the_least_of_all_assignments(self, group: list[SubGroup], costs: ScanCosts) -> None:
+    def test_hybrid_periods_are_the_cheapest_of_all_period_assignments(
+        self, group: list[SubGroup], costs: ScanCosts
+    ) -> None:
         chosen = cheapest_periods(group, costs)
         least = min(counted_rate(group, periods, costs) for periods in assignments(group))
         assert chosen.exact
@@ -89,7 +92,7 @@ class TestPeriods:
         assert isclose(counted_rate(group, chosen.periods, costs), least, rel_tol=1e-9, abs_tol=1e-9)
 
     @given(groups(), costs, st.booleans())
-    def test_search_finds_it_from_any_beginning(
+    def test_the_search_finds_the_cheapest_periods_from_any_initial_periods(
         self, group: list[SubGroup], costs: ScanCosts, meetings: bool
     ) -> None:
         own = own_periods(group, costs).periods
@@ -99,7 +102,7 @@ class TestPeriods:
         assert isclose(found.cost, least, rel_tol=1e-9, abs_tol=1e-9)
 
     @given(groups(), costs)
-    def test_without_meetings_only_one_period_is_shared(
+    def test_cheapest_periods_are_found_when_only_equal_periods_share_scans(
         self, group: list[SubGroup], costs: ScanCosts
     ) -> None:
         def apart(periods: tuple[int, ...]) -> float:
@@ -118,7 +121,7 @@ class TestPeriods:
         assert chosen.cost >= cheapest_periods(group, costs).cost - 1e-9
 
     @given(groups(8), costs, st.integers(0, 20))
-    def test_sharing_never_costs_more_however_short_the_search(
+    def test_shared_scans_never_cost_more_than_separate_scans_however_short_the_search(
         self, group: list[SubGroup], costs: ScanCosts, states: int
     ) -> None:
         hybrid, conservative = cheapest_periods(group, costs, states_max=states), own_periods(group, costs)
@@ -126,17 +129,19 @@ class TestPeriods:
         assert conservative.cost <= unshared_rate(group, costs) + 1e-9
 
 
-# -- the algorithms as they are written ------------------------------------------------------------------
+# -- the algorithms of the paper, written out step by step -----------------------------------------------
 
 
 @dataclass
 class Written:
-    """Algorithms 1 to 3 with d for every sub-group; a run that was in time goes on at a multiple of its period."""
+    """Algorithms 1 to 3 of the paper, where d is the time to a sub-group's deadline. After a run in time, the
+    next run is at a multiple of the period.
+    """
 
     kind: str
     late: Late
     periods: dict[str, int]
-    """By sub-group, which is named by its group and slide: a/3."""
+    """Period of each sub-group, which is named by its group and slide, such as a/3."""
     d: dict[str, int] = field(init=False)
     number: int = 0
 
@@ -148,7 +153,7 @@ class Written:
         self.d = {name: d - 1 for name, d in self.d.items()}
 
     def may_run(self) -> list[set[str]]:
-        """Every choice that the algorithm leaves."""
+        """Return every set of sub-groups that the algorithm allows to run together now."""
         lowest = min(self.d.values())
         if lowest > 0:
             return []
@@ -162,7 +167,7 @@ class Written:
         return [{name for name in together if name.startswith(f"{group}/")} for group in choices]
 
     def ran(self, names: set[str]) -> None:
-        """Those of the group, at least one of which was chosen."""
+        """Record a run of these sub-groups, all of the same group."""
         group = next(iter(names)).split("/")[0]
         others = [d for name, d in self.d.items() if name.startswith(f"{group}/") and name not in names]
         in_time = all(self.d[name] == 0 for name in names) and all(d >= 0 for d in others)
@@ -203,13 +208,13 @@ schedules = st.one_of(
     st.tuples(st.sampled_from(["conservative", "hybrid", "aggressive"]), st.sampled_from(["off", "late", "late-pending"])),
     st.tuples(st.just("none"), st.just("off")),
 )  # fmt: skip
-# How many runs there is time for after each update.
+# For each update, the number of runs for which there is time after it.
 capacities = st.lists(st.integers(0, 3), max_size=25)
 
 
 class TestTasks:
     @given(workloads(), schedules, capacities)
-    def test_runs_are_those_of_the_algorithms(
+    def test_the_scheduler_runs_only_sub_groups_that_the_papers_algorithms_allow(
         self, queries: list[PeriodicQuery], schedule: tuple[str, Late], capacity: list[int]
     ) -> None:
         kind, late = schedule
@@ -236,7 +241,7 @@ class TestTasks:
                 written.ran(sub_groups(task))
 
     @given(workloads(), st.sampled_from(["conservative", "hybrid", "aggressive"]), capacities)
-    def test_late_rules_only_add_to_a_run(
+    def test_sharing_with_late_sub_groups_only_adds_queries_to_a_run(
         self, queries: list[PeriodicQuery], kind: str, capacity: list[int]
     ) -> None:
         scheduler = scheduler_of(queries, kind, late="off")
@@ -255,7 +260,7 @@ class TestTasks:
             assert off <= late_too <= all_due
 
     @given(workloads(exact_too=True), schedules, st.integers(1, 40))
-    def test_nobody_is_late_when_all_that_is_due_fits_between_two_updates(
+    def test_no_query_is_late_if_all_due_work_fits_between_two_updates(
         self, queries: list[PeriodicQuery], schedule: tuple[str, Late], updates: int
     ) -> None:
         kind, late = schedule
@@ -276,7 +281,7 @@ class TestTasks:
         assert all(updates - at < slide[name] for name, at in ran.items())
 
     @given(workloads(), capacities, st.integers(1, 6))
-    def test_after_an_overload_runs_meet_again(
+    def test_after_an_overload_runs_return_to_multiples_of_their_periods(
         self, queries: list[PeriodicQuery], capacity: list[int], rounds: int
     ) -> None:
         scheduler = scheduler_of(queries, "hybrid")
@@ -295,7 +300,7 @@ class TestTasks:
                     )
 
 
-# -- whose turn it is ------------------------------------------------------------------------------------
+# -- the order in which due tasks run --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -305,7 +310,9 @@ class One:
 
 
 def tasks_due_at_once(ones: list[One], order: Order) -> PeriodicScheduler:
-    """Each has its own synopsis, whose interval is the time to its deadline."""
+    """Return a scheduler with one due task per item. Each task has its own synopsis; the interval of the
+    synopsis is the time to the task's deadline.
+    """
     scheduler = build_periodic(periodic_of("conservative", order=order))
     for place, one in enumerate(ones):
         scheduler.open(f"s{place}", float(one.deadline_s))
@@ -337,12 +344,12 @@ due_at_once = st.lists(st.builds(One, st.integers(1, 20), st.integers(1, 6)), mi
 
 class TestOrder:
     @given(due_at_once, st.sampled_from(["edf", "edf-hr"]))
-    def test_all_are_in_time_if_any_order_has_them_in_time(self, ones: list[One], order: Order) -> None:
+    def test_all_tasks_are_in_time_if_any_order_makes_them_so(self, ones: list[One], order: Order) -> None:
         if any(all_in_time(ones, one) for one in permutations(range(len(ones)))):
             assert all_in_time(ones, order_of(tasks_due_at_once(ones, order)))
 
     @given(due_at_once)
-    def test_highest_rate_answers_soonest_on_the_whole(self, ones: list[One]) -> None:
+    def test_highest_rate_minimises_the_total_response_time(self, ones: list[One]) -> None:
         def waits(order: list[int]) -> int:
             ends, now = 0, 0
             for place in order:
@@ -354,7 +361,9 @@ class TestOrder:
         assert waits(order_of(tasks_due_at_once(ones, "hr"))) == least
 
     @given(due_at_once)
-    def test_the_hybrid_of_both_follows_its_two_lists(self, ones: list[One]) -> None:
+    def test_edf_hr_picks_the_earliest_deadline_in_time_or_the_shortest_late_task(
+        self, ones: list[One]
+    ) -> None:
         left, now = set(range(len(ones))), 0
         for place in order_of(tasks_due_at_once(ones, "edf-hr")):
             can = [one for one in left if now + ones[one].window <= ones[one].deadline_s]

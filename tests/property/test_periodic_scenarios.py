@@ -1,9 +1,11 @@
-"""What a scenario of periodic queries comes to, under every schedule: figures of parts add up to those of the whole.
+"""Results of scenarios of periodic queries under every schedule: the figures of the parts add up to the
+figures of the whole.
 
-1. Answers of sub-groups are those of their group, answers of groups those of the whole; so are runs and processor time.
-2. A query that runs by itself has a run for every answer; nothing is shared unless a schedule shares.
+1. Answers of sub-groups add up to those of their group, and answers of groups to those of the whole; the same
+   holds for runs and processor time.
+2. A query that runs separately has a run per answer; without a sharing schedule nothing is shared.
 3. The processor is never used for longer than the run lasts.
-4. Nobody is told to run later than his slide, and who has an exact one runs by it.
+4. No query has a period longer than its slide, and the period of an exact query equals its slide.
 """
 
 from typing import Any
@@ -64,7 +66,7 @@ def scenarios(draw: st.DrawFn) -> PeriodicScenario:
 
 
 @given(scenarios())
-def test_parts_add_up_to_the_whole_under_every_schedule(scenario: PeriodicScenario) -> None:
+def test_figures_of_groups_and_sub_groups_add_up_under_every_schedule(scenario: PeriodicScenario) -> None:
     for one in compare(scenario, scenario.seed)["schedules"]:
         groups = one["groups"]
         for key in ("queries", "answers", "runs", "shared"):

@@ -1,4 +1,4 @@
-"""The numbered properties of `scheduler.capacity.placement`, computed here from nodes, shards and seats alone."""
+"""The numbered properties of `scheduler.capacity.placement`, computed here from its inputs and outputs alone: nodes, shards and seats."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ loads = st.sampled_from([0.0, 0.1, 0.3, 0.95]) | st.floats(0, 4)
 
 @st.composite
 def shards(draw: st.DrawFn, seated: bool = True) -> list[Shard]:
-    """Shards of up to eight classes; some have seats, on nodes that may be gone, in hosts by themselves or shared."""
+    """Draw shards of up to eight classes. Some shards already have seats, in hosts of their own or in shared hosts; the nodes of seats may be gone."""
     made = []
     for class_name in range(draw(st.integers(0, 8))):
         count, weight = draw(st.integers(1, 3)), draw(st.integers(1, 8))
@@ -30,7 +30,7 @@ def shards(draw: st.DrawFn, seated: bool = True) -> list[Shard]:
             seat = None
             if seated and draw(st.booleans()):
                 node = draw(st.sampled_from(NAMES))
-                # Shards of the same number share a host, so no two of a class do.
+                # Only shards with the same shard number share a host here, so no host has two shards of one class.
                 seat = Seat(node, f"{node}-{number}")
             made.append(Shard(f"class{class_name}", number, weight / count, draw(loads), seat))
     return made
@@ -44,7 +44,7 @@ def per_lane(on: Sequence[Node], given: Sequence[Shard], seats: Mapping[ShardNam
 
 
 @given(nodes, shards(), st.integers(1, 4))
-def test_every_shard_has_a_seat_and_who_had_one_on_a_live_node_keeps_it(
+def test_every_shard_has_a_seat_and_keeps_it_while_its_node_lives(
     on: list[Node], drawn: list[Shard], per_host: int
 ) -> None:
     alive = {node.name for node in on if node.alive}
@@ -58,7 +58,7 @@ def test_every_shard_has_a_seat_and_who_had_one_on_a_live_node_keeps_it(
 
 
 @given(nodes, shards(), st.integers(1, 4))
-def test_places_do_not_hang_on_the_order_of_naming_and_placing_again_moves_nobody(
+def test_placement_ignores_the_order_of_its_input_and_is_stable(
     on: list[Node], drawn: list[Shard], per_host: int
 ) -> None:
     seats = place(on, drawn, per_host)
@@ -71,7 +71,7 @@ def test_places_do_not_hang_on_the_order_of_naming_and_placing_again_moves_nobod
 
 
 @given(nodes, shards(seated=False))
-def test_shards_of_a_new_class_are_on_as_many_nodes_as_can_be(on: list[Node], drawn: list[Shard]) -> None:
+def test_shards_of_a_new_class_are_on_as_many_nodes_as_possible(on: list[Node], drawn: list[Shard]) -> None:
     seats, alive = place(on, drawn), [node for node in on if node.alive]
     for class_name in {shard.class_name for shard in drawn if alive}:
         mine = [seat.node for (name, _), seat in seats.items() if name == class_name]
@@ -79,7 +79,7 @@ def test_shards_of_a_new_class_are_on_as_many_nodes_as_can_be(on: list[Node], dr
 
 
 @given(nodes, shards(seated=False))
-def test_no_node_has_more_than_others_would_have_with_one_of_its_shards(
+def test_no_single_move_of_a_shard_would_lower_the_weight_of_the_fullest_node(
     on: list[Node], drawn: list[Shard]
 ) -> None:
     single = [shard for shard in drawn if shard.number == 0]
@@ -93,7 +93,7 @@ def test_no_node_has_more_than_others_would_have_with_one_of_its_shards(
 
 
 @given(nodes, shards(), st.integers(1, 4))
-def test_a_host_is_on_one_node_and_holds_no_more_than_it_may_and_no_two_of_a_class(
+def test_a_host_is_on_one_node_within_its_limit_and_has_no_two_shards_of_a_class(
     on: list[Node], drawn: list[Shard], per_host: int
 ) -> None:
     alive = {node.name for node in on if node.alive}
@@ -122,7 +122,7 @@ def load_of(drawn: Sequence[Shard], node: str) -> float:
 
 
 def helpful(on: Sequence[Node], drawn: Sequence[Shard]) -> list[Move]:
-    """Every move from a node that is overloaded to one that has room."""
+    """Return every move of a shard from an overloaded node to a node with room."""
     alive = [node for node in on if node.alive]
     return [
         Move(shard.name, origin.name, target.name)
@@ -136,7 +136,7 @@ def helpful(on: Sequence[Node], drawn: Sequence[Shard]) -> list[Move]:
 
 
 @given(nodes, shards())
-def test_a_move_takes_load_from_an_overloaded_node_to_one_with_room_if_any_does(
+def test_a_shard_moves_from_an_overloaded_node_if_another_node_has_room(
     on: list[Node], drawn: list[Shard]
 ) -> None:
     move, possible = relief(on, drawn), helpful(on, drawn)
@@ -144,9 +144,7 @@ def test_a_move_takes_load_from_an_overloaded_node_to_one_with_room_if_any_does(
 
 
 @given(nodes, shards())
-def test_under_constant_load_no_shard_moves_twice_and_at_last_nobody_moves(
-    on: list[Node], drawn: list[Shard]
-) -> None:
+def test_under_constant_load_no_shard_moves_twice_and_moves_end(on: list[Node], drawn: list[Shard]) -> None:
     moved = []
     while (move := relief(on, drawn)) is not None:
         moved.append(move.shard)

@@ -1,4 +1,6 @@
-"""A plan is monotonous: who asks for more, or may lose less, does not hold where it did not before."""
+"""Admission plans are monotonic: a class that does not get what it declares still does not get it if it asks
+for more or may lose less.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,17 @@ from sim.admission.situation import ClassLoad, InputLoad, Situation
 
 pytestmark = pytest.mark.slow
 
-# A plan is made from runs with chance in them: differences that are smaller than these may be chance.
+# Tolerances: a plan comes from simulated runs with random arrivals, so smaller differences may be random.
 MORE, LESS = 1.3, 0.1
-# So may it be that a target is missed by less: who is shed is answered just about in time.
+# Factor by which a target may be missed at random, because a class that sheds answers its tuples just in time.
 NEAR = 1.05
-# A plan takes a while, and what it takes to make an example smaller is thousands of them.
+# Failing examples are not shrunk, because that would take thousands of plans.
 FEW = settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 
 
 @st.composite
 def loads(draw: st.DrawFn, name: str, least: float) -> ClassLoad:
-    """Up to one and a half lanes."""
+    """Draw a class with a load of up to one and a half lanes."""
     tuple_s = draw(st.sampled_from([1e-7, 1e-6, 2e-5]))
     processors = draw(st.floats(least, 1.5))
     declared = PriorityClass(
@@ -53,7 +55,9 @@ situations = st.builds(
 
 @FEW
 @given(situations, st.floats(MORE, 6.0))
-def test_who_asks_for_more_does_not_hold_where_it_did_not(situation: Situation, factor: float) -> None:
+def test_a_class_refused_by_the_plan_is_still_refused_if_it_asks_for_more(
+    situation: Situation, factor: float
+) -> None:
     (new,) = situation.planned
     more = replace(new, inputs=tuple(replace(one, rate=factor * one.rate) for one in new.inputs))
     assert is_no_better(situation, replace(situation, planned=(more,)))
@@ -61,7 +65,9 @@ def test_who_asks_for_more_does_not_hold_where_it_did_not(situation: Situation, 
 
 @FEW
 @given(situations, st.floats(LESS, 0.95))
-def test_who_may_lose_less_does_not_hold_where_it_did_not(situation: Situation, less: float) -> None:
+def test_a_class_refused_by_the_plan_is_still_refused_if_it_may_lose_less(
+    situation: Situation, less: float
+) -> None:
     (new,) = situation.planned
     max_drop = max(0.0, new.declared.max_drop - less)
     strict = replace(new, declared=new.declared.model_copy(update={"max_drop": max_drop}))

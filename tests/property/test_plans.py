@@ -1,4 +1,4 @@
-"""Whatever comes and goes while a plan is under way, a scheduler with plans forgets nobody, and does as the rules say."""
+"""A scheduler with decision plans runs every operator that has input, and runs sources last, whatever arrives during a plan."""
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +21,7 @@ PLANS = [
 @pytest.mark.parametrize("name", PLANS)
 @settings(max_examples=25)
 @given(st.data())
-def test_who_has_input_is_picked_in_the_end_and_sources_only_when_nothing_is_inside(
+def test_every_operator_with_input_runs_and_sources_run_last(
     name: str, sources_last: bool, data: st.DataObject
 ) -> None:
     believed: NetworkEstimates = data.draw(estimates(data.draw(networks())))
@@ -40,7 +40,7 @@ def test_who_has_input_is_picked_in_the_end_and_sources_only_when_nothing_is_ins
         second += 1.0
         step = steps.pop() if steps else 6
         if step < 4:
-            # Also inside: by the clock, which closes windows, tuples come to be there without a source.
+            # Some tuples appear inside the network without a call of a source, because the clock closes windows.
             enter(data.draw(st.integers(0, len(operators) - 1)), step + 1)
             continue
         if step == 4:
@@ -55,7 +55,7 @@ def test_who_has_input_is_picked_in_the_end_and_sources_only_when_nothing_is_ins
             number for number, operator in enumerate(operators) if queued[number] and not operator.source
         ]
         assert not (sources_last and operators[picked].source and inside)
-        if step == 5:  # the slice ends before it has run
+        if step == 5:  # the slice ends before the operator has run
             continue
         taken = min(queued[picked], 2)
         queued[picked] -= taken

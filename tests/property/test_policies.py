@@ -1,7 +1,8 @@
-"""What every level-2 policy promises, and each one's formula evaluated anew for all ready operators at every pick.
+"""Properties of every level-2 policy, and each policy's formula evaluated for all ready operators at every
+pick.
 
 The formulas are computed here from costs and selectivities by following the tuples downstream, not with the
-segments the policies themselves use.
+segments that the policies themselves use.
 """
 
 import itertools
@@ -28,12 +29,12 @@ EVERY_POLICY += [("bsd:search=fagin", 0), ("bsd:search=fagin", 4), ("bsd:cluster
 TOGETHER = ("bsd:processing=clustered", 4)
 
 
-# -- networks and scripts to draw ------------------------------------------------------------------------
+# -- random networks, and random sequences of calls to a policy ------------------------------------------
 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> UtilityGraph:
-    """Up to four corners within 200 seconds."""
+    """Draw a QoS graph with up to four corners within 200 seconds."""
     latencies = sorted(draw(st.sets(st.integers(0, 200), min_size=1, max_size=4)))
     count = len(latencies)
     utilities = sorted(draw(st.lists(st.integers(0, 4), min_size=count, max_size=count)), reverse=True)
@@ -45,7 +46,7 @@ def graphs(draw: st.DrawFn) -> UtilityGraph:
 
 @st.composite
 def networks(draw: st.DrawFn) -> Network:
-    """Up to seven operators; each feeds at most two later ones, and two that come in a row may be a join."""
+    """Draw up to seven operators; each feeds at most two later operators, and two adjacent operators may form a join."""
     size = draw(st.integers(1, 7))
     downstream = [
         tuple(sorted(draw(st.sets(st.integers(number + 1, size - 1), max_size=2))))
@@ -90,9 +91,9 @@ def estimates(draw: st.DrawFn, network: Network) -> NetworkEstimates:
 class Ready:
     operator: int
     age: float
-    """How long before now the head arrived."""
+    """Time since the oldest tuple arrived, in seconds."""
     tuples: int
-    """How many wait."""
+    """Number of tuples that wait at the operator."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ Step = Ready | Idle | Pick | Rank
 
 @dataclass(frozen=True)
 class Script:
-    """Calls to a policy, one a second."""
+    """The estimates with which a policy starts, and the calls to the policy, one per second."""
 
     start: NetworkEstimates
     steps: tuple[Step, ...]
@@ -134,15 +135,15 @@ def scripts(draw: st.DrawFn) -> Script:
 
 @dataclass
 class Picked:
-    """One answer of a policy, with all it could know."""
+    """Operator that a policy picked, with everything that the policy knew at that moment."""
 
     operator: int
     now: float
     heads: dict[int, float]
-    """Of the ready operators, when their oldest tuple arrived."""
+    """Arrival of the oldest tuple of each ready operator."""
     believed: NetworkEstimates
     tuples: dict[int, int]
-    """That wait at the ready operators."""
+    """Number of waiting tuples of each ready operator."""
 
 
 def answers(
@@ -151,7 +152,9 @@ def answers(
     clock: Callable[[float], float] = float,
     queued: Mapping[int, float] | None = None,
 ) -> Iterator[Picked]:
-    """Runs the script; what was picked, each time. The policy is told the time by `clock`, and knows what is queued."""
+    """Make the calls and yield every pick. `clock` gives the time that the policy sees; `queued` holds
+    operators that are ready at first.
+    """
     heads = dict(queued or {})
     tuples = dict.fromkeys(heads, 1)
     believed = script.start
@@ -176,11 +179,11 @@ def answers(
                     policy.idle(picked)
 
 
-# -- the formulas ------------------------------------------------------------------------------------------
+# -- the formulas of the policies --------------------------------------------------------------------------
 
 
 def answers_and_cost(believed: NetworkEstimates, start: int) -> tuple[dict[int, float], float]:
-    """One tuple entering at `start`, followed downstream: answers by root, and the processor time it takes."""
+    """Follow one tuple downstream from `start`. Return the expected answers of each root, and the expected processor time."""
     arriving = {start: 1.0}
     answers: dict[int, float] = {}
     cost = 0.0
@@ -199,7 +202,7 @@ def answers_and_cost(believed: NetworkEstimates, start: int) -> tuple[dict[int, 
 
 
 def ideal(believed: NetworkEstimates, root: int) -> float:
-    """T: the cost of all operators that have to run for an answer, both sides of joins included."""
+    """Return T: the cost of all operators that have to run for an answer, including both sides of joins."""
     operators, needed = believed.network.operators, {root}
     while True:
         more = {
@@ -213,7 +216,7 @@ def ideal(believed: NetworkEstimates, root: int) -> float:
 
 
 Gain = Callable[[NetworkEstimates, int], float]
-"""What an answer of a root counts."""
+"""Worth of an answer of a root."""
 
 
 def each(believed: NetworkEstimates, root: int) -> float:
@@ -229,7 +232,9 @@ def by_ideal_sq(believed: NetworkEstimates, root: int) -> float:
 
 
 def of_all(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
-    """What is gained by its cost, of all that follows from a tuple."""
+    """Return a priority function: the expected gain of all answers to a tuple, divided by the expected cost
+    of processing the tuple.
+    """
 
     def priority(believed: NetworkEstimates, x: int) -> float:
         answers, cost = answers_and_cost(believed, x)
@@ -239,7 +244,9 @@ def of_all(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
 
 
 def of_the_best_tree(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
-    """The same of the part for which it is highest: what does not pay at a ratio is left out, until none is higher."""
+    """Return a priority function like `of_all`, but over the operators with the highest ratio of gain to
+    cost. Operators with a lower ratio are left out again and again, until the ratio no longer rises.
+    """
 
     def at_least(believed: NetworkEstimates, x: int, least: float) -> tuple[float, float]:
         own, below = believed.estimates[x], believed.network.operators[x].downstream
@@ -262,7 +269,7 @@ def of_the_best_tree(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
 
 
 def of_the_best_path(gain: Gain) -> Callable[[NetworkEstimates, int], float]:
-    """The same of the best way to a root alone."""
+    """Return a priority function like `of_all`, but over only the best path to a root."""
 
     def ways(believed: NetworkEstimates, x: int) -> list[tuple[float, float]]:
         own, below = believed.estimates[x], believed.network.operators[x].downstream
@@ -282,7 +289,7 @@ def shortest_ideal(believed: NetworkEstimates, x: int) -> float:
 
 
 def paths_through(network: Network, x: int) -> list[list[int]]:
-    """All paths from a source to a root that pass `x`."""
+    """Return all paths from a source to a root that pass `x`."""
 
     return [path for path in every_path(network) if x in path]
 
@@ -296,7 +303,9 @@ def every_path(network: Network) -> list[list[int]]:
 
 
 def chain(believed: NetworkEstimates, x: int) -> float:
-    """The steepest slope that the greatest convex function below a progress chart has at `x`, over all paths."""
+    """Return the slope at `x` of the lower convex envelope of the progress chart (memory over time), steepest
+    over all paths.
+    """
     return max(envelope_slope(believed, path, x) for path in paths_through(believed.network, x))
 
 
@@ -318,7 +327,9 @@ def envelope_slope(believed: NetworkEstimates, path: Sequence[int], x: int) -> f
 
 
 def tuples_at(believed: NetworkEstimates, run: Sequence[int]) -> list[float]:
-    """Of one tuple that enters a run of operators, how many reach each of them, and how many come out."""
+    """Return how many tuples reach each operator of a stretch of a path, and how many leave the stretch, if
+    one tuple enters.
+    """
     return [
         math.prod(believed.estimates[above].selectivity for above in run[:n]) for n in range(len(run) + 1)
     ]
@@ -336,7 +347,7 @@ def path_capacity(believed: NetworkEstimates, x: int) -> float:
 
 
 def released(believed: NetworkEstimates, path: Sequence[int], run: Sequence[int]) -> float:
-    """Size a second that a run of a path's operators takes out of memory."""
+    """Return the amount of memory per second that a stretch of a path's operators releases."""
     operators, start = believed.network.operators, path.index(run[0])
     size_in = operators[path[start - 1]].size_out if start else 1.0
     size_out = operators[run[-1]].size_out if operators[run[-1]].downstream else 0.0
@@ -344,13 +355,13 @@ def released(believed: NetworkEstimates, path: Sequence[int], run: Sequence[int]
 
 
 def pieces(
-    believed: NetworkEstimates, path: Sequence[int], goes_on: Callable[[float, float], bool], most: int
+    believed: NetworkEstimates, path: Sequence[int], extends_run: Callable[[float, float], bool], most: int
 ) -> list[tuple[int, ...]]:
-    """The path in segments, `most` at most."""
+    """Return the path cut into at most `most` segments."""
     found: list[tuple[int, ...]] = [(path[0],)]
     for before, one in itertools.pairwise(path):
         alone = [released(believed, path, [number]) for number in (before, one)]
-        if len(found) == most or goes_on(*alone):
+        if len(found) == most or extends_run(*alone):
             found[-1] += (one,)
         else:
             found.append((one,))
@@ -362,13 +373,13 @@ def contains(run: Sequence[int], part: Sequence[int]) -> bool:
 
 
 def segment(believed: NetworkEstimates, x: int, gamma: float = 1.0) -> float:
-    def goes_on(before: float, after: float) -> bool:
+    def extends_run(before: float, after: float) -> bool:
         return after > (gamma * before if before > 0 else (2 - gamma) * before)
 
     found = [
         (path, run)
         for path in every_path(believed.network)
-        for run in pieces(believed, path, goes_on, most=2 if gamma < 1 else len(path))
+        for run in pieces(believed, path, extends_run, most=2 if gamma < 1 else len(path))
     ]
     runs = [run for _, run in found]
     return max(
@@ -398,7 +409,7 @@ FORMULAS: dict[str, Callable[[NetworkEstimates, int], float]] = {
 }
 
 
-def wait(picked: Picked, operator: int) -> float:
+def waited(picked: Picked, operator: int) -> float:
     return picked.now - picked.heads[operator] + 1e-9
 
 
@@ -410,7 +421,7 @@ def close_to_or_above(value: float, best: float) -> bool:
     return value >= best or math.isclose(value, best, rel_tol=1e-9)
 
 
-# -- what all promise --------------------------------------------------------------------------------------
+# -- properties that every policy has ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("kind", "clusters"), [*EVERY_POLICY, TOGETHER])
@@ -425,7 +436,7 @@ def test_a_ready_operator_is_picked_whenever_there_is_one(kind: str, clusters: i
 @pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
 @settings(max_examples=25)
 @given(scripts())
-def test_the_same_calls_give_the_same_picks_and_no_static_policy_looks_at_the_time(
+def test_the_same_calls_give_the_same_picks_and_static_policies_ignore_the_time(
     kind: str, clusters: int, script: Script
 ) -> None:
     def other_clock(now: float) -> float:
@@ -436,12 +447,14 @@ def test_the_same_calls_give_the_same_picks_and_no_static_policy_looks_at_the_ti
     assert list(answers(first, script)) == list(answers(second, script, other_clock))
 
 
-# -- networks that grow ------------------------------------------------------------------------------------
+# -- networks that grow while a policy runs ----------------------------------------------------------------
 
 
 @st.composite
 def grown(draw: st.DrawFn, whole: NetworkEstimates) -> tuple[NetworkEstimates, NetworkEstimates, set[int]]:
-    """The beginning of a network; it again with the rest; and the operators that this has changed."""
+    """Draw a network and its first operators. Return the first operators as a network, the whole network, and those
+    of the first operators that change when the others are added.
+    """
     operators = whole.network.operators
     crossed = {
         place
@@ -468,7 +481,7 @@ def grown(draw: st.DrawFn, whole: NetworkEstimates) -> tuple[NetworkEstimates, N
 
 
 @given(st.data(), networks())
-def test_an_extended_network_is_the_whole_one_and_tells_what_has_changed(
+def test_an_extended_network_equals_the_whole_and_reports_its_changes(
     data: st.DataObject, network: Network
 ) -> None:
     whole = data.draw(estimates(network))
@@ -483,7 +496,7 @@ def test_an_extended_network_is_the_whole_one_and_tells_what_has_changed(
 @pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
 @settings(max_examples=40)
 @given(st.data(), scripts())
-def test_an_extended_policy_picks_what_one_over_the_whole_network_would(
+def test_an_extended_policy_picks_like_a_policy_over_the_whole_network(
     kind: str, clusters: int, data: st.DataObject, script: Script
 ) -> None:
     before, after, changed = data.draw(grown(script.start))
@@ -504,7 +517,7 @@ def test_an_extended_policy_picks_what_one_over_the_whole_network_would(
     assert list(answers(extended, script, queued=queued)) == list(answers(other, script, queued=queued))
 
 
-# -- what each one promises ----------------------------------------------------------------------------------
+# -- properties of single policies ---------------------------------------------------------------------------
 
 
 SHARINGS = ("sharing=sum", "sharing=max")
@@ -527,32 +540,36 @@ def test_a_static_policy_picks_the_highest_priority(kind: str, script: Script) -
 )
 @settings(max_examples=50)
 @given(scripts())
-def test_a_waiting_policy_picks_the_highest_product_of_phi_and_wait(kind: str, script: Script) -> None:
+def test_a_waiting_policy_picks_the_highest_product_of_static_priority_and_wait(
+    kind: str, script: Script
+) -> None:
     for picked in answers(build_policy(policy_of(kind), script.start), script):
-        values = {one: phi(kind, picked.believed, one) * wait(picked, one) for one in picked.heads}
+        values = {one: phi(kind, picked.believed, one) * waited(picked, one) for one in picked.heads}
         assert not values or close_to_or_above(values[picked.operator], max(values.values()))
 
 
 @pytest.mark.parametrize("kind", CLUSTERED_KINDS)
 @given(scripts(), st.integers(1, 12))
-def test_a_clustered_policy_is_within_one_cluster_of_the_highest_product(
+def test_the_pick_of_a_clustered_policy_is_within_one_cluster_of_the_highest_product(
     kind: str, script: Script, clusters: int
 ) -> None:
     for picked in answers(build_policy(policy_of(kind, clusters), script.start), script):
         every = [phi(kind, picked.believed, one) for one in range(len(picked.believed.estimates))]
         log_ratio = (math.log(max(every)) - math.log(min(every))) / clusters
-        values = {one: math.log(every[one] * wait(picked, one)) for one in picked.heads}
+        values = {one: math.log(every[one] * waited(picked, one)) for one in picked.heads}
         assert not values or values[picked.operator] >= max(values.values()) - log_ratio - 1e-9
 
 
 @pytest.mark.parametrize("kind", CLUSTERED_KINDS)
 @given(scripts(), st.integers(1, 12))
-def test_a_clustered_policy_picks_the_oldest_of_a_cluster(kind: str, script: Script, clusters: int) -> None:
+def test_a_clustered_policy_picks_the_oldest_operator_of_a_cluster(
+    kind: str, script: Script, clusters: int
+) -> None:
     for picked in answers(build_policy(policy_of(kind, clusters), script.start), script):
         every = [math.log(phi(kind, picked.believed, one)) for one in range(len(picked.believed.estimates))]
         width = max(max(every) - min(every), 1e-9) / clusters
         place = [(one - min(every)) / width for one in every]
-        # Within rounding of a border an operator may stand on either side.
+        # An operator on the border of two clusters may be counted to either cluster, because of rounding.
         clear = [one for one in picked.heads if abs(place[one] - round(place[one])) > 1e-6]
         mates = [one for one in clear if int(place[one]) == int(place[picked.operator])]
         assert picked.operator not in clear or picked.heads[picked.operator] == min(
@@ -561,15 +578,13 @@ def test_a_clustered_policy_picks_the_oldest_of_a_cluster(kind: str, script: Scr
 
 
 @given(scripts(), st.integers(1, 12))
-def test_whoever_stops_looking_when_nothing_further_can_be_higher_picks_the_same(
-    script: Script, clusters: int
-) -> None:
+def test_fagins_search_that_stops_early_picks_the_same_operators(script: Script, clusters: int) -> None:
     policies = [build_policy(policy_of(name, clusters), script.start) for name in ("bsd", "bsd:search=fagin")]
     assert list(answers(policies[0], script)) == list(answers(policies[1], script))
 
 
 @given(scripts(), st.integers(1, 12))
-def test_clustered_processing_runs_on_one_decision_what_has_the_same_head_and_cluster(
+def test_clustered_processing_runs_operators_of_one_cluster_with_equal_oldest_arrivals(
     script: Script, clusters: int
 ) -> None:
     one, together = (
@@ -591,28 +606,27 @@ def test_clustered_processing_runs_on_one_decision_what_has_the_same_head_and_cl
         range(len(script.start.estimates))
     )
     assert all(len({operator % 2 for operator in batch}) == 1 for batch in batches)
-    # A batch is all of a cluster that has the same head: no more decisions than clusters and heads.
+    # A batch contains all operators of a cluster with oldest tuples from the same moment. This test has two such
+    # moments.
     assert len(batches) <= 2 * clusters
 
 
 @given(scripts(), st.integers(1, 6))
-def test_uniform_clusters_lump_together_what_differs_by_less_than_their_width(
-    script: Script, clusters: int
-) -> None:
+def test_uniform_clusters_group_operators_within_their_width(script: Script, clusters: int) -> None:
     policy = build_policy(policy_of("brt:clustering=uniform", clusters), script.start)
     for picked in answers(policy, script):
         every = [phi("brt", picked.believed, one) for one in range(len(picked.believed.estimates))]
         width = (max(every) - min(every)) / clusters
         values = {
-            one: (every[one] - width) * wait(picked, one) if every[one] > width else 0.0
+            one: (every[one] - width) * waited(picked, one) if every[one] > width else 0.0
             for one in picked.heads
         }
         chosen = picked.operator
-        assert not values or every[chosen] * wait(picked, chosen) >= max(values.values()) * (1 - 1e-9)
+        assert not values or every[chosen] * waited(picked, chosen) >= max(values.values()) * (1 - 1e-9)
 
 
 def chances(believed: NetworkEstimates, x: int) -> dict[int, float]:
-    """Of each output below, the probability that a tuple which enters at `x` leads to an answer there."""
+    """Return, for each root below `x`, the probability that a tuple entering at `x` leads to an answer of the root."""
     own, box = believed.estimates[x].selectivity, believed.network.operators[x]
     missed: dict[int, float] = {x: 0.0} if box.answers or not box.downstream else {}
     for one in box.downstream:
@@ -631,7 +645,9 @@ def freshness(believed: NetworkEstimates, x: int, tuples: int, beta: float) -> f
 
 
 @given(scripts(), st.sampled_from([0.0, 0.25, 1.0]))
-def test_freshness_aware_scheduling_picks_the_most_fresh_outputs_by_time(script: Script, beta: float) -> None:
+def test_freshness_aware_scheduling_picks_the_most_fresh_outputs_per_time(
+    script: Script, beta: float
+) -> None:
     policy = build_policy(FreshnessAware(beta=beta), script.start)
     for picked in answers(policy, script):
         values = {one: freshness(picked.believed, one, picked.tuples[one], beta) for one in picked.heads}
@@ -640,7 +656,9 @@ def test_freshness_aware_scheduling_picks_the_most_fresh_outputs_by_time(script:
 
 @dataclass(frozen=True)
 class Ahead:
-    """Of one way down from an operator: what answers are worth there, the time they take, and what a tuple adds to it."""
+    """Figures of one path from an operator to a root: the QoS graph of its answers, the slack of a new tuple, and
+    the processor time that the path needs per answer.
+    """
 
     graph: UtilityGraph
     slack: float
@@ -660,12 +678,12 @@ def ahead(believed: NetworkEstimates, way: Sequence[int]) -> Ahead:
     return Ahead(graph, graph.deadline_s - sum(costs), output_cost)
 
 
-# Nearer to one another than this, times are not told apart: they are added up in another order here.
+# Times that differ by less than this count as equal, because the policies add costs in another order than this file.
 NEAR = 1e-9
 
 
 @given(scripts())
-def test_deadlines_go_first_while_they_can_be_met_and_rates_where_they_cannot(script: Script) -> None:
+def test_edf_hr_runs_reachable_deadlines_first_and_other_operators_by_rate(script: Script) -> None:
     policy = build_policy(policy_of("edf-hr"), script.start)
     for picked in answers(policy, script):
         urgent = {one: most_urgent(picked.believed, one) for one in picked.heads}
@@ -674,15 +692,16 @@ def test_deadlines_go_first_while_they_can_be_met_and_rates_where_they_cannot(sc
         slack = {one: deadline[one] - cost[one] - picked.now for one in picked.heads}
         near = [one for one in slack if abs(slack[one]) < NEAR]
         expected: set[int] = set()
-        for told in itertools.product((True, False), repeat=len(near)):  # in time or too late, who can say
+        # operators for which rounding decides whether their answers are in time
+        for guess in itertools.product((True, False), repeat=len(near)):
             too_late = {one for one in slack if slack[one] < 0} - set(near)
-            too_late |= {one for one, late in zip(near, told, strict=True) if late}
+            too_late |= {one for one, late in zip(near, guess, strict=True) if late}
             expected |= by_deadline_or_rate(picked, deadline, cost, too_late)
         assert picked.operator in (expected or {NONE})
 
 
 @given(scripts())
-def test_the_earliest_deadline_goes_first_whether_it_can_be_met_or_not(script: Script) -> None:
+def test_edf_runs_the_earliest_deadline_first_even_if_it_cannot_be_met(script: Script) -> None:
     for picked in answers(build_policy(policy_of("edf"), script.start), script):
         deadline = {
             one: head + most_urgent(picked.believed, one).graph.deadline_s
@@ -694,7 +713,7 @@ def test_the_earliest_deadline_goes_first_whether_it_can_be_met_or_not(script: S
 def by_deadline_or_rate(
     picked: Picked, deadline: Mapping[int, float], cost: Mapping[int, float], too_late: set[int]
 ) -> set[int]:
-    """Who may be picked, where those are too late."""
+    """Return the operators that edf-hr may pick if exactly the operators in `too_late` cannot meet their deadlines."""
     in_time = deadline.keys() - too_late
     earliest = min((deadline[one] for one in in_time), default=math.inf)
     first = {one for one in in_time if deadline[one] <= earliest + NEAR}
@@ -721,7 +740,9 @@ def expected_latency(picked: Picked, one: int) -> float:
 
 
 def is_clear(picked: Picked) -> bool:
-    """Whether no operator stands so near to a corner, or has two ways so alike, that rounding decides."""
+    """Return False if rounding could decide the pick: an operator is near a corner of its QoS graph, or has
+    two almost equal paths.
+    """
     for one in picked.heads:
         latency, found = expected_latency(picked, one), most_urgent(picked.believed, one)
         ways = [path[path.index(one) :] for path in paths_through(picked.believed.network, one)]
@@ -734,11 +755,11 @@ def is_clear(picked: Picked) -> bool:
 
 
 @given(scripts())
-def test_slope_slack_picks_what_loses_most_and_of_that_what_is_due_soonest(script: Script) -> None:
+def test_slope_slack_picks_the_steepest_loss_of_utility_and_then_the_least_slack(script: Script) -> None:
     for picked in answers(build_policy(policy_of("slope-slack"), script.start), script):
         if not picked.heads or not is_clear(picked):
             continue
-        found = {one: looked_at(picked, one) for one in picked.heads}
+        found = {one: gradient_and_slack(picked, one) for one in picked.heads}
         gradient, slack = found[picked.operator]
         steepest = max(one for one, _ in found.values())
         assert math.isclose(gradient, steepest, rel_tol=1e-9)
@@ -746,13 +767,15 @@ def test_slope_slack_picks_what_loses_most_and_of_that_what_is_due_soonest(scrip
         assert slack == least or math.isclose(slack, least, abs_tol=1e-6)
 
 
-def looked_at(picked: Picked, one: int) -> tuple[float, float]:
+def gradient_and_slack(picked: Picked, one: int) -> tuple[float, float]:
     graph, latency = most_urgent(picked.believed, one).graph, expected_latency(picked, one)
     return graph.gradient_at(latency), graph.slack_at(latency)
 
 
 @given(scripts(), st.integers(1, 8), st.integers(1, 8))
-def test_a_bucket_is_within_a_part_of_slope_slack(script: Script, gradients: int, slacks: int) -> None:
+def test_the_pick_of_a_bucket_policy_is_within_one_bucket_of_slope_slack(
+    script: Script, gradients: int, slacks: int
+) -> None:
     policy = build_policy(Bucketed(gradients=gradients, slacks=slacks), script.start)
     for picked in answers(policy, script):
         if not picked.heads or not is_clear(picked):
@@ -762,14 +785,15 @@ def test_a_bucket_is_within_a_part_of_slope_slack(script: Script, gradients: int
         longest = max(
             after - at for graph in graphs for at, after in itertools.pairwise((0.0, *graph.latencies_s))
         )
-        found = {one: looked_at(picked, one) for one in picked.heads}
+        found = {one: gradient_and_slack(picked, one) for one in picked.heads}
         gradient, slack = found[picked.operator]
         if math.isinf(slack):
             assert all(math.isinf(after) for _, after in found.values())
             continue
         hopeful = [one for one in found.values() if not math.isinf(one[1])]
         assert gradient >= max(one for one, _ in hopeful) - steepest / gradients - 1e-9
-        # Among those of its part of the gradients; near the border of two parts it may be either.
+        # Among the operators of its range of gradients, the operator has the least slack. On a border of two ranges, either
+        # range may count.
         part = steepest / gradients or 1.0
         alike = [after for one, after in hopeful if abs(one - gradient) < 1e-9 * part]
         assert min(slack, longest) <= min(alike) + longest / slacks + 1e-6
@@ -785,7 +809,7 @@ def test_longest_queue_first_picks_the_most_waiting_tuples(script: Script) -> No
 
 
 @given(scripts())
-def test_first_come_first_served_picks_the_oldest_head_and_the_lower_number(script: Script) -> None:
+def test_first_come_first_served_picks_the_oldest_tuple_and_then_the_lower_number(script: Script) -> None:
     for picked in answers(build_policy(policy_of("fcfs"), script.start), script):
         expected = min(picked.heads, key=lambda one: (picked.heads[one], one), default=NONE)
         assert picked.operator == expected
@@ -795,18 +819,18 @@ def test_first_come_first_served_picks_the_oldest_head_and_the_lower_number(scri
 def test_round_robin_picks_the_next_ready_operator_in_the_cycle(script: Script) -> None:
     last = NONE
     for picked in answers(build_policy(policy_of("rr"), script.start), script):
-        # When nothing is ready the cycle starts from the beginning.
+        # When no operator is ready, round robin starts its cycle again from the beginning.
         last = min([one for one in picked.heads if one > last] or picked.heads, default=NONE)
         assert picked.operator == last
 
 
-# -- a class that goes on by another policy ------------------------------------------------------------------
+# -- a class that switches to another policy -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
 @settings(max_examples=25)
 @given(st.data(), scripts())
-def test_a_scheduler_that_switches_decides_as_one_that_had_the_policy_from_the_beginning(
+def test_a_scheduler_that_switches_decides_as_if_it_always_had_the_new_policy(
     kind: str, clusters: int, data: st.DataObject, script: Script
 ) -> None:
     network, initial = script.start.network, script.start.estimates

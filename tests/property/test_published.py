@@ -1,6 +1,7 @@
-"""Batches with an id against a list of what should have been published, through repeats, full logs and kills.
+"""Published batches with an id, compared with a list of what should have been published, through repeats,
+full logs and kills.
 
-Property 5 of `actors.gateway.streams`, and 2 as far as it is about batches of several frames.
+Tests property 5 of `actors.gateway.streams`, and property 2 for batches of several frames.
 """
 
 import os
@@ -33,7 +34,8 @@ class PublishMachine(RuleBasedStateMachine):
         self.base = Path(mkdtemp())
         self.dirs = RunDirs(self.base, "s", "n")
         self.held = self.dirs.hold()
-        self.published: dict[int, tuple[BatchId | None, int]] = {}  # by frame: whose it is, its one value
+        # id of the batch and value of its only row, by frame number
+        self.published: dict[int, tuple[BatchId | None, int]] = {}
         self.last: dict[str, int] = {}
         self.rows = self.value = 0
         self.streams = self.opened()
@@ -84,12 +86,12 @@ class PublishMachine(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """What a process leaves behind that says nothing more."""
+        """Close the log's files without the usual shutdown, as a killed process does."""
         self.streams.find("s").log.close()
         self.streams = self.opened()
 
     @invariant()
-    def everything_is_there_once(self) -> None:
+    def every_frame_is_in_the_log_once(self) -> None:
         stream = self.streams.find("s")
         log = Reader(stream.folder)
         found = {}
@@ -118,7 +120,7 @@ TestPublish.settings = settings(max_examples=60, stateful_step_count=30, deadlin
     st.integers(1, 5),
     st.lists(st.tuples(st.integers(0, 8), st.integers(0, 9)), max_size=60),
 )
-def test_of_producers_those_that_have_published_last_are_known(
+def test_last_batches_are_remembered_for_a_bounded_number_of_latest_producers(
     most: int, noted: list[tuple[int, int]]
 ) -> None:
     last = LastBatches(most=most)

@@ -1,11 +1,11 @@
-"""Random queries over random input, against DuckDB's answers over all rows that are in time.
+"""Random queries over random input, compared with DuckDB's answers over all rows that are in time.
 
 1. Every query form answers as DuckDB does, however input is cut into trains and its streams interleave.
-2. Queries registered together answer as each alone.
-3. A query removed while running changes no other.
-4. A class restored from a snapshot goes on as if nothing had been.
+2. Queries registered together answer like each query alone.
+3. A query removed while running changes no other query.
+4. A class restored from a snapshot continues as if nothing had happened.
 5. A window is answered as soon as event time is past its end.
-6. Equivalent plans answer the same.
+6. Equivalent plans give the same answers.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ EXAMPLES = {"aggregate": 120, "over a query": 80}
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_answers_are_duckdbs_however_the_input_is_cut(form: str) -> None:
+def test_answers_equal_duckdbs_however_the_input_is_cut(form: str) -> None:
     @settings(max_examples=EXAMPLES.get(form, 50))
     @given(FORMS[form], every_stream, cuts, cuts)
     def agrees(statement: Statement, rows: Rows, how: Cuts, other: Cuts) -> None:
@@ -67,7 +67,7 @@ any_query = st.one_of(*FORMS.values())
 
 @settings(max_examples=60)
 @given(st.one_of(st.lists(any_query, min_size=2, max_size=4), grammar.shared_windows()), every_stream, cuts)
-def test_queries_registered_together_answer_as_each_alone(
+def test_queries_registered_together_answer_like_each_alone(
     some: list[Statement], rows: Rows, how: Cuts
 ) -> None:
     load(rows)
@@ -88,7 +88,7 @@ joining = st.one_of(
 @given(
     st.lists(st.one_of(joining, joining, any_query), min_size=1, max_size=3), every_stream, cuts, st.data()
 )
-def test_equivalent_plans_answer_the_same(
+def test_equivalent_plans_give_the_same_answers(
     some: list[Statement], rows: Rows, how: Cuts, data: st.DataObject
 ) -> None:
     load(rows)
@@ -120,7 +120,7 @@ def test_a_query_removed_while_running_changes_no_other(
 
 @settings(max_examples=60)
 @given(st.lists(any_query, min_size=1, max_size=4), every_stream, cuts, st.integers(0, 12))
-def test_a_class_restored_from_a_snapshot_goes_on_as_before(
+def test_a_class_restored_from_a_snapshot_continues_as_before(
     some: list[Statement], rows: Rows, how: Cuts, after: int
 ) -> None:
     load(rows)
@@ -137,7 +137,9 @@ def test_a_class_restored_from_a_snapshot_goes_on_as_before(
 
 
 def restored(run: Run, statements: Mapping[str, Statement], train_max: int) -> Run:
-    """A new class that goes on from the old one's snapshot; the old one goes on too, and must not matter."""
+    """Return a new class that continues from the old class's snapshot. The old class continues to run too, to
+    show that they share no state.
+    """
     snapshot = run.runner.snapshot()
     other = Run(planned(statements), train_max)
     other.answers = {name: list(trains) for name, trains in run.answers.items()}
@@ -149,7 +151,7 @@ def restored(run: Run, statements: Mapping[str, Statement], train_max: int) -> R
 
 @settings(max_examples=60)
 @given(st.sampled_from(["s", "t", "e"]), st.data(), every_stream, cuts)
-def test_a_window_is_answered_as_soon_as_event_time_is_past_its_end(
+def test_a_window_is_answered_once_the_watermark_has_passed_its_end(
     name: str, data: st.DataObject, rows: Rows, how: Cuts
 ) -> None:
     statement = data.draw(grammar.aggregated(grammar.BASE[name]))

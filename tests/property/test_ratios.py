@@ -1,4 +1,4 @@
-"""The properties of `scheduler/ratios.py`, against exact fractions."""
+"""The properties of `scheduler/ratios.py`, compared with exact fractions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WEIGHTS = st.floats(1e-3, 1e3) | st.sampled_from([1e-3, 0.1, 1 / 3, 1.0, 1e3])
 
 
 @given(st.lists(st.tuples(VALUES, WEIGHTS), min_size=1, max_size=200))
-def test_mean_is_exact_to_rounding_and_within_the_range_of_its_values(
+def test_a_mean_is_exact_up_to_rounding_and_within_the_range_of_its_values(
     pairs: list[tuple[float, float]],
 ) -> None:
     values, weights = [value for value, _ in pairs], [weight for _, weight in pairs]
@@ -28,7 +28,7 @@ def test_mean_is_exact_to_rounding_and_within_the_range_of_its_values(
 
 
 @given(st.lists(VALUES, max_size=100), st.integers(1, 1000))
-def test_ratio_of_a_difference_of_sums_is_within_its_bounds(before: list[float], ones: int) -> None:
+def test_the_ratio_of_a_difference_of_sums_is_within_its_bounds(before: list[float], ones: int) -> None:
     old = sum(before)
     new = old
     for _ in range(ones):
@@ -38,11 +38,11 @@ def test_ratio_of_a_difference_of_sums_is_within_its_bounds(before: list[float],
 
 
 @given(st.integers(0, 10**9), st.integers(1, 10**9))
-def test_ratio_within_its_bounds_is_the_quotient(part: int, whole: int) -> None:
+def test_a_ratio_is_the_quotient_clamped_between_0_and_1(part: int, whole: int) -> None:
     assert ratio(part, whole) == min(1.0, float(Fraction(part, whole)))
     assert ratio(-part, whole) == 0.0
 
 
-def test_nothing_to_divide_by_is_what_the_caller_says() -> None:
+def test_division_by_zero_returns_the_callers_default() -> None:
     assert (ratio(0, 0), ratio(3, 0, 1.0), mean([]), mean([], empty=1.0)) == (0.0, 1.0, 0.0, 1.0)
     assert (mean([0.5], [0.0], 1.0), mean([0.25, 0.75], [0.0, 2.0])) == (1.0, 0.75)

@@ -15,28 +15,28 @@ NEAR = 1e-9
 
 @dataclass(frozen=True)
 class Case:
-    """One class at a redistribution: what it declared, what it holds, what it offers."""
+    """Class at a redistribution: its declared terms, its present share, and its offered load."""
 
     name: str
     priority: int
     original: float
     share: float
     floor: float
-    ceiling: float  # original share + borrow limit
-    wants: float | None  # offered load, as the share that would carry it; None without a report
-    needs: float  # what it must keep, which is more than it wants when its headroom exceeds its share
+    ceiling: float  # highest share that the class may have: its original share and its borrow limit
+    wants: float | None  # share that could process the offered load; None if nothing is reported
+    needs: float  # share that the class needs for itself; more than `wants` if the class's headroom exceeds its share
     account: ClassAccount
 
     @property
     def supply(self) -> float:
-        """What it can spare: beyond its need and a reserve of 5% of its original share, down to its floor."""
+        """Share that the class can spare beyond its need and a reserve of 5% of its original share, without falling below its floor."""
         if self.wants is None:
             return 0.0
         return max(0.0, min(self.share - self.needs - 0.05 * self.original, self.share - self.floor))
 
     @property
     def wanted(self) -> float:
-        """The share that would satisfy it, as far as its borrow limit goes."""
+        """Share that satisfies the class, as far as its borrow limit allows."""
         return 0.0 if self.wants is None else min(self.wants, self.ceiling)
 
     @property
@@ -50,7 +50,7 @@ some_fraction = st.one_of(st.just(0.0), st.just(1.0), fractions)
 
 @st.composite
 def classes(draw: st.DrawFn, reports: bool = True) -> list[Case]:
-    """Up to six classes whose shares sum to 1, each at or above its floor."""
+    """Draw up to six classes with shares that sum to 1, each at or above its floor."""
     priorities = draw(st.lists(st.integers(1, 6), min_size=1, max_size=6))
     originals = [priority / sum(priorities) for priority in priorities]
     lendable = [draw(some_fraction) for _ in priorities]
@@ -86,7 +86,7 @@ def classes(draw: st.DrawFn, reports: bool = True) -> list[Case]:
 
 @st.composite
 def cases(draw: st.DrawFn, account: ClassAccount, floor: float, reports: bool) -> Case:
-    """The class under a load between nothing and three times the lanes, or without a report."""
+    """Draw the reported load of a class, from zero to three times the lanes, or no report."""
     wants = needs = None
     if reports and draw(st.integers(0, 5)):
         wants = draw(st.one_of(st.sampled_from([0.0, account.share, account.original]), st.floats(0, 3)))
@@ -110,7 +110,7 @@ def accounts_of(drawn: Sequence[Case]) -> list[ClassAccount]:
 
 
 @given(classes())
-def test_afterwards_a_class_has_what_it_demands_or_at_least_its_original_share(drawn: list[Case]) -> None:
+def test_a_class_gets_its_demand_or_at_least_its_original_share(drawn: list[Case]) -> None:
     after = redistribute(accounts_of(drawn))
     for one in drawn:
         assert after[one.name] >= min(one.wanted, one.original) - NEAR
@@ -121,7 +121,7 @@ def unsatisfied(drawn: Sequence[Case], after: Mapping[str, float]) -> list[Case]
 
 
 @given(classes())
-def test_while_a_class_is_not_satisfied_no_lower_one_holds_more_than_its_original_share(
+def test_lower_classes_borrow_nothing_while_a_class_is_unsatisfied(
     drawn: list[Case],
 ) -> None:
     after = redistribute(accounts_of(drawn))
@@ -131,13 +131,13 @@ def test_while_a_class_is_not_satisfied_no_lower_one_holds_more_than_its_origina
 
 
 @given(classes())
-def test_nobody_is_given_more_than_it_wants_except_back_to_its_original_share(drawn: list[Case]) -> None:
+def test_a_class_gets_no_more_than_it_wants_or_its_original_share(drawn: list[Case]) -> None:
     after = redistribute(accounts_of(drawn))
     assert all(after[one.name] <= max(one.share, one.wanted, one.original) + NEAR for one in drawn)
 
 
 @given(classes())
-def test_what_is_left_goes_to_classes_below_their_original_share_the_highest_first(drawn: list[Case]) -> None:
+def test_surplus_goes_to_the_highest_classes_below_their_original_share(drawn: list[Case]) -> None:
     after = redistribute(accounts_of(drawn))
     for one in drawn:
         if not one.demands and after[one.name] > one.share - one.supply + NEAR:
@@ -152,20 +152,20 @@ def test_the_sum_of_shares_does_not_change(drawn: list[Case]) -> None:
 
 
 @given(classes())
-def test_nobody_falls_below_its_floor(drawn: list[Case]) -> None:
+def test_no_class_falls_below_its_floor(drawn: list[Case]) -> None:
     after = redistribute(accounts_of(drawn))
     assert all(after[one.name] >= one.floor - NEAR for one in drawn)
 
 
 @given(classes())
-def test_nobody_is_taken_below_its_original_share_by_the_demand_of_others(drawn: list[Case]) -> None:
+def test_the_demand_of_other_classes_takes_no_class_below_its_original_share(drawn: list[Case]) -> None:
     after = redistribute(accounts_of(drawn))
     for one in drawn:
         assert after[one.name] >= min(one.original, one.share - one.supply) - NEAR
 
 
 @given(classes())
-def test_what_was_borrowed_is_taken_only_for_owners_in_need_or_higher_classes(drawn: list[Case]) -> None:
+def test_borrowed_shares_are_taken_only_for_owners_in_need_or_higher_classes(drawn: list[Case]) -> None:
     after = redistribute(accounts_of(drawn))
     for one in drawn:
         if after[one.name] < one.share - one.supply - NEAR:
@@ -188,7 +188,7 @@ def test_under_constant_load_the_second_redistribution_changes_nothing(drawn: li
 
 
 @given(classes(), st.randoms(use_true_random=False))
-def test_the_order_in_which_classes_are_named_does_not_matter(drawn: list[Case], chance: Random) -> None:
+def test_the_order_of_the_classes_does_not_matter(drawn: list[Case], chance: Random) -> None:
     shuffled = accounts_of(drawn)
     chance.shuffle(shuffled)
     assert redistribute(shuffled) == pytest.approx(redistribute(accounts_of(drawn)), abs=NEAR)
@@ -205,7 +205,7 @@ def test_reclaim_gives_the_owner_its_whole_original_share_at_once(
 
 
 @given(classes(reports=False), st.data())
-def test_reclaim_takes_only_what_was_borrowed_and_from_the_lowest_class_first(
+def test_reclaim_takes_only_borrowed_shares_and_from_the_lowest_class_first(
     drawn: list[Case], data: st.DataObject
 ) -> None:
     owner = data.draw(st.sampled_from(drawn))

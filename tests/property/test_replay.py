@@ -1,4 +1,6 @@
-"""Records come back exactly; whatever is run and whatever fails, a recorded run decides the same again."""
+"""Recorded events and commands are read back exactly, and the replay of any recorded run gives the same
+decisions, also with faults.
+"""
 
 import json
 import math
@@ -23,21 +25,21 @@ from tests.support.recordings import lines_of, recorded_run, write_lines
 
 pytestmark = pytest.mark.slow
 
-SAID: dict[CoreName, tuple[Any, Any]] = {
+MESSAGES: dict[CoreName, tuple[Any, Any]] = {
     "turns": (TurnEvent, Grant),
     "load": (LoadEvent, LoadCommand),
     "capacity": (CapacityEvent, CapacityCommand),
 }
 TYPES = [
     pytest.param(tagged, kind, id=f"{core}-{kind.__name__}")
-    for core, unions in SAID.items()
+    for core, unions in MESSAGES.items()
     for tagged, union in zip((KINDS[core].event, KINDS[core].command), unions, strict=True)
     for kind in get_args(union) or (union,)
 ]
 
 
 def as_read(value: Any) -> Any:
-    """Its mappings and sequences as the kinds that come back."""
+    """Return the value with dicts and tuples in place of other mappings and sequences, as after reading."""
     named = {one.name: getattr(value, one.name) for one in fields(value)}
     mappings = {name: dict(one) for name, one in named.items() if isinstance(one, Mapping)}
     sequences = {name: tuple(one) for name, one in named.items() if isinstance(one, list)}
@@ -46,21 +48,21 @@ def as_read(value: Any) -> Any:
 
 @pytest.mark.parametrize(("tagged", "kind"), TYPES)
 @given(data=st.data())
-def test_an_event_or_command_comes_back_exactly(tagged: Any, kind: type, data: st.DataObject) -> None:
+def test_an_event_or_command_is_read_back_exactly(tagged: Any, kind: type, data: st.DataObject) -> None:
     value = as_read(data.draw(st.from_type(kind)))
     text = json.dumps(tagged.encode(value), allow_nan=False)
     assert repr(tagged.decode(json.loads(text))) == repr(value)
 
 
 def numbers_in(value: Any, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
-    """Where numbers stand in nested lists."""
+    """Return the path of each number within nested lists."""
     if isinstance(value, list):
         return [found for place, one in enumerate(value) for found in numbers_in(one, (*path, place))]
     return [path] if isinstance(value, int | float) and not isinstance(value, bool) else []
 
 
 def change_number(line: Any, path: tuple[int, ...]) -> None:
-    """To the nearest other one."""
+    """Replace the number at this path by the next larger or smaller float."""
     for place in path[:-1]:
         line = line[place]
     number = line[path[-1]]
@@ -69,7 +71,7 @@ def change_number(line: Any, path: tuple[int, ...]) -> None:
 
 @given(seed=st.integers(0, 2**32), dice=st.randoms(use_true_random=False))
 @settings(max_examples=8, deadline=None)
-def test_a_run_decides_the_same_again_and_the_last_digit_of_a_decision_counts(
+def test_a_replay_agrees_with_the_recording_and_finds_a_change_in_the_last_digit(
     seed: int, dice: random.Random
 ) -> None:
     scenario, manager = random_scenario(seed)

@@ -1,4 +1,4 @@
-"""Response times and slowdowns are the same however answers are told of, and those of the answers themselves."""
+"""Response times and slowdowns computed from trains equal those of the single answers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ TIMES = st.lists(st.floats(0, 1e4), min_size=1, max_size=200)
 @given(
     st.lists(st.tuples(TIMES, st.floats(1e-6, 10), st.just(0.0) | st.floats(0, 10)), min_size=1, max_size=5)
 )
-def test_slowdowns_are_those_of_the_answers(given_trains: list[tuple[list[float], float, float]]) -> None:
+def test_slowdowns_of_trains_equal_those_of_single_answers(
+    given_trains: list[tuple[list[float], float, float]],
+) -> None:
     found, slowdowns = ResponseStatistics(), list[float]()
     for responses, ideal_s, apart_s in given_trains:
         found.add_array(np.array(responses), ideal_s, apart_s)
         slowdowns += [(one + apart_s) / ideal_s for one in responses]
     assert found.count == len(slowdowns)
-    told = found.slowdown()
-    assert told["mean"] == pytest.approx(math.fsum(slowdowns) / len(slowdowns))
-    assert told["max"] == pytest.approx(max(slowdowns))
-    assert told["l2"] == pytest.approx(math.sqrt(math.fsum(one * one for one in slowdowns)))
+    of_trains = found.slowdown()
+    assert of_trains["mean"] == pytest.approx(math.fsum(slowdowns) / len(slowdowns))
+    assert of_trains["max"] == pytest.approx(max(slowdowns))
+    assert of_trains["l2"] == pytest.approx(math.sqrt(math.fsum(one * one for one in slowdowns)))
     every = [one for responses, *_ in given_trains for one in responses]
     assert found.response_ms()["mean"] == pytest.approx(1e3 * math.fsum(every) / len(every))

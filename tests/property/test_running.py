@@ -1,4 +1,6 @@
-"""Operators of other plans and those that run: whatever the queries are, who is paired is given the same tuples."""
+"""Operators of another plan are matched with the running operators: whatever the queries, two matched
+operators get the same tuples.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def running(run: Run, plan: PlanSettings) -> RunningPlan:
     cuts,
     st.permutations(PLANS),
 )
-def test_who_is_paired_is_given_the_same_tuples_and_who_is_not_is_a_condition_or_a_projection(
+def test_matched_operators_get_the_same_tuples_and_unmatched_are_filters_or_projections(
     some: list[Statement], rows: Rows, how: Cuts, plans: list[PlanSettings]
 ) -> None:
     statements = {f"q{place}": one for place, one in enumerate([*some, some[0]])}

@@ -1,4 +1,4 @@
-"""Schedules of periodic queries as texts: what one was written from it is read back to, and what is compared differs."""
+"""Schedules of periodic queries as texts: a text is read back as the schedule it was written from, and compared schedules differ."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,15 +26,13 @@ schedules: st.SearchStrategy[PeriodicSettings] = st.one_of(
 
 
 @given(schedules, schedules)
-def test_a_text_is_read_back_to_what_it_was_written_from(
-    one: PeriodicSettings, beside: PeriodicSettings
-) -> None:
+def test_a_schedule_is_read_back_from_its_text(one: PeriodicSettings, preset: PeriodicSettings) -> None:
     assert schedule_of(schedule_text(one)) == one
-    assert schedule_of(schedule_text(one, beside), beside) == one
+    assert schedule_of(schedule_text(one, preset), preset) == one
 
 
 @given(schedules)
-def test_no_two_of_those_that_are_compared_are_the_same(own: PeriodicSettings) -> None:
+def test_no_two_compared_schedules_are_equal(own: PeriodicSettings) -> None:
     compared = compared_schedules(own)
     assert len(set(map(str, compared.values()))) == len(compared)
     assert own in compared.values()

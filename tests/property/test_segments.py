@@ -1,7 +1,8 @@
-"""A log against a dictionary of what should be in it, through everything that can be done to it.
+"""A log compared with a dictionary of what should be in it, through every operation on it.
 
-Properties 1 to 4 of `actors.log.segment_log`; also that a reader which was there before sees what a new one sees. Readers and
-the writer come between any two lines of each other, and writers are killed between any two lines.
+Tests properties 1 to 4 of `actors.log.segment_log`, and that an existing reader sees what a new reader sees.
+Readers and the writer interrupt each other between any two lines, and writers are killed between any two
+lines.
 """
 
 import os
@@ -30,22 +31,22 @@ pytestmark = pytest.mark.slow
 
 BYTES_MAX = 128 << 10
 SEGMENT_BYTES = 16 << 10
-# About as many lines as one append runs through that begins another segment, or one reading.
-LINES = 90
+# Greatest number of lines of code that may be executed by a read, or by an append that begins a new segment.
+LINES_MAX = 90
 MANY = 1_000_000
-# Two of them are in each segment.
+# Size of a frame; each segment has room for two such frames.
 FRAME = 4_000
 LOG_CODE = {one.__file__ for one in (segment_cache, segment, segment_log)}
 
-lines = st.integers(0, LINES)
+lines = st.integers(0, LINES_MAX)
 sizes = st.one_of(st.integers(0, 9_000), st.integers(0, 14_000))
 
 
 @contextmanager
 def at_line(line: int, do: Callable[[], object], function: str | None = None) -> Iterator[list[int]]:
-    """Within it, `do` is called before the so many-th line of the log's code, or of a function of it.
+    """Within the context, call `do` before line number `line` that the log's code (or only its function `function`) executes.
 
-    What is given says how many lines are left to go to it.
+    Yield a list with one item, the number of lines left until that call.
     """
     left = [line]
 
@@ -67,13 +68,13 @@ def at_line(line: int, do: Callable[[], object], function: str | None = None) ->
 
 
 def in_another_thread(do: Callable[[], object]) -> None:
-    """Lines can be counted there while they are counted here."""
+    """Run `do` in another thread, which counts its executed lines separately."""
     with ThreadPoolExecutor(1) as another:
         another.submit(do).result()
 
 
 def in_another_process(do: Callable[[], object]) -> None:
-    """It may end itself, or do as much as the log has room for."""
+    """Run `do` in a child process, which may end itself, or run until the log is full."""
     child = os.fork()
     if not child:
         code = 1
@@ -100,7 +101,9 @@ def payload_of(number: int, size: int) -> bytes:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """What `append` has numbered, and from where on nothing may be missing."""
+    """Log with its readers, the frames that were appended, and the number of the first frame that
+    must still be there.
+    """
 
     readers = Bundle("readers")
 
@@ -110,7 +113,7 @@ class LogMachine(RuleBasedStateMachine):
         self.keep_from = KEEP_NONE
         self.appended: dict[int, bytes] = {}
         self.next = 0
-        self.kept = 0  # everything from here on that was appended is there
+        self.kept = 0  # number of the first frame that must still be in the log
         self.held: list[tuple[memoryview, bytes]] = []
         self.reading: Iterator[tuple[int, memoryview]] = iter(())
         self.log = self.opened()
@@ -120,7 +123,7 @@ class LogMachine(RuleBasedStateMachine):
             self.folder, segment_bytes=SEGMENT_BYTES, bytes_max=BYTES_MAX, keep_from=self.keep_from
         )
 
-    # -- what the writer does
+    # -- what the writer may do
 
     @rule(
         size=st.one_of(st.integers(0, 300), st.integers(0, 40_000)),
@@ -151,7 +154,7 @@ class LogMachine(RuleBasedStateMachine):
         self.may_lose(self.keep_from)
 
     @rule(size=st.integers(3_000, 9_000))
-    def go_round(self, size: int) -> None:
+    def fill_the_log_twice(self, size: int) -> None:
         self.append(size, 1, 2 * BYTES_MAX // size)
 
     @rule(back=st.integers(0, 30))
@@ -161,8 +164,8 @@ class LogMachine(RuleBasedStateMachine):
         self.may_lose(below)
 
     @rule(reader=readers, size=st.integers(2_000, 9_000), behind=st.integers(1, 6), most=st.integers(0, 8))
-    def go_on_while_a_reader_releases(self, reader: Reader, size: int, behind: int, most: int) -> None:
-        """It holds some of what it has read."""
+    def append_while_a_reader_releases(self, reader: Reader, size: int, behind: int, most: int) -> None:
+        """Append and read in turn, while the reader holds some of the payloads that it has read."""
         for _ in range(24):
             self.append(size, 1, 2)
             self.read(reader, behind)
@@ -171,7 +174,7 @@ class LogMachine(RuleBasedStateMachine):
             self.forget(behind)
 
     def may_lose(self, below: int) -> None:
-        """Nothing has gone but what may go."""
+        """Check that only frames below `below` were dropped."""
         lost = [number for number in self.appended if self.kept <= number < self.log.first]
         assert all(number < below for number in lost)
         self.kept = max(self.kept, self.log.first)
@@ -193,7 +196,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(line=lines, size=sizes, times=st.integers(0, 8))
     def be_killed_while_appending(self, line: int, size: int, times: int) -> None:
-        """After so many frames, and then before the line."""
+        """Kill a writer before line `line` of an append, after it appended `times` whole frames."""
 
         def append_and_die() -> None:
             log = self.opened()
@@ -213,7 +216,7 @@ class LogMachine(RuleBasedStateMachine):
         self.next = following
         self.may_lose(self.keep_from)
 
-    # -- what readers do
+    # -- what the readers may do
 
     @rule(target=readers, keeps=st.sampled_from((0, 2, 20)))
     def reader(self, keeps: int) -> Reader:
@@ -236,12 +239,13 @@ class LogMachine(RuleBasedStateMachine):
                     start = number + 1
                 return
             except FrameForgotten:
-                # A gap, or the beginning: what is not there was never appended, or may be forgotten.
+                # At a gap or before the first frame: the frame was never appended, or may have been
+                # forgotten.
                 start += 1
 
     @rule(reader=readers, back=st.integers(0, 60), skipped=st.integers(0, 3))
     def hold(self, reader: Reader, back: int, skipped: int) -> None:
-        """Some of what is read, for as long as it pleases."""
+        """Read frames and keep some of their payloads in memory."""
         try:
             for place, (number, payload) in enumerate(reader.frames(max(0, self.next - back))):
                 if place % (1 + skipped) == 0:
@@ -254,7 +258,7 @@ class LogMachine(RuleBasedStateMachine):
         self.reading = reader.frames(max(0, self.next - back))
 
     @rule(times=st.integers(1, 5))
-    def go_on_reading(self, times: int) -> None:
+    def continue_reading(self, times: int) -> None:
         try:
             for _, (number, payload) in zip(range(times), self.reading, strict=False):
                 self.held.append((payload, self.appended[number]))
@@ -270,11 +274,11 @@ class LogMachine(RuleBasedStateMachine):
     def let_reader_go(self, reader: Reader) -> None:
         reader.let_go()
 
-    # -- and both at once
+    # -- a writer and a reader that interrupt each other
 
     @rule(reader=readers, line=lines, size=sizes, back=st.integers(0, 60))
     def append_while_a_reader_comes(self, reader: Reader, line: int, size: int, back: int) -> None:
-        """Whatever it sees is whole, and it holds on to it."""
+        """Let a reader read before line `line` of an append; each frame that it sees is whole, and it keeps the payloads."""
         found: list[tuple[int, memoryview, bytes]] = []
 
         def come() -> None:
@@ -293,7 +297,7 @@ class LogMachine(RuleBasedStateMachine):
             self.held.append((payload, seen))
 
     @rule(reader=readers | st.none(), line=lines, size=sizes, times=st.integers(1, 20))
-    def read_while_the_writer_goes_on(self, reader: Reader | None, line: int, size: int, times: int) -> None:
+    def read_while_the_writer_appends(self, reader: Reader | None, line: int, size: int, times: int) -> None:
         self.read_while(reader, line, lambda: self.append(size, 1, times))
 
     @rule(reader=readers | st.none(), line=lines, killed=lines, size=sizes, times=st.integers(0, 8))
@@ -303,7 +307,9 @@ class LogMachine(RuleBasedStateMachine):
         self.read_while(reader, line, lambda: self.be_killed_while_appending(killed, size, times))
 
     def read_while(self, reader: Reader | None, line: int, do: Callable[[], object]) -> None:
-        """From the first frame that is kept; None is a new reader."""
+        """Read from the first kept frame, and run `do` before line `line` of the read. Use a new reader if
+        `reader` is not given.
+        """
         start = self.kept
         before = {number: payload for number, payload in self.appended.items() if number >= start}
         with at_line(line, lambda: in_another_thread(do)):
@@ -313,7 +319,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.log.first > 0 and 0 in self.appended)
     @rule()
-    def what_is_forgotten_is_an_error_for_a_new_reader(self) -> None:
+    def a_new_reader_cannot_read_forgotten_frames(self) -> None:
         with pytest.raises(FrameForgotten):
             next(Reader(self.folder).frames(self.log.first - 1))
 
@@ -323,7 +329,7 @@ class LogMachine(RuleBasedStateMachine):
         assert memory_of(self.folder) <= self.log.bytes <= BYTES_MAX
 
     @invariant()
-    def what_was_given_stays(self) -> None:
+    def held_payloads_stay_unchanged(self) -> None:
         for payload, expected in self.held:
             assert payload == expected
 
@@ -341,14 +347,14 @@ KILLS_APART = 6
 
 @contextmanager
 def full_log() -> Iterator[Path]:
-    """Its next frame begins another segment."""
+    """Yield the folder of a full log; its next frame starts another segment."""
     with TemporaryDirectory(dir=shared_memory()) as name:
         fill(Path(name), BYTES_MAX // FRAME)
         yield Path(name)
 
 
 def fill(folder: Path, frames: int, killed_at: int = MANY) -> int:
-    """Append so many, or until the so many-th line of emptying a segment; how many lines of it there were."""
+    """Append frames, or kill the writer at line `killed_at` of emptying a segment; return the number of executed lines of emptying."""
     log = SegmentWriter(folder, segment_bytes=SEGMENT_BYTES, bytes_max=BYTES_MAX, keep_from=KEEP_NONE)
     with at_line(killed_at, die, "emptied") as left:
         for _ in range(frames):
@@ -358,7 +364,7 @@ def fill(folder: Path, frames: int, killed_at: int = MANY) -> int:
 
 
 def read_some(reader: Reader, start: int) -> None:
-    """There are some, unless they are forgotten; each is what was appended under its number."""
+    """Read three frames, unless they are forgotten, and check that each has the payload that was appended."""
     try:
         found = list(islice(reader.frames(start), 3))
     except FrameForgotten:
@@ -367,7 +373,7 @@ def read_some(reader: Reader, start: int) -> None:
     assert [bytes(payload) for _, payload in found] == [payload_of(number, FRAME) for number, _ in found]
 
 
-def test_a_log_goes_round_between_any_two_lines_of_a_reader() -> None:
+def test_a_reader_survives_a_log_that_wraps_around_between_any_two_of_its_lines() -> None:
     for line in count():
         with full_log() as folder, at_line(line, partial(fill, folder, 3)) as left:
             reader = Reader(folder)
@@ -377,7 +383,7 @@ def test_a_log_goes_round_between_any_two_lines_of_a_reader() -> None:
     assert line > 60
 
 
-def test_a_writer_is_killed_as_it_empties_a_segment_that_a_reader_opens_for_its_frames() -> None:
+def test_a_reader_survives_a_writer_killed_while_emptying_the_segment_being_opened() -> None:
     with full_log() as folder:
         emptying = fill(folder, 1)
     for line, killed_at in ((at, one) for at in count() for one in places(at, emptying)):
@@ -391,7 +397,7 @@ def test_a_writer_is_killed_as_it_empties_a_segment_that_a_reader_opens_for_its_
     assert (emptying > 5, line > 10) == (True, True)
 
 
-def test_a_writer_is_killed_as_it_empties_the_segment_that_a_reader_found_to_be_the_last() -> None:
+def test_a_reader_survives_a_writer_killed_while_emptying_its_last_segment() -> None:
     with full_log() as folder:
         emptying, segments = fill(folder, 1), len(list(folder.glob("*.segment")))
     for line, killed_at in ((at, one) for at in count() for one in places(at, emptying)):
@@ -408,8 +414,9 @@ def test_a_writer_is_killed_as_it_empties_the_segment_that_a_reader_found_to_be_
 
 
 def places(line: int, emptying: int) -> range:
-    """Of the lines in which the writer may be killed, every sixth one, other ones at each line of the reader: each takes a
-    process."""
+    """Return every sixth line at which the writer may be killed, shifted by the reader's line. All lines
+    would take too many processes.
+    """
     return range(line % KILLS_APART, emptying, KILLS_APART)
 
 

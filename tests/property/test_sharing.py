@@ -1,4 +1,6 @@
-"""Properties 1 and 2 of `scheduler.operators.segment_trees`: against trying out all parts of small networks; and the thesis's own order."""
+"""Properties 1 and 2 of `scheduler.operators.segment_trees`, checked against all parts of small networks and
+the order of the thesis.
+"""
 
 from collections.abc import Iterator
 from itertools import chain, combinations, product
@@ -15,7 +17,7 @@ numbers = st.one_of(st.sampled_from([0.25, 0.5, 1.0, 2.0]), st.floats(0.01, 10))
 
 @st.composite
 def shared_networks(draw: st.DrawFn) -> NetworkEstimates:
-    """Up to nine operators under a first one, each fed by one that stands before it."""
+    """Draw up to nine operators that form a tree: each operator but the first gets its input from an earlier operator."""
     size = draw(st.integers(1, 9))
     above = [draw(st.integers(0, number - 1)) for number in range(1, size)]
     below = [
@@ -28,11 +30,11 @@ def shared_networks(draw: st.DrawFn) -> NetworkEstimates:
 
 
 Part = tuple[frozenset[int], float, float]
-"""Operators, what they gain, what they cost."""
+"""Operators of a part of a tree, the gain of the part, and its cost per entering tuple."""
 
 
 def parts(believed: NetworkEstimates, start: int) -> Iterator[Part]:
-    """All that begin with an operator and lead to at least one answer, per tuple that enters there."""
+    """Yield all parts that begin with an operator and lead to at least one answer, with gain and cost per entering tuple."""
     own, below = believed.estimates[start], believed.network.operators[start].downstream
     if not below:
         yield frozenset({start}), own.selectivity, own.cost_s
@@ -50,7 +52,7 @@ def parts(believed: NetworkEstimates, start: int) -> Iterator[Part]:
 
 @settings(max_examples=60)
 @given(shared_networks())
-def test_a_tree_has_the_highest_ratio_of_all_parts_that_begin_with_its_operator(
+def test_a_tree_has_the_highest_ratio_of_all_parts_from_its_operator(
     believed: NetworkEstimates,
 ) -> None:
     trees = believed.trees("selectivity")
@@ -61,7 +63,7 @@ def test_a_tree_has_the_highest_ratio_of_all_parts_that_begin_with_its_operator(
 
 
 @given(shared_networks())
-def test_what_is_in_a_tree_is_worth_as_much_and_what_begins_outside_no_more(
+def test_operators_in_a_tree_have_at_least_its_ratio_and_those_outside_at_most(
     believed: NetworkEstimates,
 ) -> None:
     trees = believed.trees("selectivity")
@@ -72,16 +74,16 @@ def test_what_is_in_a_tree_is_worth_as_much_and_what_begins_outside_no_more(
             assert trees[outside].ratio <= tree.ratio * (1 + 1e-9)
 
 
-# -- the order in which the thesis visits segments -------------------------------------------------------------
+# -- the order in which the thesis adds segments ---------------------------------------------------------------
 
 
 def of_subset(cost_s: float, segments: list[tuple[float, float]]) -> float:
-    """Joint priority of segments, gains and costs behind a shared operator."""
+    """Return the joint priority of segments, given as (gain, cost), behind a shared operator."""
     return sum(gain for gain, _ in segments) / (cost_s + sum(cost for _, cost in segments))
 
 
 def by_the_thesis(cost_s: float, segments: list[tuple[float, float]]) -> float:
-    """By falling priority from the shared operator on, until one does not raise the joint priority."""
+    """Add segments by falling priority, as in the thesis, until one does not raise the joint priority; return that priority."""
     ordered = sorted(segments, key=lambda one: -of_subset(cost_s, [one]))
     taken, best = [ordered[0]], of_subset(cost_s, ordered[:1])
     for one in ordered[1:]:
@@ -102,7 +104,7 @@ def by_trees(cost_s: float, segments: list[tuple[float, float]]) -> float:
 
 
 @given(numbers, st.lists(st.tuples(numbers, numbers), min_size=1, max_size=7))
-def test_no_subset_of_segments_is_better_than_the_tree_and_the_order_of_the_thesis_may_be_worse(
+def test_neither_a_subset_of_segments_nor_the_thesis_order_beats_the_tree(
     cost_s: float, segments: list[tuple[float, float]]
 ) -> None:
     subsets = chain.from_iterable(combinations(segments, size) for size in range(1, len(segments) + 1))
@@ -111,7 +113,7 @@ def test_no_subset_of_segments_is_better_than_the_tree_and_the_order_of_the_thes
     assert by_the_thesis(cost_s, segments) <= best * (1 + 1e-9)
 
 
-def test_a_dear_segment_ends_the_visit_of_the_thesis_before_a_cheap_one_is_seen() -> None:
+def test_an_expensive_segment_makes_the_thesis_order_miss_a_cheap_segment() -> None:
     segments = [(10.0, 10.0), (3.0, 4.0), (0.3, 0.1)]
     assert by_the_thesis(1.0, segments) == pytest.approx(10 / 11)
     assert by_trees(1.0, segments) == pytest.approx(10.3 / 11.1)

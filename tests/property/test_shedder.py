@@ -1,4 +1,4 @@
-"""The properties named in loadshed/shedder.py, on drawn batches; fairness against an independent oracle."""
+"""The properties listed in loadshed/shedder.py, on random batches; fairness is compared with an independent oracle."""
 
 import math
 import random
@@ -19,14 +19,14 @@ seeds = st.integers(0, 10**6)
 keeps = st.floats(0.05, 1) | st.just(1.0)
 keys = st.integers(0, 5) | st.sampled_from([-1, -(2**63), 2**63 - 1])
 batches = st.lists(st.tuples(keeps, st.lists(keys, max_size=60), st.booleans()), max_size=20)
-"""What is to be kept, the keys that arrive, whether a load cycle ends after them."""
+"""Batches: each has a keep fraction, the arriving keys, and True if a load cycle ends after the batch."""
 counts = st.lists(st.integers(1, 50) | st.integers(1, 10**6), min_size=1, max_size=30)
 
 Batches = Sequence[tuple[float, list[int], bool]]
 
 
 def admitted(victim: Victim, seed: int, arrivals: Batches) -> list[tuple[list[int], int]]:
-    """For each batch the positions let in and how many of the oldest go for them."""
+    """Return for each batch the accepted positions, and the number of oldest tuples that were dropped from the queue."""
     shedder, fates = Shedder(victim, np.random.default_rng(seed)), []
     for keep, arrived, cycle_ends in arrivals:
         shedder.keep = keep
@@ -39,7 +39,9 @@ def admitted(victim: Victim, seed: int, arrivals: Batches) -> list[tuple[list[in
 
 
 def level_by_bisection(demands: Sequence[int], keep: float) -> float:
-    """The level below which each demand is granted in full and above which it is cut, if that uses up the budget."""
+    """Return the level at which the grants use up the budget, where each key is granted its demand or the
+    level, whichever is less.
+    """
     budget, low, high = keep * sum(demands), 0.0, float(max(demands))
     for _ in range(200):
         middle = (low + high) / 2
@@ -51,7 +53,7 @@ def level_by_bisection(demands: Sequence[int], keep: float) -> float:
 
 
 @given(victims, seeds, batches)
-def test_every_tuple_is_let_in_or_dropped_once_and_no_more_is_evicted_than_came_in(
+def test_each_tuple_has_one_decision_and_evictions_never_exceed_arrivals(
     victim: Victim, seed: int, arrivals: Batches
 ) -> None:
     for (keep, arrived, _), (kept, evicted) in zip(arrivals, admitted(victim, seed, arrivals), strict=True):
@@ -62,12 +64,12 @@ def test_every_tuple_is_let_in_or_dropped_once_and_no_more_is_evicted_than_came_
 
 
 @given(victims, seeds, batches)
-def test_the_same_seed_and_arrivals_meet_the_same_fate(victim: Victim, seed: int, arrivals: Batches) -> None:
+def test_equal_seeds_and_arrivals_drop_the_same_tuples(victim: Victim, seed: int, arrivals: Batches) -> None:
     assert admitted(victim, seed, arrivals) == admitted(victim, seed, arrivals)
 
 
 @given(even, batches)
-def test_even_drops_follow_what_is_to_be_kept_to_within_one_tuple(victim: Victim, arrivals: Batches) -> None:
+def test_the_number_of_even_drops_follows_keep_within_one_tuple(victim: Victim, arrivals: Batches) -> None:
     due = kept = 0.0
     for (keep, arrived, _), (positions, evicted) in zip(arrivals, admitted(victim, 0, arrivals), strict=True):
         due += keep * len(arrived)
@@ -76,7 +78,7 @@ def test_even_drops_follow_what_is_to_be_kept_to_within_one_tuple(victim: Victim
 
 
 @given(st.floats(0.05, 0.99), st.lists(st.integers(0, 60), max_size=20))
-def test_even_drops_are_the_same_however_the_tuples_are_batched(keep: float, sizes: list[int]) -> None:
+def test_even_drops_do_not_depend_on_the_batches(keep: float, sizes: list[int]) -> None:
     pieces = admitted("newest", 0, [(keep, [0] * size, False) for size in sizes])
     begins = accumulate(sizes, initial=0)
     kept = [begin + place for begin, (places, _) in zip(begins, pieces, strict=False) for place in places]
@@ -84,24 +86,24 @@ def test_even_drops_are_the_same_however_the_tuples_are_batched(keep: float, siz
 
 
 @given(batches)
-def test_oldest_drops_as_many_as_newest(arrivals: Batches) -> None:
+def test_victim_oldest_drops_as_many_tuples_as_victim_newest(arrivals: Batches) -> None:
     newest, oldest = admitted("newest", 0, arrivals), admitted("oldest", 0, arrivals)
     assert [len(kept) for kept, _ in newest] == [len(kept) - evicted for kept, evicted in oldest]
 
 
 @given(st.sampled_from(["random", "fair"]), seeds, st.floats(0.05, 0.99), st.integers(1, 6))
-def test_over_many_tuples_the_kept_part_is_the_one_that_was_set(
+def test_over_many_tuples_the_kept_fraction_equals_keep(
     victim: Victim, seed: int, keep: float, distinct: int
 ) -> None:
     rng = random.Random(seed)
     cycles = [(keep, rng.choices(range(distinct), [1, 2, 4, 8, 16, 32][:distinct], k=300), True)] * 20
     kept = sum(len(positions) for positions, _ in admitted(victim, seed, cycles))
-    # Six standard deviations of a coin for every tuple: more than once in 500 million draws is a fault.
+    # The tolerance is six standard deviations of independent random decisions on each tuple; a larger difference means unfair shedding.
     assert kept == pytest.approx(keep * 6000, abs=6 * math.sqrt(6000 * keep * (1 - keep)) + 1)
 
 
 @given(counts, st.floats(0.01, 0.99))
-def test_the_fair_level_is_the_one_that_uses_up_the_budget(demands: list[int], keep: float) -> None:
+def test_the_fair_level_uses_up_the_budget(demands: list[int], keep: float) -> None:
     level = fair_level(np.array(demands), keep)
     assert level == pytest.approx(level_by_bisection(demands, keep), rel=1e-9)
     assert sum(min(demand, level) for demand in demands) == pytest.approx(keep * sum(demands))
@@ -110,7 +112,7 @@ def test_the_fair_level_is_the_one_that_uses_up_the_budget(demands: list[int], k
 @given(
     st.lists(keys, min_size=1, max_size=200), st.floats(0.05, 0.95), seeds, st.randoms(use_true_random=False)
 )
-def test_fair_drops_nothing_of_a_key_that_stays_under_the_level(
+def test_fair_drops_nothing_of_a_key_below_the_level(
     arrived: list[int], keep: float, seed: int, shuffle: random.Random
 ) -> None:
     again = shuffle.sample(arrived, len(arrived))
@@ -121,7 +123,7 @@ def test_fair_drops_nothing_of_a_key_that_stays_under_the_level(
 
 
 @given(st.integers(1, 200), st.integers(1, 200), st.floats(0.05, 0.95), seeds)
-def test_fair_grants_a_new_key_the_level_of_the_last_cycle(
+def test_fair_keeps_of_a_new_key_as_many_tuples_as_the_level_of_the_last_cycle(
     known: int, new: int, keep: float, seed: int
 ) -> None:
     kept = admitted("fair", seed, [(keep, [1] * known, True), (keep, [2] * new, False)])[1][0]
@@ -130,6 +132,6 @@ def test_fair_grants_a_new_key_the_level_of_the_last_cycle(
 
 
 @given(st.lists(st.integers(0, 2**15), min_size=1, max_size=100))
-def test_a_rank_counts_those_of_the_same_place_before(places: list[int]) -> None:
+def test_a_rank_is_the_number_of_earlier_equal_entries(places: list[int]) -> None:
     before = [places[:number].count(place) for number, place in enumerate(places)]
     assert ranks(np.array(places)).tolist() == before

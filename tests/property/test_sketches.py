@@ -1,4 +1,4 @@
-"""The numbered properties of `engine.data.sketches`, against exact answers over all values."""
+"""The numbered properties of `engine.data.sketches`, compared with exact answers over all values."""
 
 import copy
 import itertools
@@ -30,13 +30,13 @@ from engine.data.sketches import (
 )
 
 GROUPS = np.arange(3)
-# In panes of a group: few enough to be exact, or more than a sketch can tell apart.
+# Number of different values: few enough for an exact sketch, or more values than a sketch can distinguish.
 spreads = st.sampled_from([5, 300, 2_000, 50_000])
 seeds = st.integers(0, 2**32)
 
 
 def values_of(seed: int, spread: int, type_: DataType) -> list[Any]:
-    """Up to 4,000 values, few of which come often."""
+    """Return up to 4,000 values, a few of which occur often."""
     chance = random.Random(seed)
     places = [min(int(chance.paretovariate(0.7)), spread) for _ in range(chance.choice([1, 40, 4_000]))]
     if type_ == STRING:
@@ -53,7 +53,7 @@ types = st.sampled_from([INT64, FLOAT64, STRING, BOOLEAN])
 def sketched(
     kind: type[Any], values: Sequence[Any], type_: DataType, panes: int, seed: int, copied: bool = False
 ) -> list[Any]:
-    """The values in so many panes, dealt out to three groups, cut into trains by chance."""
+    """Return one sketch per pane. The values go to three groups in turn, and come in trains of random length."""
     chance, found = random.Random(seed), []
     for start, stop in itertools.pairwise(len(values) * pane // panes for pane in range(panes + 1)):
         sketches, at = kind(), start
@@ -82,7 +82,7 @@ def merged(parts: Sequence[Any]) -> list[Any]:
 
 @settings(max_examples=40)
 @given(seeds, seeds, spreads, types, st.integers(1, 6))
-def test_distinct_counts_depend_on_the_values_alone_and_are_within_five_standard_errors(
+def test_distinct_counts_depend_on_values_alone_within_five_standard_errors(
     seed: int, cut: int, spread: int, type_: DataType, panes: int
 ) -> None:
     values = values_of(seed, spread, type_)
@@ -105,7 +105,7 @@ def test_distinct_counts_depend_on_the_values_alone_and_are_within_five_standard
 
 @settings(max_examples=40)
 @given(seeds, seeds, spreads, st.sampled_from([INT64, FLOAT64]), st.integers(1, 6), st.floats(0, 1))
-def test_quantiles_are_within_a_hundredth_and_depend_on_the_values_alone(
+def test_quantiles_depend_on_values_alone_within_one_percent(
     seed: int, cut: int, spread: int, type_: DataType, panes: int, part: float
 ) -> None:
     values = values_of(seed, spread, type_)
@@ -125,7 +125,7 @@ def test_quantiles_are_within_a_hundredth_and_depend_on_the_values_alone(
 
 @settings(max_examples=40)
 @given(seeds, seeds, spreads, types, st.integers(1, 6), st.integers(1, 20))
-def test_the_most_frequent_are_exact_while_few_and_close_otherwise(
+def test_counts_of_the_most_frequent_values_are_exact_for_few_values_and_close_for_many(
     seed: int, cut: int, spread: int, type_: DataType, panes: int, most: int
 ) -> None:
     values = values_of(seed, spread, type_)
@@ -133,9 +133,9 @@ def test_the_most_frequent_are_exact_while_few_and_close_otherwise(
     found = most_frequent(parts, GROUPS, most)
     assert most_frequent(merged(parts), GROUPS, most) == found
     assert most_frequent(sketched(FrequentSketches, values, type_, panes, seed, copied=True), GROUPS, most) == found  # fmt: skip
-    for group, told in enumerate(found):
+    for group, listed in enumerate(found):
         exact = Counter(str(0.0 if one == 0 and type_ == FLOAT64 else one) for one in values[group::3])
-        counts = [(text, int(count)) for text, _, count in (one.rpartition(":") for one in (told or "").split(", "))] if told else []  # fmt: skip
+        counts = [(text, int(count)) for text, _, count in (one.rpartition(":") for one in (listed or "").split(", "))] if listed else []  # fmt: skip
         off = 3.5 / 1024 * exact.total() if len(exact) > COUNTERS else 0
         assert len(counts) == min(most, len(exact)) or off
         assert all(abs(count - exact[text]) <= off for text, count in counts)
@@ -144,7 +144,7 @@ def test_the_most_frequent_are_exact_while_few_and_close_otherwise(
         assert all(count <= least + 2 * off for count in missing.values())
 
 
-def test_groups_live_on_under_their_new_codes() -> None:
+def test_groups_keep_their_sketches_when_their_codes_change() -> None:
     for name, kind in SKETCHES.items():
         sketches = kind()
         sketches.add(np.array([1, 4, 4]), from_python([3, 5, 5], INT64))
@@ -159,7 +159,7 @@ def test_groups_live_on_under_their_new_codes() -> None:
                 assert quantiles([sketches], np.arange(2), 1.0)[0] == pytest.approx([3, 5], rel=0.01), name
 
 
-def test_what_is_told_of_texts_needs_no_plain_letters() -> None:
+def test_sketches_of_texts_accept_all_unicode_characters() -> None:
     sketches = FrequentSketches()
     sketches.add(np.zeros(3, np.intp), from_python(["ß:,", "", "ß:,"], STRING))
     assert most_frequent([sketches], np.array([0]), 5) == ["ß:,:2, :1"]

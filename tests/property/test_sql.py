@@ -1,9 +1,10 @@
-"""The SQL front end on any text: a plan or a PlanningError, the same one every time, and meaning kept.
+"""The SQL front end on any text: it returns a plan or raises PlanningError, is deterministic, and keeps the
+meaning of conditions.
 
 1. Random text, and texts a few edits away from valid ones, raise nothing but PlanningError.
-2. Planning is deterministic: the same plan, or the same words at the same place, which lies within the text.
-3. A condition in its one form chooses the rows that DuckDB chooses by the condition as written.
-4. Operands in another order, and names the user made up, leave the plan as it was.
+2. Planning is deterministic: the same plan, or the same error at the same place, which lies within the text.
+3. A condition in its normal form selects the rows that DuckDB selects by the condition as written.
+4. Reordered operands and other aliases leave the plan unchanged.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ WORDS = sorted({word for text in (*VALID, SIGNS, OTHERS) for word in text.split(
 
 
 def outcome(sql: str) -> Plan | tuple[str, int, int]:
-    """The plan, or the error's text and place."""
+    """Return the plan, or the text and the position of the error."""
     try:
         return plan_query("q", sql, CATALOG).plan
     except PlanningError as problem:
@@ -138,7 +139,7 @@ def test_any_depth_has_a_plan_or_a_planning_error(opening: str, times: int) -> N
     check("SELECT * FROM readings WHERE " + opening * times + "temp")
 
 
-# --- meaning --------------------------------------------------------------------------------------------
+# --- what a condition selects ---------------------------------------------------------------------------
 
 integers = st.sampled_from(["a", "b", "n", "1", "2", "-1", "0", "NULL", "a + 1", "b * 2", "coalesce(a, 1)"])
 floats = st.sampled_from(["x", "1.5", "-0.5", "x + 1", "x * 2", "a / 2", "n"])
@@ -179,7 +180,7 @@ conditions = st.recursive(
 
 
 def rows() -> pa.Table:
-    """Every combination of a few values, NULL among them."""
+    """Return rows of random combinations of a few values, including NULL."""
     chance = random.Random(7)
     count = 300
     drawn = {
@@ -201,7 +202,7 @@ DUCKDB.register("input", ROWS)
 
 @settings(max_examples=300)
 @given(conditions)
-def test_condition_chooses_the_rows_that_duckdb_chooses(condition: str) -> None:
+def test_a_condition_selects_the_rows_that_duckdb_selects(condition: str) -> None:
     expected = [n for (n,) in DUCKDB.sql(f"SELECT n FROM input WHERE {condition} ORDER BY n").fetchall()]
     plan = plan_query("q", f"SELECT * FROM input WHERE {condition}", CATALOG).plan
     assert isinstance(plan, Scan | Filter)
@@ -212,7 +213,7 @@ def test_condition_chooses_the_rows_that_duckdb_chooses(condition: str) -> None:
 
 
 @given(st.lists(conditions, min_size=2, max_size=4), st.randoms(use_true_random=False))
-def test_order_of_operands_and_invented_names_leave_the_plan_as_it_was(
+def test_reordered_operands_and_other_aliases_leave_the_plan_unchanged(
     parts: list[str], chance: random.Random
 ) -> None:
     other = parts.copy()

@@ -1,4 +1,4 @@
-"""Properties 1 to 3 of `loadshed.staleness`: against counting the seconds at which an output was stale, one by one."""
+"""Properties 1 to 3 of `loadshed.staleness`, checked by counting the seconds at which an output was stale."""
 
 import random
 
@@ -12,36 +12,41 @@ seconds = st.integers(0, 60)
 answers = st.lists(st.tuples(st.lists(seconds, max_size=3), seconds), max_size=40)
 
 
-def stale_seconds(told: list[tuple[list[int], int]], since: int) -> int:
+def stale_seconds(answered: list[tuple[list[int], int]], since: int) -> int:
     return len(
-        {second for arrivals, left in told if arrivals for second in range(max(min(arrivals), since), left)}
+        {
+            second
+            for arrivals, left in answered
+            if arrivals
+            for second in range(max(min(arrivals), since), left)
+        }
     )
 
 
 @given(answers, seconds)
-def test_an_output_was_stale_while_an_input_that_led_to_an_answer_waited(
-    told: list[tuple[list[int], int]], since: int
+def test_an_output_is_stale_while_input_that_leads_to_an_answer_waits(
+    answered: list[tuple[list[int], int]], since: int
 ) -> None:
     staleness = OutputStaleness(since)
-    for arrivals, left in told:
+    for arrivals, left in answered:
         staleness.served(arrivals, left)
-    assert staleness.stale_s == stale_seconds(told, since)
-    assert staleness.share(since + 100) == stale_seconds(told, since) / 100
+    assert staleness.stale_s == stale_seconds(answered, since)
+    assert staleness.share(since + 100) == stale_seconds(answered, since) / 100
 
 
 @given(answers, st.randoms())
-def test_neither_the_order_of_answers_nor_telling_them_again_matters(
-    told: list[tuple[list[int], int]], rng: random.Random
+def test_the_order_of_answers_and_repeated_answers_do_not_matter(
+    answered: list[tuple[list[int], int]], rng: random.Random
 ) -> None:
     one, other = OutputStaleness(0), OutputStaleness(0)
-    for arrivals, left in told:
+    for arrivals, left in answered:
         one.served(arrivals, left)
-    for arrivals, left in rng.sample(told, len(told)) + told:
+    for arrivals, left in rng.sample(answered, len(answered)) + answered:
         other.served(arrivals, left)
     assert one.stale_s == other.stale_s
 
 
-def test_what_waited_through_more_fresh_times_than_are_kept_counts_from_the_oldest_of_them() -> None:
+def test_a_wait_longer_than_the_kept_fresh_times_counts_from_the_oldest() -> None:
     staleness, rounds = OutputStaleness(0.0), 3 * KEPT
     for second in range(rounds):
         staleness.served([float(second)], second + 0.5)
@@ -50,5 +55,5 @@ def test_what_waited_through_more_fresh_times_than_are_kept_counts_from_the_olde
     assert staleness.stale_s == pytest.approx((rounds - KEPT) * 0.5 + KEPT, abs=1)
 
 
-def test_nothing_is_stale_before_any_time_has_passed() -> None:
+def test_nothing_is_stale_before_time_has_passed() -> None:
     assert OutputStaleness(5.0).share(5.0) == OutputStaleness(5.0).share(4.0) == 0.0

@@ -1,4 +1,6 @@
-"""What is believed of an operator stays near what it does, however rarely it gives something, and whatever its trains are."""
+"""Estimates of an operator's selectivity stay near the real value, however rarely the operator emits and
+however long its trains are.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ FOLDS = 400
     guess=st.sampled_from([0.5, 1e-3, 1e-9]),
     seed=st.integers(0, 2**32),
 )
-def test_beliefs_stay_near_what_is_given(selectivity: float, train: int, guess: float, seed: int) -> None:
+def test_estimates_stay_near_the_real_selectivity(
+    selectivity: float, train: int, guess: float, seed: int
+) -> None:
     statistics = OperatorStatistics([Estimate(1e-6, guess)])
     chance = np.random.default_rng(seed)
     window = max(100.0, 1 / selectivity)

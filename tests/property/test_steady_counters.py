@@ -1,4 +1,4 @@
-"""Counters of metrics never fall, whatever begins anew, and count nothing twice."""
+"""Counters of metrics never fall and count nothing twice, whichever process restarts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def system(reports: dict[str, UnitReport], target_ms: float = TARGET_MS, shards:
 
 @dataclass
 class Life:
-    """A unit as it really goes: what it has done in all, of that what is safe, and what this life has counted."""
+    """Model of a unit: its work up to now, the part of the work that survives a restart, and the counts since
+    its last restart.
+    """
 
     name: str
     done: int = 0
@@ -53,7 +55,7 @@ class Life:
             self.safe = self.done
 
     def killed(self) -> None:
-        """It goes on from what was safe."""
+        """Restart the unit from the work that was saved."""
         self.lives += 1
         self.done = self.safe
         self.earlier_slices += self.slices
@@ -108,12 +110,12 @@ def test_counters_of_a_class_never_fall_and_count_each_thing_once(steps: list[tu
         assert found.restarts == counters.host_restarts["n1"] == sum(life.lives for life in lives.values())
 
 
-def test_what_a_unit_has_counted_stays_while_nobody_has_heard_of_it_and_after_it_has_gone() -> None:
+def test_counts_of_a_unit_stay_without_reports_and_after_its_removal() -> None:
     counters, first, second = ClassCounters(), Life("gold#0"), Life("gold#1")
     first.work(5, saved=True)
     second.work(3, saved=True)
     counters.hear(system({"gold#0": first.report(), "gold#1": second.report()}))
-    # The coordinator has begun anew: it knows of no report.
+    # The coordinator has restarted and has no report yet.
     silent = system({})
     counters.hear(silent)
     assert counters.of("gold").values[SLICES] == 8
@@ -124,24 +126,24 @@ def test_what_a_unit_has_counted_stays_while_nobody_has_heard_of_it_and_after_it
     assert counters.of("gold").values == {}
 
 
-def test_a_class_that_is_declared_anew_counts_on_top_of_what_it_had() -> None:
+def test_a_redeclared_class_adds_to_its_earlier_counts() -> None:
     counters, one = ClassCounters(), Life("gold#0")
     one.work(50, saved=True)
     counters.hear(system({"gold#0": one.report()}))
     another = replace(one.report(), accounts={"s": (TupleLedger(offered=60), 0)})
     assert another.counted is not None
-    anew = replace(another, counted=replace(another.counted, pid=7, born=7.0, recovered=False))
-    counters.hear(system({"gold#0": anew}))
+    redeclared = replace(another, counted=replace(another.counted, pid=7, born=7.0, recovered=False))
+    counters.hear(system({"gold#0": redeclared}))
     assert counters.of("gold").values[OFFERED, "s"] == 110
 
 
-def test_buckets_begin_anew_with_another_target() -> None:
+def test_histogram_buckets_are_reset_when_the_delay_target_changes() -> None:
     counters, one = ClassCounters(), Life("gold#0")
     one.work(5, saved=True)
     counters.hear(system({"gold#0": one.report()}))
     one.killed()
     one.work(2, saved=True)
-    # The coordinator knows the new target before the unit counts by it.
+    # The coordinator knows the new delay target before the unit counts by that target.
     counters.hear(system({"gold#0": one.report()}, target_ms=200.0))
     assert counters.of("gold").times.count == 5
     counters.hear(system({"gold#0": one.report(200.0)}, target_ms=200.0))
@@ -149,7 +151,7 @@ def test_buckets_begin_anew_with_another_target() -> None:
     assert (times.target_s, times.count, times.within) == (0.2, 2, [2] * len(BOUNDS))
 
 
-def test_what_queries_have_answered_goes_with_them() -> None:
+def test_counts_of_answers_disappear_with_their_queries() -> None:
     counters, one = ClassCounters(), Life("gold#0")
     one.work(5, saved=True)
     counters.hear(system({"gold#0": one.report()}))
@@ -162,7 +164,7 @@ def test_what_queries_have_answered_goes_with_them() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 5)), max_size=20))
-def test_a_count_of_lives_is_the_sum_of_what_each_has_counted(steps: list[tuple[int, int]]) -> None:
+def test_the_total_over_restarts_is_the_sum_of_the_counts_of_each_life(steps: list[tuple[int, int]]) -> None:
     counters, total, value, life, before = Counters(), 0, 0, 0, 0.0
     for another, more in steps:
         if another == 1:
@@ -174,14 +176,14 @@ def test_a_count_of_lives_is_the_sum_of_what_each_has_counted(steps: list[tuple[
         before = found
 
 
-def test_counts_without_lives_begin_anew_when_they_fall_and_kept_ones_stand_still() -> None:
+def test_a_counter_continues_from_its_last_value_when_its_source_restarts_lower() -> None:
     counters = Counters()
     assert [counters.until_it_falls(("f",), value) for value in (3, 5, 2, 2, 4)] == [3, 5, 7, 7, 9]
     assert [counters.kept(("k",), value) for value in (10, 8, 9, 12, 1, 2)] == [10, 10, 10, 12, 13, 14]
     assert [counters.changes(("c",), pid) for pid in (7, 7, 8, 8, 9)] == [0, 0, 1, 1, 2]
 
 
-def test_what_is_not_asked_for_any_more_is_forgotten() -> None:
+def test_the_counter_of_a_removed_series_restarts_when_the_series_returns() -> None:
     counters = Counters()
     counters.of_life(("x",), 5, 1)
     counters.end_round()

@@ -1,4 +1,4 @@
-"""What a side of a join keeps, against a plain list: whatever is added, forgotten and looked up in which order."""
+"""Tuples stored by a side of a join, compared with a plain list, for any order of adding, forgetting and matching."""
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ from engine.operators.join_state import StoredTuples
 
 SCHEMA = Schema((Field("ts", INT64), Field("x", FLOAT64), Field("g", STRING)))
 CODES = 3
-# Time since the floor, code, value, text.
+# A row: its time, counted from the floor below which rows are forgotten; the code of its key; a value; and a text.
 Row = tuple[int, int, float | None, str | None]
 
 values = st.one_of(st.none(), st.sampled_from([0.5, 1.5]))
@@ -19,7 +19,7 @@ texts = st.one_of(st.none(), st.sampled_from(["", "a", "ß"]))
 one = st.tuples(st.integers(0, 9), st.integers(0, CODES - 1), values, texts)
 rows = st.lists(one, min_size=1, max_size=8)
 probes = st.lists(st.tuples(st.integers(0, 4), st.integers(0, CODES - 1)), max_size=8)
-# What is added, with its arrival and the kept fraction; how far time then comes; who then looks for partners.
+# A step: rows to add, their arrival and kept fraction, the movement of the floor, and the probes that then look for partners.
 steps = st.tuples(rows, st.floats(0, 9), st.sampled_from([1.0, 0.5, 0.25]), st.integers(0, 4), probes)
 scripts = st.lists(steps, min_size=4, max_size=16)
 Step = tuple[list[Row], float, float, int, list[tuple[int, int]]]
@@ -37,7 +37,7 @@ def train_of(some: list[Row], arrival: float, kept: float) -> Train:
 
 
 @given(scripts, st.sampled_from([1, 32]), st.sampled_from([0, 4]), st.integers(-4, 2))
-def test_what_is_not_forgotten_is_found_with_all_that_belongs_to_it(
+def test_stored_tuples_are_found_with_all_their_values_until_forgotten(
     script: list[Step], room: int, scanned_max: int, low: int
 ) -> None:
     stored, high = StoredTuples(SCHEMA, 0, room, scanned_max), low + 3
@@ -49,7 +49,8 @@ def test_what_is_not_forgotten_is_found_with_all_that_belongs_to_it(
         listed += [(row, arrival, kept) for row in some]
         floor += by
         stored.forget(floor)
-        # As later tuples of the other side are: they meet nothing that is forgotten.
+        # Probes have the times that tuples of the other side can have, so no probe can match a forgotten
+        # tuple.
         probing = [(floor - low + ts, code) for ts, code in probing]
         found, least = pairs_of(stored, probing, low, high)
         partners = [
@@ -67,7 +68,9 @@ def test_what_is_not_forgotten_is_found_with_all_that_belongs_to_it(
 def pairs_of(
     stored: StoredTuples, some: list[tuple[int, int]], low: int, high: int
 ) -> tuple[list[tuple[object, ...]], float | None]:
-    """Place of the probe, what the stored tuple has, and the pair's arrival; and how much of them was kept."""
+    """Return, per pair, the number of the probe with the stored values and the arrival; and the lowest kept
+    fraction of all pairs.
+    """
     codes, times = np.array([code for _, code in some], np.intp), np.array([ts for ts, _ in some], np.int64)
     probe, places = stored.matches(codes, times, low, high, CODES)
     columns = [values_to_arrow(one).to_pylist() for one in stored.take(places)]
@@ -77,7 +80,7 @@ def pairs_of(
     )
 
 
-def test_tuples_in_the_order_of_time_are_forgotten_at_once() -> None:
+def test_tuples_in_time_order_are_forgotten_as_soon_as_the_floor_passes() -> None:
     stored = StoredTuples(SCHEMA, 0)
     for start in range(0, 100_000, 500):
         some: list[Row] = [(ts, 0, None, None) for ts in range(start, start + 500)]
@@ -86,7 +89,7 @@ def test_tuples_in_the_order_of_time_are_forgotten_at_once() -> None:
         assert len(stored) == 500
 
 
-def test_a_tuple_from_far_ahead_does_not_keep_those_behind_it() -> None:
+def test_a_tuple_from_the_far_future_does_not_keep_older_tuples() -> None:
     stored = StoredTuples(SCHEMA, 0)
     stored.add(train_of([(10**15, 0, None, None)], 0.0, 1.0), np.zeros(1, np.intp))
     for start in range(0, 100_000, 500):

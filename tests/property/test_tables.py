@@ -1,4 +1,4 @@
-"""Tables on a terminal of any width: numbers and names are whole, and no line is too wide."""
+"""Tables on a terminal of any width: numbers and names are not broken, and no line is too wide."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORDS = st.lists(NAMES.filter(lambda name: len(name) < 20), max_size=30).map(" "
 
 @st.composite
 def drawn_tables(draw: st.DrawFn) -> tuple[list[str], int, int | None, list[list[str]]]:
-    """Return heads, the number of name columns, the place of the column of prose, and rows."""
+    """Draw a table: headings, the number of left-aligned columns, the position of a column with prose (or None), and rows."""
     names, numbers = draw(st.integers(1, 3)), draw(st.integers(0, 9))
     prose = names if draw(st.booleans()) else None
     left = names + (prose is not None)
@@ -43,7 +43,7 @@ def printed(width: int, heads: list[str], left: int, prose: int | None, rows: li
 
 
 @given(drawn_tables(), st.integers(40, 200))
-def test_no_number_and_no_name_is_broken_and_no_line_is_too_wide(
+def test_no_number_or_name_is_broken_and_no_line_is_too_wide(
     table: tuple[list[str], int, int | None, list[list[str]]], width: int
 ) -> None:
     heads, _, prose, rows = table
@@ -67,7 +67,7 @@ def test_no_number_and_no_name_is_broken_and_no_line_is_too_wide(
 
 
 @given(drawn_tables())
-def test_where_there_is_room_every_row_is_one_line(
+def test_on_a_wide_terminal_every_row_is_one_line(
     table: tuple[list[str], int, int | None, list[list[str]]],
 ) -> None:
     heads, _, prose, rows = table
@@ -77,7 +77,7 @@ def test_where_there_is_room_every_row_is_one_line(
     assert [line.split() for line in lines[3:]] == [" ".join(row).split() for row in rows]
 
 
-def test_the_least_important_columns_are_hidden_first_and_named() -> None:
+def test_the_least_important_columns_are_hidden_first_and_listed_below_the_table() -> None:
     table = plain_table("", ("class", "one", "two", "three"), least=("two", "one"))
     table.add_row("a-name-of-thirty-characters-abc", "1,234,567", "2,345,678", "3,456,789")
     console = Console(width=42, file=StringIO(), record=True)

@@ -1,4 +1,6 @@
-"""A class that tunes itself: whatever is forecast and measured, it switches for good reason only, and never flaps."""
+"""A class that tunes itself: whatever is forecast and measured, the class switches policies only for good
+reason and does not flap.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ values = st.one_of(st.sampled_from([0.0, 1.0, 1.05, 1.2, 2.0]), st.floats(0, 100
 forecasts = st.dictionaries(st.sampled_from(POLICIES), values)
 impossible = st.one_of(st.just(()), st.lists(st.sampled_from(POLICIES), max_size=3, unique=True).map(tuple))
 comparisons = st.lists(st.builds(Compared, st.none() | values, forecasts, impossible), max_size=80)
-# Two policies by turns look better by far: what flaps most.
+# Forecasts by which either policy looks far better in turn: the worst case for a class that must not switch back and forth.
 flapping = st.integers(1, 400).map(
     lambda count: [
         Compared(1.0, {"hr": 1.0 + place // 3 % 2, "fcfs": 2.0 - place // 3 % 2}) for place in range(count)
@@ -48,29 +50,29 @@ def decided(one: TuningCore, events: Sequence[Compared]) -> list[TuningDecision]
 
 
 @given(comparisons, st.integers(1, 5), st.sampled_from([0.05, 0.1, 0.5]))
-def test_a_policy_is_left_only_for_one_that_was_better_by_enough_so_many_times_in_a_row(
+def test_a_switch_needs_a_policy_that_was_better_by_the_gain_in_every_recent_comparison(
     events: list[Compared], steady: int, gain: float
 ) -> None:
-    told = decided(core(gain, steady), events)
-    for place, one in enumerate(told):
+    decisions = decided(core(gain, steady), events)
+    for place, one in enumerate(decisions):
         if one.branch != "switch":
             continue
-        for before in told[place - steady + 1 : place + 1]:
+        for before in decisions[place - steady + 1 : place + 1]:
             assert before.policy == one.policy
             assert before.forecasts[one.after] <= (1 - gain) * before.forecasts[one.policy] + 1e-9
     moves = ("switch", "go back", "give up")
-    assert all((one.after == one.policy) == (one.branch not in moves) for one in told)
+    assert all((one.after == one.policy) == (one.branch not in moves) for one in decisions)
 
 
 @given(
     st.lists(st.fixed_dictionaries({name: st.floats(0.5, 100) for name in POLICIES}), max_size=60),
     st.integers(1, 4),
 )
-def test_a_policy_is_left_only_for_one_that_was_better_by_enough_over_the_last_comparisons_together(
+def test_a_switch_needs_a_policy_that_was_better_on_average_over_past_comparisons(
     given_forecasts: list[dict[str, float]], steady: int
 ) -> None:
-    told = decided(core(steady=steady), [Compared(None, one) for one in given_forecasts])
-    for place, one in enumerate(told):
+    decisions = decided(core(steady=steady), [Compared(None, one) for one in given_forecasts])
+    for place, one in enumerate(decisions):
         if one.branch != "switch":
             continue
         counts = [PAST_KEPT ** (place - earlier) for earlier in range(place + 1)]
@@ -81,22 +83,22 @@ def test_a_policy_is_left_only_for_one_that_was_better_by_enough_over_the_last_c
         assert whole[one.after] <= 0.9 * whole[one.policy] * (1 + 1e-9)
 
 
-def test_a_quiet_time_in_which_another_would_do_a_little_better_is_no_reason_to_leave() -> None:
+def test_a_small_advantage_in_a_quiet_time_causes_no_switch() -> None:
     busy, quiet = {"hr": 30.0, "chain": 36.0}, {"hr": 1.5, "chain": 1.0}
     one = core()
-    told = decided(one, ([Compared(None, busy)] * 5 + [Compared(None, quiet)] * 5) * 5)
-    assert {each.after for each in told} == {"hr"}
-    # If it stays so, it is.
+    decisions = decided(one, ([Compared(None, busy)] * 5 + [Compared(None, quiet)] * 5) * 5)
+    assert {each.after for each in decisions} == {"hr"}
+    # If the quiet time continues, the class switches.
     decided(one, [Compared(None, quiet)] * 10)
     assert one.policy == "chain"
-    # Where there is more to do again, that counts at once.
+    # When the load returns, the differences during it are larger and at once outweigh the differences of the quiet time.
     decided(one, [Compared(None, busy)] * 7)
     assert one.policy == "hr"
 
 
 @settings(max_examples=200)
 @given(comparisons | flapping, st.integers(1, 5))
-def test_however_forecasts_and_measurements_jump_switches_are_few(
+def test_switches_are_few_however_forecasts_and_measurements_jump(
     events: list[Compared], steady: int
 ) -> None:
     one, switches = core(steady=steady), 0
@@ -111,7 +113,7 @@ def test_however_forecasts_and_measurements_jump_switches_are_few(
     st.floats(0, 0.02),
     st.lists(st.floats(-1, 1), min_size=60, max_size=60),
 )
-def test_under_forecasts_that_stay_and_prove_true_there_is_one_switch_at_most(
+def test_with_constant_and_true_forecasts_there_is_at_most_one_switch(
     truth: dict[str, float], noise: float, chances: list[float]
 ) -> None:
     one, switches = core(), 0
@@ -123,17 +125,15 @@ def test_under_forecasts_that_stay_and_prove_true_there_is_one_switch_at_most(
 
 
 @given(st.floats(1.2, 10), st.integers(1, 4))
-def test_a_policy_that_turns_out_worse_is_left_again_and_not_tried_for_a_while(
-    worse: float, steady: int
-) -> None:
+def test_a_disappointing_policy_is_left_and_not_tried_again_for_a_while(worse: float, steady: int) -> None:
     one, policies = core(steady=steady), []
     forecast = {"hr": 1.0, "fcfs": 0.5}
     for place in range(300):
         one.handle(Compared(worse if one.policy == "fcfs" else 1.0, forecast), float(place))
         policies.append(one.policy)
-    told = "".join("-" if policy == "hr" else "f" for policy in policies)
-    stays = [len(stay) for stay in told.split("-") if stay]
-    absent = [len(gap) for gap in told.strip("-").split("f") if gap]
+    letters = "".join("-" if policy == "hr" else "f" for policy in policies)
+    stays = [len(stay) for stay in letters.split("-") if stay]
+    absent = [len(gap) for gap in letters.strip("-").split("f") if gap]
     assert set(stays[:-1]) == {steady}
     assert min(absent) >= BARRED
     assert absent == sorted(absent)
@@ -141,7 +141,7 @@ def test_a_policy_that_turns_out_worse_is_left_again_and_not_tried_for_a_while(
 
 
 @given(st.integers(1, 4))
-def test_a_switch_that_is_impossible_is_taken_back_and_nothing_like_it_tried_for_a_while(steady: int) -> None:
+def test_a_switch_that_could_not_be_made_is_undone_and_not_tried_again_for_a_while(steady: int) -> None:
     one, forecast, tries = (
         core(steady=steady),
         {"hr": 10.0, "fcfs": 2.0, "chain": 1.0, "lsf": 8.0},
@@ -157,13 +157,13 @@ def test_a_switch_that_is_impossible_is_taken_back_and_nothing_like_it_tried_for
         elif given_up:
             assert (last.branch, commands) == ("give up", (SwitchPolicy(last.after),))
             assert last.after not in cannot
-    # It is back at the next comparison, and tries neither of them before the time is over.
+    # The core has undone the switch by the next comparison, and tries neither impossible policy for a while.
     assert len(tries) <= 5
     assert all(later - earlier > BARRED for earlier, later in itertools.pairwise(tries))
     assert one.policy == "lsf"
 
 
-def test_what_was_given_up_before_a_switch_is_not_held_against_it() -> None:
+def test_reports_from_before_a_switch_that_it_is_impossible_do_not_undo_the_switch() -> None:
     one = core(steady=1)
     one.handle(Compared(10.0, {"hr": 10.0, "fcfs": 2.0}), 0.0)
     one.handle(Compared(2.0, {"hr": 10.0, "fcfs": 2.0}, ("hr", "fcfs")), 1.0)
@@ -172,18 +172,18 @@ def test_what_was_given_up_before_a_switch_is_not_held_against_it() -> None:
     assert one.policy == "fcfs"
 
 
-def test_load_that_grows_meanwhile_is_not_held_against_the_new_policy() -> None:
+def test_load_growing_after_a_switch_does_not_count_against_the_new_policy() -> None:
     one = core()
     for place in range(3):
         one.handle(Compared(10.0, {"hr": 10.0, "fcfs": 5.0}), float(place))
     assert one.policy == "fcfs"
-    # Three times as long as before, but so would it be under the one before.
+    # The measured value has tripled. With the previous policy it would have tripled, too, so the switch stays.
     for place in range(3, 40):
         one.handle(Compared(15.0, {"hr": 30.0, "fcfs": 15.0}), float(place))
     assert one.policy == "fcfs"
 
 
-def test_after_a_switch_nothing_else_is_thought_of_for_a_while() -> None:
+def test_after_a_switch_no_other_switch_is_considered_for_a_while() -> None:
     one, pauses = core(steady=1), []
     better = {"hr": "fcfs", "fcfs": "hr"}
     for place in range(150):
@@ -199,15 +199,13 @@ def test_after_a_switch_nothing_else_is_thought_of_for_a_while() -> None:
     ]
 
 
-def test_what_was_recorded_before_a_switch_could_be_impossible_is_read() -> None:
+def test_old_records_without_the_field_for_impossible_switches_are_readable() -> None:
     recorded = ["Compared", 2.0, [["hr", 1.0]]]
     assert KINDS["tuning"].event.decode(recorded) == Compared(2.0, {"hr": 1.0})
 
 
 @given(comparisons, st.integers(0, 80))
-def test_a_core_that_starts_again_from_its_state_decides_as_if_it_had_gone_on(
-    events: list[Compared], at: int
-) -> None:
+def test_a_core_restored_from_its_state_decides_as_if_never_stopped(events: list[Compared], at: int) -> None:
     kind, one = KINDS["tuning"], core()
     decided(one, events[:at])
     again = kind.core_of(kind.settings_of(one))

@@ -1,7 +1,7 @@
-"""The dispatcher's loop under hosts that come, go and take turns in any order, over real sockets.
+"""The dispatcher's loop with hosts that come, leave and take turns in any order, over real sockets.
 
-After each event: every grant went to a class that waited, at the host that holds it, on a lane nobody had; and no lane is
-free while a class waits that could have it.
+After each event, every grant went to the host of a waiting class, on a free lane. No lane is free while a
+waiting class could run on it.
 """
 
 import select
@@ -33,7 +33,7 @@ class Host:
 
 @dataclass
 class World:
-    """Hosts around a loop, and what must follow from what they have said."""
+    """Hosts connected to a turn loop, and the state of the loop that must follow from the hosts' messages."""
 
     loop: TurnLoop
     path: Path
@@ -48,7 +48,7 @@ class World:
         steps += [self.leave] * any(one.classes for one in self.hosts.values())
         steps += [self.end] * 5 * any(one.running for one in self.hosts.values())
         draw.draw(st.sampled_from(steps))(draw)
-        for _ in range(5):  # each pass hears one message of every host
+        for _ in range(5):  # each pass of the loop handles one message of every host
             self.loop.status()
         self.hear()
         busy = [one for one in self.hosts.values() if one.running]
@@ -122,7 +122,7 @@ class World:
 
 
 @given(st.integers(1, 2), st.data())
-def test_no_lane_is_free_while_a_class_could_have_it(lanes: int, data: st.DataObject) -> None:
+def test_no_lane_is_free_while_a_waiting_class_could_run(lanes: int, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run" / "dispatcher.sock"
         loop = TurnLoop(path, ROUND_S, lanes)

@@ -1,4 +1,4 @@
-"""What a tuple is believed to take, from one load cycle to the next."""
+"""Estimate of the processor time per tuple of a stream, from one load cycle to the next."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ works = st.floats(1e-9, 1e-3)
 
 
 @given(works, st.lists(st.floats(0.8, 1.25), min_size=1, max_size=50))
-def test_work_that_flickers_by_a_quarter_moves_by_less_than_a_tenth_a_cycle(
+def test_if_work_per_tuple_varies_by_a_quarter_the_estimate_moves_less_than_a_tenth_per_cycle(
     work_s: float, flickers: list[float]
 ) -> None:
     steady = SteadyWork()
@@ -22,18 +22,20 @@ def test_work_that_flickers_by_a_quarter_moves_by_less_than_a_tenth_a_cycle(
 
 
 @given(works, works)
-def test_work_that_is_another_is_told_at_once_and_any_is_found_in_the_end(first: float, then: float) -> None:
+def test_the_work_estimate_follows_a_large_change_at_once_and_a_small_change_gradually(
+    first: float, then: float
+) -> None:
     steady = SteadyWork()
     steady.observe("s", first)
-    told = steady.observe("s", then)
-    assert told == then or (1 / JUMP <= then / first <= JUMP and told != then) or first == then
+    estimate = steady.observe("s", then)
+    assert estimate == then or (1 / JUMP <= then / first <= JUMP and estimate != then) or first == then
     for _ in range(60):
-        told = steady.observe("s", then)
-    assert abs(told / then - 1) < 1e-3
+        estimate = steady.observe("s", then)
+    assert abs(estimate / then - 1) < 1e-3
 
 
 @given(works, works)
-def test_streams_and_queries_before_have_no_say(first: float, then: float) -> None:
+def test_other_streams_and_earlier_queries_do_not_affect_the_estimate(first: float, then: float) -> None:
     steady = SteadyWork()
     steady.observe("s", first)
     assert steady.observe("t", then) == then

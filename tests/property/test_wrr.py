@@ -1,4 +1,5 @@
-"""The numbered properties of `scheduler.turns.round_robin`, and its fast-forward over debts against a walk round by round.
+"""The numbered properties of `scheduler.turns.round_robin`. Its grants, which skip rounds in which every
+class is in debt, are compared with an oracle that walks round by round.
 
 All times are multiples of 1/64 and all shares of 1/16, so that sums are exact and no tolerance is needed.
 """
@@ -39,13 +40,13 @@ def shares_of(drawn: Mapping[str, int]) -> dict[str, float]:
 
 @dataclass
 class Node:
-    """Lanes and classes around a round robin; checks each grant, and after each event that no lane idles in vain."""
+    """Lanes and classes around a round robin; checks each grant, and after each event that no lane is idle while a class could run."""
 
     turns: TurnRoundRobin
     hosts: Mapping[str, str] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
     running: dict[str, Grant] = field(default_factory=dict)
-    busy: dict[str, str] = field(default_factory=dict)  # the hosts of those that run
+    busy: dict[str, str] = field(default_factory=dict)  # hosts of the running classes
 
     def __post_init__(self) -> None:
         self.turns.handle(HostsSet(self.hosts), 0.0)
@@ -53,7 +54,7 @@ class Node:
     def host_of(self, name: str) -> str:
         return self.hosts.get(name, name)
 
-    def tell(self, event: TurnEvent, now: float = 0.0) -> tuple[Grant, ...]:
+    def send(self, event: TurnEvent, now: float = 0.0) -> tuple[Grant, ...]:
         granted = self.turns.handle(event, now)
         match event:
             case ClassReady(name) if name in self.turns.shares and name not in self.running:
@@ -71,10 +72,14 @@ class Node:
                 self.running.pop(name, None)
                 self.busy.pop(name, None)
         for grant in granted:
-            assert grant.name in self.waiting, f"{grant} to a class that does not wait"
-            assert grant.lane not in {one.lane for one in self.running.values()}, f"{grant}: lane is taken"
+            assert grant.name in self.waiting, f"{grant} went to a class that does not wait"
+            assert grant.lane not in {one.lane for one in self.running.values()}, (
+                f"{grant}: another class runs on this lane"
+            )
             assert 0 <= grant.lane < self.turns.lanes
-            assert self.host_of(grant.name) not in self.busy.values(), f"{grant}: its host runs already"
+            assert self.host_of(grant.name) not in self.busy.values(), (
+                f"{grant}: another class of its host runs already"
+            )
             self.waiting.remove(grant.name)
             self.running[grant.name] = grant
             self.busy[grant.name] = self.host_of(grant.name)
@@ -99,23 +104,24 @@ def draw_event(draw: st.DrawFn, node: Node, names: tuple[str, ...], shares_move:
 
 
 class RoundByRound:
-    """What the round robin must grant, from a walk that visits every class in every round, one round at a time."""
+    """Oracle of the grants: visits every class in every round, one round at a time."""
 
     def __init__(self, shares: Mapping[str, float], hosts: Mapping[str, str], lanes: int) -> None:
         self.lanes, self.free, self.round = lanes, set(range(lanes)), 0
         self.hosts = hosts
         self.order: list[str] = []
-        self.place = -1  # how far the round has come
+        self.place = -1  # position of the last class that had its turn in this round
         self.quota: dict[str, float] = {}
         self.credit: dict[str, float] = {}
         self.waiting: set[str] = set()
-        self.running: dict[str, tuple[Grant, str]] = {}  # with the host
+        self.running: dict[str, tuple[Grant, str]] = {}  # grant and host of each running class
         self.passed: dict[str, int] = {}  # running classes → rounds begun during the slice
-        self.due: set[str] = set()  # classes that still have their turn in this round
-        self.unpaid: set[str] = set()  # classes that have not had the quota of this round
-        self.not_before: dict[str, int] = {}  # waiting classes → the round in which the walk may come to them
-        self.since: dict[str, int] = {}  # waiting classes that could run → the first round they could
-        self.held: dict[str, int] = {}  # of those that could run → rounds begun since
+        self.due: set[str] = set()  # classes that are still to have their turn in this round
+        self.unpaid: set[str] = set()  # classes that have not been credited the quota of this round
+        # waiting classes → first round in which the oracle visits the class
+        self.not_before: dict[str, int] = {}
+        self.since: dict[str, int] = {}  # waiting class → first round in which its credit lets it run
+        self.held: dict[str, int] = {}  # class that waits only for its host → rounds begun while it waits
         self.set_shares(shares)
 
     def handle(self, event: TurnEvent) -> tuple[Grant, ...]:
@@ -215,7 +221,7 @@ class RoundByRound:
         for name in shares:
             if name not in known:
                 self.credit[name] = 0.0
-        # Whose quota has shrunk may have to wait longer for its debt.
+        # A class with a reduced quota may need more rounds to pay its debt.
         self.since = {
             name: number
             for name, number in self.since.items()
@@ -230,19 +236,19 @@ events = st.composite(draw_event)
 @pytest.mark.slow
 @settings(max_examples=300)
 @given(st.data(), weights, hosts, st.integers(1, 4))
-def test_grants_are_those_of_a_walk_round_by_round(
+def test_grants_equal_those_of_a_walk_round_by_round(
     data: st.DataObject, drawn: dict[str, int], shared: dict[str, str], lanes: int
 ) -> None:
     node = Node(TurnRoundRobin(shares_of(drawn), round_s=1.0, lanes=lanes), shared)
     oracle = RoundByRound(shares_of(drawn), shared, lanes)
     for _ in range(data.draw(st.integers(1, 40))):
         event = data.draw(events(node, NAMES, shares_move=True))
-        assert node.tell(event) == oracle.handle(event)
+        assert node.send(event) == oracle.handle(event)
         assert node.turns.rounds == oracle.round
 
 
 @given(st.data(), weights, hosts, st.integers(1, 4))
-def test_nobody_runs_ahead_of_its_rounds_and_unused_quota_is_not_saved(
+def test_no_class_gets_more_than_its_quota_times_the_rounds_begun(
     data: st.DataObject, drawn: dict[str, int], shared: dict[str, str], lanes: int
 ) -> None:
     node = Node(TurnRoundRobin(shares_of(drawn), round_s=1.0, lanes=lanes), shared)
@@ -251,38 +257,38 @@ def test_nobody_runs_ahead_of_its_rounds_and_unused_quota_is_not_saved(
         event = data.draw(events(node, tuple(drawn), shares_move=False))
         if isinstance(event, SliceEnded):
             used[event.name] += event.used_s
-        for grant in node.tell(event):
+        for grant in node.send(event):
             quota_s = drawn[grant.name] / 16 * lanes
             assert 0 < grant.quota_s <= quota_s * (1 + HELD_ROUNDS * bool(shared))
-            # Whatever it overran, it has given back before it runs again.
+            # A class pays back each overrun before it runs again.
             assert used[grant.name] + grant.quota_s <= node.turns.rounds * quota_s
 
 
 @st.composite
 def backlogs(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, float]]:
-    """Weights of classes in sixteenths of a lane, and the length of their trains."""
+    """Draw weights of classes, in sixteenths of a lane, and the length of their trains."""
     drawn = draw(weights)
     return drawn, {name: draw(st.integers(1, 200)) / 64 for name in drawn}
 
 
 def slice_of(grant: Grant, train_s: float) -> float:
-    """What a backlogged class uses of a grant: whole trains until the quota is used up."""
+    """Return what a backlogged class uses of a grant: whole trains until the quota is used up."""
     return train_s * -(-grant.quota_s // train_s)
 
 
 @given(backlogs())
-def test_backlogged_classes_have_their_rounds_plus_less_than_one_train(
+def test_backlogged_classes_exceed_their_quotas_by_less_than_one_train(
     backlog: tuple[dict[str, int], dict[str, float]],
 ) -> None:
     drawn, train_s = backlog
     node = Node(TurnRoundRobin(shares_of(drawn), round_s=1.0))
     used = dict.fromkeys(drawn, 0.0)
-    granted = [grant for name in drawn for grant in node.tell(ClassReady(name))]
+    granted = [grant for name in drawn for grant in node.send(ClassReady(name))]
     for _ in range(100):
         begun, grant = node.turns.rounds, granted.pop()
         used_s = slice_of(grant, train_s[grant.name])
         used[grant.name] += used_s
-        granted.extend(node.tell(SliceEnded(grant.name, 0, used_s, backlog=True)))
+        granted.extend(node.send(SliceEnded(grant.name, 0, used_s, backlog=True)))
         if node.turns.rounds > begun:
             ahead = {name: used[name] - (node.turns.rounds - 1) * drawn[name] / 16 for name in drawn}
             assert all(0 <= ahead[name] < train_s[name] for name in drawn), ahead
@@ -291,17 +297,17 @@ def test_backlogged_classes_have_their_rounds_plus_less_than_one_train(
 def used_by_backlogged(
     shares: Mapping[str, float], hosts: Mapping[str, str], lanes: int, train_s: float, until: float
 ) -> dict[str, float]:
-    """Processor time each class has had by `until` when all have input all the time."""
+    """Return the processor time that each class has had by `until`, if all classes always have input."""
     node = Node(TurnRoundRobin(shares, round_s=1.0, lanes=lanes), hosts)
     used, ends, started = dict.fromkeys(shares, 0.0), list[tuple[float, int, Grant, float]](), count()
-    granted, now = [grant for name in shares for grant in node.tell(ClassReady(name))], 0.0
+    granted, now = [grant for name in shares for grant in node.send(ClassReady(name))], 0.0
     while now < until:
         for grant in granted:
             used_s = slice_of(grant, train_s)
             heappush(ends, (now + used_s, next(started), grant, used_s))
         now, _, grant, used_s = heappop(ends)
         used[grant.name] += used_s
-        granted = list(node.tell(SliceEnded(grant.name, grant.lane, used_s, backlog=True), now))
+        granted = list(node.send(SliceEnded(grant.name, grant.lane, used_s, backlog=True), now))
     return used
 
 
@@ -314,7 +320,7 @@ def shares_kept(shares: Mapping[str, float], hosts: Mapping[str, str], lanes: in
 
 @st.composite
 def lanes_and_shares(draw: st.DrawFn) -> tuple[int, dict[str, float]]:
-    """Two to four lanes; shares that sum to 1, none above three quarters of a lane."""
+    """Draw two to four lanes, and shares that sum to 1, none above three quarters of a lane."""
     lanes = draw(st.integers(2, 4))
     parts = draw(st.lists(st.integers(1, 16), min_size=lanes + 1, max_size=8))
     assume(max(parts) * lanes <= 0.75 * sum(parts))
@@ -322,7 +328,7 @@ def lanes_and_shares(draw: st.DrawFn) -> tuple[int, dict[str, float]]:
 
 
 @given(lanes_and_shares(), st.integers(1, 8))
-def test_on_several_lanes_backlogged_classes_keep_within_two_rounds_of_their_shares(
+def test_on_several_lanes_backlogged_classes_stay_within_two_rounds_of_their_shares(
     drawn: tuple[int, dict[str, float]], train: int
 ) -> None:
     lanes, shares = drawn
@@ -331,7 +337,7 @@ def test_on_several_lanes_backlogged_classes_keep_within_two_rounds_of_their_sha
 
 @st.composite
 def lanes_and_hosts(draw: st.DrawFn) -> tuple[int, dict[str, float], dict[str, str]]:
-    """Two to four lanes; classes in hosts, none of which is entitled to more than half a lane."""
+    """Draw two to four lanes, and classes in hosts; no host is entitled to more than half a lane."""
     lanes = draw(st.integers(2, 4))
     host_parts = st.lists(st.integers(2, 4), min_size=1, max_size=3)
     drawn = draw(st.lists(host_parts, min_size=3 * lanes, max_size=12))
@@ -342,7 +348,7 @@ def lanes_and_hosts(draw: st.DrawFn) -> tuple[int, dict[str, float], dict[str, s
 
 
 @given(lanes_and_hosts(), st.integers(1, 8))
-def test_backlogged_classes_that_share_hosts_keep_within_two_rounds_of_their_shares(
+def test_backlogged_classes_that_share_hosts_stay_within_two_rounds_of_their_shares(
     drawn: tuple[int, dict[str, float], dict[str, str]], train: int
 ) -> None:
     lanes, shares, hosts = drawn

@@ -1,7 +1,7 @@
-"""Random scenarios with random faults: what always holds is checked after every load cycle; then the faults stop and
-the load is light, and everything must go on.
+"""Random scenarios with random faults. Invariants are checked after every load cycle; once the faults stop
+and the load is light, every class must recover.
 
-Everything about a scenario follows from its seed. `WEIR_FAULT_SEEDS=500` in the environment tries more of them.
+A scenario follows entirely from its seed. `WEIR_FAULT_SEEDS=500` in the environment runs more seeds.
 """
 
 import itertools
@@ -25,18 +25,18 @@ from tests.support.scenarios import Data, aggregate, at, join, lookup, project, 
 
 SEEDS = range(int(os.environ.get("WEIR_FAULT_SEEDS", "36")))
 
-# Faults and heavy load up to FAULTY_S, then light load and no faults.
+# Moments in seconds: faults and heavy load end at FAULTY_S; light load without faults lasts until END_S.
 FAULTY_S, END_S = 8.0, 36.0
-# What a class asks for then, in processors.
+# Load of each class after the faults, in processors.
 LIGHT_LOAD = 0.04
 CLASSES_MAX = 4
 
 
-# -- scenarios from a seed -------------------------------------------------------------------------------------
+# -- scenarios that follow from a seed -------------------------------------------------------------------------
 
 
 class Dice(random.Random):
-    """Draws for scenarios; a feature is often left off."""
+    """Random generator with draws for scenarios, in which optional features are often left out."""
 
     def often(self, value: Any, otherwise: Any) -> Any:
         return value if self.random() < 0.6 else otherwise
@@ -64,13 +64,13 @@ class Dice(random.Random):
         )
 
     def network(self) -> Data:
-        if self.random() < 0.2:  # where every query has its own queue
+        if self.random() < 0.2:  # each query of this network has its own queue
             return {"kind": "sharaf", "queries": self.randint(2, 5), "cost_classes": 1, "tuple_us": 300}
         joins = [self.random() < 0.25 for _ in range(self.randint(1, 3))]
         return {"kind": "queries", "queries": [self.query(f"Q{n}", joins[n]) for n in range(len(joins))]}
 
     def arrivals(self, rate: float, light_rate: float) -> Data:
-        """Any kind at this rate while faults strike, and equally spaced ones afterwards."""
+        """Return random arrivals at `rate` until the faults end, and then evenly spaced arrivals at `light_rate`."""
         kinds: tuple[Arrivals, ...] = (
             ConstantArrivals(kind="constant", rate=rate),
             PoissonArrivals(kind="poisson", rate=rate),
@@ -100,7 +100,7 @@ class Dice(random.Random):
 
 
 def random_scenario(seed: int) -> tuple[Scenario, str]:
-    """A scenario and the manager that runs it."""
+    """Return a scenario and the manager that runs it."""
     dice = Dice(seed)
     names = "abcd"[: dice.randint(2, CLASSES_MAX)]
     lanes = dice.randint(1, 3)
@@ -156,11 +156,11 @@ def random_scenario(seed: int) -> tuple[Scenario, str]:
     return settings, dice.often("dilos", dice.choice(MANAGERS))
 
 
-# -- what always holds -----------------------------------------------------------------------------------------
+# -- conditions that hold after every load cycle ---------------------------------------------------------------
 
 
 class Invariants:
-    """Looks at a run after every load cycle."""
+    """Checks of a run after every load cycle."""
 
     def __init__(self) -> None:
         self.cycles = 0
@@ -182,7 +182,7 @@ class Invariants:
                 account = entry.ledger
                 fates = (account.delivered, account.shed, account.late, account.rejected, account.failed)
                 assert min(fates) >= 0, f"{name} {entry.stream}: {account} at {run.now} s"
-                # Beside what is queued up to `train_max` tuples are in the call under way.
+                # The count includes up to `train_max` tuples that are in the running operator call.
                 assert host.door.queued(entry) <= run.scenario.queue_max + run.scenario.train_max
             assert host.answers.responses.count >= self._answers.get(name, 0)
             self._answers[name] = host.answers.responses.count
@@ -231,7 +231,7 @@ class Invariants:
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids="seed{}".format)
-def test_whatever_fails_what_always_holds_does_and_afterwards_everything_goes_on(seed: int) -> None:
+def test_invariants_hold_during_faults_and_classes_recover_afterwards(seed: int) -> None:
     print(f"seed {seed}: .venv/bin/python -m pytest 'tests/sim/test_faults.py' -k seed{seed}")
     settings, manager = random_scenario(seed)
     print(manager, settings.model_dump_json(exclude={"networks": True, "classes": {"__all__": {"streams"}}}))
@@ -245,11 +245,11 @@ def test_whatever_fails_what_always_holds_does_and_afterwards_everything_goes_on
     run = ran(settings, manager, on_cycle=check)
     assert holds.cycles == pytest.approx(END_S / (settings.load.cycle_ms / 1e3), abs=1)
 
-    # Light load since FAULTY_S: what was queued is worked off, nothing is shed, everybody answers in time.
+    # After light load since FAULTY_S, queues are empty, nothing is shed, and all answers are in time.
     late = [at_s for at_s in answers if at_s > END_S - 4]
     for place, (name, series) in enumerate(run.series.classes.items()):
         assert min(series.queued[-20:]) == 0
-        # With the step as the short paper prints it a headroom may fall so far that it takes minutes to return.
+        # With the headroom step of the short paper, headroom may fall so low that recovery takes minutes.
         if settings.load.step == "size":
             assert set(series.drop[-20:]) == {0}
             assert answers[late[0]][place] < answers[late[-1]][place]

@@ -1,13 +1,10 @@
-"""Periodic queries in virtual time; Golab's claims are judged by `weir papers`."""
+"""Periodic queries in virtual time. `python -m bench.papers` judges Golab's claims."""
 
 from math import exp
 
 import pytest
 
-from configs.classes.periodic_schedules import PERIODIC_KINDS, PeriodicSettings, periodic_of, schedule_of
-from configs.scenario.scenarios import load_periodic
-from scheduler.windows import PeriodicQuery, ScanCosts
-from sim.papers.golab import (
+from bench.papers.golab import (
     PRESETS,
     QUICK_RUNS,
     QUICK_SECONDS,
@@ -16,6 +13,9 @@ from sim.papers.golab import (
     over_runs,
     packet_queries,
 )
+from configs.classes.periodic_schedules import PERIODIC_KINDS, PeriodicSettings, periodic_of, schedule_of
+from configs.scenario.scenarios import load_periodic
+from scheduler.windows import PeriodicQuery, ScanCosts
 from sim.windows.periodic_results import run_scenario
 from sim.windows.periodic_run import PeriodicWorkload, QueryRuns, SynopsisLoad, mean, run_periodic
 from sim.windows.periodic_scenario import workload_of
@@ -34,7 +34,7 @@ def workload(interval_cost_s: float, update_s: float = 0.0, one_time_s: float = 
 
 
 @pytest.mark.parametrize("kind", PERIODIC_KINDS)
-def test_with_time_enough_every_query_runs_at_its_period_and_in_time(kind: str) -> None:
+def test_with_enough_time_every_query_runs_at_its_period_and_in_time(kind: str) -> None:
     outcome = run_periodic(workload(0.001), periodic_of(kind), 300.5)
     period = {"aggressive": (2, 2, 2), "hybrid": (2, 2, 5)}.get(kind, (2, 3, 5))
     expected = {name: QueryRuns(300 // one) for (name, *_), one in zip(ONES, period, strict=True)}
@@ -43,18 +43,18 @@ def test_with_time_enough_every_query_runs_at_its_period_and_in_time(kind: str) 
     assert outcome.busy_s == pytest.approx(0.001 * rate * 300)
 
 
-def test_updates_and_one_time_queries_take_time_from_periodic_ones() -> None:
+def test_updates_and_one_time_queries_take_time_from_periodic_queries() -> None:
     alone = run_periodic(workload(0.05), periodic_of("hybrid"), 200.0)
-    beside = run_periodic(workload(0.05, update_s=0.3, one_time_s=0.3), periodic_of("hybrid"), 200.0)
+    loaded = run_periodic(workload(0.05, update_s=0.3, one_time_s=0.3), periodic_of("hybrid"), 200.0)
     assert alone.latency_updates == 0
     assert alone.utilisation == pytest.approx(0.57, abs=0.02)
-    assert beside.latency_updates > 0
-    assert beside.utilisation == pytest.approx(1.0, abs=0.01)
+    assert loaded.latency_updates > 0
+    assert loaded.utilisation == pytest.approx(1.0, abs=0.01)
 
 
-# Times the cost that the evaluation gives the 80 queries.
+# Factors by which the cost of the paper's 80 queries is multiplied.
 @pytest.mark.parametrize("scale", [0.6, 1.0, 2.0], ids=["light", "medium", "heavy"])
-def test_in_overload_who_shares_more_is_less_late(scale: float) -> None:
+def test_under_overload_schedules_that_share_more_are_less_late(scale: float) -> None:
     schedules: list[PeriodicSettings] = [
         periodic_of("none"),
         periodic_of("conservative"),
@@ -73,14 +73,14 @@ def test_in_overload_who_shares_more_is_less_late(scale: float) -> None:
     assert late[-1] < late[0] / 4
 
 
-def test_starved_queries_are_counted_when_the_time_is_over() -> None:
+def test_waiting_until_the_end_of_a_run_counts_towards_tardiness() -> None:
     outcome = run_periodic(workload(0.2), periodic_of("conservative"), 100.0)
     assert all(one.runs for one in outcome.queries.values())
     assert outcome.latency_updates > 1
     assert outcome.tardiness_s_max > outcome.tardiness_s > 0
 
 
-def test_what_was_not_answered_in_time_for_the_end_is_late_but_no_answer() -> None:
+def test_queries_unanswered_at_the_end_of_a_run_are_not_counted_as_answers() -> None:
     outcome = run_periodic(workload(0.2), periodic_of("none", tasks="query"), 100.0)
     assert outcome.answers == outcome.tasks
     assert outcome.throughput == outcome.tasks / outcome.seconds
@@ -89,7 +89,7 @@ def test_what_was_not_answered_in_time_for_the_end_is_late_but_no_answer() -> No
 
 @pytest.mark.parametrize("rate", PRESETS)
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_presets_come_to_what_the_papers_command_says_of_the_same_queries(name: str, rate: int) -> None:
+def test_presets_give_the_figures_of_the_papers_command(name: str, rate: int) -> None:
     preset = load_periodic(PRESETS[rate])
     assert preset.drawn is not None
     few = preset.model_copy(
@@ -97,10 +97,10 @@ def test_presets_come_to_what_the_papers_command_says_of_the_same_queries(name: 
     )
     settings = schedule_of(SCHEDULES[name], preset.schedule)
     ran = [run_scenario(few, settings, seed) for seed in range(1, 1 + QUICK_RUNS)]
-    fared = over_runs(name, 10, rate, True)
-    assert mean([one["throughput"] for one in ran]) == pytest.approx(fared.throughput, abs=1e-6)
-    assert mean([one["latency_updates"] for one in ran]) == pytest.approx(fared.latency, abs=1e-6)
-    assert mean([one["shortened_pct"] / 100 for one in ran]) == pytest.approx(fared.shortened, abs=1e-6)
+    claimed = over_runs(name, 10, rate, True)
+    assert mean([one["throughput"] for one in ran]) == pytest.approx(claimed.throughput, abs=1e-6)
+    assert mean([one["latency_updates"] for one in ran]) == pytest.approx(claimed.latency, abs=1e-6)
+    assert mean([one["shortened_pct"] / 100 for one in ran]) == pytest.approx(claimed.shortened, abs=1e-6)
 
 
 @pytest.mark.parametrize("run", [1, 2])
@@ -117,8 +117,10 @@ def test_the_preset_of_orders_has_the_queries_of_the_papers_command(run: int) ->
     assert preset.groups == {}
 
 
-def test_counts_of_values_grow_less_than_ranges() -> None:
-    """Golab's setting at the lower rate: a line through what 20 and 100 seconds have."""
+def test_the_cost_of_an_answer_follows_the_number_of_distinct_values_in_its_window() -> None:
+    """Check the answering cost at Golab's lower rate for windows of 20 and 100 seconds, between which the
+    cost is interpolated.
+    """
     costs = packet_queries(10, 1500, 1).costs["pair"]
     for window in (20, 100):
         counts = 1e6 * (1 - exp(-1500 * window / 1e6))

@@ -1,4 +1,6 @@
-"""Plans against what then happens: a run with the new class is the truth, and all that a plan knows is a run without it."""
+"""Admission plans compared with simulated runs: a plan, made from a run without the new class, must forecast
+a run with that class.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,12 @@ from tests.support.scenarios import poisson, preset
 pytestmark = pytest.mark.slow
 
 NAMES = ("class1", "class2", "class3")
-# How far a plan may be off. Below the floor response times are those of single trains, of which a plan knows little.
+# Tolerances of the comparison. Response times below the floor are not compared: they depend on single trains, which no plan forecasts.
 P95_FACTOR, P95_FLOOR_MS, DROP_POINTS = 2.0, 20.0, 8.0
 
 
 def three(loads: tuple[float, float, float], **last: Any) -> Scenario:
-    """The paper's classes at these loads, in parts of the machine at its best; the last one is the new one."""
+    """Return the paper's three classes at these loads, given as fractions of the machine's capacity; the third class is the new class."""
     one = preset("dilos-sc").classes[0].model_dump()
     streams = {"readings": {"arrivals": poisson(1300)}, "alerts": {"arrivals": poisson(65)}}
     terms = zip(NAMES, (6, 3, 1), (300, 400, 500), loads, strict=True)
@@ -59,11 +61,13 @@ def by_name(found: AdmissionPlan) -> dict[str, ClassPlan]:
         ((0.48, 0.76, 0.76), 0.1),
     ],
 )
-def test_a_plan_says_what_then_happens(loads: tuple[float, float, float], max_drop: float) -> None:
+def test_a_plan_forecasts_the_run_with_the_new_class(
+    loads: tuple[float, float, float], max_drop: float
+) -> None:
     scenario = three(loads, max_drop=max_drop)
-    told = by_name(plan(situation_without(scenario, "class3")))
+    planned = by_name(plan(situation_without(scenario, "class3")))
     for one in results(Simulation(scenario).run(), "hr")["classes"]:
-        expected, p95_ms = told[one["name"]], one["response_ms"]["p95"]
+        expected, p95_ms = planned[one["name"]], one["response_ms"]["p95"]
         holds = (
             p95_ms <= one["delay_target_ms"] and one["loss_pct"] / 100 <= expected.max_drop + DROP_TOLERANCE
         )
@@ -76,7 +80,7 @@ def test_a_plan_says_what_then_happens(loads: tuple[float, float, float], max_dr
         assert high <= P95_FACTOR * low, (one, after)
 
 
-def test_with_a_new_class_the_lowest_loses_and_the_highest_does_not() -> None:
+def test_a_new_class_makes_the_lowest_class_lose_data_and_the_highest_none() -> None:
     situation = Situation(
         1,
         LiveSettings(),
@@ -89,7 +93,9 @@ def test_with_a_new_class_the_lowest_loses_and_the_highest_does_not() -> None:
     assert last.before is not None
     assert (first.before.drop, first.after.drop, last.before.drop) == (0.0, 0.0, 0.0)
     assert last.after.drop > 0.3
-    assert (found.holds, first.holds, last.holds) == (True, True, True), "what is lost may be lost"
+    assert (found.holds, first.holds, last.holds) == (True, True, True), (
+        "a class holds if it loses no more than it may"
+    )
     assert len(found.warnings) == 1
     assert found.warnings[0].startswith("class class3 would lose")
     assert seen_by(found, ["class2"]).as_json() == found.as_json() | {
@@ -98,25 +104,25 @@ def test_with_a_new_class_the_lowest_loses_and_the_highest_does_not() -> None:
     }
 
 
-def test_a_class_that_lives_on_what_others_leave_over_holds_now_but_not_at_worst() -> None:
+def test_a_class_that_needs_spare_capacity_meets_its_target_now_but_not_at_worst() -> None:
     new = load("new", 1, 300, 0.3, max_drop=0.1)
     found = plan(Situation(1, LiveSettings(), (load("large", 9, 300, 0.1),), (new,)))
     planned = by_name(found)["new"]
     assert planned.after.drop == 0
     assert planned.at_worst is not None
-    assert planned.at_worst.falls_behind, "no more may be lost than is allowed"
+    assert planned.at_worst.falls_behind, "the class may drop no more, so it must fall behind"
     assert planned.at_worst.drop == pytest.approx(0.1, abs=0.01)
     assert (found.holds_now, found.holds, planned.holds) == (True, False, False)
     assert found.warnings[0].startswith("class new would miss its delay target of 300 ms")
 
 
-def test_at_worst_a_class_that_asks_for_less_than_its_share_holds() -> None:
+def test_a_class_that_asks_for_less_than_its_share_meets_its_target_at_worst() -> None:
     new = load("new", 3, 300, 0.15, max_drop=0.0)
     found = plan(Situation(1, LiveSettings(), (load("large", 7, 300, 0.1),), (new,)))
     assert found.holds, found.warnings
 
 
-def test_a_target_that_is_missed_as_it_is_is_no_new_one_s_fault() -> None:
+def test_a_target_that_was_already_missed_does_not_count_against_the_new_class() -> None:
     old = load("old", 1, 200, 1.5, max_drop=0.0)
     found = plan(Situation(1, LiveSettings(), (old,), (load("new", 9, 500, 0.1),)))
     assert (by_name(found)["old"].holds, found.holds) == (False, True)
@@ -128,7 +134,7 @@ def test_a_lossless_class_that_asks_for_more_than_it_gets_falls_behind() -> None
     assert (found.after.falls_behind, found.after.drop, found.holds) == (True, 0.0, False)
 
 
-def test_shards_use_several_lanes() -> None:
+def test_a_class_with_shards_is_planned_on_several_lanes() -> None:
     new = load("new", 1, 300, 1.5, max_drop=0.0)
     assert not plan(Situation(2, LiveSettings(lanes=2), (), (new,))).holds
     assert plan(Situation(2, LiveSettings(lanes=2), (), (replace(new, shards=2),))).holds
@@ -140,21 +146,23 @@ def test_the_same_situation_gives_the_same_plan() -> None:
     assert plan(situation) != plan(replace(situation, seed=2))
 
 
-def test_a_thousand_classes_are_planned_in_groups_and_each_is_told() -> None:
+def test_a_thousand_classes_are_planned_in_groups_and_each_is_reported() -> None:
     running = tuple(
         load(f"c{number}", 1 + number % 3, 300, 0.0 if number % 9 else 0.0005) for number in range(1000)
     )
     found = plan(Situation(1, LiveSettings(), running, (load("new", 100, 500, 0.2),)))
-    told = by_name(found)
-    assert told.keys() == {*(one.name for one in running), "new"}
-    assert found.assumed == ("the 53 classes that ask for least were planned in groups of such as are alike",)
+    by_class = by_name(found)
+    assert by_class.keys() == {*(one.name for one in running), "new"}
+    assert found.assumed == (
+        "the 53 classes with the smallest load were planned in groups of similar classes",
+    )
     assert sum(one.after.share for one in found.classes) == pytest.approx(1.0, abs=0.02)
-    assert {name for name, one in told.items() if one.after.p95_ms is None} == {
+    assert {name for name, one in by_class.items() if one.after.p95_ms is None} == {
         one.name for one in running if not one.rate
     }
 
 
-def test_nothing_runs_and_nothing_is_planned() -> None:
+def test_an_empty_system_has_an_empty_plan() -> None:
     found = plan(Situation(1, LiveSettings()))
     assert found == AdmissionPlan((), True, True, 0.0, (), ())
 
@@ -164,13 +172,13 @@ def test_a_class_without_input_keeps_its_target() -> None:
     assert found.holds
     assert (
         by_name(found)["b"].why
-        == "with the load there is, nothing comes in for it; at worst nothing comes in for it"
+        == "with the present load, the class has no input; at worst the class has no input"
     )
 
 
 def load(
     name: str, priority: float, target_ms: float, processors: float, max_drop: float = 0.95
 ) -> ClassLoad:
-    """A class of so much load, whose rows of 0.2 µs each come in ten batches a second."""
+    """Return a class with this load from ten batches per second, where each row costs 0.2 µs."""
     declared = PriorityClass(name=name, priority=priority, delay_target_ms=target_ms, max_drop=max_drop)
     return ClassLoad(declared, (InputLoad(processors / 0.2e-6, 0.2e-6, 100e-6, batch_s=0.1, calls=10),))

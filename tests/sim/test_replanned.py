@@ -1,4 +1,4 @@
-"""What a class would come to by another plan, forecast from what is measured of the one it runs by; and that it comes to the best."""
+"""Forecasts of a class under another plan from measurements under the current plan, and the switch to the best plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ NEAR = (
     "SELECT r.ts, r.temp, a.level FROM readings r JOIN alerts a ON r.sensor = a.sensor"
     " AND a.ts BETWEEN r.ts - INTERVAL 1 SECOND AND r.ts + INTERVAL 1 SECOND"
 )
-# Of many pairs, few are of tuples that pass; all tuples pass conditions that cost something, and few of them meet.
+# SELECTIVE: a join of many pairs, with conditions that few tuples pass. DEAR: expensive conditions that all
+# tuples pass, and a join of few pairs.
 SELECTIVE = {"near": f"{NEAR} WHERE r.temp < 0.05 AND a.level < 0.5"}
 DEAR = {
     "near": f"{NEAR} WHERE SQRT(r.temp) + LN(r.temp + 2) + EXP(r.temp) > 0 AND SQRT(a.level) + EXP(a.level) > 0"
@@ -47,7 +48,7 @@ def now(found: RunningClass) -> ClassNow:
 
 
 @pytest.mark.parametrize("plan", [USUAL, AFTER])
-def test_conditions_that_few_tuples_pass_are_forecast_to_be_better_before_a_join_of_many_pairs(
+def test_selective_conditions_are_forecast_to_be_better_before_a_join_of_many_pairs(
     plan: PlanSettings,
 ) -> None:
     found = forecasts(now(running(SELECTIVE, plan, 400, 80)), HR, alone)
@@ -55,7 +56,7 @@ def test_conditions_that_few_tuples_pass_are_forecast_to_be_better_before_a_join
 
 
 @pytest.mark.parametrize("plan", [USUAL, AFTER])
-def test_conditions_that_all_tuples_pass_are_forecast_to_be_better_after_a_join_of_few_pairs(
+def test_conditions_that_all_tuples_pass_are_forecast_to_be_better_after_the_join(
     plan: PlanSettings,
 ) -> None:
     found = forecasts(now(running(DEAR, plan, 20, 100_000)), HR, alone)
@@ -63,15 +64,15 @@ def test_conditions_that_all_tuples_pass_are_forecast_to_be_better_after_a_join_
 
 
 @pytest.mark.parametrize("plan", [USUAL, APART])
-def test_what_queries_have_in_common_is_forecast_to_take_longer_if_each_does_it_by_itself(
+def test_queries_without_shared_operators_are_forecast_to_take_longer(
     plan: PlanSettings,
 ) -> None:
     found = forecasts(now(running(WINDOWS, plan, 200, 50)), HR, alone)
     assert found["hr"] < 0.6 * found["hr, unshared"], found
 
 
-def test_answers_that_queries_have_in_common_count_for_each_whatever_plan_gives_them() -> None:
-    """Else the mean of all answers would change with the plan alone."""
+def test_an_answer_of_shared_operators_counts_once_for_each_query_in_forecasts() -> None:
+    """Compare the plans' last operators: a shared answer counts once per query, so the mean over all answers does not depend on plans."""
     shared, apart = now(running(WINDOWS, USUAL, 100, 5)), now(running(WINDOWS, APART, 100, 5))
     ends = [[one for one in found.operators if not one.feeds] for found in (shared, apart)]
     assert [len(one) for one in ends] == [len(WINDOWS)] * 2
@@ -81,14 +82,12 @@ def test_answers_that_queries_have_in_common_count_for_each_whatever_plan_gives_
     assert (plan, sum(not one.feeds for one in operators)) == (APART, len(WINDOWS))
 
 
-def test_every_policy_is_forecast_by_the_plan_in_force_and_by_others_the_best_and_those_it_is_held_against() -> (
-    None
-):
+def test_every_policy_is_forecast_for_the_current_plan_and_only_two_for_another_plan() -> None:
     found = replace(now(running(DEAR, USUAL, 20, 100_000)), before=Choice(policy_of("rr"), AFTER))
-    told = forecasts(found, [*HR, policy_of("fcfs"), policy_of("rr")], alone)
-    assert {one for one in told if choice_of(one).plan == USUAL} == {"hr", "fcfs", "rr"}
-    # Nothing is shared, and so nothing apart.
-    assert {one for one in told if choice_of(one).plan != USUAL} - {"fcfs, joins first"} == {
+    by_choice = forecasts(found, [*HR, policy_of("fcfs"), policy_of("rr")], alone)
+    assert {one for one in by_choice if choice_of(one).plan == USUAL} == {"hr", "fcfs", "rr"}
+    # No operators are shared here, so no unshared plan is forecast.
+    assert {one for one in by_choice if choice_of(one).plan != USUAL} - {"fcfs, joins first"} == {
         "hr, joins first",
         "rr, joins first",
     }
@@ -106,7 +105,7 @@ def test_every_policy_is_forecast_by_the_plan_in_force_and_by_others_the_best_an
         {"slow": NEAR.replace("1 SECOND", "300 SECONDS") + " WHERE r.temp < 0.5"},
     ],
 )
-def test_a_plan_that_makes_no_difference_or_takes_too_long_to_come_to_is_no_candidate(
+def test_a_plan_without_effect_or_with_a_slow_exchange_is_not_forecast(
     queries: dict[str, str],
 ) -> None:
     found = now(running(queries, USUAL, 20, 5))
@@ -114,7 +113,7 @@ def test_a_plan_that_makes_no_difference_or_takes_too_long_to_come_to_is_no_cand
     assert list(other_plans(found, found.running)) == []
 
 
-def test_what_is_not_known_is_not_forecast() -> None:
+def test_no_plan_is_forecast_without_samples_or_measurements() -> None:
     found = now(running(SELECTIVE, AFTER, 400, 80))
     assert found.running is not None
     few = {stream: one.slice(0, SAMPLE_LEAST - 1) for stream, one in found.running.samples.items()}
@@ -144,7 +143,7 @@ MANY = {
 @pytest.mark.parametrize(
     ("plan", "other"), [(USUAL, AFTER), (AFTER, USUAL), (AFTER_APART, USUAL), (USUAL, APART), (APART, USUAL)]
 )
-def test_operators_that_are_paired_are_given_the_same_and_what_is_not_is_about_a_moved_condition(
+def test_paired_operators_get_the_same_input_and_unpaired_ones_are_moved_conditions(
     plan: PlanSettings, other: PlanSettings
 ) -> None:
     one, real = (RunningClass(MANY, 20, 5, plan=each) for each in (plan, other))
@@ -171,8 +170,8 @@ def test_operators_that_are_paired_are_given_the_same_and_what_is_not_is_about_a
         assert set(moved) == {"join.left", "join.right", "lookup", "last"}
 
 
-def test_a_class_comes_to_the_better_plan_answers_as_if_undisturbed_and_stays() -> None:
-    """As the tuner and the coordinator do it."""
+def test_a_class_switches_to_the_better_plan_once_and_answers_as_if_undisturbed() -> None:
+    """Run the class, and carry out the decisions in place of the tuner and the coordinator."""
     policy = {"kind": "auto", "steady": 2}
     one, undisturbed = (RunningClass(SELECTIVE, 100, 20, plan=AFTER, policy=policy) for _ in "12")
     core = tuning_core(one.declared)
@@ -186,12 +185,14 @@ def test_a_class_comes_to_the_better_plan_answers_as_if_undisturbed_and_stays() 
             continue
         assert found.running is not None
         measured = objective_value("response", ObjectiveFigures(found.seen, found.queued))
-        told = forecasts(class_now("response", found), HR, alone)
-        core.handle(Compared(measured, told), float(round_))
+        predicted = forecasts(class_now("response", found), HR, alone)
+        core.handle(Compared(measured, predicted), float(round_))
         branches[core.explanations[-1].branch] += 1
         one.hosted.set_plan(choice_of(core.policy).plan)
     undisturbed.go_on(4 * ROUNDS)
-    assert (one.plans, core.policy) == ({USUAL}, "hr"), [told.words() for told in core.explanations]
+    assert (one.plans, core.policy) == ({USUAL}, "hr"), [
+        explanation.words() for explanation in core.explanations
+    ]
     assert branches["switch"] == 1
     assert not branches["go back"]
     assert skipped >= 1

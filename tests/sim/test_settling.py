@@ -1,5 +1,5 @@
-"""Answers that are handed out at settle points, as live: with what came of one train, whichever operator answered first, but where
-a slice ends amid the work on it.
+"""Settle points: the answers to one train are delivered together, as in the live system, whichever operator
+answers first. Only if a slice ends in the middle of the work are finished answers delivered earlier.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sim.simulation import Simulation
 
 
 def run(settles: bool, policy: str, round_ms: float = 10.0) -> dict[str, Any]:
-    """A cheap and a dear query of one stream, on which two tuples come at a time."""
+    """Return the results of a run with a cheap and an expensive query on one stream, where two tuples arrive together."""
     project = {"kind": "project", "call_us": 0}
     queries = [
         {"name": "dear", "reads": ["s"], "operators": [project | {"tuple_us": 4000}]},
@@ -46,18 +46,18 @@ def run(settles: bool, policy: str, round_ms: float = 10.0) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("policy", ["hr", "fcfs"])
-def test_answers_of_a_train_come_together(policy: str) -> None:
+def test_answers_to_a_train_are_delivered_together(policy: str) -> None:
     found = run(settles=True, policy=policy)
-    # Five milliseconds of work for each of the tuples, which are taken one by one.
+    # Each tuple takes five milliseconds of work, and tuples are taken one at a time.
     assert (found["results"], found["response_ms"]["mean"], found["response_ms"]["max"]) == (4, 7.5, 10.0)
 
 
-def test_without_settling_the_policy_decides_who_answers_first() -> None:
+def test_without_settling_the_policy_decides_which_query_answers_first() -> None:
     assert run(settles=False, policy="hr")["response_ms"]["mean"] == 5.5
     assert run(settles=False, policy="fcfs")["response_ms"]["mean"] == 7.0
 
 
-def test_where_slices_end_amid_the_work_a_query_that_has_nothing_left_is_answered() -> None:
+def test_if_a_slice_ends_midway_answers_of_a_finished_query_are_delivered() -> None:
     for policy in ("hr", "fcfs"):
         settled, at_once = (
             run(settles=settles, policy=policy, round_ms=0.5)["response_ms"] for settles in (True, False)

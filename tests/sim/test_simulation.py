@@ -1,4 +1,4 @@
-"""Runs of small scenarios: turns, lanes, determinism, doors, faults, and what a run answers with."""
+"""Runs of small scenarios: turns, lanes, determinism, doors, faults, and the results of a run."""
 
 import itertools
 import json
@@ -51,7 +51,7 @@ def only_class(run: Simulation) -> dict[str, Any]:
 
 
 def overloaded(*priorities: float, **settings: Any) -> Scenario:
-    """Classes a, b, c … of these priorities, each asking for three processors at 1 ms a tuple."""
+    """Return classes a, b, c … of these priorities, each with a load of three processors at 1 ms per tuple."""
     classes = [
         tenant(name, {"s": constant(3000)}, priority=priority)
         for name, priority in zip("abcd", priorities, strict=False)
@@ -59,7 +59,7 @@ def overloaded(*priorities: float, **settings: Any) -> Scenario:
     return scenario(*classes, networks=ONE_MS, **{"seconds": 5, "train_max": 4} | settings)
 
 
-# -- Sharaf, Example 1 -----------------------------------------------------------------------------------------
+# -- Example 1 of Sharaf's thesis ------------------------------------------------------------------------------
 
 
 def example_1(policy: str, network: Data, times_s: Sequence[float]) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def example_1(policy: str, network: Data, times_s: Sequence[float]) -> dict[str,
 def test_three_tuples_wait_for_two_queries_as_in_the_thesis(
     policy: str, response: float, slowdown: float
 ) -> None:
-    # One tuple becomes three inside each query, so that all three wait for both queries at once.
+    # One tuple becomes three tuples inside each query, so these three have the same waiting times for both queries.
     network = queries(Q1=[lookup(3, 0), project(5)], Q2=[lookup(3, 0), select(0.33, 2)])
     found = example_1(policy, network, [0])
     assert found == pytest.approx({"mean response": response, "mean slowdown": slowdown}, abs=1e-5)
@@ -84,14 +84,15 @@ def test_three_tuples_wait_for_two_queries_as_in_the_thesis(
 @pytest.mark.parametrize(
     ("policy", "response"), [("hr", (5 + 12 + 19 + 14) / 4), ("hnr", (7 + 14 + 21 + 9) / 4)]
 )
-def test_tuples_from_one_source_are_worked_on_one_after_the_other(policy: str, response: float) -> None:
-    # Sources come last: no tuple enters before both queries are done with the one before.
+def test_tuples_from_one_source_are_processed_one_after_another(policy: str, response: float) -> None:
+    # Sources run last: a tuple enters only after both queries have finished the tuple before.
     network = queries(Q1=[project(5)], Q2=[select(0.33, 2)])
     assert example_1(policy, network, [0, 0, 0])["mean response"] == pytest.approx(response)
 
 
-def test_an_output_is_stale_while_what_will_lead_to_an_answer_waits() -> None:
-    # Both tuples come at 0. Q1 answers at 5 and 15 ms, Q2 at 10: the other it drops, which makes nothing stale.
+def test_an_output_is_stale_while_input_that_leads_to_an_answer_waits() -> None:
+    # Both tuples arrive at 0. Q1 answers at 5 and 15 ms, Q2 at 10 ms. The tuple that Q2 filters out makes
+    # nothing stale.
     class_ = tenant("c", {"s": at(0, 0)}, policy={"kind": "hr"})
     network = queries(Q1=[project(5)], Q2=[select(0.5, 5)])
     network["queries"][1]["weight"] = 3
@@ -112,22 +113,23 @@ def test_an_output_is_stale_while_what_will_lead_to_an_answer_waits() -> None:
     )
 
 
-def test_a_joined_tuple_is_slowed_by_queueing_and_not_by_waiting_for_its_partner() -> None:
-    # T: both sides, 2 ms each, and 1 ms. The tuple of s has been through its side long before that of t comes.
+def test_the_slowdown_of_a_pair_excludes_the_wait_for_its_partner() -> None:
+    # The ideal time T is 2 ms for each side of the join and 1 ms for the projection. The tuple of s is
+    # through its side long before the tuple of t arrives.
     network = {"n": queries(pair=[join(10, 1, 2), project(1)])}
     alone = tenant("c", {"s": at(0), "t": at(1)}, policy={"kind": "hr"})
     settings: Data = {"networks": network, "seconds": 3, "drain": True, "train_max": 1, "adaptive": False}
     one = only_class(ran(scenario(alone, **settings, selection="even")))
     assert one["response_ms"]["mean"] == pytest.approx(3, rel=1e-6)
     assert one["slowdown"]["mean"] == pytest.approx(1, rel=1e-6)
-    # Three of t at once: the second and third wait for 3 and 6 ms.
+    # With three tuples of t at once, the second waits for 3 ms and the third for 6 ms.
     crowd = tenant("c", {"s": at(0), "t": at(1, 1, 1)}, policy={"kind": "hr"})
     one = only_class(ran(scenario(crowd, **settings, selection="even")))
     assert one["slowdown"]["mean"] == pytest.approx((1 + (1 + 3 / 5) + (1 + 6 / 5)) / 3, rel=1e-6)
 
 
 def test_a_join_is_ranked_by_window_rate_and_selectivity_of_both_sides() -> None:
-    # ALGORITHMS §1, with an oracle of its own formulas.
+    # The expected figures follow the formulas of ALGORITHMS §1.
     model = SharafNetwork(kind="sharaf", queries=1, joins=True, selectivity_min=0.3, selectivity_max=0.3)
     plan = build_plan(model, Costs(), random.Random(1))
     rates = {"left": 4.0, "right": 2.0}
@@ -142,11 +144,13 @@ def test_a_join_is_ranked_by_window_rate_and_selectivity_of_both_sides() -> None
         assert found.ideal_s == pytest.approx(c + c + 2 * c + c)
 
 
-# -- turns and lanes -------------------------------------------------------------------------------------------
+# -- turns of classes, and lanes -------------------------------------------------------------------------------
 
 
 def backlog_oracle(arrivals: Sequence[tuple[float, float]], until: float) -> float:
-    """Work done by `until` on one lane that never rests while there is work: (arrival, work) ascending."""
+    """Return the work done until moment `until` by a lane that is busy whenever there is work. Arrivals are
+    (time, work), in order.
+    """
     free_at = done = 0.0
     for arrival, work in arrivals:
         start = max(free_at, arrival)
@@ -167,7 +171,7 @@ def test_a_lane_never_rests_while_a_class_has_input(policy: str) -> None:
     seen: list[tuple[float, float]] = []
 
     def check(run: Simulation) -> None:
-        # A call counts when it ends; the longest is a train of four through the dearest operator.
+        # The work of a call is added when the call ends. The longest call is a train of four tuples through the most expensive operator.
         seen.append((run.busy_s, backlog_oracle(arrivals, run.now)))
         assert seen[-1][1] - 4 * 4e-3 <= seen[-1][0] <= seen[-1][1] + 1e-9
 
@@ -184,7 +188,7 @@ def test_backlogged_classes_share_a_lane_by_their_priorities() -> None:
     assert result(run)["utilisation"] == pytest.approx(1.0, abs=0.001)
 
 
-def test_what_a_class_leaves_the_others_use() -> None:
+def test_other_classes_use_capacity_that_a_class_leaves() -> None:
     settings = scenario(
         tenant("idle", {"s": constant(50)}, priority=8),
         tenant("busy", {"s": constant(2000)}, priority=1),
@@ -205,7 +209,7 @@ def test_two_lanes_do_twice_the_work_of_one() -> None:
     )
 
 
-def test_a_class_runs_in_one_lane_at_a_time_and_leaves_the_rest_to_the_others() -> None:
+def test_a_class_runs_in_one_lane_and_other_classes_use_the_rest() -> None:
     run = ran(overloaded(9, 1, lanes=2))
     assert {name: host.processed_s / run.now for name, host in run.hosts.items()} == pytest.approx(
         {"a": 1.0, "b": 1.0}, abs=0.005
@@ -214,7 +218,7 @@ def test_a_class_runs_in_one_lane_at_a_time_and_leaves_the_rest_to_the_others() 
     assert result(alone)["utilisation"] == pytest.approx(1 / 3, abs=0.001)
 
 
-def test_utilisation_is_the_load_where_the_load_is_light() -> None:
+def test_under_a_light_load_utilisation_equals_the_load() -> None:
     run = ran(scenario(tenant("c", {"s": constant(300)}), networks=ONE_MS, lanes=2))
     assert result(run)["utilisation"] == pytest.approx(0.3 / 2, abs=0.001)
     assert result(run)["scheduling_overhead_pct"] == 0
@@ -222,7 +226,8 @@ def test_utilisation_is_the_load_where_the_load_is_light() -> None:
 
 def test_turns_and_decisions_are_overhead_and_take_time() -> None:
     run = ran(overloaded(1, train_max=1, costs={"turn_us": 500, "decision_us": 100}, round_ms=10))
-    # A tuple takes two calls, so two decisions and 1 ms of work; slices of 10 ms on average hold 10/1.2 of them.
+    # A tuple takes two calls: two decisions of 0.1 ms and 1 ms of work. So a slice of 10 ms processes 10/1.2 tuples on
+    # average.
     overhead = 0.2 + 0.5 * 1.2 / 10
     assert result(run)["scheduling_overhead_pct"] == pytest.approx(100 * overhead / (1 + overhead), rel=0.01)
     assert run.hosts["a"].door.ledger().delivered == pytest.approx(5000 / (1 + overhead), rel=0.01)
@@ -235,7 +240,7 @@ def test_operators_without_cost_do_not_stop_the_clock() -> None:
     assert result(run)["utilisation"] == 0
 
 
-# -- what is the same, what differs ----------------------------------------------------------------------------
+# -- equal results for equal seeds -------------------------------------------------------------------------------
 
 
 def everything_random(**settings: Any) -> Scenario:
@@ -263,7 +268,7 @@ def text(run: Simulation) -> str:
 
 
 @pytest.mark.parametrize("manager", ["none", "common", "dilos"])
-def test_the_same_seed_gives_the_same_run_to_the_last_byte(manager: str) -> None:
+def test_the_same_seed_gives_an_identical_run(manager: str) -> None:
     first, second = (ran(everything_random(), manager, seed=5) for _ in range(2))
     assert text(first) == text(second)
     assert first.series == second.series
@@ -276,18 +281,18 @@ def test_another_seed_gives_another_run() -> None:
     assert not set(offered[0]) & set(offered[1])
 
 
-def test_without_a_seed_the_scenarios_own_is_used() -> None:
+def test_without_a_seed_the_seed_of_the_scenario_is_used() -> None:
     assert text(ran(everything_random(seed=5))) == text(ran(everything_random(), seed=5))
 
 
-def test_a_class_more_does_not_change_the_arrivals_of_the_others() -> None:
+def test_an_additional_class_does_not_change_the_arrivals_of_others() -> None:
     classes = [tenant(name, {"s": poisson(100)}) for name in "ab"]
     one, two = (ran(scenario(*classes[:count], networks=ONE_MS)) for count in (1, 2))
     assert one.hosts["a"].door.ledger() == two.hosts["a"].door.ledger()
     assert two.hosts["a"].door.ledger().offered != two.hosts["b"].door.ledger().offered
 
 
-def test_without_lending_dilos_is_one_load_manager_a_class() -> None:
+def test_dilos_without_lending_equals_one_load_manager_per_class() -> None:
     settings = preset("overload-2x", seconds=6.0)
     apart, alone = ran(settings, "per-class"), ran(settings, "dilos-no-lending")
     assert result(alone) == result(apart) | {"manager": "dilos-no-lending"}
@@ -295,24 +300,24 @@ def test_without_lending_dilos_is_one_load_manager_a_class() -> None:
     assert alone.ring.loads["class2"].explanations == apart.ring.loads["class2"].explanations
 
 
-def test_an_unknown_manager_is_refused_with_the_nearest_known() -> None:
+def test_an_unknown_manager_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UnknownName, match="did you mean dilos"):
         Simulation(overloaded(1), "dilo")
 
 
-# -- the door --------------------------------------------------------------------------------------------------
+# -- the door, where tuples are accepted or dropped ------------------------------------------------------------
 
 
-def test_what_a_full_queue_cannot_hold_is_rejected_and_is_a_loss() -> None:
+def test_tuples_beyond_a_full_queue_are_rejected_and_count_as_a_loss() -> None:
     one = only_class(ran(overloaded(1, queue_max=100)))
-    # Three processors are asked for, one is there; the queue is full all the time.
+    # The input needs three processors, but the lane has only one; the queue is full all the time.
     assert one["queued"] == pytest.approx(100, abs=4)
     assert one["rejected"] == one["offered"] - one["delivered"] - one["queued"]
     assert one["loss_pct"] == pytest.approx(100 * 2 / 3, abs=1)
     assert one["response_ms"]["max"] <= 100 + 2 * 4
 
 
-def test_late_tuples_are_a_loss_of_their_own() -> None:
+def test_late_tuples_are_counted_separately_from_shed_tuples() -> None:
     class_ = tenant("c", {"s": constant(500)})
     class_["streams"]["s"]["late_fraction"] = 0.2
     one = only_class(ran(scenario(class_, networks=ONE_MS)))
@@ -321,7 +326,7 @@ def test_late_tuples_are_a_loss_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("victim", ["random", "newest", "oldest", "fair"])
-def test_an_overloaded_class_meets_its_target_whoever_goes(victim: str) -> None:
+def test_an_overloaded_class_meets_its_target_with_every_victim_rule(victim: str) -> None:
     class_ = tenant("c", {"s": poisson(2500)}, victim=victim, delay_target_ms=200)
     class_["streams"]["s"]["keys"] = 20
     run = ran(scenario(class_, networks=ONE_MS, seconds=15, train_max=5), "per-class")
@@ -337,11 +342,12 @@ def test_shedding_the_oldest_answers_sooner_than_shedding_the_newest() -> None:
         class_ = tenant("c", {"s": poisson(2500)}, victim=victim, delay_target_ms=200)
         one = only_class(ran(scenario(class_, networks=ONE_MS, train_max=5), "per-class"))
         means.append(one["response_ms"]["mean"])
-    # Of a queue as long, an arrival under `oldest` waits only until it is served or the head is dropped.
+    # With equally long queues, an arrival under rule `oldest` waits for less time: only until it is served, or
+    # until it reaches the head of the queue and is dropped.
     assert means[0] < 0.6 * means[1]
 
 
-def test_a_drained_run_goes_on_until_nothing_is_queued() -> None:
+def test_a_drained_run_continues_until_nothing_is_queued() -> None:
     drained = only_class(run := ran(overloaded(1, drain=True)))
     assert (drained["offered"], drained["delivered"], drained["queued"]) == (15_000, 15_000, 0)
     assert 15 <= run.now < 15.5
@@ -350,7 +356,7 @@ def test_a_drained_run_goes_on_until_nothing_is_queued() -> None:
     assert cut["queued"] == 15_000 - cut["delivered"] > 9_900
 
 
-# -- faults ----------------------------------------------------------------------------------------------------
+# -- death of hosts, and jumps of the clock --------------------------------------------------------------------
 
 
 def light(*faults: Data, manager: str = "none", **settings: Any) -> Simulation:
@@ -358,7 +364,7 @@ def light(*faults: Data, manager: str = "none", **settings: Any) -> Simulation:
     return ran(scenario(class_, networks=ONE_MS, faults=faults, train_max=1, **settings), manager)
 
 
-def test_a_host_that_dies_answers_nothing_until_it_is_back_and_then_everything() -> None:
+def test_a_dead_host_gives_no_answer_until_it_returns_and_then_answers_all_its_input() -> None:
     run = light({"kind": "host_dies", "name": "c", "at_s": 2, "down_s": 3, "rebuild_ms": 500})
     one = only_class(run)
     silent = [
@@ -366,7 +372,8 @@ def test_a_host_that_dies_answers_nothing_until_it_is_back_and_then_everything()
         for at_s, ms in zip(run.series.classes["c"].at_s, run.series.classes["c"].response_ms, strict=True)
         if ms is None
     ]
-    # From the first whole load cycle after the death to the one in which the rebuilding ends.
+    # Load cycles without answers: from the first whole cycle after the host's death to the cycle in which
+    # its rebuilding ends.
     assert (min(silent), max(silent)) == pytest.approx((2.25, 5.4))
     assert (one["delivered"], one["failed"]) == (1000, 0)
     assert one["response_ms"]["max"] == pytest.approx(3500, abs=20)
@@ -382,11 +389,11 @@ def test_input_that_is_not_retained_fails_when_its_host_dies() -> None:
     )
     one = only_class(ran(settings))
     assert (one["delivered"], one["failed"], one["results"]) == (2, 2, 2)
-    # The one that came while the host was down waits for its return.
+    # The tuple that arrived while the host was down waits for its return.
     assert one["response_ms"]["max"] == pytest.approx(2250 + 1000 - 1500)
 
 
-def test_a_host_that_dies_again_while_it_is_down_is_back_after_the_longer_of_the_two() -> None:
+def test_a_host_that_dies_again_while_down_returns_after_the_later_end() -> None:
     long, short = (
         {"kind": "host_dies", "name": "c", "at_s": 2, "down_s": 4},
         {"kind": "host_dies", "name": "c", "at_s": 3, "down_s": 1},
@@ -396,7 +403,7 @@ def test_a_host_that_dies_again_while_it_is_down_is_back_after_the_longer_of_the
     assert only_class(light(long, later))["response_ms"]["max"] == pytest.approx(6000, abs=20)
 
 
-def test_a_dead_host_leaves_its_lane_to_the_others() -> None:
+def test_other_classes_use_the_lane_of_a_dead_host() -> None:
     settings = overloaded(1, 1, faults=[{"kind": "host_dies", "name": "a", "at_s": 1, "down_s": 3}])
     run = ran(settings)
     assert {name: host.processed_s for name, host in run.hosts.items()} == pytest.approx(
@@ -405,29 +412,27 @@ def test_a_dead_host_leaves_its_lane_to_the_others() -> None:
 
 
 @pytest.mark.parametrize(("by_s", "of_the_fourth"), [(5.0, 5001), (-5.0, 0)])
-def test_a_clock_that_jumps_changes_the_response_of_what_is_inside_and_of_nothing_else(
+def test_a_clock_jump_changes_only_the_response_of_the_tuple_inside(
     by_s: float, of_the_fourth: float
 ) -> None:
-    # Of ten tuples, a second apart, the fourth is being worked on when the clock jumps.
+    # Ten tuples arrive one second apart; the fourth is being processed when the clock jumps.
     class_ = tenant("c", {"s": at(*range(10))})
     jump = {"kind": "clock_jumps", "at_s": 3.0005, "by_s": by_s}
     response = only_class(ran(scenario(class_, networks=ONE_MS, faults=[jump])))["response_ms"]
     assert (10 * response["mean"], response["p50"]) == pytest.approx((9 + of_the_fourth, 1), rel=0.01)
 
 
-def test_what_came_before_the_clock_jumped_keeps_its_stamp_although_nobody_has_looked_at_it() -> None:
+def test_tuples_that_arrived_before_a_clock_jump_keep_their_arrival_times() -> None:
     class_ = tenant("c", {"s": at(0, 0.25)})
     # No load cycle ends between the second arrival and the jump.
     jump = {"kind": "clock_jumps", "at_s": 0.28, "by_s": 5}
     run = ran(scenario(class_, networks={"n": queries(slow=[project(1000)])}, faults=[jump], train_max=1))
-    # Answered at 1 and 2 s, which the clock now calls 6 and 7.
+    # The answers come at 1 and 2 s, which the clock now calls 6 and 7 s.
     assert only_class(run)["response_ms"]["max"] == pytest.approx(7000 - 250)
 
 
 @pytest.mark.parametrize(("by_s", "measured"), [(10.0, 0.1 * 0.15 / 10.15), (-10.0, 0.1)])
-def test_a_load_cycle_is_as_long_as_the_clock_says_but_never_shorter_than_nothing(
-    by_s: float, measured: float
-) -> None:
+def test_a_load_cycle_is_as_long_as_its_clock_shows_but_never_negative(by_s: float, measured: float) -> None:
     run = light({"kind": "clock_jumps", "at_s": 3.05, "by_s": by_s}, manager="per-class")
     series = run.series.classes["c"]
     at_jump = [load for at_s, load in zip(series.at_s, series.load, strict=True) if 3.1 < at_s < 3.2]
@@ -435,7 +440,7 @@ def test_a_load_cycle_is_as_long_as_the_clock_says_but_never_shorter_than_nothin
 
 
 class Listening(Shedder):
-    """A shedder that tells of each end of a cycle."""
+    """Shedder that records the end of each load cycle."""
 
     def __init__(self, name: str, heard: list[str]) -> None:
         super().__init__("random", np.random.default_rng(1))
@@ -447,7 +452,7 @@ class Listening(Shedder):
 
 
 def lending(*faults: Data, **settings: Any) -> Simulation:
-    """An idle lender and a borrower that asks for 0.8 of the processor but owns 0.2."""
+    """Return a run of an idle lender and of a borrower that asks for 0.8 of the processor but owns 0.2."""
     classes = [
         tenant("lender", {"s": constant(100)}, priority=4, delay_target_ms=500),
         tenant("borrower", {"s": constant(800)}, priority=1, delay_target_ms=500),
@@ -465,7 +470,7 @@ def test_idle_capacity_is_lent_at_the_first_redistribution() -> None:
     assert max(share for shares in run.series.classes.values() for share in shares.share) <= 1
 
 
-def test_lanes_give_turns_by_the_shares_of_the_moment() -> None:
+def test_lanes_give_turns_by_the_current_shares() -> None:
     classes = [
         tenant("a", {"s": constant(50)}, priority=6),
         tenant("b", {"s": constant(2000)}, priority=3),
@@ -475,12 +480,13 @@ def test_lanes_give_turns_by_the_shares_of_the_moment() -> None:
     for manager in ("per-class", "dilos"):
         hosts = ran(scenario(*classes, networks=ONE_MS, train_max=4), manager).hosts
         ratios.append(hosts["b"].processed_s / hosts["c"].processed_s)
-    # What a leaves goes by 3 : 1. Lent, it goes to b, which comes first: some 0.85 : 0.1 after a seventh of the run.
+    # Without lending, b and c divide the capacity that a leaves unused 3 : 1. With lending, b comes first:
+    # about 0.85 : 0.1 after a seventh of the run.
     assert ratios[0] == pytest.approx(3, rel=0.02)
     assert 5 < ratios[1] < 8.5
 
 
-def test_every_shedder_hears_of_the_end_of_every_cycle() -> None:
+def test_every_shedder_is_called_at_the_end_of_every_cycle() -> None:
     simulation = Simulation(lopsided(), "per-class")
     heard: list[str] = []
     for name, host in simulation.hosts.items():
@@ -489,7 +495,7 @@ def test_every_shedder_hears_of_the_end_of_every_cycle() -> None:
     assert heard == ["a", "b"] * simulation.ring.cycles
 
 
-def test_nothing_is_lent_on_reports_that_were_lost() -> None:
+def test_no_capacity_is_lent_while_load_reports_are_lost() -> None:
     run = lending({"kind": "reports_lost", "name": "lender", "at_s": 0, "for_s": 5})
     moved = next(
         at_s
@@ -498,11 +504,11 @@ def test_nothing_is_lent_on_reports_that_were_lost() -> None:
         )
         if share < 0.8
     )
-    # The reports of the cycle that ends at 6 s are the first to arrive.
+    # The load cycle that ends at 6 s is the first with reports that arrive.
     assert moved == pytest.approx(6.0)
 
 
-def test_late_reports_count_when_they_arrive() -> None:
+def test_delayed_load_reports_count_when_they_arrive() -> None:
     run = lending({"kind": "reports_late", "name": "lender", "at_s": 0, "for_s": 1.4, "delay_s": 0.3})
     late = lending({"kind": "reports_late", "name": "lender", "at_s": 0, "for_s": 10, "delay_s": 1.6})
     assert [first_move_at(one) for one in (run, late)] == pytest.approx([1.5, 3.0])
@@ -513,7 +519,7 @@ def first_move_at(run: Simulation) -> float:
     return next(move.at for move in run.ring.capacity.moves if move.before != move.after)
 
 
-# -- what a run answers with -----------------------------------------------------------------------------------
+# -- the results that a run returns ----------------------------------------------------------------------------
 
 CLASS_KEYS = {
     "name": str,
@@ -565,7 +571,7 @@ KEYS = {
 
 
 def kinds(value: Any) -> Any:
-    """The value with types in place of what it holds."""
+    """Return the value with each leaf replaced by its type."""
     match value:
         case dict():
             return {key: kinds(one) for key, one in value.items()}
@@ -575,7 +581,7 @@ def kinds(value: Any) -> Any:
 
 
 def lopsided(**settings: Any) -> Scenario:
-    """Class a asks for a tenth and owns three quarters, class b asks for twice the processor."""
+    """Return a scenario of class a (load 0.1, share 0.75) and class b (a load of twice the processor)."""
     classes = [
         tenant("a", {"s": poisson(100)}, priority=3, delay_target_ms=200),
         tenant("b", {"s": poisson(2000)}, priority=1, delay_target_ms=200),
@@ -583,7 +589,7 @@ def lopsided(**settings: Any) -> Scenario:
     return scenario(*classes, networks=ONE_MS, **settings)
 
 
-def test_a_run_answers_with_every_key_of_the_contract_and_no_other() -> None:
+def test_results_have_exactly_the_documented_keys() -> None:
     answer = result(ran(lopsided(), "dilos"))
     assert kinds(answer) == KEYS
     assert json.loads(json.dumps(answer, allow_nan=False)) == answer
@@ -592,7 +598,7 @@ def test_a_run_answers_with_every_key_of_the_contract_and_no_other() -> None:
 @pytest.mark.parametrize(
     "manager", ["none", "common", "per-class", "dilos", "dilos-unscaled", "dilos-no-lending"]
 )
-def test_the_figures_of_an_answer_agree_with_one_another(manager: str) -> None:
+def test_the_figures_of_a_result_are_consistent(manager: str) -> None:
     run = ran(lopsided(), manager)
     answer = result(run)
     assert (answer["manager"], answer["seed"], answer["ledger_closed"]) == (manager, 1, True)
@@ -603,7 +609,7 @@ def test_the_figures_of_an_answer_agree_with_one_another(manager: str) -> None:
         assert one["loss_pct"] == pytest.approx(100 * one["shed"] / one["offered"], abs=1e-6)
         assert 0 < response["mean"] <= response["max"]
         assert 0 < response["p50"] <= response["p95"] <= response["p99"] <= response["max"]
-        # Every result costs 1 ms where it is alone.
+        # Without waiting, each result costs 1 ms.
         assert slowdown == pytest.approx({key: response[key] for key in ("mean", "max", "l2")}, rel=1e-6)
         assert response["mean"] <= response["l2"] / one["results"] ** 0.5 <= response["max"]
         assert (one["headroom_last"] is None) == (manager == "none")
@@ -612,7 +618,7 @@ def test_the_figures_of_an_answer_agree_with_one_another(manager: str) -> None:
     assert bool(answer["lending"]) == (manager in ("dilos", "dilos-unscaled"))
 
 
-def test_what_is_lent_is_what_the_mean_shares_say() -> None:
+def test_lent_capacity_equals_the_difference_of_mean_and_original_shares() -> None:
     run = ran(lopsided(seconds=30, lanes=2), "dilos")
     lender, borrower = result(run)["classes"]
     (lent,) = result(run)["lending"]["a"].values()
@@ -622,13 +628,13 @@ def test_what_is_lent_is_what_the_mean_shares_say() -> None:
     )
 
 
-def test_a_run_too_short_for_a_load_cycle_still_answers() -> None:
+def test_a_run_too_short_for_a_load_cycle_still_has_results() -> None:
     answer = result(ran(lopsided(seconds=0.1), "dilos"))
     assert answer["ledger_closed"]
     assert [one["share"]["mean"] for one in answer["classes"]] == [0.75, 0.25]
 
 
-# -- over time -------------------------------------------------------------------------------------------------
+# -- results over time -----------------------------------------------------------------------------------------
 
 
 def test_every_load_cycle_of_a_short_run_is_recorded() -> None:
@@ -641,7 +647,7 @@ def test_every_load_cycle_of_a_short_run_is_recorded() -> None:
     assert series.queued[0] > 0
 
 
-def test_the_record_of_a_long_run_stays_bounded_and_equally_spaced() -> None:
+def test_the_record_of_a_long_run_stays_bounded_and_evenly_spaced() -> None:
     series = Series({"a": ClassSeries()})
     for cycle in range(1, 5 * POINTS_MAX):
         if series.due():
@@ -655,8 +661,10 @@ def test_the_record_of_a_long_run_stays_bounded_and_equally_spaced() -> None:
     assert 5 * POINTS_MAX - recorded[-1] <= 8
 
 
-def test_answers_of_a_class_that_may_drop_little_are_bounded_in_age_or_its_source_waits() -> None:
-    """The load is 1.5 times the capacity: without either, the queue would grow for as long as that lasts."""
+def test_under_overload_a_class_with_a_small_max_drop_drops_old_tuples_or_holds_its_source_back() -> None:
+    """Offer 1.5 times the capacity, with and without a maximum age. Without either measure, the queue would
+    grow without limit.
+    """
     clicks = tenant("a", {"s": constant(1500)}, max_drop=0.05, delay_target_ms=200)
     found, waiting = {}, {}
     for age_ms in (None, 500.0):
@@ -664,18 +672,20 @@ def test_answers_of_a_class_that_may_drop_little_are_bounded_in_age_or_its_sourc
         run = ran(settings, "per-class")
         found[age_ms], waiting[age_ms] = only_class(run), run.hosts["a"].door.held(run.now)
         assert found[age_ms]["offered"] + waiting[age_ms] == pytest.approx(20 * 1500, abs=1)
-    # Ten targets of work, and what came before costs were known.
+    # The queue is limited to the work of ten delay targets, plus tuples accepted before costs were known.
     assert found[None]["response_ms"]["max"] <= 2000 + LoadSettings().cycle_ms
     assert found[None]["loss_pct"] < 5.5
     assert waiting[None] > 5000
-    # Ages are looked at once a load cycle.
+    # Ages are checked once per load cycle.
     assert found[500.0]["response_ms"]["max"] <= 500 + LoadSettings().cycle_ms
     assert found[500.0]["queued"] < found[None]["queued"] / 2
     assert waiting[500.0] == 0
 
 
-def test_a_class_whose_source_waits_borrows_what_others_leave_over() -> None:
-    """Halfway through, a class of a higher priority falls idle; a lower one would take whatever it leaves."""
+def test_a_class_that_holds_its_source_back_borrows_spare_capacity() -> None:
+    """Run a class of higher priority that becomes idle halfway through, and a class of lower priority that competes
+    for the capacity that becomes free.
+    """
     quiet = tenant(
         "quiet", {"s": at(*(number / 700 for number in range(10_500)))}, priority=3, delay_target_ms=200
     )

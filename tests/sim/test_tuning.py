@@ -1,5 +1,6 @@
-"""A class that tunes itself, in virtual time: where calls cost something, the policy that serves an objective in theory is not
-always the one that does, and the class finds out."""
+"""A class that tunes itself, in virtual time. If an operator call has a fixed cost, the policy that theory
+recommends for an objective is not always best; the class finds the best.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ from sim.policy_tuning import operators_of
 from sim.simulation import Simulation
 from tests.support.scenarios import constant, queries, ran, scenario, tenant
 
-# What comes before is not held against a class that is still finding out.
+# Answers from before LEARNS_S do not count: until then the class is still comparing policies.
 EVERY_S, LEARNS_S = 5.0, 25.0
 
 
 def workload(seed: int, call_us: float, seconds: float) -> Scenario:
-    """Six queries over two bursty streams at a load of 0.9 with trains of ten tuples."""
+    """Return a scenario of six queries over two bursty streams, at a load of 0.9 with trains of ten tuples."""
     chance = random.Random(seed)
     queries = []
     for number in range(6):
@@ -68,7 +69,7 @@ def workload(seed: int, call_us: float, seconds: float) -> Scenario:
 
 
 def outcome(scenario: Scenario, objective: Objective, policy: ClassPolicy) -> tuple[float, Simulation]:
-    """What the objective comes to once the class has had time to find out."""
+    """Return the objective's value over the answers that come after LEARNS_S, and the run itself."""
     declared = scenario.classes[0].model_copy(update={"policy": policy, "objective": objective})
     queues, begun = Queues(), list[float]()
 
@@ -91,7 +92,7 @@ def outcome(scenario: Scenario, objective: Objective, policy: ClassPolicy) -> tu
     ("seed", "call_us", "objective"),
     [(0, 300.0, "response"), (2, 300.0, "slowdown"), (1, 0.0, "response"), (2, 300.0, "memory")],
 )
-def test_a_class_that_tunes_itself_ends_within_a_tenth_of_the_best_policy(
+def test_a_self_tuning_class_ends_within_a_tenth_of_the_best_policy(
     seed: int, call_us: float, objective: Objective
 ) -> None:
     scenario = workload(seed, call_us, seconds=100.0)
@@ -103,8 +104,8 @@ def test_a_class_that_tunes_itself_ends_within_a_tenth_of_the_best_policy(
 
 
 @pytest.mark.slow
-def test_a_class_leaves_a_policy_under_which_calls_are_too_short() -> None:
-    # Costs of calls dwarf those of tuples: who lets trains gather does better than who hurries each tuple on.
+def test_a_class_leaves_a_policy_that_makes_calls_too_short() -> None:
+    # A call costs far more than a tuple, so policies under which long trains gather are better.
     scenario = workload(0, 300.0, seconds=16.0)
     _, run = outcome(scenario, "response", Automatic(every_s=EVERY_S))
     told = list(run.tunings["c"].core.explanations)
@@ -114,7 +115,7 @@ def test_a_class_leaves_a_policy_under_which_calls_are_too_short() -> None:
     assert run.hosts["c"].door.closes()
 
 
-def test_a_class_that_tunes_itself_is_compared_by_how_late_its_windows_were_answered() -> None:
+def test_a_class_tuned_for_tardiness_is_measured_by_the_lateness_of_its_windows() -> None:
     scenario = workload(0, 300.0, seconds=1.5)
     network = scenario.networks["n"]
     assert isinstance(network, QueryNetwork)
@@ -126,17 +127,18 @@ def test_a_class_that_tunes_itself_is_compared_by_how_late_its_windows_were_answ
     )
     both = {"classes": (declared,), "networks": {"n": changed}}
     run = Simulation(scenario.model_copy(update=both), "none").run()
-    (told,) = run.tunings["c"].core.explanations
+    (explained,) = run.tunings["c"].core.explanations
     late = run.hosts["c"].answers.tardiness()
     assert late is not None
-    assert told.measured is not None
-    assert 0 < told.measured <= late["max_ms"]
-    assert set(told.forecasts) == {policy_text(one) for one in candidates("tardiness")}
+    assert explained.measured is not None
+    assert 0 < explained.measured <= late["max_ms"]
+    assert set(explained.forecasts) == {policy_text(one) for one in candidates("tardiness")}
 
 
 @pytest.mark.slow
-def test_windows_that_close_seldom_can_be_forecast_too() -> None:
-    # Results of 1,500 tuples: between two of them, running averages of a hundred tuples forget that there are any.
+def test_windows_that_rarely_close_can_be_forecast() -> None:
+    # A window closes every 1,500 tuples. Between two of these moments, an average over a hundred tuples estimates
+    # that no window ever closes.
     window = {"kind": "aggregate", "range_s": 2, "slide_s": 1, "groups": 4, "tuple_us": 20, "result_us": 5000}
     one = tenant("c", {"s": constant(1500)}, policy={"kind": "auto", "every_s": 1.9}, objective="tardiness")
     run = ran(scenario(one, networks={"n": queries(window=[window])}, seconds=2), "none")
@@ -148,14 +150,14 @@ def test_windows_that_close_seldom_can_be_forecast_too() -> None:
 
 
 @pytest.mark.parametrize("objective", ["staleness", "utility"])
-def test_a_class_that_tunes_itself_for_its_answers_is_compared_by_what_they_came_to(
+def test_a_class_tuned_for_staleness_or_utility_is_measured_by_that_objective(
     objective: Objective,
 ) -> None:
     scenario = workload(0, 300.0, seconds=EVERY_S + 0.5)
     changed = {"policy": Automatic(every_s=EVERY_S), "objective": objective, "delay_target_ms": 50.0}
     declared = scenario.classes[0].model_copy(update=changed)
     run = Simulation(scenario.model_copy(update={"classes": (declared,)}), "none").run()
-    (told,) = run.tunings["c"].core.explanations
-    assert told.measured is not None
-    assert 0 < told.measured < 1
-    assert set(told.forecasts) == {policy_text(one) for one in candidates(objective)}
+    (explained,) = run.tunings["c"].core.explanations
+    assert explained.measured is not None
+    assert 0 < explained.measured < 1
+    assert set(explained.forecasts) == {policy_text(one) for one in candidates(objective)}

@@ -1,4 +1,4 @@
-"""What a run says its answers were worth, how many came late and by how much, and how much memory its queues took."""
+"""The figures that a run reports: utility of its answers, missed deadlines, tardiness, and memory of its queues."""
 
 from typing import Any
 
@@ -19,15 +19,15 @@ def answered(network: Data, *times_s: float, **settings: Any) -> tuple[Simulatio
     return run, found
 
 
-def test_answers_are_worth_what_the_class_says_and_are_late_after_its_deadline() -> None:
-    # After 100, 200 and 300 ms: 1, 3/4 and 1/4.
+def test_utility_follows_the_graph_of_the_class_and_late_answers_are_missed() -> None:
+    # The response times are 100, 200 and 300 ms, with utilities 1, 3/4 and 1/4.
     _, found = answered(queries(q=[project(100)]), 0, 0, 0, utility=FALLS)
     assert found["utility"] == pytest.approx(
         {"mean": 2 / 3, "lost": 1 / 3, "of_queries": 2 / 3, "missed": 2, "missed_pct": 200 / 3}, abs=1e-6
     )
 
 
-def test_without_a_graph_answers_are_worth_nothing_from_twice_the_target_on() -> None:
+def test_without_a_graph_utility_is_zero_from_twice_the_target() -> None:
     _, found = answered(queries(q=[project(100)]), 0, 0, 0, delay_target_ms=150)
     assert (found["utility"]["mean"], found["utility"]["missed"]) == (
         pytest.approx((1 + 2 / 3 + 0) / 3, abs=1e-6),
@@ -35,20 +35,20 @@ def test_without_a_graph_answers_are_worth_nothing_from_twice_the_target_on() ->
     )
 
 
-def test_a_query_may_have_a_graph_of_its_own() -> None:
+def test_a_query_may_have_its_own_graph() -> None:
     network = queries(one=[project(100)], other=[project(100)])
     network["queries"][1]["utility"] = LATER
     _, found = answered(network, 0, 0, utility=FALLS, policy={"kind": "rr"})
-    # In turn: the one after 100 and 300 ms, the other after 200 and 400.
-    told = {name: (one["results"], one["utility"], one["missed"]) for name, one in found["queries"].items()}
-    assert told == {"one": (2, 0.625, 1), "other": (2, 0.5, 1)}
+    # The two queries run alternately: `one` answers after 100 and 300 ms, `other` after 200 and 400 ms.
+    shown = {name: (one["results"], one["utility"], one["missed"]) for name, one in found["queries"].items()}
+    assert shown == {"one": (2, 0.625, 1), "other": (2, 0.5, 1)}
     assert found["utility"]["of_queries"] == 0.5625
 
 
 def test_each_query_has_its_own_response_times_slowdown_and_staleness() -> None:
     network = queries(one=[project(100)], other=[project(50), project(50)])
     run, found = answered(network, 0, policy={"kind": "hr"}, delay_target_ms=150)
-    # The second's last operator answers soonest once it has been begun; the first has the lower number.
+    # Once query `other` has started, its last operator answers soonest; but the operator of `one` has the lower number.
     assert [one.pop("tardiness") for one in found["queries"].values()] == [None, None]
     assert found["queries"] == {
         name: pytest.approx(
@@ -67,36 +67,38 @@ def test_each_query_has_its_own_response_times_slowdown_and_staleness() -> None:
     }
 
 
-def test_operators_that_name_no_query_are_each_valued_by_their_own_graph() -> None:
+def test_operators_without_a_query_name_each_use_their_own_graph() -> None:
     boxes = [
         {"name": name, "stream": "s", "tuple_us": 100_000, "utility": graph}
         for name, graph in (("one", FALLS), ("other", LATER), ("other", FALLS))
     ]
     _, found = answered({"kind": "operators", "operators": boxes}, 0, policy={"kind": "rr"})
     assert [*found["queries"]] == ["one", "other", "other#2"]
-    # After 100, 200 and 300 ms: by FALLS 1 and 1/4; by LATER 1.
-    told = [(one["mean_ms"], one["utility"]) for one in found["queries"].values()]
-    assert told == [pytest.approx(one) for one in ((100, 1), (200, 1), (300, 0.25))]
+    # The responses take 100, 200 and 300 ms. Graph FALLS gives the first and the last answer utilities 1 and 1/4;
+    # graph LATER gives the second answer utility 1.
+    shown = [(one["mean_ms"], one["utility"]) for one in found["queries"].values()]
+    assert shown == [pytest.approx(one) for one in ((100, 1), (200, 1), (300, 0.25))]
 
 
-def test_tardiness_is_told_by_query_where_there_are_windows() -> None:
+def test_tardiness_is_reported_only_for_queries_with_windows() -> None:
     network = queries(window=[aggregate(0.1, groups=2, ms=150)], plain=[project(0)])
     _, found = answered(network, 0.05, 0.15, 0.25)
-    told = found["queries"]["window"]["tardiness"]
-    assert told == pytest.approx({"due": 4, "tardy": 4, "mean_ms": 125}, rel=1e-3)
+    shown = found["queries"]["window"]["tardiness"]
+    assert shown == pytest.approx({"due": 4, "tardy": 4, "mean_ms": 125}, rel=1e-3)
     assert found["queries"]["plain"]["tardiness"] is None
 
 
-def test_a_window_that_its_slide_does_not_divide_is_tardy_a_pane_after_it_fell_due_as_live() -> None:
-    # Of 0.25 and 0.1 s the panes are of 0.05 s.
+def test_a_window_that_is_no_multiple_of_its_slide_is_tardy_one_pane_after_its_end() -> None:
+    # A range of 0.25 s and a slide of 0.1 s make panes of 0.05 s.
     window = aggregate(0.1, groups=1, ms=75) | {"range_s": 0.25}
     _, found = answered(queries(window=[window]), 0.05, 0.15)
     late = {"due": 1, "tardy": 1, "mean_ms": 25, "max_ms": 25}
     assert found["tardiness"] == pytest.approx(late, rel=1e-3)
 
 
-def test_answers_of_a_window_are_tardy_a_slide_after_they_fell_due() -> None:
-    # The windows that end at 0.1 and 0.2 s are closed by the second and third tuple, answered after 200 and 250 ms.
+def test_answers_of_a_window_are_tardy_one_slide_after_its_end() -> None:
+    # The second and third tuple close the windows that end at 0.1 and 0.2 s. Their answers take 200 and 250
+    # ms.
     network = queries(window=[aggregate(0.1, groups=2, ms=150)], plain=[project(0)])
     _, found = answered(network, 0.05, 0.15, 0.25)
     assert found["tardiness"] == pytest.approx(
@@ -112,9 +114,10 @@ def test_a_tuple_takes_memory_from_its_arrival_to_its_answer() -> None:
     assert found["memory"]["mean"] * run.now == pytest.approx(0.1 * (3 + 2 + 1), abs=1e-5)
 
 
-def test_memory_goes_by_the_size_of_what_an_operator_gives() -> None:
+def test_memory_counts_the_output_size_of_operators() -> None:
     network = queries(q=[project(100) | {"size_out": 5.0}, project(100)])
     run, found = answered(network, 0, 0.15)
     assert found["memory"]["max"] == 6
-    # The first is of size 1 for 100 ms and of size 5 for another 100; the second, that comes meanwhile, waits for 50.
+    # The first tuple has size 1 for 100 ms and size 5 for another 100 ms. The second tuple arrives meanwhile
+    # and waits for 50 ms.
     assert found["memory"]["mean"] * run.now == pytest.approx(0.1 + 0.5 + 0.05 + 0.1 + 0.5, abs=1e-5)

@@ -1,4 +1,4 @@
-"""One Spark for all tests of this process: its JVM takes seconds to start."""
+"""One Spark session for all tests of this process, because its JVM takes seconds to start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.session.timeZone": "UTC",
-    # Failures are part of the tests.
+    # Spark logs nothing here, because the tests cause failures on purpose.
     "spark.log.level": "OFF",
 }
 
@@ -30,9 +30,9 @@ SETTINGS = {
 def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_HOME", str(find_java(None, os.environ).home))
-        # Workers must have what this process has.
+        # Spark's Python workers need the packages of this interpreter.
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        # The JVM has the environment that it was started with.
+        # The JVM sees only the environment with which it was started, so the key must be set before.
         patch.setenv(KEY_VARIABLE, KEY)
         builder = SparkSession.builder
         for name, value in SETTINGS.items():

@@ -1,4 +1,4 @@
-"""The door of a node in this process, over logs of its own: it can be busy, lose its answers, go away and come back."""
+"""Node in this process, with its own logs and a Flight server that can be busy, lose its responses, stop and start again."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from services.ingest.staging import Staging
 
 KEY = "weir_" + "k" * 43
 STREAM = "CREATE STREAM {} (id BIGINT, x DOUBLE)"
-# Logs so small that they forget.
+# Sizes of small logs, so that a log soon drops its oldest rows.
 SEGMENT_BYTES, LOG_BYTES = 16 << 10, 64 << 10
-# Rows of an answer that come before its connection breaks.
+# Number of rows of an answer that are sent before the connection breaks.
 BROKEN_AFTER = 10
 
 
 class Node:
-    """Its logs outlive the server; what is staged does not."""
+    """Node with streams. A restart of its Flight server keeps the logs, but not the staged parts."""
 
     def __init__(self, folder: Path) -> None:
         self.dirs = RunDirs(folder, "t", "n")
@@ -48,47 +48,47 @@ class Node:
         self.key = KEY
         self.calls: list[str] = []
         self.at_call: Callable[[str], None] = lambda name: None
-        """What is done when a call comes, before it is answered."""
+        """Function that is called with the name of each call before the server handles it."""
         self.busy = 0
-        """So many calls are told to come again."""
+        """Number of next calls that are answered with a request to retry later."""
         self.lost: Counter[str] = Counter()
-        """The answers to so many calls get lost, after what was asked is done."""
+        """Number of calls, by name, that take effect but lose their answer."""
         self.port = 0
-        self.come()
+        self.start()
 
     @property
     def endpoint(self) -> str:
         return f"grpc://127.0.0.1:{self.port}"
 
-    def come(self) -> None:
+    def start(self) -> None:
         self.dead = DeadLetters(DEAD_BYTES)
         self._server = FaultyServer(self)
         self.port = self._server.port
 
-    def go(self) -> None:
+    def stop(self) -> None:
         self._server.shutdown()
         self.dead.close()
 
     def close(self) -> None:
-        self.go()
+        self.stop()
         self.streams.close()
         os.close(self._held)
 
     def column(self, stream: str, name: str) -> list[Any]:
-        """Of all rows in the stream's log."""
+        """Return the column's values of all rows in the stream's log."""
         with self.streams.lock:
             found = self.streams.find(stream)
         place = found.arrow.get_field_index(name)
         log = Reader(found.folder)
         trains = [batch_of(payload) for _, payload in log.frames(log.first)]
-        return [one for train in trains for one in values_to_arrow(train.columns[place]).to_pylist()]
+        return [value for train in trains for value in values_to_arrow(train.columns[place]).to_pylist()]
 
     def ids(self, stream: str) -> list[int]:
         return self.column(stream, "id")
 
 
 class Answers:
-    """A unit's answers to the query `hot`, two columns; half of the input was kept."""
+    """Log of a unit with two-column answers to the query `hot`, computed from half of the input."""
 
     def __init__(self, node: Node, unit: str, forgets: bool = False) -> None:
         folder = node.dirs.class_log(unit)
@@ -160,7 +160,7 @@ class FaultyServer(FlightServer):
 
 @contextmanager
 def opened(folder: Path, *streams: str) -> Iterator[Node]:
-    """With streams of that name."""
+    """Start a node that has these streams; close it at the end."""
     node = Node(folder)
     try:
         for name in streams:

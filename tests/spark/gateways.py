@@ -1,4 +1,4 @@
-"""A gateway in this process, with its door for producers over the network: what Spark brings can be read from its logs."""
+"""Gateway in this process with a Flight server, to which Spark publishes; tests read the published rows from its logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from services.ingest.keys import new_key
 
 
 class RealGateway:
-    """It can be stopped, and started again at the same address with what it had."""
+    """Gateway that can be stopped, and started again at the same address over the same logs."""
 
     def __init__(self, base: Path) -> None:
         self.key = new_key()
@@ -57,20 +57,24 @@ class RealGateway:
         os.close(self._held)
 
     def declare(self, sql: str) -> None:
-        """A stream of which nothing is forgotten."""
+        """Declare a stream with a lossless reader that releases no rows, so that the log keeps all rows."""
         stream = self._gateway.streams.declare(sql)
         self._schemas[stream.name] = stream.schema
         self._read(stream.name)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """All that has come, in the order in which it came."""
+        """Return all rows of the stream, in the order of their arrival."""
         frames = Reader(self._dirs.stream(name)).frames(0)
         batches = [train_to_arrow(batch_of(payload), self._schemas[name].schema) for _, payload in frames]
         return [row for batch in batches for row in batch.to_pylist()]
 
+    def folder_of(self, name: str) -> Path:
+        """Return the folder of a stream, which also contains its dead letters."""
+        return self._dirs.stream(name)
+
     def refused(self) -> int:
-        """Batches that there was no room for."""
-        return sum(one["refused_batches"] for one in self._gateway.streams.status())
+        """Return the number of batches that were refused because there was no room."""
+        return sum(stream["refused_batches"] for stream in self._gateway.streams.status())
 
     def _read(self, name: str) -> None:
         self._readers.append(Subscriber(self._dirs, "reader", name, 0, lossless=True))
@@ -78,7 +82,7 @@ class RealGateway:
 
 @contextmanager
 def opened() -> Iterator[RealGateway]:
-    # Sockets are in there, whose paths must be short.
+    # The folder contains Unix sockets, and their paths must be short.
     with TemporaryDirectory() as base:
         gateway = RealGateway(Path(base))
         try:

@@ -1,4 +1,4 @@
-"""The connector in a real Spark, at the door of a node: every row once, whatever fails meanwhile, and errors that tell."""
+"""The connector in a real Spark, with a node in this process: each row is published once despite failures, and errors say the cause."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 class Files:
-    """A folder that a streaming query reads, a file in a micro-batch."""
+    """Folder that a streaming query reads, one file per micro-batch."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.folder, self.checkpoint = folder / "files", folder / "checkpoint"
@@ -46,10 +46,10 @@ class Files:
         self._count = 0
 
     def add(self, ids: range) -> None:
-        lines = [json.dumps({"id": one, "x": one / 2}) for one in ids]
+        lines = [json.dumps({"id": number, "x": number / 2}) for number in ids]
         draft = self.folder / ".draft"
         draft.write_text("\n".join(lines), encoding="utf-8")
-        # Spark takes the oldest first.
+        # Spark reads the oldest file first.
         os.utime(draft, (self._count, self._count))
         draft.rename(self.folder / f"{self._count:04}.json")
         self._count += 1
@@ -63,7 +63,7 @@ class Files:
         return sink(writer).trigger(availableNow=True).start()
 
     def run(self, sink: Sink, rows: DataFrame | None = None) -> None:
-        """All there is."""
+        """Run the query until it has read all files."""
         self.begin(sink, rows).awaitTermination()
 
     def fail(self, sink: Sink, rows: DataFrame | None = None) -> str:
@@ -94,7 +94,7 @@ PATHS = {
 paths = pytest.mark.parametrize("path", PATHS.values(), ids=PATHS)
 
 
-# -- exactly once --------------------------------------------------------------------------------------------------
+# -- rows that arrive exactly once although something fails --------------------------------------------------------
 
 
 @paths
@@ -104,11 +104,11 @@ def test_every_row_arrives_once_over_restarts(node: Node, files: Files, path: Ca
         files.add(range(begin + 20, begin + 30))
         files.run(path(node, 20), files.rows().repartition(3))
     assert sorted(node.ids("s")) == list(range(90))
-    assert node.column("s", "x") == [one / 2 for one in node.ids("s")]
+    assert node.column("s", "x") == [number / 2 for number in node.ids("s")]
 
 
 @paths
-def test_a_batch_that_was_published_unbeknownst_to_spark_is_not_published_again(
+def test_batch_with_a_lost_acknowledgement_is_not_published_again(
     node: Node, files: Files, path: Callable[..., Sink]
 ) -> None:
     files.add(range(20))
@@ -122,7 +122,7 @@ def test_a_batch_that_was_published_unbeknownst_to_spark_is_not_published_again(
 
 
 @paths
-def test_a_query_that_dies_before_the_commit_repeats_the_batch(
+def test_query_that_fails_before_the_commit_repeats_the_batch(
     node: Node, files: Files, path: Callable[..., Sink]
 ) -> None:
     files.add(range(30))
@@ -138,9 +138,7 @@ def test_a_query_that_dies_before_the_commit_repeats_the_batch(
     assert sorted(node.ids("s")) == list(range(30))
 
 
-def test_a_worker_that_is_killed_while_it_writes_costs_no_row_and_doubles_none(
-    node: Node, files: Files
-) -> None:
+def test_worker_killed_while_writing_loses_and_duplicates_no_row(node: Node, files: Files) -> None:
     files.add(range(20))
     files.run(executors(node))
 
@@ -159,10 +157,10 @@ def test_a_worker_that_is_killed_while_it_writes_costs_no_row_and_doubles_none(
 
 
 def workers() -> list[int]:
-    """Processes of this Spark that run tasks in Python: what its daemons have forked."""
-    jvms = [one for one in children(os.getpid()) if "java" in command(one)]
-    daemons = [one for parent in jvms for one in children(parent) if "pyspark.daemon" in command(one)]
-    return [one for parent in daemons for one in children(parent)]
+    """Return the processes of this Spark that run tasks in Python: the children of its daemons."""
+    jvms = [child for child in children(os.getpid()) if "java" in command(child)]
+    daemons = [child for jvm in jvms for child in children(jvm) if "pyspark.daemon" in command(child)]
+    return [worker for daemon in daemons for worker in children(daemon)]
 
 
 def children(parent: int) -> list[int]:
@@ -182,22 +180,22 @@ def command(process: int) -> str:
 
 
 @paths
-def test_a_query_goes_on_when_the_gateway_comes_back(
+def test_query_continues_when_the_gateway_is_back(
     node: Node, files: Files, path: Callable[..., Sink]
 ) -> None:
     files.add(range(20))
     files.run(path(node, 60))
-    node.go()
+    node.stop()
     files.add(range(20, 40))
     query = files.begin(path(node, 60))
     eventually(lambda: query.status["isTriggerActive"])
-    node.come()
+    node.start()
     query.awaitTermination()
     assert sorted(node.ids("s")) == list(range(40))
 
 
 @paths
-def test_a_gateway_that_has_no_room_holds_the_query_up_and_loses_nothing(
+def test_query_waits_for_a_full_gateway_and_loses_no_row(
     node: Node, files: Files, path: Callable[..., Sink]
 ) -> None:
     for begin in range(0, 30, 10):
@@ -215,7 +213,7 @@ def test_an_empty_batch_is_no_error(node: Node, files: Files) -> None:
     assert node.ids("s") == []
 
 
-def test_the_two_paths_are_different_producers(node: Node, files: Files) -> None:
+def test_driver_and_executor_paths_are_different_producers(node: Node, files: Files) -> None:
     files.add(range(10))
     files.run(executors(node))
     files.checkpoint = files.checkpoint.with_name("another")
@@ -223,14 +221,14 @@ def test_the_two_paths_are_different_producers(node: Node, files: Files) -> None
     assert sorted(node.ids("s")) == sorted([*range(10), *range(10)])
 
 
-# -- several streams of one query ----------------------------------------------------------------------------------
+# -- one query for several streams ---------------------------------------------------------------------------------
 
 
-def test_one_query_feeds_several_streams_each_once(node: Node, files: Files) -> None:
+def test_query_publishes_each_row_once_to_several_streams(node: Node, files: Files) -> None:
     split = {"even": "id % 2 = 0", "odd": "id % 2 = 1", "s": "id IS NULL OR id >= 25"}
     files.add(range(20))
     files.add(range(20, 30))
-    # Of the second stream the answer gets lost, and the query dies between the streams.
+    # The connector gets no response for the second stream, so the query fails before it writes the third stream.
     node.at_call = lambda name: node.lost.update({"put": int(len(node.calls) == 2)})
     files.fail(driver(node, split=split, timeout_seconds=0))
     assert (len(node.ids("even")), len(node.ids("odd")), node.ids("s")) == (10, 10, [])
@@ -241,7 +239,7 @@ def test_one_query_feeds_several_streams_each_once(node: Node, files: Files) -> 
     assert sorted(node.ids("s")) == list(range(25, 30))
 
 
-def test_a_stream_is_given_the_columns_that_are_named(node: Node, files: Files) -> None:
+def test_stream_gets_only_its_named_columns(node: Node, files: Files) -> None:
     node.streams.declare('CREATE STREAM narrow ("odd name" DOUBLE)')
     files.add(range(6))
     rows = files.rows().withColumnRenamed("x", "odd name")
@@ -258,14 +256,14 @@ def test_a_stream_is_given_the_columns_that_are_named(node: Node, files: Files) 
     assert node.ids("s") == []
 
 
-def test_a_column_that_is_not_there_is_said_before_anything_is_sent(node: Node, files: Files) -> None:
+def test_unknown_column_is_reported_before_any_row_is_sent(node: Node, files: Files) -> None:
     files.add(range(6))
     text = files.fail(driver(node, columns={"s": ["id", "xx"]}))
     assert "columns['s']: no column 'xx'; did you mean x?" in text
     assert node.calls == []
 
 
-# -- batches -------------------------------------------------------------------------------------------------------
+# -- sizes of batches ----------------------------------------------------------------------------------------------
 
 
 def test_a_batch_of_a_named_producer_is_written_once(node: Node, spark: SparkSession) -> None:
@@ -278,14 +276,14 @@ def test_a_batch_of_a_named_producer_is_written_once(node: Node, spark: SparkSes
     assert len(node.ids("s")) == 60
 
 
-def test_a_batch_overwrites_nothing(node: Node, spark: SparkSession) -> None:
+def test_mode_overwrite_is_refused(node: Node, spark: SparkSession) -> None:
     options = {"endpoint": node.endpoint, "stream": "s", "apiKey": node.key}
     with pytest.raises(PySparkException, match="mode"):
         spark.range(3).write.format("weir").options(**options).mode("overwrite").save()
     assert node.calls == []
 
 
-def test_a_table_is_published_by_hand(node: Node, spark: SparkSession) -> None:
+def test_table_can_be_published_by_calling_to_weir_directly(node: Node, spark: SparkSession) -> None:
     rows = spark.range(3).selectExpr("id", "0D AS x")
     with pytest.raises(OptionError, match="producer is missing"):
         to_weir(endpoint=node.endpoint, stream="s", api_key=node.key)(rows, 0)
@@ -295,22 +293,24 @@ def test_a_table_is_published_by_hand(node: Node, spark: SparkSession) -> None:
     assert node.ids("s") == [0, 1, 2]
 
 
-# -- what is told --------------------------------------------------------------------------------------------------
+# -- messages of errors --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"apiKey": "weir_" + "x" * 43}, "nobody knows this key here: look at the option apiKey"),
+        ({"apiKey": "weir_" + "x" * 43}, "this key is not valid for this gateway: check the option apiKey"),
         ({"stream": "even_"}, "no such stream (got 'even_')"),
         ({"straem": "s"}, "no option straem (got 's'); did you mean stream?"),
         (
             {"schemaPolicy": "drop"},
-            "option schemaPolicy: not what it takes (got 'drop'); write one of reject",
+            "option schemaPolicy: the value is not valid (got 'drop'); write one of reject",
         ),
     ],
 )
-def test_an_error_tells_what_is_wrong(node: Node, files: Files, wrong: dict[str, str], words: str) -> None:
+def test_error_names_the_wrong_option_and_hides_the_key(
+    node: Node, files: Files, wrong: dict[str, str], words: str
+) -> None:
     files.add(range(3))
     text = files.fail(executors(node, **wrong))
     assert words in text
@@ -320,7 +320,7 @@ def test_an_error_tells_what_is_wrong(node: Node, files: Files, wrong: dict[str,
 
 
 @paths
-def test_a_schema_that_has_drifted_is_told_and_policies_cure_it(
+def test_changed_schema_is_reported_unless_the_policy_ignores_new_columns(
     node: Node, files: Files, path: Callable[..., Sink]
 ) -> None:
     files.add(range(3))
@@ -336,9 +336,7 @@ def test_a_schema_that_has_drifted_is_told_and_policies_cure_it(
     assert node.ids("s") == [0, 1, 2]
 
 
-def test_a_row_without_event_time_becomes_a_dead_letter_and_the_others_go_on(
-    node: Node, files: Files
-) -> None:
+def test_row_without_event_time_becomes_a_dead_letter(node: Node, files: Files) -> None:
     node.streams.declare("CREATE STREAM timed (at TIMESTAMP, id BIGINT, WATERMARK FOR at AS at)")
     files.add(range(4))
     rows = files.rows().selectExpr(
@@ -347,12 +345,14 @@ def test_a_row_without_event_time_becomes_a_dead_letter_and_the_others_go_on(
     )
     files.run(executors(node, stream="timed", timestampColumn="seen"), rows)
     assert node.column("timed", "id") == [0, 1, 3]
-    assert node.column("timed", "at") == [datetime(2026, 1, 1, second=one, tzinfo=UTC) for one in (0, 1, 3)]
+    assert node.column("timed", "at") == [
+        datetime(2026, 1, 1, second=number, tzinfo=UTC) for number in (0, 1, 3)
+    ]
     (dead,) = letters(node.dirs.stream("timed"))
     assert (dead.batch, dead.rows, dead.kept.column("id").to_pylist()) == (0, 1, [2])
 
 
-# -- reading -------------------------------------------------------------------------------------------------------
+# -- reading answers into Spark ------------------------------------------------------------------------------------
 
 
 def results(spark: SparkSession, node: Node, **given: Any) -> DataFrame:
@@ -367,14 +367,14 @@ def following(spark: SparkSession, node: Node, **given: Any) -> DataFrame:
 
 
 class Collected:
-    """What a streaming query has read, by batch."""
+    """Rows that a streaming query has read, listed per micro-batch."""
 
     def __init__(self, rows: DataFrame, checkpoint: Path) -> None:
         self.batches: dict[int, list[tuple[int, int]]] = {}
         self._rows, self._checkpoint = rows, checkpoint
 
     def run(self) -> list[tuple[int, int]]:
-        """Everything there is now, and what was read before."""
+        """Read all rows that are available now; return them with the rows of earlier runs."""
         writer = self._rows.writeStream.foreachBatch(self._take)
         writer = writer.option("checkpointLocation", str(self._checkpoint)).trigger(availableNow=True)
         writer.start().awaitTermination()
@@ -384,38 +384,38 @@ class Collected:
         self.batches[batch] = [(row["_seq"], row["id"]) for row in rows.collect()]
 
 
-def test_a_querys_rows_are_read_as_they_are(node: Node, spark: SparkSession) -> None:
+def test_batch_read_returns_the_rows_of_all_units(node: Node, spark: SparkSession) -> None:
     Answers(node, "gold#0").add(range(100, 130))
     Answers(node, "gold#1").add(range(200, 220))
     rows = results(spark, node)
     assert rows.dtypes == [("_seq", "bigint"), ("_kept", "double"), ("id", "bigint"), ("x", "double")]
     found = sorted((row["_seq"], row["_kept"], row["id"], row["x"]) for row in rows.collect())
-    first = [(one, 0.5, 100 + one, 50 + one / 2) for one in range(30)]
-    second = [(one, 0.5, 200 + one, 100 + one / 2) for one in range(20)]
+    first = [(number, 0.5, 100 + number, 50 + number / 2) for number in range(30)]
+    second = [(number, 0.5, 200 + number, 100 + number / 2) for number in range(20)]
     assert found == sorted([*first, *second])
     assert results(spark, node, startingOffsets="25").count() == 5
     assert results(spark, node).where("id >= 210").select("x").count() == 10
 
 
-def test_a_query_is_followed_over_restarts_without_gap_or_double(
+def test_streaming_read_continues_over_restarts_without_gaps_or_duplicates(
     node: Node, spark: SparkSession, tmp_path: Path
 ) -> None:
-    units = [Answers(node, f"gold#{one}") for one in range(2)]
+    units = [Answers(node, f"gold#{number}") for number in range(2)]
     for unit in units:
         unit.add(range(20))
     rows = following(spark, node, startingOffsets="earliest", maxRowsPerTrigger=15)
     collected = Collected(rows, tmp_path / "checkpoint")
-    assert collected.run() == sorted([(one, one) for one in range(20)] * 2)
+    assert collected.run() == sorted([(number, number) for number in range(20)] * 2)
     assert max(map(len, collected.batches.values())) == 15
     node.lost["get"] = 2
     units[0].add(range(20, 50))
     units.append(Answers(node, "gold#2"))
     units[2].add(range(5))
-    wanted = [(one, one) for unit in (50, 20, 5) for one in range(unit)]
+    wanted = [(number, number) for unit in (50, 20, 5) for number in range(unit)]
     assert collected.run() == sorted(wanted)
 
 
-def test_a_query_is_followed_from_the_latest_row_on_if_nothing_else_is_said(
+def test_streaming_read_starts_after_the_latest_row_by_default(
     node: Node, spark: SparkSession, tmp_path: Path
 ) -> None:
     answers = Answers(node, "gold")
@@ -423,10 +423,10 @@ def test_a_query_is_followed_from_the_latest_row_on_if_nothing_else_is_said(
     collected = Collected(following(spark, node), tmp_path / "checkpoint")
     assert collected.run() == []
     answers.add(range(20, 25))
-    assert collected.run() == [(one, one) for one in range(20, 25)]
+    assert collected.run() == [(number, number) for number in range(20, 25)]
 
 
-def test_rows_that_were_forgotten_are_an_error_unless_they_may_be_lost(
+def test_forgotten_rows_are_an_error_unless_data_loss_is_allowed(
     node: Node, spark: SparkSession, tmp_path: Path
 ) -> None:
     answers = Answers(node, "gold", forgets=True)
@@ -436,18 +436,18 @@ def test_rows_that_were_forgotten_are_an_error_unless_they_may_be_lost(
     for begin in range(10, 10_000, 370):
         answers.add(range(begin, begin + 370))
     with pytest.raises(
-        StreamingQueryException, match=r"(?s)row 10 of hot is forgotten.*failOnDataLoss=false"
+        StreamingQueryException, match=r"(?s)row 10 of hot is no longer kept.*failOnDataLoss=false"
     ):
         collected.run()
     losing = Collected(following(spark, node, failOnDataLoss="false"), tmp_path / "checkpoint")
     found = losing.run()
-    assert found == [(one, one) for one in range(found[0][0], 10_000)]
+    assert found == [(number, number) for number in range(found[0][0], 10_000)]
     assert 10 < found[0][0] < 10_000
-    with pytest.raises(PySparkException, match="forgotten"):
+    with pytest.raises(PySparkException, match="no longer kept"):
         results(spark, node, startingOffsets="3").count()
 
 
-def test_a_unit_that_is_numbered_anew_is_an_error_unless_rows_may_be_lost(
+def test_unit_with_restarted_row_numbers_is_an_error_unless_data_loss_is_allowed(
     node: Node, spark: SparkSession, tmp_path: Path
 ) -> None:
     Answers(node, "gold").add(range(30))
@@ -455,24 +455,24 @@ def test_a_unit_that_is_numbered_anew_is_an_error_unless_rows_may_be_lost(
     assert len(collected.run()) == 30
     shutil.rmtree(node.dirs.class_log("gold"))
     Answers(node, "gold").add(range(100, 110))
-    with pytest.raises(StreamingQueryException, match="rows up to 10 only, where 30 was read before"):
+    with pytest.raises(StreamingQueryException, match="rows up to 10, but rows up to 30 were read before"):
         collected.run()
     losing = Collected(following(spark, node, failOnDataLoss="false"), tmp_path / "checkpoint")
-    assert losing.run() == [(one, 100 + one) for one in range(10)]
+    assert losing.run() == [(number, 100 + number) for number in range(10)]
 
 
-def test_a_query_that_is_not_there_is_told(node: Node, spark: SparkSession) -> None:
+def test_unknown_query_is_reported(node: Node, spark: SparkSession) -> None:
     Answers(node, "gold").add(range(3))
     with pytest.raises(PySparkException, match="hott"):
         results(spark, node, query="gold/hott")
-    with pytest.raises(PySparkException, match="option query: not what it takes"):
+    with pytest.raises(PySparkException, match="option query: the value is not valid"):
         results(spark, node, query="hot")
 
 
-# -- secrets -------------------------------------------------------------------------------------------------------
+# -- keys, which no log and no message shows -----------------------------------------------------------------------
 
 
-def test_no_plan_and_no_report_has_the_key(
+def test_plans_reports_and_checkpoints_hide_the_key(
     node: Node, files: Files, spark: SparkSession, tmp_path: Path
 ) -> None:
     Answers(node, "gold").add(range(3))
@@ -487,5 +487,5 @@ def test_no_plan_and_no_report_has_the_key(
         plan += query.lastProgress.json + query._jsq.explainInternal(True)
     assert "weir" in plan
     assert node.key not in plan
-    written = [one for one in files.checkpoint.rglob("*") if one.is_file()]
-    assert all(node.key.encode() not in one.read_bytes() for one in written)
+    written = [file for file in files.checkpoint.rglob("*") if file.is_file()]
+    assert all(node.key.encode() not in file.read_bytes() for file in written)

@@ -1,4 +1,4 @@
-"""docs/spark.md: its Python runs as it stands, but for what needs a Kafka, and does what the page says."""
+"""The Python code of docs/spark.md runs and does what the page says; code that needs Kafka is only compiled."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def fenced(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
-def test_the_page_runs(spark: SparkSession, tmp_path: Path) -> None:
+def test_examples_of_the_page_run(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    given = [{"ts": "2026-01-01T00:00:01Z", "sensor": one, "temp": 25.0 + one} for one in range(10)]
+    given = [{"ts": "2026-01-01T00:00:01Z", "sensor": number, "temp": 25.0 + number} for number in range(10)]
     (tmp_path / "in" / "0.json").write_text("\n".join(map(json.dumps, given)), encoding="utf-8")
     with opened(tmp_path / "node") as node:
         for statement in "\n".join(fenced("sql")).split(";")[:-1]:
@@ -48,11 +48,11 @@ def as_here(block: str, endpoint: str, folder: Path) -> str:
     return block.replace("grpc://127.0.0.1:5005", endpoint).replace('"/data/', f'"{folder}/')
 
 
-def test_the_definition_is_one() -> None:
+def test_yaml_of_the_page_is_a_valid_definition() -> None:
     (definition,) = fenced("yaml")
     assert list(parse_model(StreamsFile, parse_yaml(definition)).streams) == ["orders"]
 
 
-def test_what_needs_a_kafka_is_python() -> None:
+def test_kafka_example_of_the_page_compiles() -> None:
     (block,) = fenced("python kafka")
     compile(block, "docs/spark.md", "exec")

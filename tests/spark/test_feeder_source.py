@@ -1,4 +1,4 @@
-"""The feeder under Spark: every row once over failures and restarts, what is due now, and what is refused."""
+"""The feeder in a real Spark: every row arrives once over failures and restarts, and wrong options are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GAP_US = 1_000
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Two files of one replay."""
+    """Write two files that the feeder replays one after the other; return their folder."""
     number = np.arange(ROWS)
     times = pa.array(FILE_US + number * GAP_US).cast(pa.timestamp("us", "UTC"))
     table = pa.table({"id": number, "ts": times, "temp": number % 50 + 0.5})
@@ -36,11 +36,11 @@ def path(tmp_path: Path) -> Path:
 
 
 Batches = dict[int, list[list[dict[str, Any]]]]
-"""Of every micro-batch what each attempt brought."""
+"""Rows that each attempt of a micro-batch read, by number of the micro-batch."""
 
 
 def collector(into: Batches, failing: frozenset[int] = frozenset()) -> Callable[[DataFrame, int], None]:
-    """Takes the rows of micro-batches, and fails at the first attempt of some once it has them."""
+    """Return a function that collects micro-batches; for each batch number in `failing`, the first attempt fails after it has collected its rows."""
 
     def collect(batch: DataFrame, number: int) -> None:
         attempts = into.setdefault(number, [])
@@ -63,12 +63,12 @@ def run(query: StreamingQuery) -> None:
 
 
 def expected(rows: int) -> list[tuple[int, int]]:
-    """Identity and event time of the first rows of the endless replay."""
+    """Return identity and event time of the first rows of the endless replay."""
     return [(number % ROWS, FILE_US + number * GAP_US) for number in range(rows)]
 
 
 def read(batches: Batches) -> list[dict[str, Any]]:
-    """The rows of the micro-batches that were committed."""
+    """Return the rows of the committed micro-batches."""
     return list(itertools.chain(*(attempts[-1] for _, attempts in sorted(batches.items()))))
 
 
@@ -83,7 +83,7 @@ def read_keys(batches: Batches) -> list[tuple[int, int]]:
         pytest.param({"rate": "1000000", "arrivals": "poisson", "eventTime": "clock"}, id="poisson"),
     ],
 )
-def test_after_failures_and_restarts_every_row_has_come_once(
+def test_every_row_arrives_once_over_failures_and_restarts(
     spark: SparkSession, path: Path, tmp_path: Path, options: dict[str, str]
 ) -> None:
     batches: Batches = {}
@@ -105,7 +105,7 @@ def test_after_failures_and_restarts_every_row_has_come_once(
         assert read_keys(batches) == expected(ROWS)
 
 
-def test_a_query_takes_up_what_was_due_meanwhile_lap_after_lap(
+def test_restarted_query_reads_the_rows_that_became_due_meanwhile(
     spark: SparkSession, path: Path, tmp_path: Path
 ) -> None:
     batches: Batches = {}
@@ -117,7 +117,7 @@ def test_a_query_takes_up_what_was_due_meanwhile_lap_after_lap(
     assert keys == expected(len(keys))
 
 
-def test_the_stream_is_split_and_its_event_time_carries_a_watermark(
+def test_split_stream_can_be_counted_with_a_watermark(
     spark: SparkSession, path: Path, tmp_path: Path
 ) -> None:
     rows = feed(spark, path, rate="1000000", loop="false", split="hot: temp > 30; rest: temp > 10")
@@ -135,7 +135,7 @@ def test_a_wrong_option_is_refused_by_name(spark: SparkSession, path: Path) -> N
         feed(spark, path, ratte="5")
 
 
-def test_a_changed_rate_takes_effect_after_the_micro_batch_that_was_planned_before(
+def test_changed_rate_takes_effect_after_the_planned_micro_batch(
     spark: SparkSession, path: Path, tmp_path: Path
 ) -> None:
     batches: Batches = {}

@@ -1,4 +1,4 @@
-"""One Spark session brings several feeds, and none of them feels what happens to another."""
+"""Feeds in one Spark session do not affect each other when they fail, change or end."""
 
 from __future__ import annotations
 
@@ -46,15 +46,13 @@ def seen(ingest: IngestProcess, name: str) -> FeedProgress:
 
 
 def batches_done(ingest: IngestProcess, name: str, more: int) -> None:
-    """Wait until `more` micro-batches of a feed are done."""
+    """Wait until a feed has completed this many additional micro-batches."""
     batch = seen(ingest, name).batch
     first = -1 if batch is None else batch
     eventually(lambda: (seen(ingest, name).batch or 0) >= first + more, f"{more} more batches of {name}")
 
 
-def test_source_that_is_not_there_fails_alone_and_is_tried_until_it_is(
-    gateway: RealGateway, tmp_path: Path
-) -> None:
+def test_feed_with_a_missing_path_fails_alone_and_is_retried(gateway: RealGateway, tmp_path: Path) -> None:
     missing = tmp_path / "later"
     broken = BROKEN | {"options": {"path": str(missing)}}
     with IngestProcess(job(gateway, tmp_path / "ingest", {"other": broken, "good": RATE})) as ingest:
@@ -76,7 +74,7 @@ def test_source_that_is_not_there_fails_alone_and_is_tried_until_it_is(
         assert seen(ingest, "good").run == good.run
 
 
-def test_feeds_are_added_changed_and_removed_without_a_pause_of_the_others(
+def test_feeds_are_added_changed_and_removed_without_interrupting_others(
     gateway: RealGateway, tmp_path: Path
 ) -> None:
     folder = tmp_path / "ingest"
@@ -104,14 +102,19 @@ def test_feeds_are_added_changed_and_removed_without_a_pause_of_the_others(
     assert others == list(range(len(others)))
 
 
-def test_connector_that_cannot_be_fetched_fails_its_feed_alone(gateway: RealGateway, tmp_path: Path) -> None:
+def test_connector_that_cannot_be_downloaded_fails_only_its_feed(
+    gateway: RealGateway, tmp_path: Path
+) -> None:
     kafka = {
         "format": "kafka",
         "options": {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"},
         "sql": "SELECT 1L AS id FROM source",
     }
     session = {
-        "conf": {"spark.jars.ivy": str(tmp_path / "ivy"), "spark.jars.ivySettings": str(nowhere(tmp_path))}
+        "conf": {
+            "spark.jars.ivy": str(tmp_path / "ivy"),
+            "spark.jars.ivySettings": str(empty_repository(tmp_path)),
+        }
     }
     brings = Brings(GatewayAddress(gateway.endpoint, gateway.key), tmp_path / "ingest")
 
@@ -139,8 +142,8 @@ def test_connector_that_cannot_be_fetched_fails_its_feed_alone(gateway: RealGate
         brings.stop()
 
 
-def nowhere(folder: Path) -> Path:
-    """Settings of Ivy with a single repository, in which there is nothing."""
+def empty_repository(folder: Path) -> Path:
+    """Write settings of Ivy with a single, empty repository; return their path."""
     (folder / "empty").mkdir()
     settings = folder / "ivysettings.xml"
     settings.write_text(

@@ -1,4 +1,4 @@
-"""Spark brings streams to a gateway: every source, end to end, each row once, whoever is killed; and nothing is left."""
+"""Ingest by a real Spark, end to end: rows of every source arrive once though processes are killed, and no process is left at the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Definition = dict[str, Any]
 COLUMNS = {"id": "int64", "temp": "float64"}
 SCHEMA = "id BIGINT, temp DOUBLE"
 HUNG_S = 60.0
-# Streams of which there are ten rows.
+# Streams with exactly ten rows.
 WHOLE = ("pq", "comma", "js", "fed", "lines")
 
 
@@ -48,7 +48,7 @@ TICKS = stream(format="rate", sql="SELECT value AS id, 0D AS temp FROM source")
 
 
 def table(ids: range) -> pa.Table:
-    return pa.table({"id": list(ids), "temp": [one / 2 for one in ids]})
+    return pa.table({"id": list(ids), "temp": [number / 2 for number in ids]})
 
 
 def job(
@@ -64,17 +64,17 @@ def job(
 
 
 def json_file(folder: Path, number: int, ids: range) -> None:
-    """Of one name after the other; Spark takes no notice of those that begin with a point until they have their name."""
+    """Write rows to a file numbered `number`; until it is complete, its name begins with a point, so Spark ignores it."""
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / f".{number}"
-    lines = [json.dumps({"id": one, "temp": one / 2}) for one in ids]
+    lines = [json.dumps({"id": number, "temp": number / 2}) for number in ids]
     written.write_text("\n".join(lines) + "\n", encoding="utf-8")
     written.rename(folder / f"{number:04}.json")
 
 
 @contextmanager
 def lines_served(lines: list[str]) -> Iterator[int]:
-    """A server that sends the lines to whoever connects first; its port."""
+    """Run a server that sends the lines to the first client; yield its port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -82,7 +82,7 @@ def lines_served(lines: list[str]) -> Iterator[int]:
                 connection, _ = server.accept()
                 with connection:
                     connection.sendall("".join(f"{line}\n" for line in lines).encode())
-                    connection.recv(1)  # until the other side has gone
+                    connection.recv(1)  # returns once the client has disconnected
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -104,11 +104,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def progress_of(ingest: IngestProcess, name: str) -> FeedProgress:
-    return {one.feed: one for one in ingest.progress()}[name]
+    return {feed.feed: feed for feed in ingest.progress()}[name]
 
 
 def ids(gateway: RealGateway, name: str) -> list[int]:
-    return sorted(one["id"] for one in gateway.rows(name))
+    return sorted(row["id"] for row in gateway.rows(name))
 
 
 def has_all(gateway: RealGateway, name: str, wanted: range) -> Callable[[], bool]:
@@ -116,7 +116,7 @@ def has_all(gateway: RealGateway, name: str, wanted: range) -> Callable[[], bool
 
 
 def descendants(mark: Path) -> list[int]:
-    """Processes of whose environment the path is a part: all that were started beneath who had it first."""
+    """Return the processes that have the path in their environment, which child processes inherit."""
     found = []
     for process in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
@@ -138,16 +138,16 @@ def jvm_of(ingest: IngestProcess) -> int:
     return int(found)
 
 
-# -- sources -------------------------------------------------------------------------------------------------------
+# -- sources of all kinds ------------------------------------------------------------------------------------------
 
 
-def test_every_source_arrives_whole(gateway: RealGateway, folder: Path, tmp_path: Path) -> None:
+def test_every_kind_of_source_arrives_completely(gateway: RealGateway, folder: Path, tmp_path: Path) -> None:
     for name in ("parquet", "csv", "json"):
         (tmp_path / name).mkdir()
     pyarrow.parquet.write_table(table(range(10)), tmp_path / "parquet" / "a.parquet")
     pyarrow.csv.write_csv(table(range(10)), tmp_path / "csv" / "a.csv")
     json_file(tmp_path / "json", 0, range(10))
-    with lines_served([str(one) for one in range(10)]) as port:
+    with lines_served([str(number) for number in range(10)]) as port:
         streams = {
             "ticks": stream(
                 format="rate",
@@ -186,27 +186,27 @@ def test_every_source_arrives_whole(gateway: RealGateway, folder: Path, tmp_path
                 eventually(has_all(gateway, name, range(10)), f"all of {name}")
             eventually(lambda: len(gateway.rows("ticks")) >= 20, "a second of ticks")
             eventually(lambda: len(gateway.rows("sums")) == 2, "both sums")
-            eventually(lambda: all(one.state == "running" for one in ingest.progress()), "progress of all")
+            eventually(lambda: all(feed.state == "running" for feed in ingest.progress()), "progress of all")
 
             def counted() -> dict[str, int]:
-                """Return the rows that Spark says it has read; it says so after a micro-batch is published."""
+                """Return the rows that Spark reports as read; its report follows the publication of a micro-batch."""
                 rows = {feed.feed: feed.rows for feed in ingest.progress()}
                 return {name: rows[name] for name in (*WHOLE, "sums")}
 
             eventually(lambda: min(counted().values()) >= 10, f"the progress of every batch: {counted()}")
-            told = {one.feed: one for one in ingest.progress()}
+            progress = {feed.feed: feed for feed in ingest.progress()}
     for name in WHOLE:
         assert sorted(gateway.rows(name), key=lambda row: row["id"]) == table(range(10)).to_pylist()
     ticks = ids(gateway, "ticks")
     assert ticks == list(range(len(ticks)))
     assert sorted(row["temp"] for row in gateway.rows("sums")) == [10.0, 12.5]
-    assert {(one.restarts, one.last_error) for one in told.values()} == {(0, None)}
-    assert [told[name].rows for name in (*WHOLE, "sums")] == [10] * 6
+    assert {(feed.restarts, feed.last_error) for feed in progress.values()} == {(0, None)}
+    assert [progress[name].rows for name in (*WHOLE, "sums")] == [10] * 6
     assert descendants(folder) == []
     assert gateway.key not in (folder / "spark.log").read_text(encoding="utf-8")
 
 
-def test_feed_brings_each_of_its_streams_what_it_takes(
+def test_feed_splits_rows_and_columns_among_its_streams(
     gateway: RealGateway, folder: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "in"
@@ -229,31 +229,31 @@ def test_feed_brings_each_of_its_streams_what_it_takes(
     gateway.declare("CREATE STREAM warm (temp float64)")
     with IngestProcess(job(streams, gateway, folder, feeds={"readings": feed})) as ingest:
         eventually(has_all(gateway, "all", range(10)), "what was there")
-        # A batch of which only the first stream has been published is repeated, and published once.
+        # After the kill, a micro-batch that reached only the first stream is published again, and no row appears twice.
         os.kill(ingest.pid, signal.SIGKILL)
         json_file(source, 1, range(10, 20))
         eventually(has_all(gateway, "all", range(20)), "what came later")
         eventually(lambda: len(gateway.rows("warm")) == 12, "the last stream")
-        # Rows are there before Spark tells of the batch that brought them.
+        # The rows are published some time before Spark reports their micro-batch.
         eventually(
             lambda: progress_of(ingest, "readings").offsets == [{"logOffset": 1}], "news of the last batch"
         )
         assert progress_of(ingest, "readings").state == "running"
     assert ids(gateway, "even") == list(range(0, 20, 2))
-    assert gateway.rows("warm") == [{"temp": one / 2} for one in range(8, 20)]
+    assert gateway.rows("warm") == [{"temp": number / 2} for number in range(8, 20)]
 
 
-def test_condition_that_only_spark_can_judge_fails_its_feed(gateway: RealGateway, folder: Path) -> None:
+def test_condition_that_spark_refuses_fails_its_feed(gateway: RealGateway, folder: Path) -> None:
     feed = {"source": {"format": "rate"}, "streams": {"ticks": {"where": "valeu > 1"}}}
     with IngestProcess(job({"ticks": {"columns": COLUMNS}}, gateway, folder, feeds={"all": feed})) as ingest:
         eventually(lambda: progress_of(ingest, "all").state == "failed", "the failure")
         assert "`valeu` cannot be resolved" in (progress_of(ingest, "all").last_error or "")
 
 
-# -- what fails ----------------------------------------------------------------------------------------------------
+# -- processes that are killed, and feeds that fail ----------------------------------------------------------------
 
 
-def test_query_that_fails_is_started_again_and_brings_each_row_once(
+def test_failed_query_is_restarted_and_publishes_each_row_once(
     gateway: RealGateway, folder: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "in"
@@ -277,7 +277,7 @@ def test_query_that_fails_is_started_again_and_brings_each_row_once(
 
 
 @pytest.mark.parametrize("killed", ["jvm", pytest.param("child", marks=pytest.mark.slow)])
-def test_process_that_is_killed_is_started_again_and_brings_each_row_once(
+def test_killed_process_is_restarted_and_publishes_each_row_once(
     killed: str, gateway: RealGateway, folder: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "in"
@@ -291,27 +291,27 @@ def test_process_that_is_killed_is_started_again_and_brings_each_row_once(
         before = jvm_of(ingest)
         os.kill(before if killed == "jvm" else ingest.pid, signal.SIGKILL)
         eventually(has_all(gateway, "readings", range(200)), "all rows")
-        # It may have read a batch twice, and brings it once. What it had not told of when it was killed is not in its progress.
-        told = eventually(
-            lambda: (one := progress_of(ingest, "readings")).state == "running" and one.restarts and one,
+        # A micro-batch may be read twice, but is published once. The progress lacks the rows that Spark had not reported before the kill.
+        restarted = eventually(
+            lambda: (feed := progress_of(ingest, "readings")).state == "running" and feed.restarts and feed,
             "progress",
         )
-        assert isinstance(told, FeedProgress)
-        assert told.restarts == 1
-        assert told.rows > 0
+        assert isinstance(restarted, FeedProgress)
+        assert restarted.restarts == 1
+        assert restarted.rows > 0
         assert jvm_of(ingest) != before
     assert ids(gateway, "readings") == list(range(200))
     assert descendants(folder) == []
 
 
-def test_nothing_is_left_of_a_jvm_that_hangs(gateway: RealGateway, folder: Path) -> None:
+def test_hanging_jvm_is_killed_at_the_end(gateway: RealGateway, folder: Path) -> None:
     gateway.declare("CREATE STREAM ticks (id int64, temp float64)")
     with IngestProcess(job({"ticks": TICKS}, gateway, folder)) as ingest:
         os.kill(jvm_of(ingest), signal.SIGSTOP)
     assert descendants(folder) == []
 
 
-def test_session_that_cannot_be_had_is_told_at_the_start(gateway: RealGateway, folder: Path) -> None:
+def test_session_that_cannot_start_is_reported_at_once(gateway: RealGateway, folder: Path) -> None:
     streams = {"ticks": stream(format="rate", sql="SELECT value AS id FROM source")}
     impossible = job(streams, gateway, folder)
     data = impossible.file.model_dump(by_alias=True) | {"session": {"master": "nowhere"}}
@@ -321,21 +321,21 @@ def test_session_that_cannot_be_had_is_told_at_the_start(gateway: RealGateway, f
     assert descendants(folder) == []
 
 
-def test_folder_is_for_one_ingest_at_a_time(gateway: RealGateway, folder: Path) -> None:
+def test_second_ingest_in_the_same_folder_is_refused(gateway: RealGateway, folder: Path) -> None:
     gateway.declare("CREATE STREAM ticks (id int64, temp float64)")
     with (
         IngestProcess(job({"ticks": TICKS}, gateway, folder)),
-        pytest.raises(InvalidInput, match="an ingest runs there already"),
+        pytest.raises(InvalidInput, match="another ingest already uses this folder"),
     ):
         IngestProcess(job({"ticks": TICKS}, gateway, folder)).start()
 
 
-# -- the command ---------------------------------------------------------------------------------------------------
+# -- the command `weir ingest` -------------------------------------------------------------------------------------
 
 
 @contextmanager
 def command(folder: Path, *arguments: str, **environ: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """`weir` in a folder, and what marks all processes it starts."""
+    """Run `weir` in a folder; yield its process, and the path that marks all processes it starts."""
     mark = folder / "mark"
     running = subprocess.Popen(
         [sys.executable, "-c", "from services.cli.main import main; main()", *arguments],
@@ -355,7 +355,7 @@ def command(folder: Path, *arguments: str, **environ: str) -> Iterator[tuple[sub
     [signal.SIGKILL, signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)],
     ids=lambda how: how.name,
 )
-def test_nothing_is_left_when_the_command_ends(
+def test_no_process_is_left_when_the_command_ends(
     how: signal.Signals, gateway: RealGateway, tmp_path: Path
 ) -> None:
     gateway.declare("CREATE STREAM ticks (id int64, temp float64)")
@@ -363,9 +363,9 @@ def test_nothing_is_left_when_the_command_ends(
     options = ("-f", "streams.yaml", "--endpoint", gateway.endpoint, "-o", "json")
     with command(tmp_path, "ingest", *options, WEIR_API_KEY=gateway.key) as (running, mark):
         assert running.stdout is not None
-        first = next(one for one in map(json.loads, running.stdout) if one["feeds"][0]["rows"] > 0)
+        first = next(status for status in map(json.loads, running.stdout) if status["feeds"][0]["rows"] > 0)
         assert first["feeds"][0]["feed"] == "ticks"
-        assert len(descendants(mark)) >= 3  # it, its child, the JVM
+        assert len(descendants(mark)) >= 3  # the command, its child process and the JVM
         for process in descendants(mark):
             with suppress(FileNotFoundError):
                 assert gateway.key.encode() not in Path(f"/proc/{process}/cmdline").read_bytes()
@@ -378,7 +378,7 @@ def test_nothing_is_left_when_the_command_ends(
     assert code == {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}[how]
 
 
-def test_nothing_is_left_when_the_command_is_killed_before_spark_is_there(
+def test_no_process_is_left_when_the_command_is_killed_while_spark_starts(
     gateway: RealGateway, tmp_path: Path
 ) -> None:
     gateway.declare("CREATE STREAM ticks (id int64, temp float64)")
@@ -393,7 +393,7 @@ def test_nothing_is_left_when_the_command_is_killed_before_spark_is_there(
 
 @pytest.mark.live
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
-def test_one_command_starts_everything_and_leaves_nothing(how: signal.Signals, tmp_path: Path) -> None:
+def test_weir_up_starts_all_processes_and_leaves_none(how: signal.Signals, tmp_path: Path) -> None:
     ticks = {
         "columns": {"ts": "timestamp", "id": "int64"},
         "time": "ts",
@@ -411,17 +411,17 @@ def test_one_command_starts_everything_and_leaves_nothing(how: signal.Signals, t
         mark,
     ):
         assert running.stdout is not None
-        told = next(
-            one
-            for one in map(json.loads, running.stdout)
-            if one["classes"] and one["classes"][0]["results"] > 0
+        status = next(
+            status
+            for status in map(json.loads, running.stdout)
+            if status["classes"] and status["classes"][0]["results"] > 0
         )
-        assert told["feeds"][0]["state"] == "running"
+        assert status["feeds"][0]["state"] == "running"
         assert {"java", "raylet"} <= names(mark)
         running.send_signal(how)
         running.stdout.read()
         assert running.wait(HUNG_S) == {signal.SIGTERM: 143, signal.SIGINT: 130}[how]
         assert descendants(mark) == []
-    # The same home started from another folder goes on from there.
+    # Checkpoints are kept in the home of Weir, so that `weir up` continues from there when it starts in another folder.
     assert (tmp_path / "home" / "feeds" / "checkpoints" / "ticks").is_dir()
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"home"}

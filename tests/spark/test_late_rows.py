@@ -1,4 +1,4 @@
-"""Micro-batches of real Spark arrive in the order of event time, and feeds report when their source has nothing left."""
+"""Micro-batches of a real Spark arrive in the order of event time, and feeds report when their source has no more rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILES, ROWS = 20, 10
 
 
 def write_files(folder: Path) -> None:
-    """Write files in the order of event time, each smaller than the one before: Spark lists the largest first."""
+    """Write files in the order of event time, each smaller than the previous file, because Spark lists the largest first."""
     folder.mkdir()
     for number in range(FILES):
         times = range(number * ROWS, (number + 1) * ROWS)
@@ -48,7 +48,7 @@ def has_all(gateway: RealGateway, name: str) -> bool:
     return len(gateway.rows(name)) == FILES * ROWS
 
 
-def test_a_micro_batch_of_many_files_is_in_the_order_of_event_time_and_then_the_feed_is_caught_up(
+def test_micro_batch_of_many_files_is_in_event_time_order_and_the_feed_caught_up(
     tmp_path: Path,
 ) -> None:
     write_files(tmp_path / "in")
@@ -63,11 +63,11 @@ def test_a_micro_batch_of_many_files_is_in_the_order_of_event_time_and_then_the_
             for path in streams:
                 eventually(partial(has_all, gateway, path), f"the {path}'s rows")
                 assert [row["at"] for row in gateway.rows(path)] == list(range(FILES * ROWS))
-            eventually(lambda: all(one.caught_up_at for one in ingest.progress()), "both are caught up")
-            seen = [one.caught_up_at or 0.0 for one in ingest.progress()]
+            eventually(lambda: all(feed.caught_up_at for feed in ingest.progress()), "both are caught up")
+            seen = [feed.caught_up_at or 0.0 for feed in ingest.progress()]
             eventually(
                 lambda: all(
-                    (one.caught_up_at or 0.0) > at for one, at in zip(ingest.progress(), seen, strict=True)
+                    (feed.caught_up_at or 0.0) > at for feed, at in zip(ingest.progress(), seen, strict=True)
                 ),
-                "and still are",
+                "both are still caught up",
             )

@@ -1,4 +1,4 @@
-"""Logs of answers as a class writes them, for tests of those who read them."""
+"""Logs of answers as a class writes them, for tests of their readers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def train(values: range, schema: Schema = STREAM.schema, text: str = "v", kept: 
 
 
 class ClassLog:
-    """A unit's log with the queries `q` and `other`; row r of `q` is (r, "vr"), and in its next life "wr", and so on."""
+    """Log of a unit with the queries `q` and `other`. Row 5 of the first `q` is (5, "v5"). After query `q` was removed and
+    added again, row 5 is (5, "w5"), and so on.
+    """
 
     def __init__(self, folder: Path, bytes_max: int) -> None:
         self.log = UnitLog(folder, bytes_max)
@@ -47,11 +49,11 @@ class ClassLog:
         self._append(Commit(steps, tuple(answers), dict(self.given)))
 
     def save(self) -> None:
-        """What came before may be forgotten when there is no room."""
+        """Write a snapshot, so that older commits may be forgotten when the log is full."""
         self.log.save(b"")
 
     def put_anew(self, last: int = 0, first: int = 0) -> None:
-        """The query is removed and added again, in a commit with its last rows and the first of the next life."""
+        """Remove the query and add it again, in a commit with its last rows and the first rows of its next life."""
         answers = [self._answered("q", last)] if last else []
         self.given["q"], self.life = 0, self.life + 1
         answers += [self._answered("q", first)] if first else []
@@ -63,7 +65,7 @@ class ClassLog:
         self.log.close()
 
     def _append(self, commit: Commit) -> None:
-        """With a snapshot before it where there is no room otherwise."""
+        """Append the commit; if the log is full, write a snapshot first."""
         try:
             self.log.append(commit)
         except LogFull:

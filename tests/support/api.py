@@ -1,4 +1,4 @@
-"""A service in this process, over a catalog of its own, and callers with keys for it."""
+"""A service in this process with its own catalog, and callers that have API keys of the service."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SCOPES: Mapping[str, Sequence[str]] = {
 
 
 class Api:
-    """Calls it as one of those who have keys."""
+    """Client of the service; each request uses the key of one of the callers."""
 
     def __init__(self, service: Service, client: httpx.AsyncClient, runner: asyncio.Runner) -> None:
         self.service, self._client, self._runner = service, client, runner
@@ -61,7 +61,7 @@ class Api:
         return self._runner.run(self._client.request(method, path, headers=headers, **more))
 
     def declared(self) -> list[Any]:
-        """Everything, with versions."""
+        """Return all declarations with their versions."""
         return [(one.ref, one.version, one.declaration) for one in self.service.catalog.all()]
 
 
@@ -72,7 +72,7 @@ def api_over(home: Home, documents: str = DOCUMENTS, **settings: Any) -> Iterato
         catalog.apply(documents_of(documents), "test")
     service = service_of(catalog, ServiceSettings.model_validate(settings))
     try:
-        # What goes wrong within is an answer too.
+        # Errors inside the application must become responses, as in a real server.
         transport = httpx.ASGITransport(make_app(service), raise_app_exceptions=False)
         client = httpx.AsyncClient(transport=transport, base_url="http://weir")
         with asyncio.Runner() as runner:

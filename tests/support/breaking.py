@@ -1,4 +1,4 @@
-"""A network that fails: a server that says what it was told to say, and a relay that cuts connections."""
+"""Two helpers for tests of network failures: a server that gives prepared responses, and a relay that cuts connections."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass(frozen=True)
 class Reply:
-    """What comes back for a request; less of the body than was promised is a connection that broke."""
+    """Send a response to a request; with `cut`, the connection ends in the middle of the response."""
 
     status: int = 200
     body: bytes = b"{}"
     headers: Mapping[str, str] = field(default_factory=dict)
     cut: int | None = None
-    """Bytes of the body after which the connection ends; −1: not even the status comes."""
+    """Number of bytes of the body after which the connection ends; −1 ends it before the status."""
 
     @classmethod
     def problem(
-        cls, status: int, slug: str, headers: Mapping[str, str] | None = None, **told: object
+        cls, status: int, slug: str, headers: Mapping[str, str] | None = None, **members: object
     ) -> Reply:
-        body = {"type": f"urn:weir:problem:{slug}", "title": "t", "status": status, **told}
+        body = {"type": f"urn:weir:problem:{slug}", "title": "t", "status": status, **members}
         return cls(status, json.dumps(body).encode(), headers or {})
 
 
 @dataclass
 class Heard:
-    """What was asked of it."""
+    """Endpoint of the server, and the requests that it received."""
 
     endpoint: str
     requests: list[tuple[str, str, Mapping[str, str], bytes]] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Heard:
 
 @contextmanager
 def replying(replies: Sequence[Reply]) -> Iterator[Heard]:
-    """A server at a free port that gives these replies, one a request, and then none."""
+    """Start a server on a free port that gives these responses, one per request."""
     left = list(replies)
     heard = Heard("")
 
@@ -67,7 +67,7 @@ def replying(replies: Sequence[Reply]) -> Iterator[Heard]:
             self.close_connection = reply.cut is not None
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing: what the server hears is compared, not read."""
+            """Print nothing, because tests compare the recorded requests."""
 
     for method in ("GET", "PUT", "POST", "DELETE"):
         setattr(Handler, f"do_{method}", Handler.answer)
@@ -84,7 +84,9 @@ def replying(replies: Sequence[Reply]) -> Iterator[Heard]:
 
 @contextmanager
 def cutting(port: int, bytes_each: Sequence[int]) -> Iterator[int]:
-    """A port that leads to another; each connection ends after so many bytes of answers, those after the last never."""
+    """Start a relay to the port. Each number is the number of response bytes after which a connection is cut;
+    later connections are not cut.
+    """
     left = list(bytes_each)
     listener = socket.create_server(("127.0.0.1", 0))
     open_: list[socket.socket] = [listener]

@@ -1,13 +1,15 @@
-"""Random changes of what is declared, with rows in between and kills, and a model that knows which answers must come.
+"""Random changes of declarations with rows and kills in between, and a model that knows which answers must
+come.
 
-    model = Model()                what is declared, what runs, and for each query the rows that it must or may answer
-    Course(chance, model, there)   draws what happens next and lets it happen, to the model and to a system (`There`)
+    model = Model()                declarations, running queries, and for each query the rows that it must or may answer
+    Course(chance, there)          draws events and applies them to the model and to a system (`There`)
 
-A query *must* answer each row that is published after its declaration was enacted, once: also a row that comes before its host has
-subscribed to the stream, or while its host is down or busy. It *may* answer a row that was published before it came or went and was
-not taken by then.
-Limits, policies and the like do not make another query. Other SQL, another stream of the name, another query below it and
-another number of shards do.
+A query *must* answer each row published after its declaration was enacted, exactly once. This includes rows
+that come before its host has subscribed to the stream, or while its host is down or busy. A query *may*
+answer a row that was published before the query was added or removed and had not been taken by then.
+
+Changed limits, policies and similar settings leave the query the same. It becomes another query if its SQL,
+its stream, the query it reads, or the number of shards changes.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from configs.documents.declarations import (
 from configs.errors import InvalidInput
 
 RANGE_MS = 4000
-# Columns of a stream by variant, and how late its rows may be.
+# Columns of a stream by variant, with the lateness of its rows.
 VARIANTS: Sequence[tuple[Mapping[str, str], str]] = (
     ({"ts": "int64", "k": "int32", "v": "int64"}, "0 seconds"),
     ({"x": "float64", "ts": "int64", "v": "int64", "k": "int32"}, "0 seconds"),
@@ -42,18 +44,18 @@ STREAMS, TENANTS, CLASSES = ("a", "b", "c"), ("t1", "t2", "t3"), ("gold", "silve
 @dataclass(frozen=True)
 class Row:
     number: int
-    """Column v: no two rows of a course have the same."""
+    """Column v, unique within a course."""
     ts: int
     k: int
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query, and what it means."""
+    """Query of the model, which knows the rows that the query's SQL selects."""
 
     kind: str
     streams: tuple[str, ...]
-    """In small letters."""
+    """Stream names, in lower case."""
     argument: int = 0
     base: str = ""
 
@@ -83,14 +85,14 @@ class Query:
 
 @dataclass
 class Running:
-    """A query of a tenant from the moment it came."""
+    """Running query of a tenant, with the rows that it must or may have answered since it was added."""
 
     query: Query
     identity: tuple[object, ...]
     base: Query | None
     late_ms: int
     in_order: bool
-    """Whether its rows come in their order: of one stream and one shard."""
+    """True if the query's answers come in the order of the rows, which needs a single stream and a single shard."""
     unsure: bool
     """True if the test cannot know when the query was enacted."""
     must: list[Row] = field(default_factory=list)
@@ -105,14 +107,14 @@ Key = tuple[str, str]
 
 @dataclass
 class Model:
-    """Declarations as of the last look, and the answers that follow from them."""
+    """Queries and streams declared at the last reconciliation, and the answers that each query must or may give."""
 
     running: dict[Key, Running] = field(default_factory=dict)
     ended: dict[Key, list[Running]] = field(default_factory=lambda: defaultdict(list))
     streams: dict[str, int] = field(default_factory=dict)
-    """Those that are there, with their variant."""
+    """Existing streams, with their variants."""
     pending: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
-    """By stream, rows that may not have been taken."""
+    """Published rows, by stream, that queries may not have processed yet."""
 
     def look(
         self,
@@ -121,7 +123,7 @@ class Model:
         streams: Mapping[str, tuple[str, int]],
         is_unsure: bool,
     ) -> None:
-        """The system follows these declarations."""
+        """Update the model to these declarations, which the system now runs."""
         before, self.running = self.running, {}
         identities: dict[Key, tuple[object, ...]] = {}
         kept: set[Key] = set()
@@ -142,7 +144,8 @@ class Model:
                 found = Running(query, identities[key], base_of, late_ms, in_order, is_unsure)
                 found.may += found.wants(self._pending_of(query))
                 if query.kind == "window":
-                    # Equal windows of a tenant are one operator: a new query answers the rows that it holds already, too.
+                    # Equal windows of a tenant are one operator, so a new query also answers the rows that
+                    # the operator already holds.
                     equal = (
                         one for other, one in before.items() if other[0] == key[0] and one.query == query
                     )
@@ -166,7 +169,7 @@ class Model:
                 (one.may if one.unsure else one.must).extend(one.wants(rows))
 
     def settle(self) -> None:
-        """All that was published has been answered."""
+        """Record that all published rows have been answered."""
         self.pending.clear()
         for one in self.running.values():
             one.unsure = False
@@ -175,7 +178,7 @@ class Model:
         return [row for stream in query.streams for row in self.pending[stream]]
 
     def check(self, answers: Mapping[Key, Sequence[tuple[int, ...]]]) -> None:
-        """That all answers that must be there are, in their order, and none that may not be."""
+        """Check that each query gave all answers that it must give, in order, and only answers that it may give."""
         for key in answers.keys() | self.running.keys() | self.ended.keys():
             lives = [*self.ended.get(key, ()), *([self.running[key]] if key in self.running else ())]
             found = list(answers.get(key, ()))
@@ -199,7 +202,9 @@ def check_rows(key: Key, found: Sequence[int], lives: Sequence[Running]) -> None
 
 
 def check_windows(key: Key, found: Sequence[tuple[int, ...]], lives: Sequence[Running]) -> None:
-    """Windows of a query that has come once; one that came several times has a name for each."""
+    """Check the answers of a query with windows; such a query was added only once, because a query added
+    again gets a new name.
+    """
     assert len(lives) == 1, key
     one = lives[0]
     least, most = by_window(one.must), by_window([*one.must, *one.may])
@@ -226,29 +231,29 @@ def by_window(rows: Iterable[Row]) -> dict[int, list[int]]:
 
 
 class There(Protocol):
-    """A system and its catalog."""
+    """Protocol of the system under test, including its catalog."""
 
     def apply(self, *declarations: Declaration) -> None: ...
     def delete(self, ref: Ref) -> None: ...
     def look(self) -> None:
-        """Let what runs follow what is declared."""
+        """Change the running system to what is declared."""
 
     def publish(self, stream: str, rows: Sequence[Row], variant: int) -> None: ...
     def settle(self) -> None:
-        """Let all that was published be answered; whatever was down is there again."""
+        """Wait until all published rows are answered and everything that was down is up again."""
 
     def answers(self) -> Mapping[Key, Sequence[tuple[int, ...]]]:
-        """Return every answer up to now, also of queries that have gone."""
+        """Return all answers given by now, including those of removed queries."""
 
     def disturb(self, what: str, chance: random.Random) -> None:
-        """One of DISTURBANCES."""
+        """Cause the disturbance `what`, one of DISTURBANCES."""
 
     def break_a_query(self, tenant: str) -> bool:
-        """Store query BROKEN, which cannot be planned, as if it had been stored by a version that could; False if it cannot be done."""
+        """Store query BROKEN, which cannot be planned, as if an earlier version had accepted it; return False if that is impossible."""
 
     @property
     def is_unsure(self) -> bool:
-        """True if the test cannot know when a change that `look` follows is enacted."""
+        """True if the test cannot know when the change that `look` follows is enacted."""
 
 
 BROKEN = "broken"
@@ -272,19 +277,19 @@ def stream(name: str, variant: int) -> StreamDeclaration:
 
 @dataclass
 class Course:
-    """One sequence of events."""
+    """Sequence of random events."""
 
     chance: random.Random
     there: There
     disturbances: Sequence[str] = DISTURBANCES
     broken: set[str] = field(default_factory=set)
-    """Tenants with a query that was stored and cannot be planned any more."""
+    """Tenants with a stored query that can no longer be planned."""
     model: Model = field(default_factory=Model)
     queries: dict[Key, Query] = field(default_factory=dict)
     tenants: dict[str, dict[str, Any]] = field(default_factory=dict)
     classes: dict[str, dict[str, Any]] = field(default_factory=dict)
     streams: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """By name in small letters: the name, and the variant."""
+    """Name and variant of each stream, by its name in lower case."""
     numbers: int = 0
     clock: int = 0
     names: int = 0
@@ -332,7 +337,7 @@ class Course:
     def _note(self, *what: object) -> None:
         self.story.append(" ".join(map(str, what)))
 
-    # -- the catalog -----------------------------------------------------------------------------------------
+    # -- changes in the catalog ------------------------------------------------------------------------------
 
     def _class(self, name: str, fields: dict[str, Any]) -> None:
         base = {"priority": 3 if name == "gold" else 1, "delay_target_ms": 300} | fields
@@ -390,7 +395,7 @@ class Course:
         if query is None:
             return
         self.names += 1
-        # Names that come again, and for windows names that do not.
+        # A query without windows may get the name of an earlier query; a query with windows always gets a new name.
         name = f"w{self.names}" if query.kind == "window" else f"q{self.chance.randrange(4)}"
         if (tenant, name) not in self.queries:
             self._query((tenant, name), query)
@@ -410,13 +415,13 @@ class Course:
         read = any((other[0], one.base) == key for other, one in self.queries.items())
         before = self.queries[key]
         if self.chance.random() < 0.5 and not read:
-            # Deleted and added, the same or another one.
+            # Delete the query, and add it again or add another query under its name.
             self._remove(key)
             if self.chance.random() < 0.3:
                 self._look()
             self._query(key, before if self.chance.random() < 0.5 else self._filter())
         else:
-            # Queries over it keep reading the same streams.
+            # If other queries read this query, it keeps its streams, so that those queries read the same streams as before.
             self._query(
                 key, Query("filter", before.streams, self.chance.randrange(3)) if read else self._filter()
             )
@@ -456,7 +461,7 @@ class Course:
                 fields["key"] = "k"
                 if not has_queries:
                     fields["shards"] = chance.choice([1, 2])
-        # What is asked for beyond what the class gives is refused.
+        # Settings beyond the limits of the class are refused.
         self._try(lambda: self._tenant(tenant, fields))
         self._perhaps_look()
 
@@ -479,7 +484,7 @@ class Course:
         self._perhaps_look()
 
     def _swap_stream(self) -> None:
-        """A stream goes with all that reads it, and is back, perhaps as another one."""
+        """Delete a stream and all queries that read it. Usually declare the stream again, perhaps as another variant."""
         chance = self.chance
         name = chance.choice(STREAMS)
         if name not in self.streams:
@@ -502,7 +507,7 @@ class Course:
         self._perhaps_look()
 
     def _refuse(self) -> None:
-        """Try changes that must be refused."""
+        """Try invalid changes, each of which must be refused."""
         for key, query in list(self.queries.items())[:1]:
             name, variant = self.streams[query.streams[0]]
             self._refused(lambda: self.there.apply(stream(name, (variant + 1) % len(VARIANTS))))  # noqa: B023
@@ -549,9 +554,9 @@ class Course:
             change()
         except InvalidInput:
             return
-        raise AssertionError("it was not refused")
+        raise AssertionError("an invalid change was not refused")
 
-    # -- what happens ------------------------------------------------------------------------------------------
+    # -- events in random order --------------------------------------------------------------------------------
 
     def _perhaps_look(self) -> None:
         if self.chance.random() < 0.35:

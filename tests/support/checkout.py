@@ -1,4 +1,4 @@
-"""The folder of the checkout that the tests run in."""
+"""Path of the repository's folder in which the tests run."""
 
 from pathlib import Path
 

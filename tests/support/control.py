@@ -1,4 +1,4 @@
-"""A control plane with hosts that only remember what they are asked for."""
+"""A control plane with stand-ins for hosts, which only record the requests of the control plane."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BY_SENSOR = "SELECT sensor, avg(temp) FROM readings [RANGE 2 SECONDS SLIDE 1 SEC
 
 @dataclass
 class World:
-    """Records the effects of a control plane and carries them out at once."""
+    """Stand-in for a running system, which carries out the effects of a control plane at once and records them."""
 
     settings: LiveSettings = field(default_factory=LiveSettings)
     hosts: dict[str, str] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class World:
         return {unit.name: self.hosts[host] for host, units in self.units.items() for unit in units}
 
     def report(self, now: float, **usage: float) -> None:
-        """Usage of some units, of one processor each."""
+        """Report this usage for some units; at a usage of 1, the load of a unit equals its share."""
         for name, used in usage.items():
             host = self.plane.units_of(name)[name]
             load = used * self.shares[self.hosts[host]][name]

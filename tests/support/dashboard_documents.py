@@ -1,4 +1,4 @@
-"""The dashboards as Grafana takes them, and what is in them."""
+"""The dashboards as they are sent to Grafana, and their contents."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def targets(document: Json) -> Iterator[tuple[str, Json]]:
 
 
 def exprs(document: Json) -> Iterator[tuple[str, str]]:
-    """All of PromQL that a dashboard asks."""
+    """Yield all PromQL expressions of a dashboard, with their titles."""
     for title, target in targets(document):
         yield title, target["expr"]
     for one in document["annotations"]["list"]:

@@ -1,10 +1,11 @@
-"""A Grafana that keeps the rules of the real one's HTTP API, as far as dashboards need it, and is stricter where a mistake of ours
-would otherwise go unseen: fields that the API does not know are refused, and so is everything by numeric id.
+"""A substitute for Grafana's HTTP API, as far as dashboards need it. It is stricter where a mistake of ours
+would otherwise stay hidden: unknown fields and requests by numeric id are refused.
 
     with grafana() as server:
         Grafana(server.url, server.token("Admin"))
 
-Rules from Grafana's HTTP API reference of versions 11 to 13: folders, dashboards, data sources, annotations.
+The rules follow the reference of Grafana's HTTP API, versions 11 to 13: folders, dashboards, data sources,
+annotations.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ ANNOTATION_FIELDS = {"dashboardUID", "panelId", "time", "timeEnd", "tags", "text
 
 
 class Refusal(Exception):
-    """An answer that is an error."""
+    """Response that is an error."""
 
     def __init__(self, code: int, message: str, **more: object) -> None:
         super().__init__(message)
@@ -45,12 +46,12 @@ class Refusal(Exception):
 
 @dataclass
 class Server:
-    """What it holds, and what was asked of it."""
+    """State of the server, with a record of its requests."""
 
     exists: int = 412
-    """What says that a folder is there already: 409 up to Grafana 12."""
+    """Status code of the reply to the creation of a folder that already exists: 409 up to Grafana 12."""
     has_unique_titles: bool = False
-    """Of folders, as before Grafana 11."""
+    """True if titles of folders must be unique, as before Grafana 11."""
     url: str = ""
     folders: dict[str, dict[str, Any]] = field(default_factory=dict)
     sources: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -58,11 +59,11 @@ class Server:
     annotations: list[dict[str, Any]] = field(default_factory=list)
     tokens: dict[str, Role] = field(default_factory=dict)
     writes: list[str] = field(default_factory=list)
-    """Every request that was not a GET."""
+    """Requests other than GET."""
     first: list[tuple[int, bytes, dict[str, str]]] = field(default_factory=list)
-    """What is answered before anything is looked at: status, body, headers."""
+    """Responses (status, body, headers) that are sent first, without looking at the request."""
     before_write: Callable[[], None] | None = None
-    """Done once, before a write: what somebody else does meanwhile."""
+    """Function called once before the next write, to simulate another user's change."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def token(self, role: Role) -> str:
@@ -70,7 +71,7 @@ class Server:
         self.tokens[made] = role
         return made
 
-    # -- what it does ----------------------------------------------------------------------------------
+    # -- how the server handles requests ---------------------------------------------------------------
 
     def answer(self, method: str, target: str, authorization: str, body: bytes, content_type: str) -> object:
         parts = urlsplit(target)
@@ -123,7 +124,7 @@ class Server:
             raise Refusal(400, "bad request data")
         return found
 
-    # -- folders ---------------------------------------------------------------------------------------
+    # -- requests about folders ------------------------------------------------------------------------
 
     def get_folder(self, uid: str, _: object) -> object:
         if uid not in self.folders:
@@ -146,7 +147,7 @@ class Server:
         self.folders[uid] = {"id": len(self.folders) + 1, "uid": uid, "title": title, "version": 1}
         return self.folders[uid]
 
-    # -- data sources ----------------------------------------------------------------------------------
+    # -- requests about data sources -------------------------------------------------------------------
 
     def get_source(self, uid: str, _: object) -> object:
         if uid not in self.sources:
@@ -175,12 +176,12 @@ class Server:
             raise Refusal(
                 409, "Datasource has already been updated by someone else. Please reload and try again"
             )
-        # What is not said is gone; secrets are kept.
+        # Remove the fields that the request leaves out, but keep secrets.
         kept = {key: there[key] for key in ("id", "uid", "readOnly", "secureJsonData") if key in there}
         self.sources[uid] = given | kept | {"version": there["version"] + 1}
         return {"datasource": self.sources[uid], "id": there["id"], "message": "Datasource updated"}
 
-    # -- dashboards ------------------------------------------------------------------------------------
+    # -- requests about dashboards ---------------------------------------------------------------------
 
     def get_dashboard(self, uid: str, _: object) -> object:
         if uid not in self.dashboards:
@@ -226,7 +227,7 @@ class Server:
             raise Refusal(412, "The dashboard has been changed by someone else", status="version-mismatch")
         return found + 1
 
-    # -- annotations -----------------------------------------------------------------------------------
+    # -- requests about annotations --------------------------------------------------------------------
 
     def get_annotations(self, asked: dict[str, list[str]]) -> object:
         known(asked, {"tags", "from", "to", "limit", "dashboardUID", "type"})
@@ -255,7 +256,7 @@ def checked_source(given: dict[str, Any]) -> None:
 
 
 def normalised(document: dict[str, Any]) -> dict[str, Any]:
-    """As Grafana tells it: raised to its newest schema, with fields of its own, without those that say nothing."""
+    """Return the document as Grafana shows it: with its newest schema and its own fields, and without fields that have empty values."""
     shown = copy.deepcopy(document) | {"schemaVersion": 43, "weekStart": ""}
     for panel in shown.get("panels", ()):
         panel["pluginVersion"] = "13.0.1"
@@ -266,12 +267,12 @@ def normalised(document: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def grafana(certificate: tuple[Path, Path] | None = None, **settings: Any) -> Iterator[Server]:
-    """At a free port of this machine, by TLS if it has a certificate."""
+    """Start the server on a free port of this machine, with TLS if it has a certificate."""
     server = Server(**settings)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        # An answer is one packet: a second one would wait for the first's receipt.
+        # Each response is sent as one packet, because a second packet waits for the acknowledgement of the first.
         wbufsize, disable_nagle_algorithm = -1, True
 
         def handle_it(self) -> None:
@@ -282,14 +283,14 @@ def grafana(certificate: tuple[Path, Path] | None = None, **settings: Any) -> It
                     self.send(status, content, headers)
                     return
                 try:
-                    told = server.answer(
+                    answered = server.answer(
                         self.command,
                         self.path,
                         self.headers.get("Authorization", ""),
                         body,
                         self.headers.get("Content-Type", ""),
                     )
-                    status, content = 200, json.dumps(told).encode()
+                    status, content = 200, json.dumps(answered).encode()
                 except Refusal as refusal:
                     status, content = refusal.code, json.dumps(refusal.body).encode()
             self.send(status, content, {"Content-Type": "application/json"})
@@ -303,7 +304,7 @@ def grafana(certificate: tuple[Path, Path] | None = None, **settings: Any) -> It
             self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
-            """Tests tell what they need to know."""
+            """Print nothing: tests report what they need."""
 
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
         setattr(Handler, f"do_{method}", Handler.handle_it)

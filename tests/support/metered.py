@@ -1,9 +1,9 @@
-"""A system in this process that tells what metrics ask of it, beside what a watch does."""
+"""A system in this process that provides what metrics need, in addition to what a watch needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from services.ingest.progress import FeedProgress
 from services.metrics.collector import SystemCollector
 from services.metrics.nodes import Nodes
 from services.mirror.poll_loop import MirrorProgress
-from services.watch.source import Inflow
+from services.watch.source import Inflow, SourceAway
 from services.watch.watch import Watch
 from tests.support.watched import InProcess
 
@@ -34,7 +34,7 @@ FEED = FeedProgress("sensors", "running", rows=500, batch_ms=150.0, lag=20.0, re
 
 @dataclass
 class Metered(InProcess):
-    """A NodeSource too."""
+    """Watched system that is also a NodeSource."""
 
     slices: int = 10
     pids: dict[str, int] = field(default_factory=lambda: {"dispatcher": 2, "gateway": 3})
@@ -54,7 +54,7 @@ class Metered(InProcess):
 
 
 def stream(name: str = "Readings", rows: int = 100, **dead: int) -> dict[str, Any]:
-    """As a gateway tells of it."""
+    """Return a stream's counts in the form of a gateway's report."""
     return {
         "stream": name,
         "origin": None,
@@ -70,7 +70,7 @@ def stream(name: str = "Readings", rows: int = 100, **dead: int) -> dict[str, An
 
 @dataclass(frozen=True)
 class Metering:
-    """A collector, with what it looks at."""
+    """Collector of metrics, with the watch and the nodes from which it collects."""
 
     system: Metered
     watch: Watch
@@ -78,7 +78,7 @@ class Metering:
     collector: SystemCollector
 
     def told(self) -> dict[str, float]:
-        """As of now, by series as Prometheus writes it."""
+        """Return the current value of each series, by its name in Prometheus's text format."""
         self.watch.look()
         self.nodes.look()
         lines = self.collector.text().decode().splitlines()
@@ -88,8 +88,12 @@ class Metering:
 
 @contextmanager
 def metering(system: Metered, with_operators: bool = False, **priority_classes: str) -> Iterator[Metering]:
-    """Looked at by hand."""
+    """Yield a collector over the system, which updates only when the test asks for it."""
     with Watch(system, every_s=3600.0) as watch:
+        # Wait for the first poll of the watch's thread. If it ended after a poll of the test, its older
+        # view would replace the newer view.
+        with suppress(SourceAway):
+            watch.view()
         nodes = Nodes(system, watch, with_operators=with_operators)
         yield Metering(
             system,

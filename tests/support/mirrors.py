@@ -1,4 +1,4 @@
-"""Mirrors that a service has, and what they report."""
+"""Receivers of mirrored rows, and waits for the progress of mirrors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def mirror(columns: str = "item string, price float64", rest: str = HTTP, name: 
 
 @dataclass
 class Told:
-    """A door that keeps what comes, by stream."""
+    """Receiver that keeps the rows that a mirror publishes, listed by stream."""
 
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -48,7 +48,7 @@ class Told:
 
 
 def seen(mirrors: Mirrors, name: str, holds: Callable[[MirrorProgress], bool]) -> MirrorProgress:
-    """Return a mirror's progress once `holds` is true of it."""
+    """Wait until `holds` is true for the progress of a mirror, and return that progress."""
     pause, found = threading.Event(), None
     for _ in range(int(HUNG_S / 0.01)):
         found = {one.mirror: one for one in mirrors.progress()}[name]

@@ -1,4 +1,4 @@
-"""A store of objects over HTTP on a free port of this machine: with ETags, and with every way to go wrong."""
+"""An HTTP store of objects on a free port of this machine, with ETags and many kinds of failure."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from typing import Any, ClassVar
 
 @dataclass
 class Store:
-    """What the objects are; a test changes them while they are served."""
+    """Objects of the server; a test may change them while they are served."""
 
     objects: dict[str, dict[str, Any]] = field(default_factory=dict)
     etags: bool = True
     modified: datetime | None = None
-    """Of all objects; where there are no ETags, who says that he knows this is told that nothing has changed."""
+    """Last-Modified of all objects. Without ETags, a request that sends this time gets 304 Not Modified."""
     salt: str = ""
-    """Of ETags: with another one they are others, of the same objects."""
+    """Part of all ETags; another salt changes the ETags of unchanged objects."""
     credentials: str = ""
-    """USER:PASSWORD that is asked for."""
+    """Required credentials, as USER:PASSWORD."""
     elsewhere: str = ""
     shown: Counter[str] = field(default_factory=Counter)
-    """Credentials, by how often."""
+    """Number of requests per Authorization header."""
     asked: Counter[str] = field(default_factory=Counter)
     answered: Counter[int] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -39,7 +39,7 @@ class Store:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """/items/KEY is an object, /items the list of keys; some keys go wrong by their name."""
+    """Handler of the store: /items/KEY is an object, /items the list of keys, and some keys cause failures."""
 
     store: ClassVar[Store]
     protocol_version = "HTTP/1.1"
@@ -113,7 +113,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _drip(self, has_begun: bool) -> None:
-        """A byte now and then, of the body or of the head, for as long as somebody reads."""
+        """Send the body or the head one byte at a time, for as long as the client reads."""
         self.close_connection = True
         self.wfile.write(
             b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n" + (b"\r\n" if has_begun else b"X: ")
@@ -126,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server(ThreadingHTTPServer):
-    """Says nothing of those who hang up."""
+    """Server that ignores errors of clients that close the connection."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""Statistics of a simulated run as a live system would tell them, and the situation that follows for a plan."""
+"""Statistics of a simulated run in the form of a live system, and the situation that an admission plan gets from them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sim.run.networks import Box
 from sim.run.simulated_host import SimulatedHost
 from sim.simulation import Simulation
 
-# What the simulator's operators are called where SQL makes them.
+# Kinds of operators in the simulator, with the names of these kinds in plans made from SQL.
 KINDS = {"aggregate": "panes", "join": "join.left", "lookup": "table"}
 
 
 class Counting(OperatorStatistics):
-    """Statistics that also know how many tuples and calls there were."""
+    """Statistics of an operator that also count its tuples and calls."""
 
     def __init__(self, initial: Sequence[Estimate], adaptive: bool = True) -> None:
         super().__init__(initial, adaptive)
@@ -35,7 +35,7 @@ class Counting(OperatorStatistics):
 
 
 def watched(scenario: Scenario, manager: str = "dilos") -> tuple[Simulation, dict[str, Counting]]:
-    """A run, with what was counted in it by class."""
+    """Run the scenario; return the run and the statistics of each class."""
     run = Simulation(scenario, manager)
     counted = {}
     for name, host in run.hosts.items():
@@ -77,7 +77,9 @@ def inputs(
 
 
 def situation_without(scenario: Scenario, name: str) -> Situation:
-    """What is known before a class comes: statistics of a run of the others; of it, its rates and its kinds of operators."""
+    """Return the situation before class `name` is added: statistics of a run of the other classes, and the rates and
+    kinds of operators of class `name`.
+    """
     others = tuple(one for one in scenario.classes if one.name != name)
     run, counted = watched(scenario.model_copy(update={"classes": others}))
     known = {one: lines_of(run.hosts[one], counted[one]) for one in run.hosts}

@@ -1,4 +1,4 @@
-"""A planner that answers what a test says."""
+"""A planner with measurements that a test sets."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from configs.classes.live_class import LiveSettings
 from services.plan.measurement import ClassMeasured, Rate, SystemMeasurement
 from services.watch.source import SourceAway
 
-# Rows a second that no machine can do.
+# Arrival rates of streams; no machine can process the rate of stream `hot`.
 FLOODED = {"hot": Rate(1e9, 0.1), "ticks": Rate(10.0, 0.1)}
 
 
 @dataclass
 class Told:
-    """A measurement that stands for that of a running system."""
+    """Measurement that stands in for a running system."""
 
     rates: dict[str, Rate] = field(default_factory=lambda: dict(FLOODED))
     classes: dict[str, ClassMeasured] = field(default_factory=dict)

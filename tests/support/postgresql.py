@@ -1,4 +1,4 @@
-"""A real PostgreSQL in a folder of its own, reached through a socket there."""
+"""A real PostgreSQL in a temporary folder, reached through a socket there."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONS = "-c listen_addresses= -c fsync=off -c shared_buffers=1MB -c max_connec
 
 @contextmanager
 def postgresql() -> Iterator[str]:
-    """Its DSN. It refuses to run as root, so root runs it as another."""
+    """Yield the DSN of the server. PostgreSQL refuses to run as root, so root starts it as an unprivileged user."""
     programs = found()
     user = pwd.getpwnam("nobody") if os.getuid() == 0 else pwd.getpwuid(os.getuid())
     with TemporaryDirectory(prefix="pg-") as name:
@@ -47,7 +47,7 @@ def postgresql() -> Iterator[str]:
 
 
 def found() -> Path:
-    """The folder of its programs."""
+    """Return the folder that contains PostgreSQL's programs."""
     here = shutil.which("pg_ctl")
     folders = [*sorted(DEBIAN.glob("*/bin"), reverse=True), *([Path(here).parent] if here else [])]
     for folder in folders:

@@ -1,7 +1,7 @@
-"""Random continuous queries, each told twice: as Weir's SQL and as DuckDB's over all rows at once.
+"""Random continuous queries, each in two forms: Weir's SQL, and DuckDB's SQL over all rows at once.
 
-Expressions read the same in both. DuckDB's windows are spelled out: every row is joined with the ends of the windows
-that hold it. DuckDB holds event times as integers in the unit of their stream.
+Expressions are the same in both. For DuckDB, windows are spelled out: every row is joined with the ends of
+the windows that contain it. DuckDB holds event times as integers in the unit of their stream.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MACROS = (
     "CREATE MACRO top(x, k) AS array_to_string(list_transform(list_sort(list_transform("
     "map_entries(histogram(x)), lambda e: {'c': -(e.value::BIGINT), 'v': e.key}))[1:k],"
     " lambda e: e.v || ':' || (-e.c)), ', ')",
-    # The middle of the logarithmic bin of the value with this rank.
+    # SQL for the middle of the logarithmic bin that contains the value.
     "CREATE MACRO binned(v) AS CASE WHEN v = 0 THEN 0.0"
     " ELSE sign(v) * exp(ceil(ln(abs(v)) / ln(1.01 / 0.99)) * ln(1.01 / 0.99)) * 0.99 END",
     "CREATE MACRO near_quantile(x, p) AS binned(list_sort(list_filter(list(x::DOUBLE),"
     " lambda e: e IS NOT NULL))[(1 + floor(p * (count(x) - 1)))::BIGINT])",
-    # The end of the first of the windows that hold a time; times may be before the epoch.
+    # SQL for the end of the first window that contains a time, which may be before the epoch.
     "CREATE MACRO first_end(ts, slide) AS ts - ((ts % slide) + slide) % slide + slide",
 )
 UNIT_US = {"s": 1, "t": 1, "e": 1000}
@@ -40,7 +40,7 @@ UNIT_US = {"s": 1, "t": 1, "e": 1000}
 
 @dataclass(frozen=True)
 class Relation:
-    """Something to read from; `ordered` if DuckDB knows the order of arrival (column seq)."""
+    """Stream or query to read from; `ordered` is True if DuckDB knows the order of arrival (column `seq`)."""
 
     weir: str
     duck: str
@@ -50,7 +50,7 @@ class Relation:
     unit_us: int = 1
     time: str = "ts"
     ordered: bool = False
-    weir_time: str = ""  # what Weir calls the time, if it is not `time`
+    weir_time: str = ""  # name of the time in Weir's SQL, if it is not `time`
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ relations = st.sampled_from([BASE["s"], BASE["t"], BASE["e"]])
 
 @dataclass(frozen=True)
 class Statement:
-    """A query in both dialects, and the queries that it reads by name."""
+    """Query in both dialects, with the queries that it reads by name."""
 
     weir: str
     duck: str
@@ -81,7 +81,7 @@ def both(texts: Iterable[str]) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Window:
-    """RANGE/SLIDE, TUMBLE or HOP, in half seconds."""
+    """Window with RANGE and SLIDE, TUMBLE or HOP, in half seconds."""
 
     form: str
     range: int
@@ -114,7 +114,7 @@ def windows(draw: st.DrawFn) -> Window:
     return Window(form, slide, slide) if form == "TUMBLE" else Window(form, slide + more, slide)
 
 
-# --- expressions, the same in both ------------------------------------------------------------------------
+# --- expressions, identical in both dialects --------------------------------------------------------------
 
 
 def numbers(of: Sequence[str]) -> st.SearchStrategy[str]:
@@ -163,7 +163,7 @@ def keys(source: Relation) -> st.SearchStrategy[list[str]]:
 
 @st.composite
 def aggregates(draw: st.DrawFn, source: Relation) -> tuple[str, str]:
-    """One aggregate in both dialects."""
+    """Draw an aggregate in both dialects."""
     number = draw(numbers(source.numbers))
     column = draw(st.sampled_from(source.columns))
     forms = [
@@ -195,7 +195,7 @@ def aggregates(draw: st.DrawFn, source: Relation) -> tuple[str, str]:
         case "count":
             return (f"COUNT({column})", f"count({column})")
         case "count_if":
-            # DuckDB answers NULL where the condition is NULL for every row; a count is 0 here.
+            # DuckDB answers NULL if the condition is NULL for every row; Weir's count is 0.
             condition = draw(conditions(source))
             return (f"count_if({condition})", f"count(*) FILTER (WHERE {condition})")
         case "bool_or" | "bool_and" as name:
@@ -203,7 +203,7 @@ def aggregates(draw: st.DrawFn, source: Relation) -> tuple[str, str]:
             return (f"{name}({condition})", f"{name}({condition})")
         case "distinct":
             return (f"COUNT(DISTINCT {column})", f"count(DISTINCT {column})")
-        case "approximately distinct":  # exact, being so few
+        case "approximately distinct":  # the estimate is exact for this small number of values
             return (f"APPROX_COUNT_DISTINCT({column})", f"count(DISTINCT {column})")
         case "approximate quantile":
             part = draw(st.sampled_from(["0.0", "0.25", "0.9", "1.0"]))
@@ -246,7 +246,7 @@ def selects(draw: st.DrawFn) -> Statement:
 
 @dataclass(frozen=True)
 class Grouped:
-    """What an aggregate query groups, but for its window."""
+    """Input, keys and condition of an aggregate query, without its window."""
 
     source: Relation
     keys: tuple[str, ...]
@@ -290,7 +290,7 @@ def aggregated(draw: st.DrawFn, source: Relation | None = None, of: Grouped | No
 
 @st.composite
 def shared_windows(draw: st.DrawFn) -> list[Statement]:
-    """Queries with windows over one input and group, which share their panes."""
+    """Draw queries with windows over one input and group, which share their panes."""
     of = draw(grouped())
     return draw(st.lists(aggregated(of=of), min_size=2, max_size=5))
 
@@ -309,7 +309,7 @@ def distinct_rows(draw: st.DrawFn) -> Statement:
 
 @st.composite
 def row_sources(draw: st.DrawFn) -> tuple[Relation, Mapping[str, str]]:
-    """A stream, or a query that leaves tuples out and computes, with event time or without; and what it needs."""
+    """Draw a stream, or a query that filters and computes, with or without event time, and the queries it needs."""
     base = draw(relations)
     if draw(st.booleans()):
         return base, {}
@@ -322,8 +322,8 @@ def row_sources(draw: st.DrawFn) -> tuple[Relation, Mapping[str, str]]:
     return source, {"inner_query": weir} if named else {}
 
 
-def beside_places(source: Relation) -> Relation:
-    """The stream's columns as they are called in a join with the table; a row of it may meet several."""
+def joined_with_places(source: Relation) -> Relation:
+    """Return the relation of a stream joined with the table `places`, in which one row of the stream may match several rows."""
     numbers, texts, others = (
         tuple(f"v.{one}" for one in some) for some in (source.numbers, source.texts, source.others)
     )
@@ -338,7 +338,7 @@ def row_windows(draw: st.DrawFn) -> Statement:
     join = draw(
         st.sampled_from(["", "", " JOIN places AS p ON v.k = p.k", " LEFT JOIN places AS p ON v.n = p.size"])
     )
-    of = beside_places(source) if join else source
+    of = joined_with_places(source) if join else source
     slide = draw(st.integers(1, 5))
     rows = slide + draw(st.integers(0, 6))
     groups, where = draw(keys(of)), draw(wheres(of))
@@ -449,7 +449,7 @@ LOOKED_UP = ("l.id AS lid", "l.ts AS lts", "l.k AS lk", "r.ts AS rts", "r.g AS r
 
 @st.composite
 def last_joins(draw: st.DrawFn) -> Statement:
-    """A lookup of the last row by key, which DuckDB answers as an ASOF join; of rows of one key and time the last counts."""
+    """Draw a lookup of the last row by key, for DuckDB an ASOF join. Of several rows with the same key and time, the last counts."""
     left, right = draw(st.sampled_from([("s", "t"), ("t", "s"), ("s", "e"), ("e", "t")]))
     keys = draw(st.sampled_from([("k",), ("g",), ("k", "g")]))
     kind = draw(st.sampled_from(["JOIN", "LEFT JOIN"]))
@@ -478,7 +478,7 @@ def unions(draw: st.DrawFn) -> Statement:
 
 @st.composite
 def over_queries(draw: st.DrawFn) -> Statement:
-    """An aggregate over another query's output: a select, a union, a join, a table join or an aggregate."""
+    """Draw an aggregate over another query's output: a select, a union, a join, a table join or an aggregate."""
     weir_time = ""
     match draw(st.sampled_from(["select", "union", "join", "table", "aggregate", "aggregate"])):
         case "select":
@@ -510,7 +510,8 @@ def over_queries(draw: st.DrawFn) -> Statement:
                     (window.duck(BASE[name]), "window_start, window_end, "),
                 )
             ]
-            # DuckDB would have two columns of each bound in the next window, Weir has its own and the inner one's.
+            # In DuckDB, the next window sees two columns of each bound; Weir keeps the outer and the
+            # inner bound apart.
             texts[1] = f"SELECT window_end AS ts, k, g, x, n FROM ({texts[1]})"
             weir_time = draw(st.sampled_from(["ts", "window_end"]))
             if weir_time == "ts":

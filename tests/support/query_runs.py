@@ -1,4 +1,4 @@
-"""Rows for the streams of `query_grammar`, runs of queries over them however they come, and DuckDB's answers."""
+"""Rows for the streams of `query_grammar`, runs of queries over these rows in trains of any sizes, and DuckDB's answers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ VALUES: Mapping[str, Sequence[Any]] = {
 
 
 def rows_of(name: str) -> st.SearchStrategy[list[Row]]:
-    """None, a single one or many; in order, nearly, or not at all."""
+    """Draw no row, one row or many rows: in order of event time, nearly in order, or in any order."""
     return st.builds(
         random_rows,
         st.just(name),
@@ -61,7 +61,7 @@ def rows_of(name: str) -> st.SearchStrategy[list[Row]]:
 def random_rows(
     name: str, count: int, span: int, arranged: Callable[[list[Row]], list[Row]], seed: int
 ) -> list[Row]:
-    """Rows with NULLs, some of them of nothing else, over so many half seconds around the epoch."""
+    """Return rows with times from two seconds before the epoch to `span` half seconds after it; some rows contain only NULLs."""
     chance, stream = random.Random(seed), SCHEMAS[name]
     columns = [one for one in stream.schema.names if one in VALUES]
     rows = []
@@ -78,7 +78,7 @@ def in_order(rows: list[Row]) -> list[Row]:
 
 
 def nearly(rows: list[Row]) -> list[Row]:
-    """Neighbours changed places here and there."""
+    """Return the rows with some neighbours swapped."""
     return [one for start in range(0, len(rows), 3) for one in reversed(rows[start : start + 3])]
 
 
@@ -87,7 +87,9 @@ every_stream = st.fixed_dictionaries({name: rows_of(name) for name in SCHEMAS})
 
 @dataclass(frozen=True)
 class Cuts:
-    """How input comes: pieces of streams, each followed by so many steps of the runner, then the rest."""
+    """Way in which input arrives: first some rows of streams, each followed by operator calls of the runner, and
+    then the rest of the input.
+    """
 
     pieces: tuple[tuple[str, int, int], ...]
     rest: int
@@ -126,7 +128,7 @@ def batch_of(name: str, rows: Sequence[Row]) -> pa.RecordBatch:
 
 
 def planned(statements: Mapping[str, Statement]) -> list[Query]:
-    """The queries, after those that they read by name."""
+    """Return the planned queries, each after the queries that it reads by name."""
     queries: list[Query] = []
     for name, one in statements.items():
         catalog = CATALOG
@@ -141,7 +143,7 @@ def planned(statements: Mapping[str, Statement]) -> list[Query]:
 
 
 class Run:
-    """A class with its queries, its answers, and a clock that moves by one with each train that arrives."""
+    """Class with its queries, its answers, and a clock that advances by one with each train that arrives."""
 
     def __init__(
         self,
@@ -167,7 +169,7 @@ class Run:
         self.runner.offer(name, train)
 
     def step(self, steps: int) -> None:
-        # Each reading of this clock is one more unit, so the slice is a number of steps.
+        # Each reading advances this clock by one. There is one reading per operator call, so a slice of n seconds runs n calls.
         ticks = itertools.count()
         self.runner.run(steps, lambda: self.now, lambda: float(next(ticks)))
 
@@ -191,7 +193,7 @@ def ran(statements: Mapping[str, Statement], rows: Rows, how: Cuts, plan: PlanSe
 
 
 def train_rows(train: Train) -> list[tuple[Any, ...]]:
-    """Timestamps as integers, as DuckDB is told them."""
+    """Return the rows of a train, with timestamps as integers, as DuckDB has them."""
     lists = [
         values_to_arrow(
             Values(INT64, one.data, one.valid) if one.type.kind is TypeKind.TIMESTAMP else one
@@ -201,16 +203,16 @@ def train_rows(train: Train) -> list[tuple[Any, ...]]:
     return list(zip(*lists, strict=True))
 
 
-# --- DuckDB ---------------------------------------------------------------------------------------------------
+# --- answers of DuckDB ----------------------------------------------------------------------------------------
 
 
 def lateness(name: str) -> int:
-    """In the unit of the stream's time."""
+    """Return the lateness in the unit of the stream's time."""
     return SCHEMAS[name].lateness_us // SCHEMAS[name].time_unit_us
 
 
 def in_time(name: str, rows: Sequence[Row]) -> list[Row]:
-    """Without the late rows: those before the largest time so far minus the lateness."""
+    """Return the rows that are not late. A row is late if its time is below the largest time up to it minus the lateness."""
     kept, latest = [], -math.inf
     for row in rows:
         if row["ts"] >= latest - lateness(name):
@@ -226,7 +228,7 @@ CONNECTION.register("places", pa.Table.from_batches([PLACES]))
 
 
 def load(rows: Rows) -> None:
-    """What DuckDB answers from."""
+    """Load the rows that are in time into DuckDB."""
     for name, some in rows.items():
         batch = batch_of(name, in_time(name, some))
         times = batch.column("ts").view(pa.int64()) if len(batch) else pa.array([], pa.int64())
@@ -240,7 +242,7 @@ def expected(statement: Statement) -> list[tuple[Any, ...]]:
     return CONNECTION.execute(statement.duck).fetchall()
 
 
-# --- comparing ------------------------------------------------------------------------------------------------
+# --- comparison of answers ------------------------------------------------------------------------------------
 
 
 def order(row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -255,7 +257,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def difference(found: Sequence[tuple[Any, ...]], wanted: Sequence[tuple[Any, ...]]) -> str:
-    """What differs, regardless of order; empty if nothing does."""
+    """Return a text with both lists of rows if they differ in any row, whatever the order; otherwise an empty text."""
     found, wanted = sorted(found, key=order), sorted(wanted, key=order)
     if len(found) == len(wanted) and all(
         len(one) == len(other) and all(map(same, one, other))

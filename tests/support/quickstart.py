@@ -1,4 +1,4 @@
-"""The page for beginners, block by block, as somebody follows it: what is typed in terminals, and what comes."""
+"""The quickstart page, followed block by block like a beginner does: commands typed in terminals, and the output that must come."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ FILES = ("yaml", "bash", "python")
 PORT = "8642"
 ANYTHING = "…"
 DONE = "--done--"
-# Of a command that hangs; one that is done is not waited for.
+# Longest run of a command in seconds; a command that takes longer counts as hanging.
 HUNG_S = 60.0
-# What only looks is looked at again by who sees nothing yet: classes report some times a second, and a reader types slower.
+# These commands only read, so the simulated reader repeats such a command if the expected output is not
+# there yet: classes report several times per second, and a person types slower.
 LOOKS = ("weir explain", "weir ledger")
 LOOKS_MAX = 5
 BLOCK = re.compile(r"^```([a-z ]+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -37,7 +38,7 @@ class Block:
 
     @property
     def commands(self) -> list[tuple[str, str]]:
-        """Each with what it prints."""
+        """Return each command of a block with the output that the page shows for it."""
         return [(command, printed) for command, _, printed in (one.partition("\n") for one in self._pieces())]
 
     def _pieces(self) -> Sequence[str]:
@@ -45,7 +46,7 @@ class Block:
 
 
 def sections() -> dict[str, str]:
-    """By what is written over them."""
+    """Return the sections of the page by their headings."""
     _, *parts = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {head: text for head, _, text in (one.partition("\n") for one in parts)}
 
@@ -55,13 +56,13 @@ def section(name: str) -> str:
 
 
 def blocks(names: Sequence[str] = ()) -> list[Block]:
-    """Of these sections, or of all."""
+    """Return the blocks of these sections, or of all sections."""
     text = "".join(map(section, names or sections()))
     return [Block(*found.groups()) for found in BLOCK.finditer(text)]
 
 
 def environ(home: Path) -> dict[str, str]:
-    """Of somebody who has never heard of Weir, and whose home this is."""
+    """Return the environment variables of a new user with this home folder."""
     mine = {
         name: value for name, value in os.environ.items() if not name.startswith(("WEIR_", "MAKE", "MFLAGS"))
     }
@@ -70,7 +71,7 @@ def environ(home: Path) -> dict[str, str]:
 
 
 class Terminal:
-    """A shell, in a folder, which keeps what is set. What it prints is taken as it comes: nobody in it waits for a reader."""
+    """Shell in a folder, which keeps the variables that are set. A thread reads its output, so that no command waits for a reader."""
 
     def __init__(self, folder: Path, home: Path) -> None:
         self._shell = subprocess.Popen(
@@ -94,7 +95,7 @@ class Terminal:
         self._printed.put(None)
 
     def run(self, command: str) -> str:
-        """What it prints."""
+        """Run a command and return its output."""
         self.begin(f"{command}\necho; echo {DONE}")
         printed: list[str] = []
         for line in self.lines():
@@ -109,18 +110,18 @@ class Terminal:
         self._shell.stdin.flush()
 
     def lines(self) -> Iterator[str]:
-        """As they come, until the shell ends."""
+        """Yield each line when the shell prints it, until the shell ends."""
         while True:
             try:
                 line = self._printed.get(timeout=HUNG_S)
             except queue.Empty:
-                raise AssertionError(f"nothing has come for {HUNG_S:g} s") from None
+                raise AssertionError(f"the command has printed nothing for {HUNG_S:g} s") from None
             if line is None:
                 return
             yield line
 
     def interrupt(self) -> None:
-        """As by Ctrl-C, which reaches all that was started here; until all of it has ended."""
+        """Interrupt everything started in this shell, as Ctrl-C does, and wait until all of it has ended."""
         with suppress(ProcessLookupError):
             os.killpg(self._shell.pid, signal.SIGINT)
         for _ in self.lines():
@@ -131,19 +132,19 @@ class Terminal:
         self._shell.wait(HUNG_S)
 
 
-def pattern(told: str) -> re.Pattern[str]:
-    """What matches lines of the page; spaces at their ends are not seen."""
-    parts = (re.escape(one) for one in "\n".join(map(str.rstrip, told.splitlines())).split(ANYTHING))
+def pattern(shown: str) -> re.Pattern[str]:
+    """Return a pattern for output shown on the page; spaces at the ends of lines are ignored."""
+    parts = (re.escape(one) for one in "\n".join(map(str.rstrip, shown.splitlines())).split(ANYTHING))
     return re.compile("(?s:.*)".join(parts))
 
 
 def seen(printed: str) -> str:
-    """As a reader sees it."""
+    """Return the output without trailing spaces and outer empty lines."""
     return "\n".join(line.rstrip() for line in printed.splitlines()).strip("\n")
 
 
 class Reader:
-    """Somebody who does what the page says."""
+    """Simulated beginner: does everything the page says."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._home = folder, folder / "home"
@@ -153,7 +154,7 @@ class Reader:
         self._terminal = Terminal(folder, self._home)
 
     def at(self, text: str) -> str:
-        """The same of the service that runs here: another may run on this machine."""
+        """Replace the port of the page by that of this service, because another service may run on this machine."""
         return text.replace(PORT, self._port)
 
     @property
@@ -161,7 +162,7 @@ class Reader:
         return (self._home / ".weir" / "admin.key").read_text(encoding="utf-8").strip()
 
     def follow(self, block: Block) -> None:
-        """Do as it says; what it tells must come."""
+        """Follow a block of the page, and fail unless the shown output comes."""
         text = self.at(block.text)
         if block.language in FILES:
             name = text.splitlines()[0].removeprefix("# ")
@@ -169,13 +170,13 @@ class Reader:
         elif block.language == OWN_TERMINAL:
             self._in_own_terminal(Block(block.language, text))
         else:
-            for command, told in Block(block.language, text).commands:
+            for command, shown in Block(block.language, text).commands:
                 printed = seen(self._in_place(command))
                 for _ in range(LOOKS_MAX if command.startswith(LOOKS) else 0):
-                    if pattern(told).fullmatch(printed):
+                    if pattern(shown).fullmatch(printed):
                         break
                     printed = seen(self._in_place(command))
-                assert pattern(told).fullmatch(printed), f"{command}\nprints\n{printed}\nbut not\n{told}"
+                assert pattern(shown).fullmatch(printed), f"{command}\nprints\n{printed}\nbut not\n{shown}"
 
     def _in_place(self, command: str) -> str:
         if not command.startswith("make "):
@@ -187,13 +188,13 @@ class Reader:
             checkout.interrupt()
 
     def _in_own_terminal(self, block: Block) -> None:
-        """Until what is told has come; it goes on by itself."""
-        ((command, told),) = block.commands
+        """Run the command in its own terminal until the shown output has come; the command continues to run."""
+        ((command, shown),) = block.commands
         terminal = Terminal(self._folder, self._home)
         self._own.append(terminal)
         is_service = command == "weir up"
         terminal.begin(f"exec {command} --api-port 0" if is_service else command)
-        awaited, printed = told.splitlines(), list[str]()
+        awaited, printed = shown.splitlines(), list[str]()
         for line in terminal.lines():
             printed.append(line.rstrip())
             if is_service and len(printed) == 1:
@@ -203,9 +204,9 @@ class Reader:
                 awaited.pop(0)
             if not awaited:
                 return
-        raise AssertionError(f"{command}: {awaited} has not come; it printed {printed}")
+        raise AssertionError(f"{command} did not print {awaited}; it printed {printed}")
 
     def leave(self) -> None:
-        """Ctrl-C in all terminals, the last one first."""
+        """Press Ctrl-C in all terminals, the last one first."""
         for one in (*reversed(self._own), self._terminal):
             one.interrupt()

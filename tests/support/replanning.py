@@ -1,4 +1,6 @@
-"""A class that runs in this process, with input by hand, noticed as live: what its other plans are forecast from."""
+"""A class that runs in this process on input from the test and is measured as in a live host; forecasts of
+its other plans use these measurements.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,15 @@ READINGS = "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERM
 ALERTS = "CREATE STREAM alerts (ts int64, sensor int32, level float64, WATERMARK FOR ts AS ts)"
 STREAMS = {"readings": READINGS, "alerts": ALERTS}
 CYCLE_S = 0.15
-# Between two batches of a stream.
+# Milliseconds between two batches of a stream.
 STEP_MS = 50
 
 
 class RunningClass:
-    """Batches of both streams by turns, each of so many tuples of so many keys; their values are uniform from 0 to 1.
+    """Running class that gets batches of both streams in turn. Each batch has `tuples` tuples with up to
+    `keys` keys, and values uniform from 0 to 1.
 
-    All times are of this thread's processor, so that nothing depends on what else the machine does.
+    All times are processor times of this thread, so that nothing depends on other work of the machine.
     """
 
     def __init__(self, queries: Mapping[str, str], tuples: int, keys: int, **declared: Any) -> None:
@@ -44,7 +47,7 @@ class RunningClass:
             self.hosted.begin(stream, 0, 0)
 
     def go_on(self, cycles: int, batches: int = 5) -> None:
-        """So many load cycles, in each so many batches of each stream."""
+        """Run this many load cycles, each with `batches` batches of each stream."""
         for _ in range(cycles):
             for _ in range(batches):
                 for stream in STREAMS:
@@ -61,7 +64,7 @@ class RunningClass:
 
     @property
     def plans(self) -> set[PlanSettings]:
-        """By which its queries run."""
+        """Return the plans by which the queries of the class run."""
         network = self.hosted.runner.network
         return {network.planned_as(name) for name in network.queries}
 

@@ -1,4 +1,4 @@
-"""A page of HTML, read as its readers' browsers would."""
+"""An HTML page, parsed like in a browser."""
 
 import re
 from html.parser import HTMLParser

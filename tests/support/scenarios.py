@@ -1,4 +1,4 @@
-"""Small scenarios in a line or two, and shorter forms of the presets."""
+"""Functions that build small scenarios in a line or two, and shortened presets."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ Data = dict[str, Any]
 
 
 def scenario(*classes: Data, networks: Mapping[str, Any], **settings: Any) -> Scenario:
-    """Ten seconds of the classes; checked as a file would be."""
+    """Return a scenario of these classes, ten seconds long by default, checked like a file."""
     data = {"name": "small", "seconds": 10, "networks": networks, "classes": classes} | settings
     made = Scenario.model_validate(data)
     assert not list(contradictions(made))
@@ -18,7 +18,7 @@ def scenario(*classes: Data, networks: Mapping[str, Any], **settings: Any) -> Sc
 
 
 def tenant(name: str, streams: Mapping[str, Data], **settings: Any) -> Data:
-    """A class of priority 1 without a target worth mentioning, on network `n`."""
+    """Return a class of priority 1 on network `n`, with a delay target of a minute."""
     inputs = {stream: {"arrivals": arrivals} for stream, arrivals in streams.items()}
     return {
         "name": name,
@@ -30,7 +30,7 @@ def tenant(name: str, streams: Mapping[str, Data], **settings: Any) -> Data:
 
 
 def queries(**operators: Sequence[Data]) -> Data:
-    """A network of chains over stream `s`; those that begin with a join read `s` and `t`."""
+    """Return a network of chains over stream `s`; chains that begin with a join read `s` and `t`."""
     return {
         "kind": "queries",
         "queries": [
@@ -86,7 +86,7 @@ def at(*times_s: float) -> Data:
 
 
 def preset(name: str, **changes: Any) -> Scenario:
-    """A preset, shortened or otherwise changed."""
+    """Return a preset with some fields changed, for example a shorter duration."""
     return load_scenario(name).model_copy(update=changes)
 
 

@@ -1,4 +1,4 @@
-"""A service on a free port of this machine, with a catalog of its own."""
+"""A service on a free port of this machine, with its own catalog."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from services.common.weir_home import Home
 
 @dataclass(frozen=True)
 class Served:
-    """While it is served."""
+    """Service while it is being served."""
 
     serving: Serving
     service: Service
@@ -33,7 +33,7 @@ class Served:
         return self.service.catalog
 
     def key(self, *scopes: str) -> str:
-        """A new one; of a principal that is named after them."""
+        """Return a new API key with these scopes, for a principal named after the scopes."""
         name = "-".join(scopes).replace(":", ".")
         key, _ = self.catalog.keys.create(name, scopes, "test")
         self.service.snapshot.refresh()
@@ -44,7 +44,7 @@ class Served:
 
 
 def certificate_in(folder: Path) -> tuple[Path, Path]:
-    """Of 127.0.0.1, signed by itself; and its key."""
+    """Create a self-signed certificate for 127.0.0.1; return the files of the certificate and of its private key."""
     certificate, key = folder / "cert.pem", folder / "key.pem"
     program = shutil.which("openssl")
     assert program is not None

@@ -1,4 +1,4 @@
-"""A terminal: the command `weir` in this process, in a folder and a home of its own."""
+"""A terminal: the command `weir` in this process, with its own folder and home."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import typer
 
-from services.cli.main import main
+from services.cli.main import app, main
 
 VARIABLES = (
     *("WEIR_CATALOG", "WEIR_PEPPER", "WEIR_ENDPOINT", "WEIR_API_KEY", "WEIR_CA_FILE"),
@@ -28,7 +29,7 @@ class Outcome(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """Standard output, strictly read: `NaN` is not JSON."""
+        """Standard output parsed as strict JSON, in which `NaN` is an error."""
 
         def refuse(constant: str) -> None:
             raise AssertionError(f"{constant} is not JSON")
@@ -38,29 +39,31 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Terminal:
-    """Calls the command with the words that a user types after `weir` and those in `begins`."""
+    """Function that calls a command, by default `weir`. The arguments in `begins` come before the arguments of each call."""
 
     monkeypatch: pytest.MonkeyPatch
     capsys: pytest.CaptureFixture[str]
     home: Path
     begins: tuple[str, ...] = ()
+    command: typer.Typer = app
+    name: str = "weir"
 
     def __call__(self, *arguments: str, stdin: str = "") -> Outcome:
-        self.monkeypatch.setattr(sys, "argv", ["weir", *self.begins, *arguments])
+        self.monkeypatch.setattr(sys, "argv", [self.name, *self.begins, *arguments])
         self.monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         with pytest.raises(SystemExit) as ended:
-            main()
+            main(self.command, self.name)
         printed = self.capsys.readouterr()
         return Outcome(ended.value.code, printed.out, printed.err)
 
     def json(self, *arguments: str) -> Any:
-        """The answer of a command that succeeds without a warning."""
+        """Return the JSON output of a command that succeeds without a warning."""
         outcome = self(*arguments, "-o", "json")
         assert (outcome.code, outcome.err) == (0, "")
         return outcome.json
 
     def at(self, endpoint: str, key: str) -> None:
-        """Call the service of this endpoint from now on."""
+        """Make all later commands use the service at this endpoint."""
         self.monkeypatch.setenv("WEIR_ENDPOINT", endpoint)
         self.monkeypatch.setenv("WEIR_API_KEY", key)
 
@@ -69,5 +72,5 @@ class Terminal:
 
 
 def refusal(*lines: str) -> Outcome:
-    """The outcome of wrong input: this text on standard error, and nothing on standard output as if it had been accepted."""
+    """Return the expected outcome of a command that refuses wrong input: this text on standard error, nothing on standard output."""
     return Outcome(2, "", "error: " + "\n".join(lines) + "\n")

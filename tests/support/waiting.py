@@ -1,4 +1,4 @@
-"""Waiting for what another process will bring about, instead of sleeping."""
+"""Waits until another process has done something, instead of sleeping."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TypeVar
 import ray
 
 Found = TypeVar("Found")
-# Long enough for a machine that does something else; a test that passes does not wait for it.
+# Longest wait in seconds, enough for a busy machine; a test that passes waits for less.
 DEADLINE_S = 60.0
 POLL_S = 0.02
 
 
-def eventually(look: Callable[[], Found], what: str = "it") -> Found:
-    """What `look` gives once it is true; who does not answer meanwhile, or is not there, counts as not yet."""
-    until, last = time.monotonic() + DEADLINE_S, None
+def eventually(look: Callable[[], Found], what: str = "it", within_s: float = DEADLINE_S) -> Found:
+    """Call `look` until its result is true, and return the result. If a process does not answer or is gone, try again."""
+    until, last = time.monotonic() + within_s, None
     while time.monotonic() < until:
         try:
             found = look()
@@ -26,4 +26,4 @@ def eventually(look: Callable[[], Found], what: str = "it") -> Found:
         except (ray.exceptions.RayError, ValueError) as problem:
             last = repr(problem)
         time.sleep(POLL_S)
-    raise AssertionError(f"{what} has not happened within {DEADLINE_S:g} s; last: {last}")
+    raise AssertionError(f"{what} has not happened within {within_s:g} s; last: {last}")

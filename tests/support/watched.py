@@ -1,4 +1,4 @@
-"""A system in this process, to be watched: the control plane and load managers as they are, with time and input by hand."""
+"""A system in this process to be watched: a real control plane and real load managers, with time and input from the test."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def declared(name: str, priority: float = 1.0, **more: Any) -> LiveClass:
 
 @dataclass
 class InProcess:
-    """A Source."""
+    """System that a watch reads, without processes."""
 
     name: str = "test"
     world: World = field(default_factory=World)
@@ -44,12 +44,12 @@ class InProcess:
     now: float = 0.0
     is_away: bool = False
     ended: bool = False
-    """Whether the store of the cluster no longer names it."""
+    """True if the key-value store of the cluster no longer contains the system."""
     looks: int = 0
     counted: dict[str, StreamCounts] = field(default_factory=dict)
-    """What has come in, by stream."""
+    """Counts of arrived rows, by stream."""
     counts: int = 0
-    """How often that was asked."""
+    """Number of times that the counts of arrived rows were requested."""
     restarts: int = 0
     units_now: dict[str, UnitNow] = field(default_factory=dict)
 
@@ -79,7 +79,7 @@ class InProcess:
         failures: tuple[Failure, ...] = (),
         **figures: Any,
     ) -> None:
-        """A load cycle of a class in one unit; the response is a part of the target."""
+        """Run a load cycle of a class in one unit; the response is a fraction of the target."""
         ledger, queued = account or (TupleLedger(), 0)
         target_s = 0.1
         ended = CycleEnded(
@@ -125,7 +125,7 @@ class InProcess:
         self.now += 1.5
         self.world.plane.redistribute(self.now)
 
-    # -- as a Source ------------------------------------------------------------------------------------
+    # -- the methods that a watch calls -----------------------------------------------------------------
 
     def look(self, seen: Number | None) -> StatusMoment | None:
         self._answer()

@@ -1,4 +1,4 @@
-"""The folders of a system that runs, without its processes."""
+"""Fixtures of the unit tests: folders of a run, files that cannot be written, and a terminal."""
 
 import os
 import resource
@@ -15,6 +15,7 @@ from tests.support.terminal import VARIABLES, Terminal
 
 @pytest.fixture
 def dirs() -> Iterator[RunDirs]:
+    """Return folders like those of a running system, but without processes."""
     with TemporaryDirectory() as base:
         found = RunDirs(Path(base), "s", "n")
         held = found.hold()
@@ -24,7 +25,7 @@ def dirs() -> Iterator[RunDirs]:
 
 @pytest.fixture
 def no_room() -> Callable[[], AbstractContextManager[None]]:
-    """Within it no file of this process takes another byte."""
+    """Return a context manager during which this process cannot write to files, as if the disk were full."""
 
     @contextmanager
     def limited() -> Iterator[None]:
@@ -40,7 +41,7 @@ def no_room() -> Callable[[], AbstractContextManager[None]]:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Terminal:
-    """A terminal of 80 columns in a folder of its own; of Weir's variables only WEIR_HOME is set."""
+    """Return a terminal of 80 columns in a new folder, with WEIR_HOME as the only variable of Weir."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))

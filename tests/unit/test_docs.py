@@ -1,4 +1,4 @@
-"""The documents say what is true: their keys, tests and links exist, and their example runs."""
+"""Checks of the documentation: keys, commands, tests and links that it names exist, and its examples run."""
 
 import ast
 import re
@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from bench.picture.__main__ import PATH, picture
 from configs.classes.__main__ import PAGE, written
 from configs.classes.periodic_schedules import Hybrid, PeriodicSettings, compared_schedules
 from configs.classes.policies import POLICY_KINDS
@@ -48,7 +49,7 @@ PAGES = sorted(
 )
 
 
-def models_of_a_scenario() -> Iterator[type[BaseModel]]:
+def scenario_models() -> Iterator[type[BaseModel]]:
     yield from (Scenario, SimulatedClass, QueryModel)
     yield from (
         PeriodicScenario,
@@ -79,7 +80,7 @@ def test_every_page_is_in_the_index() -> None:
     assert set(re.findall(r"\]\((\w[\w-]*\.md)\)", index)) == pages
 
 
-@pytest.mark.parametrize("model", list(models_of_a_scenario()), ids=lambda model: model.__name__)
+@pytest.mark.parametrize("model", list(scenario_models()), ids=lambda model: model.__name__)
 def test_every_key_of_a_scenario_is_described(model: type[BaseModel]) -> None:
     page = (ROOT / "docs/scenarios.md").read_text(encoding="utf-8")
     assert [
@@ -89,21 +90,21 @@ def test_every_key_of_a_scenario_is_described(model: type[BaseModel]) -> None:
     ] == []
 
 
-def test_the_table_of_policies_is_as_their_models_are() -> None:
+def test_the_policy_table_matches_the_models() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == written(page), "run `make policies`"
     assert [kind for kind in POLICY_KINDS if f"\n| `{kind}` |" not in page] == []
 
 
-def test_the_examples_of_scenarios_are_some() -> None:
-    of_classes, of_periodic = (parse_yaml(one) for one in fenced("docs/scenarios.md", "yaml"))
+def test_the_scenario_examples_are_valid_and_run() -> None:
+    of_classes, of_periodic = (parse_yaml(text) for text in fenced("docs/scenarios.md", "yaml"))
     scenario = checked_scenario(ScenarioData("classes", of_classes, ""))
     periodic = checked_periodic(ScenarioData("periodic", of_periodic, ""))
     assert (scenario.name, periodic.name) == ("two-tenants", "dashboards")
     assert compare(periodic.model_copy(update={"seconds": 70}), periodic.seed)["claims"][0]["holds"]
 
 
-def test_every_schedule_that_is_compared_is_described() -> None:
+def test_every_compared_schedule_is_described() -> None:
     page = (ROOT / "docs/scenarios.md").read_text(encoding="utf-8")
     assert [text for text in compared_schedules(Hybrid()) if f"`{text}`" not in page] == []
 
@@ -129,7 +130,7 @@ def test_every_command_is_described() -> None:
     assert named == set(commands(group))
 
 
-def test_every_statement_of_the_sql_page_is_planned() -> None:
+def test_every_statement_of_the_sql_page_can_be_planned() -> None:
     catalog, planned = SqlCatalog.of(), []
     for statement in split_statements("\n".join(fenced("docs/sql.md", "sql"))):
         if statement.kind == "stream":
@@ -152,7 +153,7 @@ def test_every_test_that_an_invariant_names_exists() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+def test_every_link_to_a_file_has_a_target(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
 
@@ -160,7 +161,7 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
 @pytest.mark.parametrize(
     "target", re.findall(r"(?:`|\$ )make ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
 )
-def test_every_target_that_the_readme_names_is_in_the_makefile(target: str) -> None:
+def test_every_make_target_in_the_readme_exists(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
 
 
@@ -176,10 +177,14 @@ def methods(package: str) -> set[str]:
     }
 
 
-def test_every_function_and_file_that_the_life_of_a_tuple_names_exists() -> None:
+def test_every_function_and_file_in_life_of_a_tuple_exists() -> None:
     page = (ROOT / "docs" / "life-of-a-tuple.md").read_text("utf-8")
     named = set(re.findall(r"`([A-Z]\w+\.\w+)`", page))
     defined = set().union(*map(methods, ("actors", "engine", "loadshed", "scheduler", "services")))
     files = set(re.findall(r"`([a-z_/]+\.py)`", page))
     assert (len(named) > 20, named - defined) == (True, set())
     assert [path for path in files if not (ROOT / path).is_file()] == []
+
+
+def test_the_picture_of_the_readme_matches_its_script() -> None:
+    assert PATH.read_text(encoding="utf-8") == picture()

@@ -1,4 +1,4 @@
-"""`make setup` prepares a checkout once, and again where it has been moved to."""
+"""`make setup` prepares a checkout once, and again after the checkout was moved."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tests.support.checkout import ROOT
 
-# Takes the place of what installs 2 GB: makes the command as pip does, and counts its runs.
+# Stand-in for the script that installs 2 GB. It writes the command `weir`, as pip does, and counts
+# how often it runs.
 INSTALL = """\
 mkdir -p .venv/bin
 printf '#!%s/.venv/bin/python\\n' "$(pwd -P)" > .venv/bin/weir

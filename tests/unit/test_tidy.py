@@ -1,8 +1,9 @@
-"""The rules of the house, checked by reading the source: nothing is imported.
+"""Rules for the repository, checked by reading the source without importing it.
 
-The layout is a picture of the dependencies (`MAY_IMPORT`). The pure ring decides from its arguments alone, so that the
-same code runs live and in virtual time (`REFUSED_IN_PURE_RING`). A module nobody imports is dead. No file ties the
-repository to one machine or one package registry. Each rule is followed by a test that it catches what it is there for.
+Packages and folders import in one direction (`MAY_IMPORT`, `LAYERS`). The pure ring decides from its arguments alone, so that the
+same code runs live and in virtual time (`REFUSED_IN_PURE_RING`). Every module is imported somewhere. No file ties the
+repository to one machine or one package registry. Texts are plain English (`tests.support.prose`). Each rule has a test that it finds a
+violation.
 """
 
 import ast
@@ -17,6 +18,7 @@ from functools import cache
 import pytest
 
 from tests.support.checkout import ROOT
+from tests.support.prose import SUFFIXES, findings
 
 MAY_IMPORT: dict[str, set[str]] = {
     "configs": set(),
@@ -34,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bench": {"configs", "scheduler", "loadshed", "engine", "sim", "actors", "services", "pyspark_weir"},
 }
 PACKAGES = set(MAY_IMPORT)
-# Packages that are shipped to a Spark cluster by themselves lie here, under names of their own.
+# Folders with packages that are sent to Spark clusters separately, under their own package names.
 CONNECTORS = "services/connector/"
 PURE_RING = {"engine", "scheduler", "loadshed"}
 
@@ -46,7 +48,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         ".",
     ),
     "actors": ("runtime", "log", "messages", "gateway", "dispatcher", "host", "coordinator", "."),
-    "sim": ("run", "forecast", ".", "outcome", "admission", "windows", "papers"),
+    "sim": ("run", "forecast", ".", "outcome", "admission", "windows"),
     "services": (
         *("common", "ingest", "race", "chart", "results", "remote", "watch", ".", "tuning"),
         *("mirror", "catalog", "metrics", "api", "dashboards", "plan", "cli"),
@@ -58,7 +60,7 @@ TWICE = {
     "DefaultSource": "Spark finds the sources of both connectors by this name",
     "WeirError": "the connector is shipped without Weir, and its users catch this",
 }
-"""Class names that are defined more than once, and why."""
+"""Class names that may be defined more than once, each with the reason."""
 PARTICIPLE = re.compile(r"^[a-z]+(ing|ed)$")
 NOUNS = {"encoding", "tuning", "pruning", "freshening", "staging", "feed", "string", "ring", "monitoring"}
 
@@ -79,7 +81,7 @@ REFUSED_IN_PURE_RING: dict[str, set[str]] = {
     "hides an import from this test": {"importlib", "builtins.__import__"},
 }
 
-# Chance comes from a generator somebody seeded; the module-level functions share one hidden state.
+# Random numbers come from a generator with a seed; the module-level functions share one hidden state.
 RANDOM_ALLOWED = {"random.Random"}
 NUMPY_GENERATORS = {
     f"numpy.random.{name}"
@@ -88,7 +90,7 @@ NUMPY_GENERATORS = {
 NUMPY_RANDOM_ALLOWED = NUMPY_GENERATORS | {"numpy.random.Generator", "numpy.random.BitGenerator"}
 NEEDS_A_SEED = RANDOM_ALLOWED | NUMPY_GENERATORS
 
-# Written in pieces, so that this file does not contain what it looks for.
+# Each pattern is joined from several strings, so that this file itself does not match the pattern.
 REGISTRY_MARKS = [
     "-".join(("index", "url")),
     "-".join(("find", "links")),
@@ -99,18 +101,18 @@ TIED_TO_A_REGISTRY = re.compile("|".join(REGISTRY_MARKS))
 TIED_TO_A_MACHINE = re.compile(r"(?<!\w)/(?:" + "|".join(("root", "work", "home")) + r")/")
 
 
-# -- reading source -------------------------------------------------------------------------------
+# -- functions that read the source ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Import:
     line: int
     target: str
-    """What is imported, in full: `from a.b import c` has the target a.b.c, whether c is a module or a name in one."""
+    """Full name of the imported module or object: `from a.b import c` has the target a.b.c."""
     binds: str
-    """The local name this import makes."""
+    """Local name that the import creates."""
     means: str
-    """What that local name stands for: `import a.b` binds a, which means a."""
+    """Full name that the local name stands for: `import a.b` creates the local name a, which stands for a."""
 
 
 @dataclass(frozen=True)
@@ -163,10 +165,12 @@ def modules() -> list[Module]:
 
 @dataclass
 class Mentions(ast.NodeVisitor):
-    """Collects every mention of something imported or built in, by its full name, with the call if it is called."""
+    """Visitor that collects every use of an imported or built-in name, by its full name, with the call if the
+    name is called.
+    """
 
     means: dict[str, str]
-    """What the imported names of the module stand for."""
+    """Full name by each imported local name of the module."""
     found: list[tuple[int, str, ast.Call | None]] = field(default_factory=list)
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -210,7 +214,7 @@ def report(findings: list[str]) -> None:
     assert not findings, "\n" + "\n".join(findings)
 
 
-# -- the picture of the dependencies ---------------------------------------------------------------
+# -- the picture of the dependencies between packages ----------------------------------------------
 
 
 def wrong_way_imports(module: Module) -> list[str]:
@@ -255,12 +259,12 @@ def test_the_picture_is_layered_and_names_every_package() -> None:
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert wheel["sources"] == {CONNECTORS.rstrip("/"): ""}
     connectors = {path.parent.name for path in (ROOT / CONNECTORS).glob("*/__init__.py")}
-    assert set(wheel["only-include"]) | connectors == PACKAGES
+    assert set(wheel["only-include"]) | connectors | {"bench"} == PACKAGES
     for package in PACKAGES - {"services", "bench"}:
         assert all(MAY_IMPORT[inner] < MAY_IMPORT[package] for inner in MAY_IMPORT[package])
 
 
-# -- folders -----------------------------------------------------------------------------------------
+# -- imports between folders of a package ------------------------------------------------------------
 
 
 def folder_of(dotted: str, package: str, folders: set[str]) -> str:
@@ -337,19 +341,19 @@ def defined_twice(found: Sequence[Module]) -> list[str]:
     return sorted(name for name, count in names.items() if count > 1)
 
 
-def test_class_names_are_unique_but_for_those_with_a_reason() -> None:
+def test_class_names_are_unique_except_for_listed_names_with_a_reason() -> None:
     assert defined_twice([module for module in modules() if module.package != "bench"]) == sorted(TWICE)
     sources = ["class Door: ...", "class Door: ...\nclass Node: ..."]
     assert defined_twice([module_from("engine/a.py", source) for source in sources]) == ["Door"]
 
 
-def test_every_folder_describes_itself() -> None:
+def test_every_folder_has_a_description_in_its_init_file() -> None:
     inits = [module for module in modules() if module.is_init and module.package in LAYERS]
     short = [one.path for one in inits if len((ast.get_docstring(one.tree) or "").split()) < 5]
     report(short)
 
 
-# -- the pure ring ----------------------------------------------------------------------------------
+# -- the pure ring: packages that decide without clock or I/O ---------------------------------------
 
 
 def impurities(module: Module) -> list[str]:
@@ -467,14 +471,14 @@ def test_an_impurity_is_found(source: str) -> None:
         "def step(time: float, sim: Clock) -> float:\n    return time + sim.now",
     ],
 )
-def test_what_the_pure_ring_may_do_passes(source: str) -> None:
+def test_code_that_the_pure_ring_may_contain_passes(source: str) -> None:
     assert impurities(module_from("engine/operators/window.py", source)) == []
 
 
-# -- dead modules -----------------------------------------------------------------------------------
+# -- modules that nothing imports -------------------------------------------------------------------
 
 
-# Alembic finds them by their folder.
+# Alembic finds database migrations by their folder, without an import.
 MIGRATIONS = "/migrations/versions/"
 
 
@@ -499,7 +503,7 @@ def declared_entry_points(pyproject: str) -> set[str]:
 
 
 def imported_late(source: str) -> set[str]:
-    """Modules of commands, as `services.cli.lazy_commands` is told them."""
+    """Return the modules of commands that `services.cli.main` lists as `CommandPlace`."""
     calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     return {ast.literal_eval(one.args[0]) for one in calls if ast.unparse(one.func) == "CommandPlace"}
 
@@ -524,7 +528,7 @@ def test_a_module_that_only_imports_itself_is_found() -> None:
     assert unused(among, entry_points) == ["scheduler/orphan.py: nothing imports it; wire it in or remove it"]
 
 
-# -- nothing of one machine, nothing of one registry --------------------------------------------------
+# -- names of one machine or of one package registry --------------------------------------------------
 
 
 def ties(path: str, text: str) -> list[str]:
@@ -544,7 +548,7 @@ def text_files() -> Iterator[tuple[str, str]]:
     listed = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     for name in filter(None, listed.split("\0")):
         path = ROOT / name
-        if not path.is_file():  # deleted but still in the index
+        if not path.is_file():  # the file is deleted but still in git's index
             continue
         try:
             yield name, path.read_text("utf-8")
@@ -573,9 +577,65 @@ def test_no_file_is_tied_to_one_machine_or_registry() -> None:
         ('path = "/ho', 'me/me/weir"'),
     ],
 )
-def test_a_tie_is_found(pieces: tuple[str, str]) -> None:
+def test_a_tie_to_one_machine_or_registry_is_found(pieces: tuple[str, str]) -> None:
     assert len(ties("setup.cfg", f"first line\n{''.join(pieces)}\n")) == 1
 
 
-def test_a_tie_is_not_seen_where_there_is_none() -> None:
+def test_similar_text_is_not_taken_for_a_tie_to_a_machine_or_registry() -> None:
     assert ties("README.md", "docs/work/turns.md, /api/home, the index of the url, links to find") == []
+
+
+# -- plain English in texts ---------------------------------------------------------------------------------------
+
+PROSE_ALLOWED = ROOT / "tests" / "support" / "prose_allowed.txt"
+GENERATED = re.compile(r"^tests/golden/|/migrations/versions/")
+
+
+def allowed_findings() -> dict[str, int]:
+    """Return the number of findings that each file is allowed to have."""
+    lines = PROSE_ALLOWED.read_text("utf-8").splitlines()
+    pairs = (line.split() for line in lines if line and not line.startswith("#"))
+    return {path: int(count) for count, path in pairs}
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="git knows which files are the project's")
+def test_texts_keep_to_the_mechanical_rules_of_plain_english() -> None:
+    found = {
+        path: list(findings(path, text))
+        for path, text in text_files()
+        if path.endswith(tuple(SUFFIXES)) and not GENERATED.search(path)
+    }
+    allowed = allowed_findings()
+    report([line for path, lines in found.items() if len(lines) > allowed.get(path, 0) for line in lines])
+    unused = {path: count for path, count in allowed.items() if len(found.get(path, ())) < count}
+    assert unused == {}, f"lower these numbers in {PROSE_ALLOWED.name}; they may only shrink"
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("a.py", '"""Whether the queue is full."""'),
+        ("a.py", "# The reader, who waits here, is woken."),
+        ("a.py", 'option(help="Of the tenant.")'),
+        ("docs/a.md", "The service tells the reader."),
+        ("docs/a.md", "The host begins anew."),
+        ("docs/a.md", "One gateway runs so long."),
+        ("docs/a.md", "There is one a node."),
+        ("docs/a.md", "The sum comes to three."),
+        ("helm/a.yaml", "image: x # " + "word " * 33),
+    ],
+)
+def test_a_text_that_is_not_plain_is_found(path: str, source: str) -> None:
+    assert len(list(findings(path, source))) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("a.py", '"""Return True if the queue is full."""'),
+        ("docs/a.md", "A tenant who waits, and for whom, is a person. `who` is code."),
+        ("docs/a.md", "```\nthe code tells\n```"),
+    ],
+)
+def test_a_plain_text_passes(path: str, source: str) -> None:
+    assert list(findings(path, source)) == []

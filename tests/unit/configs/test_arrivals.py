@@ -1,4 +1,4 @@
-"""Arrival times of every kind: how many, in which shape, in which order, and the same ones for the same seed."""
+"""Arrival times of every kind: their number, spacing and order, and equal times for equal seeds."""
 
 import itertools
 import math
@@ -35,7 +35,7 @@ def times(settings: Arrivals, end_s: float, scale: float = 1.0, seed: int = 1) -
     return list(itertools.chain(*arrival_chunks(settings, random.Random(seed), scale, end_s)))
 
 
-def test_tuples_that_come_together_come_when_the_first_of_them_would() -> None:
+def test_tuples_that_arrive_together_share_the_first_arrival_time() -> None:
     alone = times(POISSON, 1.0)
     together = times(POISSON.model_copy(update={"together": 3}), 1.0)
     assert together[: len(alone)] == [alone[place - place % 3] for place in range(len(alone))]
@@ -51,7 +51,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def dispersion(arrivals: Sequence[float], window_s: float, end_s: float) -> float:
-    """Variance over mean of the counts in windows: 1 for a Poisson stream, 0 for equal spacing."""
+    """Return the variance of counts per window divided by their mean: 1 for a Poisson stream, 0 for equal spacing."""
     counts = [0] * round(end_s / window_s)
     for at in arrivals:
         counts[min(int(at / window_s), len(counts) - 1)] += 1
@@ -59,11 +59,11 @@ def dispersion(arrivals: Sequence[float], window_s: float, end_s: float) -> floa
     return mean([(count - middle) ** 2 for count in counts]) / middle
 
 
-# -- what all kinds have in common -----------------------------------------------------------------------
+# -- properties of every kind of arrivals ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("settings", EVERY_KIND)
-def test_arrivals_of_every_kind_ascend_from_the_start_to_below_the_end(settings: Arrivals) -> None:
+def test_arrivals_ascend_and_stay_before_the_end_of_the_run(settings: Arrivals) -> None:
     arrivals = times(settings, 30)
     assert arrivals == sorted(arrivals)
     assert arrivals[0] >= 0
@@ -71,7 +71,7 @@ def test_arrivals_of_every_kind_ascend_from_the_start_to_below_the_end(settings:
 
 
 @pytest.mark.parametrize("settings", EVERY_KIND)
-def test_chunks_are_full_but_the_last_and_none_is_empty(settings: Arrivals) -> None:
+def test_all_chunks_but_the_last_are_full_and_no_chunk_is_empty(settings: Arrivals) -> None:
     sizes = [len(chunk) for chunk in arrival_chunks(settings, random.Random(1), 10, 30)]
     assert len(sizes) > 1 or settings is TRACE
     assert set(sizes[:-1]) <= {CHUNK}
@@ -84,7 +84,7 @@ def test_the_same_seed_gives_the_same_arrivals(settings: Arrivals) -> None:
 
 
 @pytest.mark.parametrize("settings", EVERY_KIND)
-def test_another_seed_gives_other_arrivals_unless_they_are_recorded(settings: Arrivals) -> None:
+def test_another_seed_gives_other_arrivals_except_for_traces(settings: Arrivals) -> None:
     assert (times(settings, 20, seed=7) == times(settings, 20, seed=8)) == (settings is TRACE)
 
 
@@ -93,17 +93,18 @@ def test_another_seed_gives_other_arrivals_unless_they_are_recorded(settings: Ar
     [
         pytest.param(CONSTANT, 200 * 300, 0, id="constant"),
         pytest.param(POISSON, 200 * 300, 1, id="poisson"),
-        # Some 200 periods, each with 100 to 110 arrivals: 15 times the spread of a Poisson stream.
+        # About 200 periods, each with 100 to 110 arrivals, so that the number of arrivals varies 15 times as much
+        # as the number of arrivals of a Poisson stream.
         pytest.param(EVEN_BURSTS, 200 * 300, 15, id="bursts"),
         pytest.param(STEPS, 300 * 10 + 100 * 290, 0, id="steps"),
         pytest.param(TRACE, 4 * 300, 0, id="trace"),
     ],
 )
 @pytest.mark.parametrize("scale", [1, 2.5])
-def test_as_many_arrive_as_the_rate_says_times_the_scale(
+def test_the_number_of_arrivals_is_the_rate_times_the_scale(
     settings: Arrivals, expected: int, sigmas: float, scale: float
 ) -> None:
-    # A scaled stream ends when the unscaled one does, so the steps are at the same times.
+    # A scaled stream changes its rate and ends at the same moments as the unscaled stream.
     wanted = expected * scale
     assert abs(len(times(settings, 300, scale)) - wanted) <= 1 + 4 * sigmas * math.sqrt(wanted)
 
@@ -111,25 +112,25 @@ def test_as_many_arrive_as_the_rate_says_times_the_scale(
 @pytest.mark.parametrize(
     "settings", [pytest.param(one, id=one.kind) for one in (CONSTANT, POISSON, BURSTS, TRACE)]
 )
-def test_the_declared_mean_rate_is_what_arrives_in_the_long_run(settings: Arrivals) -> None:
-    # Periods of infinite variance come together slowly, hence the wide margin.
+def test_the_long_run_rate_is_the_declared_mean_rate(settings: Arrivals) -> None:
+    # The mean of periods with infinite variance converges slowly, hence the wide margin.
     assert len(times(settings, 3000)) / 3000 == pytest.approx(settings.mean_rate(), rel=0.15)
 
 
-# -- constant --------------------------------------------------------------------------------------------
+# -- constant rate ---------------------------------------------------------------------------------------
 
 
 def test_a_constant_stream_is_equally_spaced() -> None:
     assert gaps(times(CONSTANT, 10)) == pytest.approx([1 / 200] * 1999, abs=1e-12)
 
 
-def test_constant_streams_of_equal_rate_do_not_arrive_in_step() -> None:
+def test_constant_streams_of_equal_rate_begin_at_different_offsets() -> None:
     first = [times(CONSTANT, 1, seed=seed)[0] for seed in range(20)]
     assert len(set(first)) == 20
     assert 0 <= min(first) < 0.001 < 0.004 < max(first) < 0.005
 
 
-# -- Poisson ---------------------------------------------------------------------------------------------
+# -- Poisson arrivals ------------------------------------------------------------------------------------
 
 
 def test_gaps_of_a_poisson_stream_are_exponential() -> None:
@@ -139,13 +140,13 @@ def test_gaps_of_a_poisson_stream_are_exponential() -> None:
         assert longer == pytest.approx(math.exp(-multiple), abs=4 * 0.5 / math.sqrt(len(found)))
 
 
-def test_counts_of_a_poisson_stream_vary_as_much_as_their_mean_at_every_scale() -> None:
+def test_counts_of_a_poisson_stream_have_equal_mean_and_variance_at_every_scale() -> None:
     arrivals = times(POISSON, 500)
     assert dispersion(arrivals, 0.05, 500) == pytest.approx(1, abs=0.1)
     assert dispersion(arrivals, 1.0, 500) == pytest.approx(1, abs=0.3)
 
 
-# -- bursts ----------------------------------------------------------------------------------------------
+# -- bursts of arrivals ----------------------------------------------------------------------------------
 
 
 def test_period_lengths_have_the_given_mean_and_a_pareto_tail() -> None:
@@ -160,7 +161,7 @@ def test_period_lengths_have_the_given_mean_and_a_pareto_tail() -> None:
 
 
 def test_bursts_are_silent_between_periods_and_dense_within() -> None:
-    # Nearly equal lengths: on for 0.5 s at 600 a second, off for 1 s, some 200 times.
+    # Periods of nearly equal lengths: 0.5 s with 600 arrivals per second and 1 s without arrivals, some 200 times.
     found = gaps(times(EVEN_BURSTS, 300))
     silences = [gap for gap in found if gap > 0.5]
     assert 180 <= len(silences) <= 220
@@ -168,19 +169,19 @@ def test_bursts_are_silent_between_periods_and_dense_within() -> None:
     assert mean([gap for gap in found if gap <= 0.5]) == pytest.approx(1 / 600, rel=0.05)
 
 
-def test_a_stream_with_bursts_begins_with_one() -> None:
+def test_a_bursty_stream_begins_with_a_burst() -> None:
     assert times(EVEN_BURSTS, 0.1)[0] < 0.05
 
 
-def test_bursts_of_heavy_tailed_length_are_bursty_on_every_scale() -> None:
+def test_heavy_tailed_bursts_are_bursty_at_every_scale() -> None:
     arrivals = times(BURSTS, 3000)
     assert dispersion(arrivals, 0.1, 3000) > 10
     assert dispersion(arrivals, 1.0, 3000) > 50
-    # Ten times the window: a stream without long memory would stay where it was.
+    # The dispersion of a stream without long memory is the same in windows ten times as long.
     assert dispersion(arrivals, 10.0, 3000) > 1.5 * dispersion(arrivals, 1.0, 3000)
 
 
-# -- steps -----------------------------------------------------------------------------------------------
+# -- rates that change in steps --------------------------------------------------------------------------
 
 
 def test_a_step_changes_the_spacing_exactly_at_its_time() -> None:
@@ -189,12 +190,12 @@ def test_a_step_changes_the_spacing_exactly_at_its_time() -> None:
     before, after = [at for at in arrivals if at < 5], [at for at in arrivals if at >= 5]
     assert gaps(before) == pytest.approx([0.1] * (len(before) - 1))
     assert gaps(after) == pytest.approx([0.025] * (len(after) - 1))
-    # What was left of the gap at the change is gone through at the new rate.
+    # When the rate changes, the time that is left until the next arrival shrinks or grows by the ratio of the rates.
     waited = (5 - before[-1]) * 10
     assert after[0] == pytest.approx(5 + (1 - waited) / 40)
 
 
-def test_a_step_to_silence_is_silent_and_the_next_one_goes_on_where_it_stopped() -> None:
+def test_arrivals_pause_during_a_silent_step_and_then_continue() -> None:
     steps = (RateStep(at_s=0, rate=10), RateStep(at_s=1, rate=0), RateStep(at_s=3, rate=10))
     arrivals = times(StepArrivals(kind="steps", steps=steps), 4)
     assert len(arrivals) == 20
@@ -202,7 +203,7 @@ def test_a_step_to_silence_is_silent_and_the_next_one_goes_on_where_it_stopped()
     assert arrivals[10:] == pytest.approx([at + 3 for at in arrivals[:10]])
 
 
-def test_a_stream_that_begins_silent_arrives_from_its_first_step_on() -> None:
+def test_a_stream_that_begins_silent_starts_at_its_first_step_with_a_rate() -> None:
     settings = StepArrivals(kind="steps", steps=(RateStep(at_s=0, rate=0), RateStep(at_s=2, rate=5)))
     arrivals = times(settings, 4)
     assert len(arrivals) == 10
@@ -220,7 +221,7 @@ def steps(draw: st.DrawFn) -> StepArrivals:
 
 
 @given(steps(), st.integers(0, 1000), st.floats(0.1, 20))
-def test_at_any_time_as_many_have_come_as_the_rates_so_far_add_up_to(
+def test_the_number_of_arrivals_follows_the_sum_of_the_step_rates(
     settings: StepArrivals, seed: int, until: float
 ) -> None:
     ends = [one.at_s for one in settings.steps[1:]] + [math.inf]
@@ -230,14 +231,14 @@ def test_at_any_time_as_many_have_come_as_the_rates_so_far_add_up_to(
     assert abs(len(times(settings, until, seed=seed)) - due) <= 1 + 1e-6
 
 
-# -- traces ----------------------------------------------------------------------------------------------
+# -- arrivals from a trace file --------------------------------------------------------------------------
 
 
 def trace(*times_s: float, repeat: bool = False) -> TraceArrivals:
     return TraceArrivals(kind="trace", times_s=times_s, repeat=repeat)
 
 
-def test_a_trace_is_replayed_as_it_stands() -> None:
+def test_a_trace_is_replayed_unchanged() -> None:
     assert times(trace(0.0, 0.5, 0.5, 2.0), 10) == [0.0, 0.5, 0.5, 2.0]
 
 

@@ -1,4 +1,4 @@
-"""YAML takes a bare `off` for false; where it is one of the words, as the pages write it, it is meant as one."""
+"""A bare `off` means false in YAML; in a field that has the choice "off", it is read as that choice."""
 
 import pytest
 
@@ -12,28 +12,28 @@ from configs.yaml_loading import parse_model, parse_yaml
 
 
 @pytest.mark.parametrize(
-    ("text", "meant"),
+    ("text", "expected"),
     [
         ("{schedule: hybrid, late: off}", WindowSettings(schedule="hybrid", late="off")),
         ("{kind: conservative, late: off}", Conservative(late="off")),
         ("{admission: off}", ServiceSettings(admission="off")),
     ],
 )
-def test_a_bare_off_is_the_word(text: str, meant: Settings) -> None:
-    assert parse_model(type(meant), parse_yaml(text)) == meant
+def test_unquoted_off_in_yaml_is_read_as_the_choice_off(text: str, expected: Settings) -> None:
+    assert parse_model(type(expected), parse_yaml(text)) == expected
 
 
-def test_a_class_can_be_declared_as_the_page_has_it() -> None:
+def test_a_class_can_be_declared_with_an_unquoted_off() -> None:
     text = "{kind: PriorityClass, name: a, priority: 1, delay_target_ms: 9, windows: {schedule: hybrid, late: off}}"
     (document,) = documents_of(text)
     assert document.declaration.model_dump()["windows"] == {"schedule": "hybrid", "late": "off"}
 
 
-def test_true_and_other_words_are_no_choice() -> None:
+def test_unquoted_true_on_and_unknown_words_are_refused_where_off_is_a_choice() -> None:
     for value in ("on", "true", "never"):
         with pytest.raises(InvalidInput) as caught:
             parse_model(WindowSettings, parse_yaml(f"{{late: {value}}}"))
         assert (caught.value.title, caught.value.hint) == (
-            "no such choice",
+            "the value is not one of the allowed choices",
             "known: late, late-pending, off",
         )

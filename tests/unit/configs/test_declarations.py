@@ -1,4 +1,4 @@
-"""Documents: what a user reads who got one wrong, and what becomes of those that are right."""
+"""Documents: the error messages for wrong documents, and the declarations that are read from valid documents."""
 
 from __future__ import annotations
 
@@ -50,12 +50,15 @@ def problem(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", ": the file is empty\n  hint: write documents, each with `kind:`, one of PriorityClass, Tenant"),
         ("---\n---\n", ": the file is empty"),
         ("- a\n", ", document 1: a document must hold keys and values (got ['a'])"),
-        ("name: x", ", document 1: kind: required, but missing\n  hint: add `kind:`, one of PriorityClass"),
+        (
+            "name: x",
+            ", document 1: kind: a required value is missing\n  hint: add `kind:`, one of PriorityClass",
+        ),
         ("kind: Tenat", ", document 1: kind: no such kind (got 'Tenat')\n  hint: did you mean Tenant?"),
         ("kind: [1]", ", document 1: kind: no such kind (got [1])"),
         (
@@ -68,32 +71,42 @@ def problem(text: str) -> str:
         ),
         (
             "{kind: Tenant, name: acme, priority_class: gold, overrides: {max_drop: 0.96}}",
-            ", document 1 (Tenant acme): overrides.max_drop: must be at most 0.95 (got 0.96)",
+            ", document 1 (Tenant acme): overrides.max_drop: the value must be at most 0.95 (got 0.96)",
         ),
         (
             "{kind: Tenant, name: Müller, priority_class: gold}",
-            ", document 1 (Tenant Müller): name: not a valid name (got 'Müller')\n  hint: give a name: a letter, then",
+            ", document 1 (Tenant Müller): name: this is not a valid name (got 'Müller')\n  hint: give a name: a letter, then",
         ),
-        ("{kind: Tenant, name: a}", ", document 1 (Tenant a): priority_class: required, but missing"),
+        ("{kind: Tenant, name: a}", ", document 1 (Tenant a): priority_class: a required value is missing"),
         (
             "{kind: Query, tenant: a, name: q, sql: ''}",
-            ", document 1 (Query q): sql: must not be empty (got '')",
+            ", document 1 (Query q): sql: the value must not be empty (got '')",
         ),
         (
             "{kind: Stream, name: s}",
             ", document 1 (Stream s): columns: the stream has no columns",
         ),
-        ("{kind: Session, name: flink}", ", document 1 (Session flink): name: no such choice (got 'flink')"),
-        ("a: [1", ": line 1, column 6: not valid YAML"),
-        ("kind: Tenant\nkind: Tenant", ": line 2, column 1: not valid YAML: the key kind is given twice"),
-        ("kind: Tenant\n---\n\tname: x", ": line 3, column 1: not valid YAML"),
-        ("a: \x07", ": not valid YAML"),
+        (
+            "{kind: Session, name: flink}",
+            ", document 1 (Session flink): name: the value is not one of the allowed choices (got 'flink')",
+        ),
+        (
+            "{kind: Notice, name: n, text: x, until: 2027-01-04}",
+            "  hint: give a time with its zone, such as 2027-01-04T06:00:00Z",
+        ),
+        ("a: [1", ": line 1, column 6: the file is not valid YAML"),
+        (
+            "kind: Tenant\nkind: Tenant",
+            ": line 2, column 1: the file is not valid YAML: the key kind is given twice",
+        ),
+        ("kind: Tenant\n---\n\tname: x", ": line 3, column 1: the file is not valid YAML"),
+        ("a: \x07", ": the file is not valid YAML"),
         ("&a [*a, *a]", ", document 1: a document must hold keys and values"),
-        ("[" * 5000, ": not valid YAML: nested too deeply"),
+        ("[" * 5000, ": the file is not valid YAML: nested too deeply"),
     ],
 )
-def test_document_that_is_wrong_is_told_with_file_document_field_and_remedy(text: str, said: str) -> None:
-    assert said in problem(text)
+def test_invalid_document_is_refused_with_file_field_and_hint(text: str, message: str) -> None:
+    assert message in problem(text)
 
 
 def test_same_name_in_two_files_is_refused(tmp_path: Path) -> None:
@@ -101,17 +114,17 @@ def test_same_name_in_two_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("{kind: Tenant, name: a, priority_class: gold}")
     with pytest.raises(InvalidInput) as caught:
         read_documents([tmp_path / "a.yaml", tmp_path / "b.yaml"])
-    said = (
-        f"b.yaml, document 1 (Tenant a): name: declared before, in {tmp_path}/a.yaml, document 1 (Tenant A)"
+    message = (
+        f"b.yaml, document 1 (Tenant a): name: already declared in {tmp_path}/a.yaml, document 1 (Tenant A)"
     )
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_file_of_too_many_bytes_or_none_is_refused(tmp_path: Path) -> None:
+def test_oversized_or_missing_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "large.yaml").write_bytes(b"#" * 10_000_001)
     with pytest.raises(InvalidInput, match="the file has too many bytes"):
         read_documents([tmp_path / "large.yaml"])
-    with pytest.raises(InvalidInput, match="cannot be read: no such file"):
+    with pytest.raises(InvalidInput, match="the file cannot be read: no such file"):
         read_documents([tmp_path / "none.yaml"])
 
 
@@ -123,17 +136,17 @@ def test_file_of_too_many_bytes_or_none_is_refused(tmp_path: Path) -> None:
         ("queries", "acme/q", Ref("Query", "q", "acme")),
     ],
 )
-def test_kind_is_named_in_any_form(kind: str, name: str, ref: Ref) -> None:
+def test_kind_may_be_plural_and_in_any_case(kind: str, name: str, ref: Ref) -> None:
     assert ref_named(kind, name) == ref
 
 
 @pytest.mark.parametrize(("kind", "name"), [("tenat", "a"), ("query", "q"), ("tenant", "a/b")])
-def test_name_of_nothing_is_refused(kind: str, name: str) -> None:
+def test_reference_with_an_invalid_kind_or_name_is_refused(kind: str, name: str) -> None:
     with pytest.raises(InvalidInput):
         ref_named(kind, name)
 
 
-# -- what runs -----------------------------------------------------------------------------------------------------
+# -- documents of classes -----------------------------------------------------------------------------------------
 
 
 def tenant(**fields: Any) -> TenantDeclaration:
@@ -157,9 +170,9 @@ STREAM = StreamDeclaration(kind="Stream", name="s", columns={"x": "int64"})
 QUERY = QueryDeclaration(kind="Query", tenant="acme", name="q", sql="SELECT * FROM s")
 
 
-def test_tenant_has_what_its_class_gives_but_for_what_it_asks_otherwise() -> None:
-    asked = tenant(overrides={"delay_target_ms": 300, "victim": "fair"}, limits={"queries": 3}, key="x")
-    assert live_class(asked, TOP, [STREAM], [QUERY]) == LiveClass(
+def test_tenant_gets_the_terms_of_its_priority_class_and_its_overrides() -> None:
+    wanted = tenant(overrides={"delay_target_ms": 300, "victim": "fair"}, limits={"queries": 3}, key="x")
+    assert live_class(wanted, TOP, [STREAM], [QUERY]) == LiveClass(
         name="acme",
         priority=5,
         delay_target_ms=300,
@@ -175,7 +188,7 @@ def test_tenant_has_what_its_class_gives_but_for_what_it_asks_otherwise() -> Non
     )
 
 
-def test_a_class_names_the_streams_that_feeds_bring() -> None:
+def test_a_class_lists_which_of_its_streams_have_a_feed() -> None:
     source = {"format": "rate", "options": {}}
     own = StreamDeclaration.model_validate(
         {"kind": "Stream", "name": "own", "columns": {"x": "int64"}, "source": source}
@@ -185,7 +198,7 @@ def test_a_class_names_the_streams_that_feeds_bring() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"overrides": {"priority": 6}}, "overrides.priority: priority class top gives at most 5 (got 6)"),
         ({"overrides": {"delay_target_ms": 199}}, "delay_target_ms: priority class top gives at least 200"),
@@ -201,20 +214,22 @@ def test_a_class_names_the_streams_that_feeds_bring() -> None:
         ),
     ],
 )
-def test_tenant_that_asks_for_more_than_its_class_gives_is_refused(fields: dict[str, Any], said: str) -> None:
+def test_tenant_that_overrides_beyond_its_priority_class_is_refused(
+    fields: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidInput) as caught:
         live_class(tenant(**fields), TOP, [], [])
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_everything_of_a_class_may_be_asked_otherwise() -> None:
+def test_every_term_of_a_priority_class_can_be_overridden() -> None:
     given = PriorityClassDeclaration.model_fields.keys() - {"kind", "name", "limits"}
     assert Overrides.model_fields.keys() == given
     assert LimitOverrides.model_fields.keys() == ClassLimits.model_fields.keys()
     assert {*AT_LEAST, *AS_IT_LIKES} <= given
 
 
-def test_streams_without_a_source_are_not_sparks() -> None:
+def test_streams_without_a_source_are_left_out_of_the_spark_file() -> None:
     assert streams_file([STREAM, *PRESETS, QUERY]) is None
     text = "{kind: Feed, name: f, source: {format: weir_feeder}, streams: {s: {}}}\n---\n{kind: Session, master: 'local[2]'}"
     file = streams_file([STREAM, *(one.declaration for one in documents_of(text))])
@@ -222,11 +237,11 @@ def test_streams_without_a_source_are_not_sparks() -> None:
     assert (list(file.streams), list(file.feeds), file.session.master) == (["s"], ["f"], "local[2]")
 
 
-# -- the page ------------------------------------------------------------------------------------------------------
+# -- examples in docs/catalog.md -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_page_describes_every_field(kind: str) -> None:
+def test_catalog_page_describes_every_field_of_every_kind(kind: str) -> None:
     model = KINDS[kind]
     models: list[type[BaseModel]] = [model]
     if kind == "PriorityClass":
@@ -241,7 +256,7 @@ def test_page_describes_every_field(kind: str) -> None:
         assert sorted(described) == sorted(fields)
 
 
-def test_defaults_of_the_page_are_those_of_the_models() -> None:
+def test_catalog_page_and_models_have_the_same_defaults() -> None:
     section = PAGE.partition("## PriorityClass")[2].partition("## Objectives")[0]
     rows = {
         name: yaml.safe_load(value.strip("` ").replace(",", ""))
@@ -259,7 +274,7 @@ def test_defaults_of_the_page_are_those_of_the_models() -> None:
     assert ClassLimits().filled().result_bytes == LiveSettings().results_bytes == 256 << 20
 
 
-def test_example_of_the_page_holds_together() -> None:
+def test_example_of_the_catalog_page_is_valid() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     documents = documents_of(example)
     state = applied(CatalogState(), documents)
@@ -268,7 +283,7 @@ def test_example_of_the_page_holds_together() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_document_is_read_as_it_is_written(kind: str) -> None:
+def test_written_document_is_read_back_unchanged(kind: str) -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     for data in yaml.safe_load_all(example):
         if data["kind"] == kind:

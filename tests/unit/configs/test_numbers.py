@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Numbers as they are formatted for people: durations, percentages and figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from configs.numbers import ago, compact, digits, duration, exact, figure, of_ta
         (80 * 3600e3, "3.33 days"),
     ],
 )
-def test_a_length_of_time_has_the_unit_that_keeps_it_short(ms: float, text: str) -> None:
+def test_a_duration_is_shown_in_the_unit_that_keeps_it_short(ms: float, text: str) -> None:
     assert duration(ms) == text
 
 
@@ -45,7 +45,7 @@ def test_a_length_of_time_has_the_unit_that_keeps_it_short(ms: float, text: str)
         (1e6, "1,000,000 x target"),
     ],
 )
-def test_a_response_far_above_its_target_is_a_multiple_of_it(ratio: float, text: str) -> None:
+def test_a_response_far_above_its_target_is_shown_as_a_multiple(ratio: float, text: str) -> None:
     assert of_target(ratio) == text
 
 
@@ -64,7 +64,7 @@ def test_a_response_far_above_its_target_is_a_multiple_of_it(ratio: float, text:
         (-2.5, "-2.5"),
     ],
 )
-def test_a_measured_number_has_three_figures_or_all_before_the_point(value: float, text: str) -> None:
+def test_a_measured_number_has_three_digits_or_all_integer_digits(value: float, text: str) -> None:
     assert figure(value) == text
 
 
@@ -79,7 +79,7 @@ def test_a_declared_number_has_all_its_digits(value: float, text: str) -> None:
     ("seconds", "text"),
     [(0, "0s ago"), (59.9, "59s ago"), (200, "3m ago"), (7300, "2h ago"), (1e6, "11d ago"), (-7200, "in 2h")],
 )
-def test_a_moment_is_said_by_its_distance(seconds: float, text: str) -> None:
+def test_a_moment_is_shown_by_its_distance_from_now(seconds: float, text: str) -> None:
     assert ago(seconds) == text
 
 
@@ -95,7 +95,7 @@ def test_a_moment_is_said_by_its_distance(seconds: float, text: str) -> None:
         (float("-inf"), "-inf"),
     ],
 )
-def test_a_value_of_a_row_has_an_exponent_only_beyond_what_people_can_count(value: float, text: str) -> None:
+def test_a_row_value_has_an_exponent_only_if_it_is_huge(value: float, text: str) -> None:
     assert digits(value, 6) == text
 
 
@@ -109,7 +109,7 @@ def test_no_number_is_in_scientific_notation_or_long(value: float) -> None:
 
 
 @given(st.floats(min_value=0.01, max_value=1e9))
-def test_a_length_of_time_is_within_six_percent_of_what_it_says(ms: float) -> None:
+def test_a_shown_duration_is_within_six_percent_of_the_value(ms: float) -> None:
     number, unit = duration(ms).split()
     unit_ms = {"ms": 1, "s": 1e3, "min": 60e3, "h": 3600e3, "days": 86_400e3}[unit]
     assert float(number.replace(",", "")) * unit_ms == pytest.approx(ms, rel=0.06, abs=0.0051)

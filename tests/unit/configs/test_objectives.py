@@ -1,4 +1,4 @@
-"""What a class is for decides by which policy it runs, unless it says that too."""
+"""The objective of a class picks the policy by which it runs, unless the class declares a policy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def declared(**given: Any) -> PriorityClass:
 
 
 def running(terms: dict[str, Any], overrides: dict[str, Any]) -> tuple[str, str]:
-    """Objective and policy of a tenant's class."""
+    """Return the objective and the policy of a tenant's class."""
     of_class = PriorityClassDeclaration(kind="PriorityClass", name="gold", **TERMS, **terms)
     tenant = TenantDeclaration.model_validate(
         {"kind": "Tenant", "name": "t", "priority_class": "gold", "overrides": overrides}
@@ -33,18 +33,18 @@ def running(terms: dict[str, Any], overrides: dict[str, Any]) -> tuple[str, str]
     return found.objective, found.policy_name
 
 
-def test_without_a_policy_the_objective_picks_it() -> None:
+def test_the_objective_picks_the_policy_if_no_policy_is_declared() -> None:
     assert declared().first_policy == HighestRate()
     assert declared(objective="memory").first_policy == Chain()
     assert declared(objective="slowdown-l2").first_policy == BalanceSlowdown(clusters=12)
 
 
-def test_of_both_the_policy_is_what_runs_and_the_objective_what_is_measured() -> None:
+def test_a_declared_policy_runs_whatever_the_objective() -> None:
     found = declared(objective="memory", policy={"kind": "hr"})
     assert (found.objective, found.policy_name) == ("memory", "hr")
 
 
-def test_a_class_that_tunes_itself_begins_with_what_its_objective_picks() -> None:
+def test_a_self_tuning_class_begins_with_the_policy_of_its_objective() -> None:
     found = declared(objective="memory", policy={"kind": "auto"})
     assert (found.policy_name, found.first_policy) == ("auto", Chain())
 
@@ -59,26 +59,27 @@ def test_a_class_that_tunes_itself_begins_with_what_its_objective_picks() -> Non
         ({"policy": {"kind": "auto"}}, {"objective": "memory"}, ("memory", "auto")),
     ],
 )
-def test_a_tenant_s_own_objective_comes_with_its_policy(
+def test_a_tenants_objective_replaces_a_fixed_policy_of_its_priority_class(
     terms: dict[str, Any], overrides: dict[str, Any], what: tuple[str, str]
 ) -> None:
     assert running(terms, overrides) == what
 
 
-def test_an_unknown_objective_is_refused_with_what_was_meant() -> None:
+def test_an_unknown_objective_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(
-        InvalidInput, match=r"objective: no such choice \(got 'respons'\)\n  hint: did you mean"
+        InvalidInput,
+        match=r"objective: the value is not one of the allowed choices \(got 'respons'\)\n  hint: did you mean",
     ):
         declared(objective="respons")
 
 
 @pytest.mark.parametrize("objective", OBJECTIVE_NAMES)
-def test_a_class_may_tune_itself_for_whatever_it_is_for(objective: Objective) -> None:
+def test_a_class_can_tune_itself_for_every_objective(objective: Objective) -> None:
     found = declared(objective=objective, policy={"kind": "auto"})
     assert (found.policy_name, found.first_policy) == ("auto", policy_for(objective))
 
 
-def test_the_page_says_which_policy_serves_which_objective() -> None:
+def test_the_documentation_lists_the_policy_of_every_objective() -> None:
     section = PAGE.partition("## Objectives")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([a-z0-9-]+)` \| ([^|]+) \| `([\w-]+)`", section, re.MULTILINE)
     assert rows == [(one, WAYS[one].words, policy_for(one).kind) for one in OBJECTIVE_NAMES]

@@ -1,4 +1,4 @@
-"""What a user reads who got a scenario of periodic queries wrong: whole messages, one row for each kind of mistake."""
+"""Error messages for wrong scenarios of periodic queries: whole messages, one row for each kind of mistake."""
 
 import copy
 from pathlib import Path
@@ -37,88 +37,92 @@ GONE = object()
 TOP = "groups.top"
 QUERY = f"{TOP}.queries[0]"
 
-# Where the scenario is changed, to what, and what is said after "scenario.yaml: ".
+# Field of the scenario that is changed, its new value, and the message after "scenario.yaml: ".
 MISTAKES: list[tuple[str, object, str]] = [
-    # lengths
-    (f"{QUERY}.slide_s", 0, f"{QUERY}.slide_s: must be above 0 (got 0)\n  hint: give a number above 0"),
+    # lengths of windows, slides and runs
+    (
+        f"{QUERY}.slide_s",
+        0,
+        f"{QUERY}.slide_s: the value must be above 0 (got 0)\n  hint: give a number above 0",
+    ),
     (
         f"{QUERY}.slide_s",
         22,
-        f"{QUERY}.slide_s: must not exceed range_s, which is 20: tuples between two windows would be in none (got 22)\n"
+        f"{QUERY}.slide_s: slide_s must not exceed range_s, which is 20: tuples between two windows would be in no window (got 22)\n"
         "  hint: lower slide_s or raise range_s",
     ),
     (
         f"{QUERY}.range_s",
         21,
-        f"{QUERY}.range_s: must be a multiple of the synopsis' interval, which is 2 s (got 21)\n"
+        f"{QUERY}.range_s: the length must be a multiple of the synopsis' interval, which is 2 s (got 21)\n"
         "  hint: give 20 or 22, or change interval_s",
     ),
     (
         f"{QUERY}.slide_s",
         1,
-        f"{QUERY}.slide_s: must be a multiple of the synopsis' interval, which is 2 s (got 1)\n"
+        f"{QUERY}.slide_s: the length must be a multiple of the synopsis' interval, which is 2 s (got 1)\n"
         "  hint: give 2, or change interval_s",
     ),
     (
         "synopses.packets.interval_s",
         0,
-        "synopses.packets.interval_s: must be at least 0.001 (got 0)\n"
+        "synopses.packets.interval_s: the value must be at least 0.001 (got 0)\n"
         "  hint: give a number from 0.001 to 86400; 1 if left out",
     ),
-    # queries
+    # queries and their fields
     (
         "drawn",
         None,
         "groups.counted.queries: the group has no queries (got [])\n"
-        "  hint: list some, each with name, range_s and slide_s, or add `drawn:` at the top",
+        "  hint: list queries, each with name, range_s and slide_s, or add `drawn:` at the top level",
     ),
     (
         "groups",
         {},
         "groups: the scenario has no queries (got {})\n"
-        "  hint: add groups with queries over synopses, or `aggregates:`",
+        "  hint: add `groups:` with queries over synopses, or `aggregates:`",
     ),
     (
         "aggregates",
         {"utilisation": 1, "slide_min_s": 11},
-        "aggregates.slide_min_s: must not exceed slide_max_s, which is 10 (got 11)\n"
+        "aggregates.slide_min_s: slide_min_s must not exceed slide_max_s, which is 10 (got 11)\n"
         "  hint: lower slide_min_s or raise slide_max_s",
     ),
     (
         "aggregates",
         {},
-        "aggregates.utilisation: required, but missing\n"
+        "aggregates.utilisation: a required value is missing\n"
         "  hint: add `utilisation:` with a number above 0 and at most 100",
     ),
     (
         f"{TOP}.queries[1].name",
         "board",
-        f"{TOP}.queries[1].name: query names must differ (got 'board')\n  hint: rename one of the two",
+        f"{TOP}.queries[1].name: two queries have the same name (got 'board')\n  hint: rename one of the two queries",
     ),
     (
         "drawn.range_max_s",
         8,
-        "drawn.range_min_s: must not exceed range_max_s, which is 8 (got 10)\n"
+        "drawn.range_min_s: range_min_s must not exceed range_max_s, which is 8 (got 10)\n"
         "  hint: lower range_min_s or raise range_max_s",
     ),
     (
         "drawn.range_min_s",
         9,
-        "drawn.range_min_s: must be a multiple of the synopsis' interval, which is 2 s (got 9)\n"
+        "drawn.range_min_s: the length must be a multiple of the synopsis' interval, which is 2 s (got 9)\n"
         "  hint: give 8 or 10, or change interval_s",
     ),
     (
         "drawn.slide_part",
         0.1,
-        "drawn.slide_part: of the shortest range no slide is as long as the synopsis' interval, which is 2 s (got 0.1)\n"
+        "drawn.slide_part: slides of the shortest range would be shorter than the synopsis' interval, which is 2 s (got 0.1)\n"
         "  hint: give at least 0.2",
     ),
     (
         "drawn.per_group",
         10_001,
-        "drawn.per_group: must be at most 10000 (got 10001)\n  hint: give a whole number from 1 to 10000",
+        "drawn.per_group: the value must be at most 10000 (got 10001)\n  hint: give a whole number from 1 to 10000",
     ),
-    # synopses and costs
+    # synopses and their costs
     (
         f"{TOP}.synopsis",
         "packet",
@@ -127,24 +131,24 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         "synopses.other",
         {"interval_s": 1},
-        "synopses.other: no group reads this synopsis\n  hint: leave it out, or let a group read it",
+        "synopses.other: no group reads this synopsis\n  hint: remove the synopsis, or let a group read it",
     ),
     (
         "synopses.packets.rate",
         0,
-        "synopses.packets.rate: group counted counts the values of tuples, of which none arrive (got 0)\n"
-        "  hint: give the tuples a second, or the group costs of kind scan",
+        "synopses.packets.rate: group counted counts values of tuples, but no tuples arrive (got 0)\n"
+        "  hint: give the tuples per second, or give the group costs of kind scan",
     ),
     (
         "synopses.packets.tuple_us",
         10_000,
-        "synopses.packets: updates and one-time queries take 1.002 of a processor: nothing is left for periodic ones "
-        "(got 1)\n  hint: lower rates or costs until all of them take less than 1",
+        "synopses.packets: updates and one-time queries need 1.002 processors, so nothing is left for periodic queries "
+        "(got 1)\n  hint: lower rates or costs until updates and one-time queries need less than 1 processor",
     ),
     (
         f"{TOP}.costs",
         {"interval_us": 1},
-        f"{TOP}.costs.kind: required, but missing\n  hint: add `kind:` with one of counts, scan",
+        f"{TOP}.costs.kind: a required value is missing\n  hint: add `kind:` with one of counts, scan",
     ),
     (
         f"{TOP}.costs.distinct",
@@ -152,7 +156,7 @@ MISTAKES: list[tuple[str, object, str]] = [
         f"{TOP}.costs.distinct: unknown key (got 'distinct')\n"
         "  hint: known: answer_interval_us, answer_us, call_us, interval_us, kind",
     ),
-    # schedules and claims
+    # schedules and claims about them
     (
         "schedule",
         {"kind": "hybird"},
@@ -161,7 +165,7 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         "schedule",
         "hybrid",
-        "schedule: must hold keys and values (got 'hybrid')\n  hint: write {kind: hybrid}",
+        "schedule: the value must hold keys and values (got 'hybrid')\n  hint: write {kind: hybrid}",
     ),
     (
         "schedule",
@@ -171,24 +175,24 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         "claims[0].schedule",
         "hybrid:late=on",
-        "claims[0].schedule: hybrid:late: no such choice (got 'on')\n  hint: known: late, late-pending, off",
+        "claims[0].schedule: hybrid:late: the value is not one of the allowed choices (got 'on')\n  hint: known: late, late-pending, off",
     ),
     (
         "claims[0].less_than",
         "aggressive",
-        "claims[0].more_than: a claim has one other schedule (got 'none')\n  hint: give either more_than or less_than",
+        "claims[0].more_than: a claim needs exactly one of more_than and less_than (got 'none')\n  hint: keep either more_than or less_than",
     ),
     (
         "claims[0].metric",
         "troughput",
-        "claims[0].metric: no such choice (got 'troughput')\n  hint: did you mean throughput?",
+        "claims[0].metric: the value is not one of the allowed choices (got 'troughput')\n  hint: did you mean throughput?",
     ),
-    # what the file is of
+    # scenarios of a wrong kind
     ("kind", "periodical", "kind: no such kind (got 'periodical')\n  hint: did you mean periodic?"),
     (
         "kind",
         GONE,
-        "kind: required, but missing\n  hint: add `kind: periodic`, which `synopses` belongs to",
+        "kind: a required value is missing\n  hint: add `kind: periodic`, since only such scenarios have `synopses`",
     ),
     (
         "kind",
@@ -205,7 +209,7 @@ MISTAKES: list[tuple[str, object, str]] = [
 
 
 def changed(where: str, value: object) -> str:
-    """The valid scenario with one place changed."""
+    """Return the valid scenario as YAML with one field changed."""
     data: Any = copy.deepcopy(yaml.safe_load(VALID))
     *path, last = [
         int(part) if part.isdigit() else part for part in where.replace("[", ".").replace("]", "").split(".")
@@ -225,28 +229,30 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def test_the_scenario_that_the_mistakes_are_made_in_is_valid() -> None:
+def test_the_unchanged_periodic_scenario_is_valid() -> None:
     Path("scenario.yaml").write_text(VALID)
     assert load_periodic("scenario.yaml").name == "small"
 
 
 @pytest.mark.parametrize(
-    ("where", "value", "told"), MISTAKES, ids=[told.split("\n")[0] for *_, told in MISTAKES]
+    ("where", "value", "message"), MISTAKES, ids=[message.split("\n")[0] for *_, message in MISTAKES]
 )
-def test_a_mistake_is_told_with_place_value_and_remedy(where: str, value: object, told: str) -> None:
+def test_a_mistake_in_a_periodic_scenario_is_reported_with_a_hint(
+    where: str, value: object, message: str
+) -> None:
     Path("scenario.yaml").write_text(changed(where, value))
     with pytest.raises(InvalidInput) as caught:
         load_any_scenario("scenario.yaml")
-    assert str(caught.value) == f"scenario.yaml: {told}"
+    assert str(caught.value) == f"scenario.yaml: {message}"
 
 
-def test_intervals_that_binary_fractions_miss_are_multiples_all_the_same() -> None:
+def test_decimal_fractions_count_as_multiples_despite_rounding() -> None:
     tenths = VALID.replace("interval_s: 2,", "interval_s: 0.1,").replace("slide_s: 4}", "slide_s: 0.3}")
     Path("scenario.yaml").write_text(tenths)
     assert load_periodic("scenario.yaml").groups["top"].queries[0].slide_s == 0.3
 
 
-def test_queries_of_all_groups_together_are_limited() -> None:
+def test_the_total_number_of_queries_of_all_groups_is_limited() -> None:
     data = yaml.safe_load(VALID)
     data["groups"] = {f"g{place}": data["groups"]["counted"] for place in range(11)}
     data["drawn"]["per_group"] = 10_000
@@ -259,22 +265,28 @@ def test_queries_of_all_groups_together_are_limited() -> None:
     )
 
 
-def test_nothing_is_drawn_without_groups() -> None:
+def test_drawn_queries_without_groups_are_refused() -> None:
     Path("scenario.yaml").write_text(
         "extends: sharaf-tardiness\ndrawn: {per_group: 3, range_min_s: 10, range_max_s: 20}\n"
     )
     with pytest.raises(InvalidInput) as caught:
         load_periodic("scenario.yaml")
     assert str(caught.value) == (
-        "scenario.yaml: drawn: queries are drawn in groups, and there are none\n"
-        "  hint: add groups, or leave it out: `aggregates` have queries of their own"
+        "scenario.yaml: drawn: drawn adds queries to groups, but there are no groups\n"
+        "  hint: add `groups:`, or remove `drawn:`, which `aggregates` do not need"
     )
 
 
-def test_who_needs_one_kind_is_told_of_the_other() -> None:
+def test_loading_the_wrong_kind_of_scenario_is_refused() -> None:
     with pytest.raises(InvalidInput) as classes:
         load_scenario("golab-low")
-    assert (classes.value.title, classes.value.field) == ("describes periodic queries, not classes", "kind")
+    assert (classes.value.title, classes.value.field) == (
+        "the scenario describes periodic queries, not classes",
+        "kind",
+    )
     with pytest.raises(InvalidInput) as periodic:
         load_periodic("dilos-sc")
-    assert (periodic.value.title, periodic.value.field) == ("describes classes, not periodic queries", "kind")
+    assert (periodic.value.title, periodic.value.field) == (
+        "the scenario describes classes, not periodic queries",
+        "kind",
+    )

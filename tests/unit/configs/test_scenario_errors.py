@@ -1,4 +1,4 @@
-"""What a user reads who got a scenario wrong: whole messages, one row for each kind of mistake."""
+"""Error messages for wrong scenarios: whole messages, one row for each kind of mistake."""
 
 import copy
 import math
@@ -58,9 +58,9 @@ JOIN = "networks.alarms.queries[1]"
 STREAMS = "classes[0].streams"
 A_NAME = "a letter, then letters, digits, `_`, `.` or `-`; 63 characters at most"
 
-# Where the scenario is changed, to what, and what is said after "scenario.yaml: ".
+# Field of the scenario that is changed, its new value, and the message after "scenario.yaml: ".
 MISTAKES: list[tuple[str, object, str]] = [
-    # operators one by one
+    # networks of a single operator
     (
         "networks",
         {
@@ -72,146 +72,154 @@ MISTAKES: list[tuple[str, object, str]] = [
                 ],
             }
         },
-        "networks.alarms.operators[1].weight: the answers of query q come of several operators, with another weight "
-        "of each (got 2)\n  hint: give all of them the same weight, or names of different queries",
+        "networks.alarms.operators[1].weight: several operators answer query q, but their weight differs "
+        "(got 2)\n  hint: give all of these operators the same weight, or different query names",
     ),
-    # policies by their names
+    # policies, given by their names
     (
         "claims",
         [{"metric": "staleness.mean", "policy": "fas:beta=3", "below": "hr", "by_pct": 20}],
-        "claims[0].policy: fas:beta: must be at most 1 (got '3')\n  hint: give a number from 0 to 1; 1 if left out",
+        "claims[0].policy: fas:beta: the value must be at most 1 (got '3')\n  hint: give a number from 0 to 1; 1 if left out",
     ),
     (
         "claims",
         [{"metric": "staleness.mean", "policy": "hr", "below": "hnrr", "by_pct": 20}],
         "claims[0].below: no such policy (got 'hnrr')\n  hint: did you mean hnr?",
     ),
-    # numbers
+    # numbers outside of their range
     (
         f"{STREAMS}.readings.arrivals.rate",
         -5,
-        f"{STREAMS}.readings.arrivals.rate: must be above 0 (got -5)\n  hint: give a number above 0",
+        f"{STREAMS}.readings.arrivals.rate: the value must be above 0 (got -5)\n  hint: give a number above 0",
     ),
     (
         f"{STREAMS}.readings.arrivals.rate",
         "many",
-        f"{STREAMS}.readings.arrivals.rate: must be a number (got 'many')\n  hint: give a number above 0",
+        f"{STREAMS}.readings.arrivals.rate: the value must be a number (got 'many')\n  hint: give a number above 0",
     ),
     (
         f"{STREAMS}.readings.arrivals.rate",
         None,
-        f"{STREAMS}.readings.arrivals.rate: has no value\n  hint: give a number above 0",
+        f"{STREAMS}.readings.arrivals.rate: the key has no value\n  hint: give a number above 0",
     ),
     (
         f"{STREAMS}.readings.arrivals.rate",
         math.nan,
-        f"{STREAMS}.readings.arrivals.rate: must be a finite number (got nan)\n  hint: give a number above 0",
+        f"{STREAMS}.readings.arrivals.rate: the value must be a finite number (got nan)\n  hint: give a number above 0",
     ),
     (
         "classes[0].delay_target_ms",
         math.inf,
-        "classes[0].delay_target_ms: must be a finite number (got inf)\n  hint: give a number above 0",
+        "classes[0].delay_target_ms: the value must be a finite number (got inf)\n  hint: give a number above 0",
     ),
     (
         "seconds",
         100_000,
-        "seconds: must be at most 86400 (got 100000)\n  hint: give a number above 0 and at most 86400",
+        "seconds: the value must be at most 86400 (got 100000)\n  hint: give a number above 0 and at most 86400",
     ),
     (
         "classes[0].max_drop",
         1,
-        "classes[0].max_drop: must be at most 0.95 (got 1)\n"
+        "classes[0].max_drop: the value must be at most 0.95 (got 1)\n"
         "  hint: give a number from 0 to 0.95; 0.95 if left out",
     ),
     (
         f"{QUERY}.operators[0].selectivity",
         1.5,
-        f"{QUERY}.operators[0].selectivity: must be at most 1 (got 1.5)\n  hint: give a number from 0 to 1",
+        f"{QUERY}.operators[0].selectivity: the value must be at most 1 (got 1.5)\n  hint: give a number from 0 to 1",
     ),
     (
         "load",
         {"queue_fraction": 1},
-        "load.queue_fraction: must be below 1 (got 1)\n"
+        "load.queue_fraction: the value must be below 1 (got 1)\n"
         "  hint: give a number above 0 and below 1; 0.7 if left out",
     ),
     (
         "lanes",
         0,
-        "lanes: must be at least 1 (got 0)\n  hint: give a whole number from 1 to 256; 1 if left out",
+        "lanes: the value must be at least 1 (got 0)\n  hint: give a whole number from 1 to 256; 1 if left out",
     ),
     (
         "seed",
         1.5,
-        "seed: must be a whole number (got 1.5)\n  hint: give a whole number of at least 0; 1 if left out",
+        "seed: the value must be a whole number (got 1.5)\n  hint: give a whole number of at least 0; 1 if left out",
     ),
     (
         "classes[1].offered_load",
         0,
-        "classes[1].offered_load: must be above 0 (got 0)\n  hint: give a number above 0",
+        "classes[1].offered_load: the value must be above 0 (got 0)\n  hint: give a number above 0",
     ),
-    # other types
+    # values of a wrong type
     (
         "adaptive",
         "maybe",
-        "adaptive: must be true or false (got 'maybe')\n  hint: give true or false; true if left out",
+        "adaptive: the value must be true or false (got 'maybe')\n  hint: give true or false; true if left out",
     ),
     (
         "description",
         5,
-        "description: must be text (got 5)\n  hint: give text, in quotes if it looks like a number",
+        "description: the value must be text (got 5)\n  hint: give text, in quotes if it looks like a number",
     ),
-    ("name", "my scenario", f"name: not a valid name (got 'my scenario')\n  hint: give a name: {A_NAME}"),
-    ("name", 5, f"name: must be text (got 5)\n  hint: give a name: {A_NAME}"),
+    (
+        "name",
+        "my scenario",
+        f"name: this is not a valid name (got 'my scenario')\n  hint: give a name: {A_NAME}",
+    ),
+    ("name", 5, f"name: the value must be text (got 5)\n  hint: give a name: {A_NAME}"),
     (
         "networks",
         {"two words": {"kind": "sharaf"}},
-        f"networks: not a valid name (got 'two words')\n  hint: {A_NAME}",
+        f"networks: this is not a valid name (got 'two words')\n  hint: {A_NAME}",
     ),
     (
         "networks",
         {},
-        "networks: must not be empty (got {})\n  hint: give one name or more, each with its own keys under it",
+        "networks: the value must not be empty (got {})\n  hint: give one name or more, each with its own keys under it",
     ),
-    ("classes", [], "classes: must not be empty (got [])\n  hint: give a list, each entry after a `-`"),
+    (
+        "classes",
+        [],
+        "classes: the value must not be empty (got [])\n  hint: give a list, each entry after a `-`",
+    ),
     (
         "classes",
         {"gold": 6},
-        "classes: must be a list (got {'gold': 6})\n  hint: give a list, each entry after a `-`",
+        "classes: the value must be a list (got {'gold': 6})\n  hint: give a list, each entry after a `-`",
     ),
     (
         "classes[0]",
         "gold",
-        "classes[0]: must hold keys and values (got 'gold')\n"
-        "  hint: give keys and values: it needs name, priority, delay_target_ms, network, streams",
+        "classes[0]: the value must hold keys and values (got 'gold')\n"
+        "  hint: give keys and values: required are name, priority, delay_target_ms, network, streams",
     ),
     (
         "costs",
         7,
-        "costs: must hold keys and values (got 7)\n  hint: give keys and values: "
-        "it knows call_us, source_tuple_us, turn_us, decision_us, look_us, or leave it out",
+        "costs: the value must hold keys and values (got 7)\n  hint: give keys and values: "
+        "possible are call_us, source_tuple_us, turn_us, decision_us, look_us, or leave it out",
     ),
     (
         f"{QUERY}.reads",
         ["a", "b", "c"],
-        f"{QUERY}.reads: must have at most 2 entries (got ['a', 'b', 'c'])\n"
-        "  hint: give a list, each entry after a `-`, 2 at most",
+        f"{QUERY}.reads: the value must have at most 2 entries (got ['a', 'b', 'c'])\n"
+        "  hint: give a list, each entry after a `-`, at most 2 entries",
     ),
     # keys that are missing or unknown
     (
         "seconds",
         GONE,
-        "seconds: required, but missing\n  hint: add `seconds:` with a number above 0 and at most 86400",
+        "seconds: a required value is missing\n  hint: add `seconds:` with a number above 0 and at most 86400",
     ),
     (
         "networks.alarms.queries",
         GONE,
-        "networks.alarms.queries: required, but missing\n"
+        "networks.alarms.queries: a required value is missing\n"
         "  hint: add `queries:` with a list, each entry after a `-`",
     ),
     (
         "networks.alarms.kind",
         GONE,
-        "networks.alarms.kind: required, but missing\n  hint: add `kind:` with one of operators, queries, sharaf",
+        "networks.alarms.kind: a required value is missing\n  hint: add `kind:` with one of operators, queries, sharaf",
     ),
     ("secnods", 10, "secnods: unknown key (got 'secnods')\n  hint: did you mean seconds?"),
     (
@@ -250,7 +258,7 @@ MISTAKES: list[tuple[str, object, str]] = [
         "networks.alarms.selectivity_mi: unknown key (got 'selectivity_mi')\n"
         "  hint: did you mean selectivity_min?",
     ),
-    # kinds and choices
+    # unknown kinds and choices
     (
         "classes[1].policy.kind",
         "bsdd",
@@ -259,12 +267,12 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         "classes[1].policy",
         "hr",
-        "classes[1].policy: must hold keys and values (got 'hr')\n  hint: write {kind: hr}",
+        "classes[1].policy: the value must hold keys and values (got 'hr')\n  hint: write {kind: hr}",
     ),
     (
         "classes[1].policy",
         "fast",
-        "classes[1].policy: must hold keys and values (got 'fast')\n  hint: give `kind:` and what that kind "
+        "classes[1].policy: the value must hold keys and values (got 'fast')\n  hint: give `kind:` and what that kind "
         f"needs; one of {', '.join(sorted(['auto', *POLICY_KINDS]))}",
     ),
     (
@@ -275,23 +283,23 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         "classes[0].victim",
         "oldset",
-        "classes[0].victim: no such choice (got 'oldset')\n  hint: did you mean oldest?",
+        "classes[0].victim: the value is not one of the allowed choices (got 'oldset')\n  hint: did you mean oldest?",
     ),
     # fields that contradict each other
     (
         "classes[1].name",
         "gold",
-        "classes[1].name: class names must differ (got 'gold')\n  hint: rename one of the two",
+        "classes[1].name: two classes have the same name (got 'gold')\n  hint: rename one of the two classes",
     ),
     (
         "networks.alarms.queries[1].name",
         "warm",
-        "networks.alarms.queries[1].name: query names must differ (got 'warm')\n  hint: rename one of the two",
+        "networks.alarms.queries[1].name: two queries have the same name (got 'warm')\n  hint: rename one of the two queries",
     ),
     (
         "classes[1].min_share",
         0.5,
-        "classes[1].min_share: a minimum share cannot exceed the original share (got 0.5)\n"
+        "classes[1].min_share: min_share exceeds the class's original share (got 0.5)\n"
         "  hint: priority 1 gives 0.143: raise the priority or lower min_share",
     ),
     (
@@ -302,8 +310,8 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         f"{STREAMS}.alerts",
         GONE,
-        f"{STREAMS}: the network reads stream 'alerts', for which nothing arrives (got ['readings'])\n"
-        "  hint: add alerts with its arrivals",
+        f"{STREAMS}: the network reads stream 'alerts', but the class has no input for it (got ['readings'])\n"
+        "  hint: add `alerts:` with `arrivals:`",
     ),
     (
         f"{STREAMS}.alert",
@@ -314,37 +322,37 @@ MISTAKES: list[tuple[str, object, str]] = [
         f"{STREAMS}.alerts.arrivals.steps",
         [{"at_s": 0, "rate": 0}],
         f"{STREAMS}.alerts.arrivals: the mean arrival rate must be finite and above 0 (got 0)\n"
-        "  hint: remove the stream or give it a rate",
+        "  hint: remove the stream, or give a rate above 0",
     ),
     (
         f"{STREAMS}.alerts.arrivals.steps[0].at_s",
         1,
-        f"{STREAMS}.alerts.arrivals.steps[0].at_s: the first step must be at 0 s (got 1)\n"
+        f"{STREAMS}.alerts.arrivals.steps[0].at_s: the first rate step must have at_s 0 (got 1)\n"
         "  hint: begin with `at_s: 0`, rate 0 if silent",
     ),
     (
         f"{STREAMS}.alerts.arrivals.steps",
         [{"at_s": 0, "rate": 1}, {"at_s": 5, "rate": 2}, {"at_s": 4, "rate": 1}],
-        f"{STREAMS}.alerts.arrivals.steps[2].at_s: must come after the step before it, which is at 5 s (got 4)\n"
+        f"{STREAMS}.alerts.arrivals.steps[2].at_s: each rate step must come after the previous step, which is at 5 s (got 4)\n"
         "  hint: list the steps in rising order of at_s",
     ),
     (
         "classes[1].streams.alerts.arrivals.times_s[2]",
         1.5,
-        "classes[1].streams.alerts.arrivals.times_s[2]: must not be earlier than the time before it, 2 (got 1.5)\n"
+        "classes[1].streams.alerts.arrivals.times_s[2]: each time must not be earlier than the previous time, 2 (got 1.5)\n"
         "  hint: sort the times",
     ),
     (
         "classes[1].streams.alerts.arrivals",
         {"kind": "trace", "times_s": [0], "repeat": True},
         "classes[1].streams.alerts.arrivals.times_s: a trace that repeats must last longer than 0 s (got [0.0])\n"
-        "  hint: end it with the time at which it starts again, or leave out repeat",
+        "  hint: end the trace with the time at which it starts again, or leave out repeat",
     ),
     (
         f"{QUERY}.operators[1].slide_s",
         20,
-        f"{QUERY}.operators[1].slide_s: must not exceed range_s, which is 10: "
-        "tuples between two windows would be in none (got 20)\n  hint: lower slide_s or raise range_s",
+        f"{QUERY}.operators[1].slide_s: slide_s must not exceed range_s, which is 10: "
+        "tuples between two windows would be in no window (got 20)\n  hint: lower slide_s or raise range_s",
     ),
     (
         f"{JOIN}.reads",
@@ -355,81 +363,81 @@ MISTAKES: list[tuple[str, object, str]] = [
     (
         f"{QUERY}.reads",
         ["readings", "alerts"],
-        f"{QUERY}.operators[0].kind: query warm reads two streams, but its first operator is no join "
-        "(got 'select')\n  hint: begin with a join, or make it two queries",
+        f"{QUERY}.operators[0].kind: query warm reads two streams, but its first operator is not a join "
+        "(got 'select')\n  hint: begin with a join, or write two queries",
     ),
     (
         f"{QUERY}.operators[1]",
         {"kind": "join", "window_s": 1, "selectivity": 0.1, "tuple_us": 1},
-        f"{QUERY}.operators[1]: in query warm a join comes after another operator\n"
-        "  hint: put the join first: it is where two streams meet",
+        f"{QUERY}.operators[1]: query warm has a join after another operator\n"
+        "  hint: make the join the first operator",
     ),
     (
         "networks.alarms",
         {"kind": "sharaf", "selectivity_min": 0.5, "selectivity_max": 0.2},
-        "networks.alarms.selectivity_min: must not exceed selectivity_max, which is 0.2 (got 0.5)\n"
+        "networks.alarms.selectivity_min: selectivity_min must not exceed selectivity_max, which is 0.2 (got 0.5)\n"
         "  hint: lower selectivity_min or raise selectivity_max",
     ),
     ("faults[0].name", "gould", "faults[0].name: no such class (got 'gould')\n  hint: did you mean gold?"),
     (
         "faults[0].at_s",
         10,
-        "faults[0].at_s: the fault would come after the end of the run (got 10)\n"
+        "faults[0].at_s: the fault comes after the end of the run (got 10)\n"
         "  hint: choose a time below seconds = 10",
     ),
 ]
 
-# A whole file, and what is said after "scenario.yaml: ".
+# Contents of a whole file, and the message after "scenario.yaml: ".
 NOT_A_SCENARIO: list[tuple[str, str]] = [
-    ("", "the file is empty\n  hint: it needs the keys name, seconds, networks, classes"),
+    ("", "the file is empty\n  hint: add the required keys: name, seconds, networks, classes"),
     (
         "- a\n- b",
         "the file must hold keys and values (got ['a', 'b'])\n"
-        "  hint: it needs the keys name, seconds, networks, classes",
+        "  hint: add the required keys: name, seconds, networks, classes",
     ),
     (
         "classes: [gold, bronze",
-        "line 1, column 23: not valid YAML: expected ',' or ']', but got '<stream end>'\n"
+        "line 1, column 23: the file is not valid YAML: expected ',' or ']', but got '<stream end>'\n"
         "  hint: close the bracket or the quote that this line opens",
     ),
     (
         "name: small\n\tseconds: 3",
-        "line 2, column 1: not valid YAML: found character '\\t' that cannot start any token\n"
+        "line 2, column 1: the file is not valid YAML: found character '\\t' that cannot start any token\n"
         "  hint: indent with spaces, not with tabs",
     ),
     (
         "classes:\n - name: gold\n  priority: 3",
-        "line 3, column 3: not valid YAML: expected <block end>, but found '<block mapping start>'\n"
+        "line 3, column 3: the file is not valid YAML: expected <block end>, but found '<block mapping start>'\n"
         "  hint: check indentation, brackets and quotes here and in the lines above",
     ),
     (
         "name: small\nseconds: 3\nname: large",
-        "line 3, column 1: not valid YAML: the key name is given twice\n  hint: keep one of the two",
+        "line 3, column 1: the file is not valid YAML: the key name is given twice\n  hint: keep one of the two entries",
     ),
     (
         "name: sm\0all",
-        "not valid YAML: unacceptable character #x0000: special characters are not allowed\n"
+        "the file is not valid YAML: unacceptable character #x0000: special characters are not allowed\n"
         "  hint: the file must be plain text without control characters",
     ),
     (
         "description: 2026-02-30",
-        "a value is out of its range: day is out of range for month\n"
-        "  hint: put it in quotes if it is meant as text",
+        "the file contains a value out of range: day is out of range for month\n"
+        "  hint: put the value in quotes if text is meant",
     ),
     (
         "[" * 3000,
-        "not valid YAML: nested too deeply\n  hint: a settings file needs no more than some ten levels",
+        "the file is not valid YAML: nested too deeply\n  hint: use at most about ten levels",
     ),
 ]
 
 
 @pytest.fixture(autouse=True)
-def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
 def changed(where: str, value: object) -> str:
-    """The valid scenario with one place changed, `classes[0].name` for example."""
+    """Return the valid scenario as YAML with one field changed, for example `classes[0].name`."""
     data: Any = copy.deepcopy(yaml.safe_load(VALID))
     *path, last = [
         int(part) if part.isdigit() else part for part in where.replace("[", ".").replace("]", "").split(".")
@@ -451,26 +459,26 @@ def refusal(text: str | bytes) -> WeirError:
     return caught.value
 
 
-def test_the_scenario_that_the_mistakes_are_made_in_is_valid() -> None:
+def test_the_unchanged_scenario_is_valid() -> None:
     Path("scenario.yaml").write_text(VALID)
     assert load_scenario("scenario.yaml").original_shares() == {"gold": 6 / 7, "bronze": 1 / 7}
 
 
 @pytest.mark.parametrize(
-    ("where", "value", "told"), MISTAKES, ids=[told.split("\n")[0] for *_, told in MISTAKES]
+    ("where", "value", "message"), MISTAKES, ids=[message.split("\n")[0] for *_, message in MISTAKES]
 )
-def test_a_mistake_is_told_with_place_value_and_remedy(where: str, value: object, told: str) -> None:
-    assert str(refusal(changed(where, value))) == f"scenario.yaml: {told}"
+def test_a_mistake_in_a_scenario_is_reported_with_a_hint(where: str, value: object, message: str) -> None:
+    assert str(refusal(changed(where, value))) == f"scenario.yaml: {message}"
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), NOT_A_SCENARIO, ids=[told.split("\n")[0] for _, told in NOT_A_SCENARIO]
+    ("text", "message"), NOT_A_SCENARIO, ids=[message.split("\n")[0] for _, message in NOT_A_SCENARIO]
 )
-def test_a_file_that_is_no_scenario_is_told(text: str, told: str) -> None:
-    assert str(refusal(text)) == f"scenario.yaml: {told}"
+def test_a_file_that_is_not_a_scenario_is_refused(text: str, message: str) -> None:
+    assert str(refusal(text)) == f"scenario.yaml: {message}"
 
 
-def test_a_key_that_overrides_a_merged_one_is_not_given_twice() -> None:
+def test_a_key_may_override_a_merged_key() -> None:
     text = "base: &base {a: 1, b: 2}\nlist:\n  - &deep {<<: *base, a: 3}\nlast: {<<: *deep, b: 4}\n"
     assert parse_yaml(text) == {
         "base": {"a": 1, "b": 2},
@@ -479,27 +487,27 @@ def test_a_key_that_overrides_a_merged_one_is_not_given_twice() -> None:
     }
 
 
-def test_a_misspelt_key_is_told_before_what_it_leaves_missing() -> None:
+def test_a_misspelt_key_is_reported_before_the_missing_key() -> None:
     text = changed("seconds", GONE) + "secnods: 10\n"
     assert str(refusal(text)) == (
         "scenario.yaml: secnods: unknown key (got 'secnods')\n  hint: did you mean seconds?"
     )
 
 
-def test_a_file_that_is_not_text_is_told() -> None:
+def test_a_file_that_is_not_text_is_refused() -> None:
     assert str(refusal(b"name: \xff")) == (
-        "scenario.yaml: cannot be read: byte 7 is not UTF-8 text\n  hint: save the file as UTF-8"
+        "scenario.yaml: the file cannot be read: byte 7 is not UTF-8 text\n  hint: save the file as UTF-8"
     )
 
 
 def test_a_huge_file_is_refused_by_its_size() -> None:
     assert str(refusal(b"#" * (FILE_BYTES_MAX + 1))) == (
         "scenario.yaml: the file has too many bytes (got 10000001)\n"
-        "  hint: at most 10 MB; is this the data rather than the settings?"
+        "  hint: give a settings file of at most 10 MB, not a file of data"
     )
 
 
-def test_of_a_huge_value_only_the_beginning_is_rendered() -> None:
+def test_only_the_beginning_of_a_huge_value_is_rendered() -> None:
     rendered = []
 
     class Entry:
@@ -507,16 +515,18 @@ def test_of_a_huge_value_only_the_beginning_is_rendered() -> None:
             rendered.append(self)
             return "entry"
 
-    value = 1000 * [1000 * [Entry()]]  # as YAML aliases make it: short in the file, a million in the text
+    value = 1000 * [
+        1000 * [Entry()]
+    ]  # YAML aliases keep such a value short in the file, although it has a million entries.
     assert shown(value) == "[[" + 10 * "entry, " + "...], " + "[…"
     assert len(rendered) == 100
 
 
-def test_a_missing_file_is_told() -> None:
+def test_a_missing_file_is_reported() -> None:
     with pytest.raises(InvalidInput) as caught:
         load_scenario("runs/scenario.yaml")
     assert str(caught.value) == (
-        "runs/scenario.yaml: cannot be read: no such file or directory\n"
+        "runs/scenario.yaml: the file cannot be read: no such file or directory\n"
         "  hint: check the path and its permissions"
     )
 
@@ -528,7 +538,7 @@ def test_a_missing_file_is_told() -> None:
         ("zzz", "known: dilos, overload"),
     ],
 )
-def test_an_unknown_preset_is_told_with_the_nearest(
+def test_an_unknown_preset_is_refused_with_the_nearest_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, hint: str
 ) -> None:
     for name in ("dilos", "overload"):
@@ -547,19 +557,19 @@ def test_a_preset_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.Monke
     assert load_scenario("dilos").name == "small"
 
 
-def test_an_error_is_the_same_after_a_journey_between_processes() -> None:
+def test_an_error_survives_pickling() -> None:
     error = refusal(changed("classes[0].network", "alarm"))
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), vars(again)) == (UnknownName, str(error), vars(error))
 
 
-def test_a_source_too_long_for_any_file_is_an_unknown_preset() -> None:
+def test_a_source_too_long_for_a_path_is_an_unknown_preset() -> None:
     with pytest.raises(UnknownName) as caught:
         load_scenario("z" * 5000)
     assert caught.value.title == "no such preset"
 
 
-def test_a_scenario_takes_over_what_it_does_not_state_from_the_one_it_extends() -> None:
+def test_a_scenario_inherits_missing_fields_from_the_scenario_it_extends() -> None:
     Path("base.yaml").write_text(VALID)
     Path("longer.yaml").write_text("extends: base.yaml\nseconds: 60\ncosts: {call_us: 15}\n")
     base, longer = load_scenario("base.yaml"), load_scenario("longer.yaml")
@@ -568,11 +578,11 @@ def test_a_scenario_takes_over_what_it_does_not_state_from_the_one_it_extends() 
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "extends: [a, b]",
-            "scenario.yaml: extends: must be one name (got ['a', 'b'])\n"
+            "scenario.yaml: extends: `extends` must be the name of one scenario (got ['a', 'b'])\n"
             "  hint: give a preset's name or the path of a .yaml file",
         ),
         (
@@ -582,19 +592,19 @@ def test_a_scenario_takes_over_what_it_does_not_state_from_the_one_it_extends() 
         ),
         (
             "extends: gone.yaml",
-            "gone.yaml: cannot be read: no such file or directory\n  hint: check the path and its permissions",
+            "gone.yaml: the file cannot be read: no such file or directory\n  hint: check the path and its permissions",
         ),
         (
             "extends: scenario.yaml",
-            "scenario.yaml: extends: more than 5 scenarios extend one another (got 'scenario.yaml')\n"
-            "  hint: let one scenario extend another that stands alone; perhaps two extend each other",
+            "scenario.yaml: extends: the scenario extends a chain of more than 5 scenarios (got 'scenario.yaml')\n"
+            "  hint: check whether two scenarios extend each other; end the chain with a scenario without `extends`",
         ),
     ],
 )
-def test_a_scenario_that_extends_what_it_cannot_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, told: str
+def test_an_invalid_extends_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     (tmp_path / "presets").mkdir()
     (tmp_path / "presets" / "overload-2x.yaml").write_text(VALID)
     monkeypatch.setattr(configs.scenario.scenario_files, "PRESETS", tmp_path / "presets")
-    assert str(refusal(text)) == told
+    assert str(refusal(text)) == message

@@ -6,7 +6,7 @@ from configs.classes.periodic_schedules import Hybrid, compared_schedules, sched
 from configs.errors import InvalidInput
 
 
-def test_what_is_compared_are_the_papers_schedules_and_orders_and_what_a_claim_names() -> None:
+def test_compared_schedules_are_those_of_the_papers_and_of_claims() -> None:
     assert list(compared_schedules(Hybrid(eager=True), ["hybrid:late=late-pending", "none:order=hr"])) == [
         "none:tasks=query",
         "none",
@@ -24,12 +24,12 @@ def test_what_is_compared_are_the_papers_schedules_and_orders_and_what_a_claim_n
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("hybird", "--schedule: no such schedule (got 'hybird')\n  hint: did you mean hybrid?"),
         (
             "hybrid:late",
-            "--schedule: no setting of a schedule (got 'late')\n  hint: write hybrid:late=off",
+            "--schedule: this is not a setting of the form NAME=VALUE (got 'late')\n  hint: write hybrid:late=off",
         ),
         (
             "none:late=off",
@@ -37,16 +37,16 @@ def test_what_is_compared_are_the_papers_schedules_and_orders_and_what_a_claim_n
         ),
         (
             "hybrid:late=on",
-            "--schedule hybrid:late: no such choice (got 'on')\n  hint: known: late, late-pending, off",
+            "--schedule hybrid:late: the value is not one of the allowed choices (got 'on')\n  hint: known: late, late-pending, off",
         ),
         (
             "hybrid:meetings=2",
-            "--schedule hybrid:meetings: must be true or false (got '2')\n"
+            "--schedule hybrid:meetings: the value must be true or false (got '2')\n"
             "  hint: give true or false; true if left out",
         ),
     ],
 )
-def test_a_text_that_says_no_schedule_is_told(text: str, told: str) -> None:
+def test_an_invalid_schedule_text_is_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         schedule_of(text)
-    assert str(caught.value) == told
+    assert str(caught.value) == message

@@ -31,7 +31,7 @@ GRAPH = UtilityGraph.model_validate(
         (5.0, 0.0, 0.0, float("inf")),
     ],
 )
-def test_utility_gradient_and_slack_are_those_of_the_line_at_a_latency(
+def test_utility_gradient_and_slack_are_read_from_the_graph(
     latency_s: float, utility: float, gradient: float, slack: float
 ) -> None:
     found = (GRAPH.utility_at(latency_s), GRAPH.gradient_at(latency_s), GRAPH.slack_at(latency_s))
@@ -43,19 +43,21 @@ def test_the_deadline_is_where_utility_begins_to_fall() -> None:
 
 
 @pytest.mark.parametrize(
-    ("points", "told"),
+    ("points", "message"),
     [
         ([(200, 0.5), (400, 0.6)], "utility must not rise with latency"),
         ([(200, 1.0), (200, 0.5)], "latencies must ascend"),
     ],
 )
-def test_a_graph_that_rises_or_goes_back_is_refused(points: list[tuple[float, float]], told: str) -> None:
+def test_a_graph_with_rising_utility_or_unordered_latencies_is_refused(
+    points: list[tuple[float, float]], message: str
+) -> None:
     given = [{"latency_ms": latency, "utility": utility} for latency, utility in points]
-    with pytest.raises(ValidationError, match=told):
+    with pytest.raises(ValidationError, match=message):
         UtilityGraph.model_validate({"points": given})
 
 
-def test_a_graph_is_written_on_a_command_line_as_it_is_told() -> None:
+def test_a_graph_is_shown_in_the_form_of_the_command_line() -> None:
     text = "200:1,400:0.5,900:0"
     assert UtilityGraph.model_validate({"points": points_in(text, "--utility")}) == GRAPH
     assert (told(GRAPH.points), told(None)) == (text, "")
@@ -64,7 +66,7 @@ def test_a_graph_is_written_on_a_command_line_as_it_is_told() -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"), [("", ""), ("200", "200"), ("200:1,,", ""), ("200:1,fast:0", "fast:0")]
 )
-def test_what_is_no_point_is_refused_with_how_points_are_written(text: str, wrong: str) -> None:
+def test_an_invalid_point_is_refused_with_the_format_of_points(text: str, wrong: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         points_in(text, "--utility")
     problem = caught.value
@@ -73,23 +75,23 @@ def test_what_is_no_point_is_refused_with_how_points_are_written(text: str, wron
 
 
 @pytest.mark.parametrize(
-    ("points", "said"),
+    ("points", "message"),
     [
-        ([], "utility: must not be empty"),
-        ([[200, 1.0]] * 33, "utility: must have at most 32 entries"),
-        ([[200, 1.5]], "utility[0].utility: must be at most 1 (got 1.5)"),
-        ([[-1, 1.0]], "utility[0].latency_ms: must be at least 0 (got -1)"),
+        ([], "utility: the value must not be empty"),
+        ([[200, 1.0]] * 33, "utility: the value must have at most 32 entries"),
+        ([[200, 1.5]], "utility[0].utility: the value must be at most 1 (got 1.5)"),
+        ([[-1, 1.0]], "utility[0].latency_ms: the value must be at least 0 (got -1)"),
         (
             [[200, 0.5], [400, 0.6]],
-            "utility[1].utility: utility must not rise with latency, and it is 0.5 at 200 ms",
+            "utility[1].utility: utility must not rise with latency, but it is 0.5 at 200 ms",
         ),
         ([[400, 1.0], [200, 0.5]], "utility[1].latency_ms: latencies must ascend"),
-        ([[200, float("nan")]], "utility[0].utility: must be a finite number"),
+        ([[200, float("nan")]], "utility[0].utility: the value must be a finite number"),
     ],
 )
 @pytest.mark.parametrize("kind", ["Query", "PriorityClass", "Tenant"])
-def test_a_graph_that_is_none_is_refused_in_every_document_that_may_have_one(
-    kind: str, points: list[list[float]], said: str
+def test_an_invalid_graph_is_refused_in_every_kind_of_document(
+    kind: str, points: list[list[float]], message: str
 ) -> None:
     utility = [{"latency_ms": latency, "utility": worth} for latency, worth in points]
     documents: dict[str, dict[str, Any]] = {
@@ -99,5 +101,5 @@ def test_a_graph_that_is_none_is_refused_in_every_document_that_may_have_one(
     }
     with pytest.raises(InvalidInput) as caught:
         declared_in({"kind": kind, "name": "one", **documents[kind]})
-    assert ("overrides." if kind == "Tenant" else "") + said in str(caught.value)
+    assert ("overrides." if kind == "Tenant" else "") + message in str(caught.value)
     assert caught.value.hint

@@ -1,4 +1,4 @@
-"""ALoMa's decision, cell by cell, step by step (ALGORITHMS §4.1)."""
+"""ALoMa's decision, per row of its table and per step size (ALGORITHMS §4.1)."""
 
 import math
 from dataclasses import replace
@@ -34,7 +34,7 @@ UP, DOWN = stepped(1.0, ABOVE), stepped(1.0, BELOW)
 @pytest.mark.parametrize(
     ("load", "keep", "verdict", "branch", "headroom_after", "keep_after"),
     [
-        # load above headroom
+        # rows of the decision table for a load above the headroom
         (ABOVE, 1.0, LATE, AlomaBranch.DROP_MORE, 1.0, 0.8),
         (ABOVE, 0.5, LATE, AlomaBranch.DROP_MORE, 1.0, 0.4),
         (1.005, 1.0, LATE, AlomaBranch.DROP_MORE, 1.0, 0.99),
@@ -44,7 +44,7 @@ UP, DOWN = stepped(1.0, ABOVE), stepped(1.0, BELOW)
         (ABOVE, 1.0, FALLING, AlomaBranch.WAIT, 1.0, 1.0),
         (ABOVE, 1.0, NORMAL, AlomaBranch.RAISE, UP, 1.0),
         (ABOVE, 0.5, NORMAL, AlomaBranch.RAISE, UP, 0.5),
-        # load within headroom
+        # rows of the decision table for a load within the headroom
         (BELOW, 0.5, CRITICAL_AND_RISING, AlomaBranch.LOWER_AND_DROP, DOWN, 0.495),
         (BELOW, 0.5, CRITICAL, AlomaBranch.WAIT, 1.0, 0.5),
         (BELOW, 0.5, LATE_AND_RISING, AlomaBranch.WAIT, 1.0, 0.5),
@@ -57,7 +57,7 @@ UP, DOWN = stepped(1.0, ABOVE), stepped(1.0, BELOW)
         (BELOW, 1.0, NORMAL, AlomaBranch.WAIT, 1.0, 1.0),
     ],
 )
-def test_each_cell_of_the_table(
+def test_each_row_of_the_decision_table_gives_its_branch_headroom_and_keep(
     load: float, keep: float, verdict: Verdict, branch: AlomaBranch, headroom_after: float, keep_after: float
 ) -> None:
     after = decide(Control(1.0, keep), load, verdict, LIMITS)
@@ -68,7 +68,7 @@ def test_each_cell_of_the_table(
     ("gap", "closed"), [(0.001, 1.0), (0.01, 1.0), (0.1, 0.346), (1.0, 0.067), (10.0, 0.01)]
 )
 @pytest.mark.parametrize("sign", [1, -1])
-def test_headroom_closes_a_small_gap_at_once_and_a_large_one_by_little(
+def test_headroom_closes_a_small_gap_at_once_and_a_large_gap_slowly(
     sign: int, gap: float, closed: float
 ) -> None:
     load = 2.0 + sign * 2.0 * gap
@@ -76,18 +76,18 @@ def test_headroom_closes_a_small_gap_at_once_and_a_large_one_by_little(
 
 
 @pytest.mark.parametrize(("load", "after"), [(1.0, 1.0), (0.2, 0.2), (1.9, 1.9), (2.2, 2.069), (4.0, 2.133)])
-def test_a_signed_step_lowers_in_one_jump_and_raises_as_the_other(load: float, after: float) -> None:
+def test_a_signed_step_lowers_headroom_at_once_and_raises_it_as_usual(load: float, after: float) -> None:
     assert stepped(2.0, load, "signed") == pytest.approx(after, abs=5e-4)
     signed = decide(Control(2.0, 0.5), load, CRITICAL_AND_RISING, ShedLimits(0.95, 4.0, "signed"))
     assert signed.headroom == pytest.approx(after if load < 2.0 else 2.0, abs=5e-4)
 
 
 @pytest.mark.parametrize("step", ["size", "signed"])
-def test_a_step_towards_an_absurd_load_stays_finite(step: Literal["size", "signed"]) -> None:
+def test_headroom_stays_finite_when_the_load_is_extremely_high(step: Literal["size", "signed"]) -> None:
     assert 1.0 < stepped(1.0, 1e308, step) < 2.0
 
 
-def test_a_little_grows_with_the_cycles_in_a_row_and_starts_anew_after_another_branch() -> None:
+def test_drop_steps_grow_while_the_same_branch_repeats_and_then_restart() -> None:
     control, parts = Control(1.0), []
     for load in [0.5] * 9 + [2.0] + [0.5]:
         before, control = control, decide(control, load, CRITICAL_AND_RISING, LIMITS)
@@ -97,7 +97,7 @@ def test_a_little_grows_with_the_cycles_in_a_row_and_starts_anew_after_another_b
     assert control.streak == 1
 
 
-def test_easing_grows_with_the_cycles_in_a_row_as_dropping_does() -> None:
+def test_easing_steps_grow_while_the_branch_ease_repeats() -> None:
     control, parts = Control(0.1, 0.2), []
     for _ in range(4):
         before, control = control, decide(control, 10.0, FALLING, LIMITS)
@@ -110,7 +110,7 @@ def test_no_more_is_dropped_than_allowed() -> None:
     assert decide(Control(1.0), 100.0, LATE, ShedLimits(0.0, 4.0)).keep == 1.0
 
 
-def test_headroom_stays_between_its_least_and_its_most() -> None:
+def test_headroom_stays_within_its_bounds() -> None:
     assert decide(Control(3.9), 1e6, NORMAL, LIMITS).headroom == 4.0
     assert decide(Control(LEAST_HEADROOM), 0.0, CRITICAL_AND_RISING, LIMITS).headroom == LEAST_HEADROOM
     assert [bounded(headroom, 2.0) for headroom in (-1.0, 0.0, 1.0, 3.0)] == [
@@ -124,7 +124,7 @@ def test_headroom_stays_between_its_least_and_its_most() -> None:
 @pytest.mark.parametrize(
     ("headroom", "offered_load", "queued_work_s", "kept"),
     [
-        # 0.5·(0.15 + 0.21) = 0.18 s of work may be there at the end of the next cycle
+        # At most 0.5·(0.15 + 0.21) = 0.18 s of work may be queued at the end of the next cycle.
         (0.5, 2.0, 0.0, 0.6),
         (0.5, 2.0, 0.06, 0.4),
         (0.5, 2.0, 0.18, 0.0),
@@ -133,7 +133,7 @@ def test_headroom_stays_between_its_least_and_its_most() -> None:
         (0.5, 0.0, 9.0, 1.0),
     ],
 )
-def test_no_more_is_let_in_than_can_be_worked_off_in_time(
+def test_no_more_is_accepted_than_can_be_processed_in_time(
     headroom: float, offered_load: float, queued_work_s: float, kept: float
 ) -> None:
     limit = queue_limit(headroom, offered_load, queued_work_s, cycle_s=0.15, allowance_s=0.7 * 0.3)
@@ -141,5 +141,5 @@ def test_no_more_is_let_in_than_can_be_worked_off_in_time(
 
 
 @pytest.mark.parametrize("cycle_s", [0.0, -3.0])
-def test_a_clock_that_stands_still_or_runs_back_limits_nothing(cycle_s: float) -> None:
+def test_the_input_is_not_limited_when_the_clock_stops_or_jumps_back(cycle_s: float) -> None:
     assert queue_limit(0.5, 2.0, 9.0, cycle_s, allowance_s=0.2) == 1.0

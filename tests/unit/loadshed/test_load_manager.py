@@ -1,4 +1,4 @@
-"""The load manager of a class: what it commands at the end of a load cycle, and how it explains itself."""
+"""The load manager of a class: its commands at the end of a load cycle, and the explanations of its decisions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -36,27 +36,27 @@ def manager(
     max_drop: float = 0.95,
     settings: LoadSettings | None = None,
 ) -> LoadManager:
-    """Of a class whose original share is a half."""
+    """Return the load manager of a class with an original share of one half."""
     gold = LoadManager("gold", settings or LoadSettings(), TARGET_S, share, 0.5, max_drop)
     gold.control = control or gold.control
     return gold
 
 
 def cycle(load: float, response: float = 0.1, queued_work_s: float = 0.0) -> CycleEnded:
-    """A cycle in which so much load was offered; the response is a part of the target."""
+    """Return a load cycle with this offered load in processors; `response` is the response time as a fraction of the target."""
     readings = InputCycle("readings", 150, load / 1000)
     return CycleEnded(
         CYCLE_S, (readings,), (OutputCycle("q", TARGET_S, 1, response * TARGET_S),), queued_work_s
     )
 
 
-# --- headroom -------------------------------------------------------------------------------------
+# --- the headroom that the manager learns ---------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("lanes", "start", "headroom"), [(1, 1.0, 0.4), (1, 0.5, 0.2), (2, 1.0, 0.8), (4, 1.0, 1.0)]
 )
-def test_the_first_headroom_is_a_part_of_the_share_of_all_lanes_but_at_most_one_lane(
+def test_the_first_headroom_is_a_fraction_of_the_share_and_at_most_one_lane(
     lanes: int, start: float, headroom: float
 ) -> None:
     gold = LoadManager("gold", LoadSettings(headroom_start=start), TARGET_S, 0.4, 0.4, lanes=lanes)
@@ -71,20 +71,20 @@ def test_headroom_follows_a_move_of_shares_at_once() -> None:
 
 
 @pytest.mark.parametrize(("factor", "headroom"), [(100.0, 1.0), (0.0, LEAST_HEADROOM)])
-def test_a_move_of_shares_cannot_take_headroom_out_of_its_bounds(factor: float, headroom: float) -> None:
+def test_a_move_of_shares_keeps_headroom_within_its_bounds(factor: float, headroom: float) -> None:
     gold = manager()
     gold.handle(HeadroomScaled("gold", factor, 0.5, 0.5), 1.0)
     assert gold.control == Control(headroom)
 
 
-# --- commands -------------------------------------------------------------------------------------
+# --- commands at the end of a load cycle ----------------------------------------------------------
 
 
-def test_a_class_in_order_reports_its_usage_and_changes_nothing() -> None:
+def test_a_class_within_its_share_reports_usage_and_changes_nothing() -> None:
     assert manager().handle(cycle(0.2), 1.0) == (ReportUsage(0.4, 0.2),)
 
 
-def test_usage_is_the_load_offered_and_not_what_shedding_left_of_it() -> None:
+def test_usage_counts_the_offered_load_including_what_was_shed() -> None:
     gold = manager(Control(0.5, 0.2))
     assert gold.handle(cycle(2.0), 1.0)[0] == ReportUsage(4.0, 2.0)
 
@@ -94,16 +94,14 @@ def usage_of(gold: LoadManager, seen: CycleEnded) -> float:
     return usage
 
 
-def test_usage_goes_by_what_the_class_really_had_while_its_queue_stood() -> None:
+def test_usage_is_relative_to_the_capacity_measured_while_a_queue_stood() -> None:
     gold = manager(Control(0.5))
     seen = replace(cycle(0.3, queued_work_s=0.02), worked_s=0.2 * CYCLE_S)
     assert [usage_of(gold, seen) for _ in range(5)] == pytest.approx([0.6, 0.6, 0.6, 1.5, 1.5])
 
 
 @pytest.mark.parametrize(("ran_dry", "usage"), [(False, 1.5), (True, 0.6)])
-def test_a_queue_that_shedding_has_made_short_is_no_news_of_more_capacity(
-    ran_dry: bool, usage: float
-) -> None:
+def test_a_queue_shortened_by_shedding_does_not_show_more_capacity(ran_dry: bool, usage: float) -> None:
     gold = manager(Control(0.5))
     full = replace(cycle(0.3, queued_work_s=0.02), worked_s=0.2 * CYCLE_S)
     short = replace(full, queued_work_s=0.005, ran_dry=ran_dry)
@@ -111,7 +109,7 @@ def test_a_queue_that_shedding_has_made_short_is_no_news_of_more_capacity(
     assert [usage_of(gold, one) for one in seen][-2:] == pytest.approx([1.5, usage])
 
 
-def test_a_cycle_in_which_no_turn_came_is_no_capacity_of_nothing() -> None:
+def test_a_cycle_without_a_turn_does_not_show_zero_capacity() -> None:
     gold = manager(Control(0.5))
     full = cycle(0.3, queued_work_s=0.02)
     had = [replace(full, worked_s=part * CYCLE_S) for part in (0.4, 0.0)]
@@ -120,8 +118,8 @@ def test_a_cycle_in_which_no_turn_came_is_no_capacity_of_nothing() -> None:
     assert [usage_of(silver, had[1]) for _ in range(5)] == pytest.approx([0.6] * 5)
 
 
-def test_a_queue_of_two_bursts_is_no_measure_of_what_a_class_can_have() -> None:
-    """Two cycles may bring few turns; what it is entitled to is not dropped for that."""
+def test_capacity_is_not_estimated_from_a_queue_that_stood_for_two_cycles() -> None:
+    """Check that the class drops nothing within its share: two load cycles may contain too few turns to measure capacity."""
     gold = manager(Control(0.5))
     burst = replace(cycle(0.4, queued_work_s=0.06), worked_s=0.2 * CYCLE_S)
     dry = replace(burst, queued_work_s=0.0, ran_dry=True)
@@ -130,55 +128,54 @@ def test_a_queue_of_two_bursts_is_no_measure_of_what_a_class_can_have() -> None:
 
 
 def test_an_overloaded_class_sheds_the_part_above_its_headroom() -> None:
-    told = manager().handle(cycle(0.625, response=2.0, queued_work_s=0.05), 1.0)
-    assert told == (ReportUsage(1.25, 0.625), SetKeep(0.8))
+    commands = manager().handle(cycle(0.625, response=2.0, queued_work_s=0.05), 1.0)
+    assert commands == (ReportUsage(1.25, 0.625), SetKeep(0.8))
 
 
-def test_the_drop_rate_moves_by_the_load_that_was_admitted() -> None:
+def test_the_drop_rate_is_corrected_by_the_admitted_load() -> None:
     gold = manager(Control(0.5, 0.5))
-    told = gold.handle(cycle(1.25, response=2.0, queued_work_s=0.05), 1.0)
-    assert told == (ReportUsage(2.5, 1.25), SetKeep(0.4))
+    commands = gold.handle(cycle(1.25, response=2.0, queued_work_s=0.05), 1.0)
+    assert commands == (ReportUsage(2.5, 1.25), SetKeep(0.4))
 
 
-def test_a_queue_is_kept_to_what_can_be_worked_off_in_time_whatever_the_table_says() -> None:
+def test_the_queue_is_limited_to_what_can_be_processed_in_time() -> None:
     gold = manager(Control(0.5, 0.5))
-    _, told, trim = gold.handle(cycle(1.0, queued_work_s=0.15), 1.0)
-    # Of the queue itself 0.7·0.3·0.5 = 0.105 s may stay. 0.5·(0.15 + 0.7·0.3) − 0.15 = 0.03 s of work may come, a fifth of the 0.15 s that would.
-    assert isinstance(told, SetKeep)
-    assert told.keep == pytest.approx(0.2)
+    _, set_keep, trim = gold.handle(cycle(1.0, queued_work_s=0.15), 1.0)
+    # After the cycle, 0.7·0.3·0.5 = 0.105 s of work may stay queued. Of the 0.15 s of work that arrives, a fifth may
+    # come in: 0.5·(0.15 + 0.7·0.3) − 0.15 = 0.03 s.
+    assert isinstance(set_keep, SetKeep)
+    assert set_keep.keep == pytest.approx(0.2)
     assert isinstance(trim, TrimQueue)
     assert trim.part == pytest.approx(1 - 0.105 / 0.15)
 
 
-def test_an_idle_class_sheds_no_more() -> None:
+def test_an_idle_class_stops_shedding() -> None:
     gold = manager(Control(0.5, 0.3))
     idle = CycleEnded(CYCLE_S, (InputCycle("readings", 0, 0.001),), (), 0.0)
     assert gold.handle(idle, 1.0) == (ReportUsage(0.0, 0.0), SetKeep(1.0))
 
 
-@pytest.mark.parametrize(
-    ("own", "everybodys", "keep"), [(0.3, 0.95, 0.7), (0.95, 0.3, 0.7), (0.0, 0.95, 1.0)]
-)
+@pytest.mark.parametrize(("own", "general", "keep"), [(0.3, 0.95, 0.7), (0.95, 0.3, 0.7), (0.0, 0.95, 1.0)])
 def test_no_more_is_dropped_than_the_class_and_the_settings_allow(
-    own: float, everybodys: float, keep: float
+    own: float, general: float, keep: float
 ) -> None:
-    gold = manager(max_drop=own, settings=LoadSettings(max_drop=everybodys))
+    gold = manager(max_drop=own, settings=LoadSettings(max_drop=general))
     gold.handle(cycle(100.0, response=9.0, queued_work_s=9.0), 1.0)
     assert gold.control.keep == keep
 
 
-# --- reclaim --------------------------------------------------------------------------------------
+# --- reclaims of lent shares ----------------------------------------------------------------------
 
 OVERLOADED = cycle(0.5, response=2.0, queued_work_s=0.1)
 
 
-def test_a_lender_that_becomes_overloaded_asks_for_its_share_and_holds_its_drop_rate() -> None:
+def test_an_overloaded_lender_reclaims_its_share_and_holds_its_drop_rate() -> None:
     gold = manager(Control(0.2, 0.9), share=0.2)
     assert gold.handle(OVERLOADED, 1.0) == (ReportUsage(2.5, 0.5), RequestReclaim())
     assert gold.control == Control(0.2, 0.9, AlomaBranch.HOLD, 1)
 
 
-def test_a_lender_whose_share_does_not_come_sheds_by_the_table_and_goes_on_asking() -> None:
+def test_a_lender_that_does_not_get_its_share_sheds_and_keeps_asking() -> None:
     gold = manager(Control(0.2, 0.9), share=0.2)
     gold.handle(OVERLOADED, 1.0)
     usage, shed, asked = gold.handle(OVERLOADED, 1.15)
@@ -191,14 +188,14 @@ def test_a_lender_whose_share_does_not_come_sheds_by_the_table_and_goes_on_askin
     assert shed.keep < 0.4
 
 
-def test_a_lender_whose_share_came_asks_no_more() -> None:
+def test_a_lender_that_got_its_share_back_stops_asking() -> None:
     gold = manager(Control(0.2), share=0.2)
     gold.handle(OVERLOADED, 1.0)
     gold.handle(HeadroomScaled("gold", 2.5, 0.5, 0.5), 1.0)
     assert gold.handle(cycle(0.5, response=0.9, queued_work_s=0.05), 1.15) == (ReportUsage(1.0, 0.5),)
 
 
-def test_a_lender_that_becomes_overloaded_again_holds_again() -> None:
+def test_a_lender_overloaded_again_reclaims_and_holds_its_drop_rate_again() -> None:
     gold = manager(Control(0.2), share=0.2)
     branches = []
     for seen in (OVERLOADED, OVERLOADED, cycle(0.1), OVERLOADED):
@@ -209,31 +206,27 @@ def test_a_lender_that_becomes_overloaded_again_holds_again() -> None:
 
 @pytest.mark.parametrize("share", [0.5, 0.7])
 def test_a_class_that_lends_nothing_does_not_ask_for_capacity(share: float) -> None:
-    told = manager(Control(0.2), share=share).handle(OVERLOADED, 1.0)
-    assert RequestReclaim() not in told
+    commands = manager(Control(0.2), share=share).handle(OVERLOADED, 1.0)
+    assert RequestReclaim() not in commands
 
 
 @pytest.mark.parametrize(
     ("seen", "asks"),
     [
-        (cycle(0.1, response=1.1), True),  # late answers are enough
-        (cycle(0.3), True),  # so is load far above headroom and share
-        (
-            cycle(0.205, queued_work_s=0.02),
-            True,
-        ),  # and load a little above headroom with a queue that shows it
-        (cycle(0.205, queued_work_s=0.005), False),  # one noisy cycle leaves no such queue
+        (cycle(0.1, response=1.1), True),  # late answers alone are an overload
+        (cycle(0.3), True),  # a load far above headroom and share is an overload
+        # A load slightly above headroom is an overload if a long queue stands.
+        (cycle(0.205, queued_work_s=0.02), True),
+        (cycle(0.205, queued_work_s=0.005), False),  # one cycle of noise leaves a queue as short as this
         (cycle(0.1, queued_work_s=0.02), False),
     ],
 )
-def test_overload_of_a_lender_is_late_answers_or_load_beyond_doubt_or_load_with_a_queue(
-    seen: CycleEnded, asks: bool
-) -> None:
-    told = manager(Control(0.2), share=0.2).handle(seen, 1.0)
-    assert (RequestReclaim() in told) == asks
+def test_late_answers_or_a_high_load_count_as_overload_of_a_lender(seen: CycleEnded, asks: bool) -> None:
+    commands = manager(Control(0.2), share=0.2).handle(seen, 1.0)
+    assert (RequestReclaim() in commands) == asks
 
 
-# --- explanations ---------------------------------------------------------------------------------
+# --- explanations of decisions --------------------------------------------------------------------
 
 
 WITHIN_SHARE = Control(0.5, 0.5)
@@ -270,13 +263,13 @@ LENDING = Control(0.2, 0.9)
             [cycle(2.0, 2.0, 0.15)],
             "load 2 above headroom 0.5, response 200% of target (critical), 150 ms of work queued "
             "→ overloaded; let in no more than the queue allows; drop 0.0% → 90.0%"
-            "; drop 30% of the queue, which would be late",
+            "; drop 30% of the queue, which would be answered late",
         ),
         (
             manager(max_drop=0.3),
             [cycle(2.0, 2.0, 0.15)],
             "load 2 above headroom 0.5, response 200% of target (critical), 150 ms of work queued "
-            "→ overloaded; drop 0.0% → 30.0%; no more may be dropped; drop 30% of the queue, which would be late",
+            "→ overloaded; drop 0.0% → 30.0%; no more may be dropped; drop 30% of the queue, which would be answered late",
         ),
         (
             manager(max_drop=0.0),
@@ -288,19 +281,19 @@ LENDING = Control(0.2, 0.9)
             manager(),
             [cycle(0.55, 0.2)],
             "load 0.55 above headroom 0.5, response 20% of target (normal), 0 ms of work queued "
-            "→ it keeps up all the same; headroom 0.5 → 0.517",
+            "→ it keeps up nevertheless; headroom 0.5 → 0.517",
         ),
         (
             manager(WITHIN_SHARE),
             [cycle(1.2, 0.1, 0.05), cycle(1.2, 0.5, 0.05), cycle(1.2, 0.4, 0.04)],
             "load 0.6 above headroom 0.522, response 40% of target (accumulating), 40 ms of work queued "
-            "→ its delay is falling all the same; headroom 0.522 → 0.543; drop 50.0% → 49.5%",
+            "→ its delay is falling nevertheless; headroom 0.522 → 0.543; drop 50.0% → 49.5%",
         ),
         (
             manager(WITHIN_SHARE),
             [cycle(0.8, 0.9), cycle(0.6, 1.2, 0.05)],
             "load 0.375 within headroom 0.5, response 120% of target (critical), 50 ms of work queued "
-            "→ it falls behind all the same; headroom 0.5 → 0.476; drop 37.5% → 38.1%",
+            "→ it falls behind nevertheless; headroom 0.5 → 0.476; drop 37.5% → 38.1%",
         ),
         (
             manager(WITHIN_SHARE),
@@ -313,14 +306,14 @@ LENDING = Control(0.2, 0.9)
             [cycle(0.9, 0.7, 0.17)],
             "load 0.45 within headroom 0.5, response 70% of target (normal), 170 ms of work queued "
             "→ there is room; let in no more than the queue allows; drop 50.0% → 92.6%"
-            "; drop 38% of the queue, which would be late",
+            "; drop 38% of the queue, which would be answered late",
         ),
         (
             manager(),
             [cycle(0.4, 0.9, 0.17)],
             "load 0.4 within headroom 0.5, response 90% of target (normal), 170 ms of work queued "
             "→ let in no more than the queue allows; drop 0.0% → 83.3%"
-            "; drop 38% of the queue, which would be late",
+            "; drop 38% of the queue, which would be answered late",
         ),
         (
             manager(LENDING, share=0.2),
@@ -343,7 +336,7 @@ def test_a_decision_explains_itself(gold: LoadManager, seen: list[CycleEnded], s
     assert gold.explanations[-1].sentence() == f"12.30 s gold: {sentence}"
 
 
-def test_every_decision_is_explained_and_the_last_thousand_kept() -> None:
+def test_every_decision_is_explained_and_the_last_thousand_are_kept() -> None:
     gold = manager()
     for second in range(EXPLANATIONS_KEPT + 5):
         is_calm = second % 2
@@ -353,7 +346,7 @@ def test_every_decision_is_explained_and_the_last_thousand_kept() -> None:
     ]
 
 
-def test_decisions_that_change_nothing_are_kept_as_one_so_that_the_last_overload_stays_visible() -> None:
+def test_repeated_decisions_without_change_are_kept_as_one() -> None:
     gold = manager()
     gold.handle(cycle(1.25, response=2.0), 0.0)
     for second in range(1, 5 * EXPLANATIONS_KEPT):
@@ -366,7 +359,7 @@ def test_decisions_that_change_nothing_are_kept_as_one_so_that_the_last_overload
     assert len(gold.explanations) < 100
 
 
-def test_what_was_let_in_for_a_larger_share_and_would_be_late_is_dropped_from_the_queue() -> None:
+def test_queued_work_that_would_be_late_after_a_share_shrank_is_dropped() -> None:
     gold = LoadManager("gold", LoadSettings(), target_s=0.4, share=0.6, original_share=0.3)
     in_time = CycleEnded(0.15, (InputCycle("s", 100, 1e-3),), (), queued_work_s=0.6 * 0.4 * 0.8)
     assert not [one for one in gold.handle(in_time, 0.15) if isinstance(one, TrimQueue)]
@@ -374,18 +367,18 @@ def test_what_was_let_in_for_a_larger_share_and_would_be_late_is_dropped_from_th
     (trim,) = [one for one in gold.handle(in_time, 0.3) if isinstance(one, TrimQueue)]
     allowed = LoadSettings().queue_fraction * 0.4 * gold.control.headroom
     assert (1 - trim.part) * in_time.queued_work_s == pytest.approx(allowed)
-    assert "of the queue, which would be late" in gold.explanations[-1].sentence()
+    assert "of the queue, which would be answered late" in gold.explanations[-1].sentence()
 
 
-def test_no_more_of_a_queue_is_dropped_than_of_the_input_may_be() -> None:
+def test_no_larger_part_of_a_queue_is_dropped_than_of_the_input() -> None:
     gold = LoadManager("gold", LoadSettings(), 0.4, 0.6, 0.6, max_drop=0.1)
     full = CycleEnded(0.15, (InputCycle("s", 100, 1e-3),), (), queued_work_s=50.0)
     assert TrimQueue(0.1) in gold.handle(full, 0.15)
 
 
 @pytest.mark.parametrize("max_drop", [0.1, 0.5])
-def test_what_is_dropped_from_the_queue_counts_for_the_highest_drop(max_drop: float) -> None:
-    """Of a class that is offered four times what it can do for a minute, and whose queue is trimmed again and again."""
+def test_tuples_dropped_from_the_queue_count_towards_max_drop(max_drop: float) -> None:
+    """Offer four times the capacity for a minute, during which the queue is trimmed repeatedly."""
     gold = manager(max_drop=max_drop)
     offered_s = dropped_s = queued_s = 0.0
     for number in range(1, 401):
@@ -393,26 +386,26 @@ def test_what_is_dropped_from_the_queue_counts_for_the_highest_drop(max_drop: fl
         offered_s += came_s
         dropped_s += (1 - kept) * came_s
         queued_s = max(0.0, queued_s + kept * came_s - 0.5 * CYCLE_S)
-        for told in gold.handle(cycle(2.0, response=3.0, queued_work_s=queued_s), number * CYCLE_S):
-            if isinstance(told, TrimQueue):
-                dropped_s += told.part * queued_s
-                queued_s *= 1 - told.part
+        for command in gold.handle(cycle(2.0, response=3.0, queued_work_s=queued_s), number * CYCLE_S):
+            if isinstance(command, TrimQueue):
+                dropped_s += command.part * queued_s
+                queued_s *= 1 - command.part
     assert dropped_s / offered_s == pytest.approx(max_drop, abs=0.01)
 
 
-def test_what_may_queue_goes_by_what_a_full_queue_was_really_worked_off_with() -> None:
-    told = []
+def test_the_queue_limit_follows_the_capacity_measured_with_a_full_queue() -> None:
+    kept = []
     for worked_s in (None, 0.5 * CYCLE_S, 0.25 * CYCLE_S):
         gold = manager(Control(0.5, 1.0))
         seen = replace(cycle(0.6, queued_work_s=0.08), worked_s=worked_s)
         for at in range(1, 6):
             gold.handle(seen, at * CYCLE_S)
-        told.append(gold.control.keep)
-    assert told[0] == pytest.approx(told[1])
-    assert told[2] < told[1]
+        kept.append(gold.control.keep)
+    assert kept[0] == pytest.approx(kept[1])
+    assert kept[2] < kept[1]
 
 
-def test_a_class_that_ran_dry_between_two_bursts_has_shown_no_capacity() -> None:
+def test_capacity_is_not_estimated_if_the_queue_emptied_between_two_bursts() -> None:
     gold = manager(Control(0.5, 1.0))
     burst = replace(cycle(0.45, queued_work_s=0.06), worked_s=0.25 * CYCLE_S, ran_dry=True)
     for at in range(1, 20):
@@ -428,7 +421,7 @@ def test_an_owner_asks_for_its_share_back_before_a_burst_costs_it_data() -> None
     assert gold.control.keep == 1.0
 
 
-def test_a_class_without_a_queue_has_had_no_chance_to_show_its_capacity() -> None:
+def test_capacity_is_not_estimated_without_a_queue() -> None:
     gold = manager(Control(0.5, 1.0))
     for at in range(1, 20):
         gold.handle(replace(cycle(0.1, queued_work_s=0.0), worked_s=0.1 * CYCLE_S), at * CYCLE_S)
@@ -436,7 +429,8 @@ def test_a_class_without_a_queue_has_had_no_chance_to_show_its_capacity() -> Non
     assert gold.control.keep == 1.0
 
 
-# --- age ------------------------------------------------------------------------------------------
+# --- age of queued tuples
+# ------------------------------------------------------------------------------------------
 
 
 def waiting(oldest_s: float) -> CycleEnded:
@@ -445,13 +439,13 @@ def waiting(oldest_s: float) -> CycleEnded:
     return CycleEnded(CYCLE_S, (readings,), (OutputCycle("q", TARGET_S, 1, TARGET_S),), 10.0)
 
 
-def test_what_is_older_than_the_class_allows_is_dropped_beyond_its_highest_drop() -> None:
+def test_tuples_older_than_the_maximum_age_are_dropped_even_beyond_max_drop() -> None:
     gold = LoadManager("gold", LoadSettings(), TARGET_S, 0.5, 0.5, max_drop=0.0, max_age_s=2.0)
     young, old = gold.handle(waiting(2.0), 0.0), gold.handle(waiting(2.5), 0.15)
     assert [one for one in young if isinstance(one, DropOlder)] == []
     assert [one for one in old if isinstance(one, DropOlder)] == [DropOlder(2.0)]
     assert gold.control.keep == 1.0
-    assert gold.explanations[-1].words().endswith("drop what is too old: the oldest has waited 2.5 s")
+    assert gold.explanations[-1].words().endswith("drop tuples that are too old: the oldest has waited 2.5 s")
 
 
 # --- input that is held back ------------------------------------------------------------------------
@@ -468,7 +462,8 @@ def rooms(commands: Sequence[LoadCommand]) -> list[Mapping[str, int]]:
 @pytest.mark.parametrize(
     ("terms", "target_ms", "room"),
     [
-        # Half of a processor at 0.02 ms a tuple, for ten targets and at least a second.
+        # Number of tuples of 0.02 ms that half a processor can process in ten delay targets, or in one second if that
+        # is longer.
         ({"max_drop": 0.05}, 300, 75_000),
         ({"max_drop": 0.94}, 300, 75_000),
         ({"max_drop": 0.0}, 20, 25_000),
@@ -476,7 +471,7 @@ def rooms(commands: Sequence[LoadCommand]) -> list[Mapping[str, int]]:
         ({"max_drop": 0.05, "max_age_ms": 2000}, 300, None),
     ],
 )
-def test_a_class_that_keeps_rows_lets_in_what_it_works_off_in_ten_targets(
+def test_a_lossless_class_accepts_ten_targets_of_work(
     terms: dict[str, Any], target_ms: float, room: int | None
 ) -> None:
     gold = holding(PriorityClass(name="gold", priority=1, delay_target_ms=target_ms, **terms))
@@ -485,7 +480,7 @@ def test_a_class_that_keeps_rows_lets_in_what_it_works_off_in_ten_targets(
     assert rooms(commands) == ([] if room is None else [{"s": room}])
 
 
-def test_streams_with_input_share_the_room_and_none_has_less_than_a_train() -> None:
+def test_streams_with_input_share_the_room_and_each_has_room_for_a_train() -> None:
     gold = holding(PriorityClass(name="gold", priority=1, delay_target_ms=300, max_drop=0))
     gold.control = Control(0.5)
     inputs = InputCycle("often", 3000, 1e-5), InputCycle("rarely", 1, 1e-2), InputCycle("never", 0, 1e-5)
@@ -498,8 +493,10 @@ def test_streams_with_input_share_the_room_and_none_has_less_than_a_train() -> N
     assert rooms(more) == [{"often": 50_000, "rarely": LEAST_ROOM, "never": 50_000}]
 
 
-def test_a_class_that_is_held_back_wants_its_full_queue_worked_off_too() -> None:
-    """It reads no faster than it works: by what it reads alone it would want no more than it has."""
+def test_a_class_that_holds_back_input_demands_capacity_for_its_full_queue_too() -> None:
+    """Count the work of the full queue as demand. The class reads only as fast as it works, so the tuples that were read
+    do not show the overload.
+    """
     found = {}
     for held_back in (False, True):
         gold = holding(PriorityClass(name="gold", priority=1, delay_target_ms=300, max_drop=0))
@@ -507,11 +504,11 @@ def test_a_class_that_is_held_back_wants_its_full_queue_worked_off_too() -> None
         full = CycleEnded(CYCLE_S, (InputCycle("s", 3750, 2e-5, 3.0),), (), 1.5, 0.075, held_back=held_back)
         (usage,) = (one for one in gold.handle(full, 0.0) if isinstance(one, ReportUsage))
         found[held_back] = usage
-        sentence = "hold back at the producers what does not fit into its queue"
+        sentence = "input that does not fit into the queue waits at the producers"
         assert (sentence in gold.explanations[-1].words()) is held_back
     assert found == {False: ReportUsage(1.0, 0.5), True: ReportUsage(2.0, 0.5)}
 
 
-def test_a_class_without_an_age_drops_nothing_for_its_age() -> None:
+def test_a_class_without_a_maximum_age_drops_nothing_for_its_age() -> None:
     gold = LoadManager("gold", LoadSettings(), TARGET_S, 0.5, 0.5, max_drop=0.0)
     assert not any(isinstance(one, DropOlder) for one in gold.handle(waiting(432.0), 0.0))

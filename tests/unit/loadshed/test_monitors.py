@@ -1,4 +1,4 @@
-"""The two monitors that ALoMa compares: offered load, and the verdict of the response times."""
+"""The two monitors behind ALoMa's decision: offered load, and the verdict on the response times."""
 
 import pytest
 
@@ -9,7 +9,9 @@ CYCLE_S = 0.15
 
 
 def rates(*offered: int, batch: int = 0) -> list[float]:
-    """The rate after each cycle in which so many tuples arrived, one by one or in batches of so many."""
+    """Return the estimated rate after each cycle. `offered` has the number of tuples of each cycle, which arrive one by
+    one or in batches of `batch`.
+    """
     monitor, seen = LoadMonitor(), []
     for tuples in offered:
         batches = tuples // batch if batch else 0
@@ -28,15 +30,15 @@ def silent(waiting_s: float = 0.0, query: str = "q") -> OutputCycle:
     return OutputCycle(query, 0.3, 0, 0.0, waiting_s)
 
 
-# --- load -----------------------------------------------------------------------------------------
+# --- monitor of the offered load ------------------------------------------------------------------
 
 
-def test_the_offered_load_is_the_work_of_all_inputs_a_second() -> None:
+def test_the_offered_load_is_the_work_of_all_inputs_per_second() -> None:
     inputs = [InputCycle("readings", 150, 0.001), InputCycle("alerts", 30, 0.002)]
     assert LoadMonitor().offered_load(inputs, CYCLE_S) == pytest.approx(1000 * 0.001 + 200 * 0.002)
 
 
-def test_a_rate_that_jumps_is_taken_at_once() -> None:
+def test_a_jump_of_the_rate_counts_at_once() -> None:
     assert rates(150, 600, 150) == [1000.0, 4000.0, 1000.0]
 
 
@@ -44,33 +46,33 @@ def test_noise_of_a_rate_is_smoothed() -> None:
     assert rates(150, 162, 138) == [1000.0, 1014.0, 997.5]
 
 
-def test_a_rate_drifts_to_a_change_that_is_no_more_than_noise() -> None:
+def test_a_change_within_the_noise_moves_the_rate_slowly() -> None:
     assert rates(150, *[165] * 40)[-1] == pytest.approx(1100.0, abs=1)
 
 
 @pytest.mark.parametrize("before", [1, 5, 1000])
-def test_the_rate_of_a_silent_input_decays_to_nothing(before: int) -> None:
+def test_the_rate_of_a_silent_input_decays_to_zero(before: int) -> None:
     after = rates(before, *[0] * 60)
     assert after == sorted(after, reverse=True)
     assert after[-1] == 0.0
 
 
-def test_batches_that_come_unevenly_are_no_change_of_the_rate() -> None:
-    # Three batches every two cycles, of which one is late now and then.
+def test_uneven_batches_keep_a_steady_rate() -> None:
+    # Three batches come in every two cycles; now and then a batch is late.
     seen = rates(*[1500, 3000, 1500, 3000, 0, 4500, 1500, 3000, 3000, 1500] * 10, batch=1500)
     assert min(seen[20:]) > 0.75 * 2250 / CYCLE_S
     assert max(seen[20:]) < 1.25 * 2250 / CYCLE_S
 
 
-def test_batches_that_come_seldom_are_a_rate_all_the_same() -> None:
-    # One a second.
+def test_rare_batches_keep_a_steady_rate() -> None:
+    # One batch comes every seven cycles, which is about one per second.
     seen = rates(*[15_000, 0, 0, 0, 0, 0, 0] * 30, batch=15_000)
     mean = 15_000 / (7 * CYCLE_S)
     assert min(seen[70:]) > 0.4 * mean
     assert max(seen[70:]) < 2 * mean
 
 
-def test_a_rate_that_jumps_in_batches_is_taken_at_once() -> None:
+def test_a_jump_of_the_rate_of_batches_counts_at_once() -> None:
     assert rates(*[1500] * 5, 6000, batch=1500)[-1] == 40_000.0
 
 
@@ -81,11 +83,11 @@ def test_a_cycle_without_duration_leaves_the_load_as_it_was() -> None:
     assert monitor.offered_load(readings, CYCLE_S) == first
 
 
-def test_before_the_first_cycle_with_a_duration_there_is_no_load() -> None:
+def test_there_is_no_load_before_the_first_cycle_with_a_duration() -> None:
     assert LoadMonitor().offered_load([InputCycle("readings", 150, 0.001)], 0.0) == 0.0
 
 
-# --- response -------------------------------------------------------------------------------------
+# --- monitor of the response times ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -97,12 +99,14 @@ def test_before_the_first_cycle_with_a_duration_there_is_no_load() -> None:
         (0.33, Verdict(over_target=True, critical=True, worst=1.1), "critical"),
     ],
 )
-def test_a_mean_is_judged_against_target_and_gap(mean_s: float, verdict: Verdict, name: str) -> None:
+def test_a_mean_response_is_judged_against_the_target_and_a_tolerance(
+    mean_s: float, verdict: Verdict, name: str
+) -> None:
     seen = ResponseMonitor(gap=0.05).verdict([output(mean_s)], 0.0)
     assert (seen, seen.name) == (verdict, name)
 
 
-def test_one_output_over_its_target_is_enough_for_the_class() -> None:
+def test_one_output_over_its_target_puts_the_class_over_its_target() -> None:
     outputs = [output(0.01, "a"), output(0.6, "b"), output(0.02, "c")]
     assert ResponseMonitor(gap=0.05).verdict(outputs, 0.0) == Verdict(
         over_target=True, critical=True, worst=2.0
@@ -119,7 +123,7 @@ def test_a_silent_output_whose_input_waits_is_as_late_as_its_oldest_tuple() -> N
     assert seen == Verdict(over_target=True, critical=True, worst=2.0)
 
 
-def test_an_output_that_answers_is_judged_by_its_answers_not_by_what_waits() -> None:
+def test_an_output_with_answers_is_judged_by_its_answers_only() -> None:
     assert ResponseMonitor(gap=0.05).verdict([output(0.03, waiting_s=9.0)], 0.0).worst == pytest.approx(0.1)
 
 
@@ -129,14 +133,14 @@ def test_a_silent_output_without_waiting_input_has_no_verdict() -> None:
     assert monitor.verdict([silent()], 0.0) == Verdict()
 
 
-def test_after_silence_a_response_rises_or_falls_against_the_last_one_known() -> None:
+def test_after_silence_a_response_is_compared_with_the_last_known_response() -> None:
     monitor = ResponseMonitor(gap=0.05)
     for outputs in ([output(0.4)], [silent()]):
         monitor.verdict(outputs, 0.0)
     assert monitor.verdict([output(0.2)], 0.0).falling
 
 
-def test_a_mean_that_changes_rises_or_falls_and_the_first_does_neither() -> None:
+def test_a_mean_that_changes_is_rising_or_falling_except_the_first() -> None:
     monitor = ResponseMonitor(gap=0.05)
     seen = [monitor.verdict([output(mean_s)], 0.0) for mean_s in (0.1, 0.2, 0.2, 0.1)]
     assert [(one.rising, one.falling) for one in seen] == [
@@ -147,7 +151,7 @@ def test_a_mean_that_changes_rises_or_falls_and_the_first_does_neither() -> None
     ]
 
 
-def test_a_response_twice_the_lowest_is_accumulating_only_if_there_is_a_queue() -> None:
+def test_a_response_of_twice_the_lowest_is_accumulating_only_with_a_queue() -> None:
     def verdicts(queueing_s: float) -> list[str]:
         monitor = ResponseMonitor(gap=0.05)
         return [monitor.verdict([output(mean_s)], queueing_s).name for mean_s in (0.05, 0.09, 0.11)]
@@ -163,7 +167,7 @@ def test_a_class_over_its_target_is_not_called_accumulating() -> None:
     assert (seen.over_target, seen.accumulating) == (True, False)
 
 
-def test_the_lowest_mean_ages_so_that_a_lasting_level_becomes_normal_after_ten_seconds() -> None:
+def test_a_lasting_response_level_becomes_normal_within_ten_seconds() -> None:
     monitor = ResponseMonitor(gap=0.05)
     monitor.verdict([output(0.05)], 0.1)
     names = [monitor.verdict([output(0.15)], 0.1).name for _ in range(60)]
@@ -172,7 +176,7 @@ def test_the_lowest_mean_ages_so_that_a_lasting_level_becomes_normal_after_ten_s
     assert 5 < cycles * CYCLE_S < 10
 
 
-def test_the_lowest_mean_of_an_output_is_its_own() -> None:
+def test_each_output_has_its_own_lowest_mean() -> None:
     monitor = ResponseMonitor(gap=0.05)
     monitor.verdict([output(0.01, "a"), output(0.1, "b")], 0.1)
     assert monitor.verdict([output(0.012, "a"), output(0.11, "b")], 0.1).name == "normal"

@@ -1,4 +1,4 @@
-"""What is written into an event log, and what is refused when it is read."""
+"""The lines of an event log: how they are written, and which lines are refused on reading."""
 
 import json
 from dataclasses import dataclass
@@ -32,19 +32,19 @@ from scheduler.turns.round_robin import ClassReady, Grant, SharesSet, SliceEnded
 TURNS, LOAD = KINDS["turns"], KINDS["load"]
 
 
-def test_a_decision_is_one_short_list() -> None:
+def test_a_decision_is_written_as_one_short_list() -> None:
     line = decision_line(TURNS, 1.5, SliceEnded("gold", 0, 0.1, False), (Grant("silver", 0, 0.003),))
     assert line == [1.5, ["SliceEnded", "gold", 0, 0.1, False], [["Grant", "silver", 0, 0.003]]]
     assert decision_from(TURNS, line) == (1.5, SliceEnded("gold", 0, 0.1, False), line[2])
 
 
-def test_shares_keep_their_order_because_it_is_that_of_the_round() -> None:
+def test_shares_keep_the_order_of_the_round() -> None:
     line = TURNS.event.encode(SharesSet({"silver": 0.25, "gold": 0.75}))
     assert line == ["SharesSet", [["silver", 0.25], ["gold", 0.75]]]
     assert list(TURNS.event.decode(line).shares) == ["silver", "gold"]
 
 
-def test_what_lies_inside_an_event_is_read_by_its_type() -> None:
+def test_nested_values_of_an_event_are_read_by_their_types() -> None:
     input_, output = InputCycle("s", 3, 1e-4, batches=1), OutputCycle("Q", 0.3, 2, 0.01, 0.2)
     cycle = CycleEnded(0.15, (input_,), (output,), 0.0, ran_dry=True, held_back=True)
     line = json.loads(json.dumps(LOAD.event.encode(cycle)))
@@ -53,7 +53,7 @@ def test_what_lies_inside_an_event_is_read_by_its_type() -> None:
     assert LOAD.event.decode(line) == cycle
 
 
-def test_numbers_that_json_does_not_know_are_written_as_text() -> None:
+def test_numbers_that_json_lacks_are_written_as_text() -> None:
     line = commands_line(
         LOAD, (ReportUsage(float("inf"), float("nan")), SetKeep(float("-inf")), RequestReclaim())
     )
@@ -61,14 +61,14 @@ def test_numbers_that_json_does_not_know_are_written_as_text() -> None:
     assert repr(LOAD.command.decode(line[0])) == "ReportUsage(usage=inf, load=nan)"
 
 
-TOLD: dict[CoreName, Any] = {
+FIRST_EVENTS: dict[CoreName, Any] = {
     "turns": ClassReady("gold"),
     "load": CycleEnded(0.15, (), (), 0.0),
     "capacity": UsageReported("gold", 0.5, 0.5),
 }
 
 
-def test_a_core_is_made_again_from_its_header() -> None:
+def test_a_core_is_rebuilt_from_its_header() -> None:
     account = ClassAccount("gold", 3, 0.75, 0.75, None, borrow_limit=0.5)
     cores: dict[CoreName, Core] = {
         "turns": TurnRoundRobin({"gold": 0.75, "bronze": 0.25}, 0.01, 2),
@@ -81,35 +81,38 @@ def test_a_core_is_made_again_from_its_header() -> None:
         assert header[:3] == (kind, "n#1", "virtual")
         made = KINDS[header.core].core_of(header.settings)
         assert KINDS[header.core].settings_of(made) == header.settings
-        made.handle(TOLD[kind], 0.0)
+        made.handle(FIRST_EVENTS[kind], 0.0)
 
 
-def test_a_field_that_came_to_a_type_later_may_be_missing_if_it_has_a_default() -> None:
+def test_a_field_added_later_may_be_missing_if_it_has_a_default() -> None:
     accounts = codec_of(ClassAccount)
     assert accounts.decode(["gold", 3, 0.75, 0.5, None]) == ClassAccount("gold", 3, 0.75, 0.5, None)
-    with pytest.raises(NotARecord, match="4 values instead of "):
+    with pytest.raises(NotARecord, match="the record has 4 values; expected "):
         accounts.decode(["gold", 3, 0.75, 0.5])
 
 
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ([1.0, ["ClassReady", "gold"]], r"a decision is \[now, event, commands\]"),
-        ([None, ["ClassReady", "gold"], []], "None is no number"),
-        ([10**400, ["ClassReady", "gold"], []], "is no number"),
-        ([1.0, "ClassReady", []], "'ClassReady' is neither event nor command"),
-        ([1.0, [], []], r"\[\] is neither event nor command"),
-        ([1.0, ["Grant", "gold", 0, 1.0], []], "'Grant' is none of ClassReady, SliceEnded"),
-        ([1.0, ["ClassReady"], []], "0 values instead of 1"),
-        ([1.0, ["ClassReady", 7], []], "7 is no str"),
-        ([1.0, ["SliceEnded", "gold", True, 0.1, False], []], "True is no int"),
-        ([1.0, ["SliceEnded", "gold", 0, "soon", False], []], "'soon' is no number"),
-        ([1.0, ["SharesSet", {"gold": 1.0}], []], "is no list"),
-        ([1.0, ["SharesSet", [["gold", 1.0], ["gold", 0.5]]], []], "a key is there twice"),
-        ([1.0, ["ClassReady", "gold"], {}], "{} is no list"),
+        ([1.0, ["ClassReady", "gold"]], r"the form \[now, event, commands\]"),
+        ([None, ["ClassReady", "gold"], []], "None is not a number"),
+        ([10**400, ["ClassReady", "gold"], []], "is not a number"),
+        ([1.0, "ClassReady", []], "'ClassReady' is not an event or command"),
+        ([1.0, [], []], r"\[\] is not an event or command"),
+        (
+            [1.0, ["Grant", "gold", 0, 1.0], []],
+            "the line names an unknown event or command 'Grant'; expected one of ClassReady, SliceEnded",
+        ),
+        ([1.0, ["ClassReady"], []], "the record has 0 values; expected 1"),
+        ([1.0, ["ClassReady", 7], []], "7 is not of type str"),
+        ([1.0, ["SliceEnded", "gold", True, 0.1, False], []], "True is not of type int"),
+        ([1.0, ["SliceEnded", "gold", 0, "soon", False], []], "'soon' is not a number"),
+        ([1.0, ["SharesSet", {"gold": 1.0}], []], "is not a list"),
+        ([1.0, ["SharesSet", [["gold", 1.0], ["gold", 0.5]]], []], "the same key twice"),
+        ([1.0, ["ClassReady", "gold"], {}], "{} is not a list"),
     ],
 )
-def test_a_line_that_is_no_decision_is_refused(line: Any, why: str) -> None:
+def test_a_line_that_is_not_a_decision_is_refused(line: Any, why: str) -> None:
     with pytest.raises(NotARecord, match=why):
         decision_from(TURNS, line)
 
@@ -117,13 +120,16 @@ def test_a_line_that_is_no_decision_is_refused(line: Any, why: str) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"weir_events": 99}, "no header of version 1"),
-        ({"core": "gateway"}, "'gateway' is none of turns, load, capacity"),
-        ({"name": None}, "a header has a name"),
-        ({"settings": []}, "a header has a name, a clock and settings"),
+        ({"weir_events": 99}, "not an event-log header of version 1"),
+        (
+            {"core": "gateway"},
+            "the header names an unknown core 'gateway'; expected one of turns, load, capacity",
+        ),
+        ({"name": None}, "the header of the event log must have a name"),
+        ({"settings": []}, "the header of the event log must have a name, a clock and settings"),
     ],
 )
-def test_a_line_that_is_no_header_is_refused(change: dict[str, Any], why: str) -> None:
+def test_a_line_that_is_not_a_header_is_refused(change: dict[str, Any], why: str) -> None:
     header = header_line(header_of("turns", "node", "virtual", TurnRoundRobin({}, 0.01)))
     with pytest.raises(NotARecord, match=why):
         header_from(header | change)
@@ -132,27 +138,36 @@ def test_a_line_that_is_no_header_is_refused(change: dict[str, Any], why: str) -
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"shares": [], "round_s": 0.01, "colour": 1}, "no TurnRoundRobin is made from that: 'colour'"),
-        ({"shares": []}, "no TurnRoundRobin is made from that: .*missing 1 required"),
-        ({"shares": [], "round_s": "slow"}, "no TurnRoundRobin is made from that: 'slow' is no number"),
+        (
+            {"shares": [], "round_s": 0.01, "colour": 1},
+            "a TurnRoundRobin cannot be created from the header's settings: 'colour'",
+        ),
+        (
+            {"shares": []},
+            "a TurnRoundRobin cannot be created from the header's settings: .*missing 1 required",
+        ),
+        (
+            {"shares": [], "round_s": "slow"},
+            "a TurnRoundRobin cannot be created from the header's settings: 'slow' is not a number",
+        ),
     ],
 )
-def test_settings_that_make_no_core_are_refused(settings: dict[str, Any], why: str) -> None:
+def test_a_log_header_with_invalid_settings_is_refused(settings: dict[str, Any], why: str) -> None:
     with pytest.raises(NotARecord, match=why):
         TURNS.core_of(settings)
 
 
-def test_a_cut_says_why() -> None:
+def test_the_line_that_ends_a_log_early_has_the_reason() -> None:
     assert cut_from(cut_line("the disk is full")) == "the disk is full"
     assert cut_from({"cut": "x", "core": "turns"}) is None
 
 
-def test_a_type_that_could_not_be_read_again_is_refused_at_once() -> None:
+def test_a_type_that_the_event_log_cannot_represent_is_refused_when_it_is_registered() -> None:
     @dataclass(frozen=True)
     class Ambiguous:
         value: int | str
 
-    with pytest.raises(TypeError, match="nothing would tell which"):
+    with pytest.raises(TypeError, match="would not show which type"):
         Tagged(ClassReady | Ambiguous)
-    with pytest.raises(TypeError, match="cannot be recorded"):
+    with pytest.raises(TypeError, match="cannot be written to an event log"):
         codec_of(bytes)

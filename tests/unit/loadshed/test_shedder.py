@@ -1,4 +1,4 @@
-"""What each victim rule drops when a part of the input has to go."""
+"""The tuples that each victim rule drops when a part of the input has to go."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -18,49 +18,49 @@ def shedder(victim: Victim, keep: float = 1.0, seed: int = 1) -> Shedder:
 
 
 def kept_of(one: Shedder, tuples: int) -> list[int]:
-    """The places of a batch without keys that are let in."""
+    """Return the positions of a batch's accepted tuples, where the tuples have no keys."""
     kept = one.admit(tuples).kept
     return list(range(tuples)) if kept is None else kept.tolist()
 
 
 def keys_kept(one: Shedder, keys: Sequence[int]) -> list[int]:
-    """The keys of the tuples that are let in."""
+    """Return the keys of the tuples that the shedder accepts."""
     kept = one.admit(len(keys), np.array(keys, np.int64)).kept
     return list(keys) if kept is None else [keys[place] for place in kept.tolist()]
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_nothing_is_dropped_while_all_is_to_be_kept(victim: Victim) -> None:
+def test_nothing_is_dropped_while_keep_is_one(victim: Victim) -> None:
     admission = shedder(victim).admit(5, np.array([1, 1, 2, 2, 3]))
     assert (admission.kept, admission.evict_oldest) == (None, 0)
 
 
 @pytest.mark.parametrize("victim", ["random", "oldest", "newest"])
-def test_while_all_is_to_be_kept_chance_is_not_asked(victim: Victim) -> None:
+def test_no_random_number_is_drawn_while_keep_is_one(victim: Victim) -> None:
     one, asked = shedder(victim), np.random.default_rng(1)
     one.admit(1000)
     assert one.rng.random() == asked.random()
 
 
 @pytest.mark.parametrize("victim", VICTIMS)
-def test_an_empty_batch_is_nothing(victim: Victim) -> None:
+def test_an_empty_batch_changes_nothing(victim: Victim) -> None:
     one = shedder(victim, 0.5)
     assert keys_kept(one, []) == kept_of(one, 0) == []
     one.end_cycle()
     assert keys_kept(one, []) == kept_of(one, 0) == []
 
 
-def test_the_newest_go_one_by_one_at_even_distances() -> None:
+def test_newest_drops_arrivals_at_even_distances() -> None:
     assert kept_of(shedder("newest", 0.75), 12) == [0, 1, 2, 4, 5, 6, 8, 9, 10]
 
 
-def test_the_oldest_go_as_many_as_the_newest_would_and_all_arrivals_come_in() -> None:
+def test_oldest_accepts_all_arrivals_and_evicts_as_many_as_newest_drops() -> None:
     admission = shedder("oldest", 0.75).admit(12)
     assert (admission.kept, admission.evict_oldest) == (None, 3)
 
 
 @pytest.mark.parametrize("keep", [0.05, 0.3, 0.5, 0.9, 0.99])
-def test_even_drops_are_never_further_apart_than_need_be(keep: float) -> None:
+def test_gaps_between_even_drops_differ_by_at_most_one(keep: float) -> None:
     kept = kept_of(shedder("newest", keep), 1000)
     dropped = [place for place in range(1000) if place not in kept]
     gaps = {later - earlier for earlier, later in pairwise(dropped)}
@@ -68,7 +68,7 @@ def test_even_drops_are_never_further_apart_than_need_be(keep: float) -> None:
     assert abs(len(kept) - 1000 * keep) <= 1
 
 
-def test_what_remains_of_a_queue_that_drops_its_oldest_is_the_freshest() -> None:
+def test_dropping_the_oldest_leaves_the_freshest_in_the_queue() -> None:
     queue: deque[int] = deque()
     oldest = shedder("oldest", 0.25)
     for batch in range(10):
@@ -80,12 +80,12 @@ def test_what_remains_of_a_queue_that_drops_its_oldest_is_the_freshest() -> None
     assert list(queue) == list(range(30, 40))
 
 
-def test_by_chance_the_same_seed_drops_the_same_tuples_and_another_seed_others() -> None:
+def test_random_drops_depend_on_the_seed_alone() -> None:
     kept = [kept_of(shedder("random", 0.5, seed), 100) for seed in (7, 7, 8)]
     assert kept[0] == kept[1] != kept[2]
 
 
-def test_by_chance_every_place_is_dropped_as_often_as_any_other() -> None:
+def test_random_drops_every_position_of_a_batch_equally_often() -> None:
     one = shedder("random", 0.7)
     kept = Counter(place for _ in range(2000) for place in kept_of(one, 10))
     assert all(1300 < kept[place] < 1500 for place in range(10))
@@ -95,7 +95,7 @@ def test_without_keys_fair_is_random() -> None:
     assert kept_of(shedder("fair", 0.5), 100) == kept_of(shedder("random", 0.5), 100)
 
 
-# --- fair -----------------------------------------------------------------------------------------
+# --- the victim rule `fair` -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -110,12 +110,12 @@ def test_without_keys_fair_is_random() -> None:
         ([], 0.5, float("inf")),
     ],
 )
-def test_the_level_shares_what_is_kept_between_keys(counts: list[int], keep: float, level: float) -> None:
+def test_the_level_divides_the_kept_tuples_between_keys(counts: list[int], keep: float, level: float) -> None:
     assert fair_level(np.array(counts), keep) == pytest.approx(level)
 
 
 def kept_by_key(one: Shedder, keys: Sequence[int], cycles: int) -> Counter[int]:
-    """How many tuples of each key come in, over the cycles after the first, in which the keys are only counted."""
+    """Return how many tuples of each key are accepted after the first cycle, in which the keys are only counted."""
     kept: Counter[int] = Counter()
     for number in range(cycles + 1):
         admitted = keys_kept(one, keys)
@@ -128,18 +128,18 @@ def kept_by_key(one: Shedder, keys: Sequence[int], cycles: int) -> Counter[int]:
 BUSY, CALM, QUIET, NEW = 1, 2, 3, 4
 
 
-def test_a_busy_key_pays_for_the_overload_it_makes() -> None:
+def test_only_the_busy_key_loses_tuples_in_an_overload_that_it_causes() -> None:
     kept = kept_by_key(shedder("fair", 0.5), [BUSY] * 90 + [CALM] * 5 + [QUIET] * 5, cycles=100)
     assert (kept[CALM], kept[QUIET]) == (500, 500)
-    assert 3800 < kept[BUSY] < 4200  # 40 of 90 a cycle
+    assert 3800 < kept[BUSY] < 4200  # of the 90 tuples of the busy key, 40 are kept per cycle
 
 
-def test_keys_with_equal_demand_are_dropped_alike() -> None:
+def test_keys_with_equal_demand_are_dropped_equally() -> None:
     kept = kept_by_key(shedder("fair", 0.3), [1, 2, 3, 4] * 25, cycles=200)
     assert all(1350 < kept[key] < 1650 for key in (1, 2, 3, 4))
 
 
-def test_a_quiet_key_that_the_last_cycle_did_not_see_is_not_dropped() -> None:
+def test_a_quiet_key_that_was_absent_in_the_last_cycle_is_not_dropped() -> None:
     one = shedder("fair", 0.5)
     keys_kept(one, [BUSY] * 100)
     one.end_cycle()
@@ -147,14 +147,14 @@ def test_a_quiet_key_that_the_last_cycle_did_not_see_is_not_dropped() -> None:
 
 
 @pytest.mark.parametrize("batches", [1, 4])
-def test_a_new_key_gets_no_more_than_the_level(batches: int) -> None:
+def test_a_new_key_keeps_no_more_than_the_level(batches: int) -> None:
     one = shedder("fair", 0.25)
     keys_kept(one, [BUSY] * 100 + [CALM] * 100)
     one.end_cycle()
     assert sum(len(keys_kept(one, [NEW] * (80 // batches))) for _ in range(batches)) == 25
 
 
-def test_keys_that_never_come_twice_are_dropped_like_the_average() -> None:
+def test_keys_that_occur_once_are_dropped_at_the_average_rate() -> None:
     one = shedder("fair", 0.3)
     kept = 0
     for number in range(20):
@@ -163,7 +163,7 @@ def test_keys_that_never_come_twice_are_dropped_like_the_average() -> None:
     assert 2800 < kept < 3200
 
 
-def test_a_key_that_has_become_quiet_is_not_held_to_what_it_was() -> None:
+def test_a_key_that_became_quiet_is_no_longer_dropped() -> None:
     one = shedder("fair", 0.5)
     for busy, quiet in ((1, 2), (2, 1)):
         keys_kept(one, [busy] * 100 + [quiet] * 10)
@@ -171,7 +171,7 @@ def test_a_key_that_has_become_quiet_is_not_held_to_what_it_was() -> None:
     assert keys_kept(one, [1] * 10) == [1] * 10
 
 
-def test_once_all_is_to_be_kept_again_the_chances_of_the_last_cycle_count_no_more() -> None:
+def test_setting_keep_to_1_ends_all_drops_at_once() -> None:
     one = shedder("fair", 0.1)
     keys_kept(one, [1] * 100)
     one.end_cycle()
@@ -179,7 +179,7 @@ def test_once_all_is_to_be_kept_again_the_chances_of_the_last_cycle_count_no_mor
     assert keys_kept(one, [1] * 100) == [1] * 100
 
 
-def test_after_a_cycle_without_input_keys_are_dropped_like_the_average() -> None:
+def test_after_a_cycle_without_input_keys_are_dropped_at_the_average_rate() -> None:
     one = shedder("fair", 0.5)
     keys_kept(one, [1] * 100)
     one.end_cycle()
@@ -187,13 +187,13 @@ def test_after_a_cycle_without_input_keys_are_dropped_like_the_average() -> None
     assert 400 < len(keys_kept(one, [1] * 1000)) < 600
 
 
-def test_more_keys_than_are_counted_are_still_kept_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_beyond_the_counted_keys_are_kept_equally(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loadshed.shedder, "KEYS_COUNTED", 10)
     kept = kept_by_key(shedder("fair", 0.5), range(40), cycles=200)
     assert all(70 < kept[key] < 130 for key in range(40))
 
 
-def test_a_busy_key_beyond_those_that_are_counted_is_kept_like_the_average(
+def test_a_busy_key_that_is_not_counted_is_kept_at_the_average_rate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(loadshed.shedder, "KEYS_COUNTED", 10)

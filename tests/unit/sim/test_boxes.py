@@ -1,6 +1,7 @@
-"""What each kind of operator lets out, against oracles that look at the whole input at once.
+"""Outputs of each kind of operator model, compared with oracles that see the whole input at once.
 
-Trains are cut anywhere and the sides of a join take turns in any order: what comes out may not depend on it.
+Trains are cut at random places and the sides of a join take turns in random order. The output must not depend
+on either.
 """
 
 import itertools
@@ -37,7 +38,7 @@ def aggregate(slide_s: float, groups: int = 1, result_us: float = 0) -> Aggregat
 
 
 def cuts(values: Sequence[float], places: Sequence[int]) -> Iterator[list[float]]:
-    """The values as trains, cut at the places."""
+    """Yield the values as trains, divided at these positions."""
     edges = sorted({0, len(values), *(place % (len(values) + 1) for place in places)})
     for start, end in itertools.pairwise(edges):
         yield list(values[start:end])
@@ -47,37 +48,37 @@ def passed(one: Effect, values: Sequence[float], places: Sequence[int] = ()) -> 
     return [arrival for train in cuts(values, places) for arrival in one(train)[0]]
 
 
-# Eighths of a second: exact in binary, so that an oracle may compare with ==.
+# Times are in eighths of a second: exact in binary, so that an oracle may compare with ==.
 eighths = st.integers(0, 160).map(lambda number: number / 8)
 ascending = st.lists(eighths, min_size=1, max_size=60).map(sorted)
 places = st.lists(st.integers(0, 60), max_size=12)
 
 
-# -- operators that look at one tuple at a time ------------------------------------------------------------
+# -- operators that process each tuple independently of other tuples ---------------------------------------
 
 
 @pytest.mark.parametrize("model", [None, ProjectBox(kind="project", tuple_us=1)])
-def test_sources_and_projections_pass_everything_on_at_no_extra_cost(model: OperatorModel | None) -> None:
+def test_sources_and_projections_pass_every_tuple_at_no_extra_cost(model: OperatorModel | None) -> None:
     assert effect(model)([1.0, 2.0, 2.0]) == ([1.0, 2.0, 2.0], 0.0)
 
 
 @pytest.mark.parametrize("selectivity", [0.0, 0.1, 0.5, 0.9, 1.0])
 @pytest.mark.parametrize("evenly", [False, True])
-def test_a_filter_keeps_its_selectivity_and_never_changes_the_order(selectivity: float, evenly: bool) -> None:
+def test_a_filter_keeps_its_selectivity_and_the_order(selectivity: float, evenly: bool) -> None:
     values = [float(number) for number in range(20_000)]
     kept = passed(effect(select(selectivity), evenly), values, range(0, 20_000, 7))
     assert kept == sorted(set(kept))
     assert len(kept) / 20_000 == pytest.approx(selectivity, abs=0 if evenly else 0.015)
 
 
-def test_a_filter_by_coin_has_no_memory() -> None:
+def test_a_random_filter_has_no_memory() -> None:
     kept = passed(effect(select(0.3)), [float(number) for number in range(50_000)])
-    after_a_kept_one = sum(here + 1 == there for here, there in itertools.pairwise(kept)) / len(kept)
-    assert after_a_kept_one == pytest.approx(0.3, abs=0.015)
+    neighbours_kept = sum(here + 1 == there for here, there in itertools.pairwise(kept)) / len(kept)
+    assert neighbours_kept == pytest.approx(0.3, abs=0.015)
 
 
 @given(st.floats(0, 4), st.integers(1, 60), places)
-def test_even_choice_lets_out_the_nearest_whole_number_after_every_tuple(
+def test_even_choice_emits_the_nearest_whole_number_after_every_tuple(
     selectivity: float, tuples: int, where: list[int]
 ) -> None:
     values = [float(number) for number in range(tuples)]
@@ -101,11 +102,11 @@ def test_a_lookup_with_several_matches_repeats_a_tuple_in_place() -> None:
     assert len(out) / 20_000 == pytest.approx(2.25, abs=0.015)
 
 
-def test_a_lookup_with_a_whole_number_of_matches_has_exactly_that_many() -> None:
+def test_a_lookup_with_a_whole_number_of_matches_repeats_exactly_that_often() -> None:
     assert effect(lookup(3))([1.0, 2.0]) == ([1.0] * 3 + [2.0] * 3, 0.0)
 
 
-# -- aggregates --------------------------------------------------------------------------------------------
+# -- aggregates over windows -------------------------------------------------------------------------------
 
 
 def test_the_first_tuple_at_or_after_the_end_of_a_slide_closes_its_window() -> None:
@@ -115,28 +116,28 @@ def test_the_first_tuple_at_or_after_the_end_of_a_slide_closes_its_window() -> N
     assert one([4.25, 5.0, 6.125]) == ([4.25, 6.125], 0.0)
 
 
-def test_a_window_has_one_result_for_every_group_and_each_costs() -> None:
+def test_a_window_has_one_result_per_group_and_each_result_costs() -> None:
     out, extra_s = effect(aggregate(slide_s=2, groups=3, result_us=50))([1.0, 2.0, 4.5])
     assert out == [2.0] * 3 + [4.5] * 3
     assert extra_s == pytest.approx(6 * 50e-6)
 
 
-def test_slides_without_a_tuple_have_no_result_of_their_own() -> None:
+def test_slides_without_a_tuple_have_no_result() -> None:
     assert effect(aggregate(slide_s=1, groups=2))([0.5, 9.25, 9.5]) == ([9.25, 9.25], 0.0)
 
 
-def test_windows_end_at_whole_slides_whenever_the_first_tuple_comes() -> None:
+def test_windows_end_at_whole_slides_whatever_the_first_tuple() -> None:
     assert effect(aggregate(slide_s=2))([7.0, 7.5, 8.0, 9.875, 10.0]) == ([8.0, 10.0], 0.0)
 
 
-def test_a_tuple_from_before_a_jump_back_of_the_clock_closes_nothing() -> None:
+def test_a_tuple_older_than_a_clock_jump_closes_no_window() -> None:
     one = effect(aggregate(slide_s=1))
     assert one([5.5, 6.0]) == ([6.0], 0.0)
     assert one([2.0, 3.0, 6.5, 7.0]) == ([7.0], 0.0)
 
 
 @given(ascending, places, st.sampled_from([0.25, 1.0, 1.5, 4.0]), st.integers(1, 3))
-def test_a_tuple_closes_a_window_exactly_if_it_is_the_first_of_another_slide(
+def test_a_tuple_closes_a_window_if_it_is_the_first_of_another_slide(
     values: list[float], where: list[int], slide_s: float, groups: int
 ) -> None:
     slide = [math.floor(value / slide_s) for value in values]
@@ -145,7 +146,7 @@ def test_a_tuple_closes_a_window_exactly_if_it_is_the_first_of_another_slide(
     assert passed(effect(aggregate(slide_s, groups)), values, where) == expected
 
 
-# -- drifting data ---------------------------------------------------------------------------------------------
+# -- data with a distribution that drifts ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -156,17 +157,16 @@ def test_a_tuple_closes_a_window_exactly_if_it_is_the_first_of_another_slide(
         (1.0, [pytest.approx(500, abs=60), pytest.approx(840, abs=50), 1000]),
     ],
 )
-def test_what_is_kept_of_drifting_data_hangs_on_where_their_mean_and_the_range_are(
-    place: float, kept: list[object]
-) -> None:
-    # Ranges are [0, 50], [25, 75] and [50, 100]; the mean is 50 at first, 55 at five seconds and 75 after a quarter of the run.
+def test_the_kept_part_of_drifting_data_depends_on_mean_and_range(place: float, kept: list[object]) -> None:
+    # The ranges are [0, 50], [25, 75] and [50, 100]. The mean is 50 at first, 55 at five seconds and 75 after
+    # a quarter of the run.
     drift = Drift(std=5.0, seconds=100.0, place=place)
     model = SelectBox(kind="select", selectivity=0.5, tuple_us=1)
     chosen = build_effect(Box("select", "query", 0, 0, model, drift=drift), random.Random(1), False)
     assert [len(chosen([at] * 1000)[0]) for at in (0.0, 5.0, 25.0)] == kept
 
 
-# -- joins -------------------------------------------------------------------------------------------------
+# -- joins of two streams ----------------------------------------------------------------------------------
 
 
 def sides(
@@ -178,7 +178,7 @@ def sides(
 
 
 def pairs(left: Sequence[float], right: Sequence[float], window_s: float) -> list[float]:
-    """The arrivals of all pairs within the window, by looking at every pair."""
+    """Return the arrivals of all pairs within the window, by comparing every left with every right tuple."""
     return sorted(max(one, other) for one in left for other in right if abs(one - other) <= window_s)
 
 
@@ -191,7 +191,7 @@ def pairs(left: Sequence[float], right: Sequence[float], window_s: float) -> lis
     st.sampled_from([0.125, 0.5, 1.0, 5.0]),
     st.booleans(),
 )
-def test_a_join_finds_every_pair_within_the_window_once_whichever_side_runs_when(
+def test_a_join_finds_every_pair_within_the_window_once_in_any_order_of_turns(
     left: list[float],
     right: list[float],
     left_cuts: list[int],
@@ -211,27 +211,28 @@ def test_a_join_finds_every_pair_within_the_window_once_whichever_side_runs_when
     assert sorted(found) == pairs(left, right, window_s)
 
 
-def test_a_pair_at_exactly_the_window_matches_and_arrives_with_the_later_one() -> None:
+def test_a_pair_at_exactly_the_window_matches_and_has_the_later_arrival() -> None:
     on_left, on_right = sides(window_s=1)
     assert on_left([1.0, 4.0]) == ([], 0.0)
     assert on_right([2.0, 2.125, 3.0]) == ([2.0, 4.0], 0.0)
 
 
-def test_what_a_pair_waited_for_its_partner_is_no_slowdown() -> None:
-    # A tuple is through the left side in 2 s and through the right one in 3, if nobody else is there.
+def test_the_wait_of_a_pair_for_its_partner_is_no_slowdown() -> None:
+    # The left side of the join takes 2 s for a tuple, the right side 3 s, when no tuple waits.
     model = JoinBox(kind="join", window_s=100, selectivity=1, tuple_us=1)
     box = Box("join", "query", 0, 0, model)
     left, right = join_sides(box, box, random.Random(1), False, (2.0, 3.0))
     left([10.0])
     pairs, _ = right([10.0, 11.0, 50.0])
-    # At once: nothing came before. 1 s later: the left one was still in its side. Later: it was through.
+    # First pair: no tuple came before. Second, 1 s later: the left side was still processing its tuple.
+    # Third: the left side was done.
     assert [(float(one), since(one)) for one in pairs] == [(10.0, 10.0), (11.0, 10.0), (50.0, 48.0)]
     pairs, _ = left([90.0])
     assert [since(one) for one in pairs] == [87.0, 87.0, 87.0]
     assert since(4.0) == 4.0
 
 
-def test_every_pair_of_a_join_costs() -> None:
+def test_every_pair_of_a_join_costs_time() -> None:
     on_left, on_right = sides(window_s=1, match_us=30)
     assert on_left([1.0, 1.5]) == ([], 0.0)
     out, extra_s = on_right([1.25, 9.0])
@@ -239,11 +240,11 @@ def test_every_pair_of_a_join_costs() -> None:
     assert extra_s == pytest.approx(2 * 30e-6)
 
 
-def test_a_join_forgets_what_no_later_tuple_can_meet_and_nothing_else() -> None:
+def test_a_join_forgets_only_tuples_that_no_later_tuple_can_match() -> None:
     on_left, on_right = sides(window_s=0.5)
     left = [number / 64 for number in range(4 * EXPIRE_AT)]
     right = [number / 8 + 0.001 for number in range(EXPIRE_AT // 2)]
-    # The right side is first far behind and then catches up.
+    # At first the right side is far behind the left side; then it catches up.
     found = passed(on_left, left, range(0, len(left), 100))
     found += passed(on_right, right, range(0, len(right), 10))
     assert sorted(found) == pairs(left, right, 0.5)
@@ -264,17 +265,17 @@ def test_a_join_matches_its_selectivity_of_the_pairs_in_the_window(selectivity: 
     assert found == pytest.approx(expected, abs=1.5 if evenly else 4 * expected**0.5)
 
 
-def test_a_pair_is_never_found_twice_by_one_tuple() -> None:
+def test_a_tuple_finds_each_partner_at_most_once() -> None:
     on_left, on_right = sides(window_s=4, selectivity=0.75)
     later = [10 + number / 8 for number in range(16)]
     on_left(later)
-    # Each of the sixteen later tuples meets the one earlier tuple at most once.
+    # Each of the sixteen later tuples meets the single earlier tuple at most once.
     counts = Counter(on_right([9.0])[0])
     assert sum(counts.values()) == 12
     assert set(counts.values()) == {1}
 
 
-def test_a_join_still_finds_all_pairs_after_the_clock_has_jumped_back() -> None:
+def test_a_join_finds_all_pairs_after_the_clock_has_jumped_back() -> None:
     on_left, on_right = sides(window_s=0.5)
     before, after = [100.0 + n / 8 for n in range(40)], [90.0 + n / 8 for n in range(40)]
     found = passed(on_left, before + after, range(0, 80, 3))
@@ -282,6 +283,6 @@ def test_a_join_still_finds_all_pairs_after_the_clock_has_jumped_back() -> None:
     assert sorted(found) == pairs(before + after, before + after, 0.5)
 
 
-def test_an_operator_with_two_inputs_has_no_effect_of_its_own() -> None:
+def test_a_join_is_refused_where_an_operator_with_one_input_is_expected() -> None:
     with pytest.raises(AssertionError, match="share their windows"):
         effect(JoinBox(kind="join", window_s=1, selectivity=1, tuple_us=1))

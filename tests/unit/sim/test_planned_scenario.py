@@ -1,4 +1,4 @@
-"""What is simulated for a plan: loads stay what they are, whatever the rates and however many classes."""
+"""The scenario simulated for an admission plan: loads stay the same, whatever the rates and however many the classes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def load(
 
 
 @pytest.mark.parametrize("tuple_s", [1e-8, 1e-6, 1e-4])
-def test_a_simulated_class_asks_for_what_the_class_asks_for(tuple_s: float) -> None:
+def test_a_simulated_class_has_the_load_of_the_planned_class(tuple_s: float) -> None:
     classes = [load("a", 0.3, tuple_s=tuple_s), load("b", 0.6, 2)]
     scenario = Builder(Situation(1, LiveSettings())).built(classes).scenario
     assert list(contradictions(scenario)) == []
@@ -43,12 +43,12 @@ def test_a_simulated_class_asks_for_what_the_class_asks_for(tuple_s: float) -> N
     assert scenario.original_shares() == pytest.approx({"u00000": 1 / 3, "u00001": 2 / 3})
 
 
-def test_few_rows_come_by_chance_and_many_evenly() -> None:
+def test_low_rates_arrive_at_random_and_high_rates_evenly() -> None:
     assert arrivals_of(50.0, 0.0, math.inf, 0.5) == (PoissonArrivals(kind="poisson", rate=50.0), 1.0)
     assert arrivals_of(5000.0, 0.0, 100.0, 0.5) == (ConstantArrivals(kind="constant", rate=100.0), 50.0)
 
 
-def test_rows_come_in_their_batches() -> None:
+def test_batches_arrive_as_batches() -> None:
     found, bundle = arrivals_of(5000.0, 0.1, 50.0, 0.5)
     assert found == TraceArrivals(kind="trace", times_s=(0.05, 0.05, 0.05, 0.05, 0.1), repeat=True)
     assert bundle * found.mean_rate() == pytest.approx(5000.0)
@@ -61,7 +61,7 @@ def test_the_highest_rates_are_lowered_first() -> None:
     assert water_level([], 7.0) == math.inf
 
 
-def test_many_classes_are_grouped_those_asleep_apart() -> None:
+def test_many_classes_are_grouped_with_sleeping_classes_in_separate_groups() -> None:
     awake = [load(f"a{number}", 0.001 * (1 + number % 2)) for number in range(SINGLE_MAX + 20)]
     asleep = [load(f"s{number}", 0.0, lendable=0.5) for number in range(50)]
     groups = grouped([*awake, *asleep], set(), 1, 10_000)
@@ -74,7 +74,7 @@ def test_many_classes_are_grouped_those_asleep_apart() -> None:
     assert (sleepers.declared.priority, sleepers.declared.lendable) == (50, 0.5)
 
 
-def test_what_is_planned_is_simulated_by_itself() -> None:
+def test_the_classes_being_planned_are_never_grouped() -> None:
     classes = [load(f"a{number}", 0.01) for number in range(SINGLE_MAX + 5)]
     small = load("small", 0.0)
     groups = grouped([*classes, small], {"small"}, 1, 10_000)
@@ -83,23 +83,24 @@ def test_what_is_planned_is_simulated_by_itself() -> None:
     ]
 
 
-def test_a_group_is_entitled_to_and_asks_for_what_its_members_do() -> None:
+def test_a_group_has_the_entitlement_and_load_of_its_members() -> None:
     one = replace(load("a", 0.2), inputs=(InputLoad(1000.0, 1e-4, 1e-2, batch_s=0.1),))
     found = together([one, load("b", 0.3, 3, max_drop=0.5)], 10_000)
     assert (found.declared.priority, found.max_drop) == (4, 0.5)
     (given,) = found.inputs
-    # A train of the first has 100 tuples: 100 µs each for calls, beside their own 100.
+    # A train of the first class has 100 tuples. The cost of calls adds 100 µs per tuple to the tuple's own
+    # cost of 100 µs.
     assert given.rate * given.tuple_s == pytest.approx(0.2 + 0.3)
     assert given.rate == pytest.approx(1000.0 + 0.3e6)
     assert given.call_s == 0.0
 
 
-def test_streams_that_meet_are_one_queue() -> None:
+def test_streams_of_a_join_become_one_queue() -> None:
     found = one_queue([InputLoad(30.0, 1e-3, 1e-4, 2.0, 0.1, 3), InputLoad(10.0, 5e-3, 2e-4, 6.0, 0.2, 4)])
     assert astuple(found) == pytest.approx((40.0, 2e-3, 3e-4, 3.0, 0.2, 7))
 
 
-def test_at_worst_everybody_asks_for_more_than_he_is_entitled_to() -> None:
+def test_in_the_worst_case_running_classes_ask_for_more_than_their_shares() -> None:
     situation = Situation(1, LiveSettings(), planned=(load("new", 0.2),))
     classes = [load("new", 0.2), load("idle", 0.0, 3), load("bare", 0.0, 4), load("busy", 5.0, 2)]
     classes[2] = replace(classes[2], inputs=())
@@ -114,6 +115,6 @@ def test_at_worst_everybody_asks_for_more_than_he_is_entitled_to() -> None:
     assert all(part >= 1.99 for name, (_, part) in found.items() if name not in modest)
 
 
-def test_hardly_any_input_is_no_measure_of_more() -> None:
+def test_a_class_with_hardly_any_input_can_be_scaled_to_any_load() -> None:
     found = asking(replace(load("a", 0.1), inputs=(InputLoad(1e-300, 1e-6),)), 0.5, 10_000)
     assert found.inputs[0].load(10_000) == pytest.approx(0.5)

@@ -1,4 +1,4 @@
-"""When a promise counts as kept, on results written by hand."""
+"""The conditions under which a promise counts as kept, on results written by hand."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def outcome(
     closed: bool = True,
     **changed: Any,
 ) -> Outcome:
-    """By class, what differs from a run in which all is well; loads and drops are looked at once a second."""
+    """Return the outcome of a good run, with these changes per class; loads and drops are sampled once per second."""
     classes = [class_result(name, **changed.get(name, {})) for name in SHARES]
     series = {}
     for name in SHARES:
@@ -74,7 +74,7 @@ def within_share(**given: Any) -> dict[str, bool]:
     }
 
 
-def test_a_class_within_its_share_must_lose_nothing_and_any_other_may() -> None:
+def test_only_a_class_within_its_share_must_lose_nothing() -> None:
     lost = {"shed": 7}
     loads = {"gold": [0.5, None, 0.6], "silver": [0.31, 0.32], "bronze": []}
     assert within_share(loads=loads, gold=lost, silver=lost, bronze=lost) == {
@@ -85,23 +85,23 @@ def test_a_class_within_its_share_must_lose_nothing_and_any_other_may() -> None:
 @pytest.mark.parametrize(
     ("drops", "kept"),
     [
-        ([0.0, 0.1, 0.1, 0.1, 0.1, 0.0, 0.0], True),  # in the three seconds after it was beyond
+        ([0.0, 0.1, 0.1, 0.1, 0.1, 0.0, 0.0], True),  # drops until three seconds after the overload
         ([0.0, 0.1, 0.0, 0.0, 0.0, 0.1, 0.0], False),
-        ([0.1, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0], False),  # before
+        ([0.1, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0], False),  # a drop before the overload is not allowed
     ],
 )
-def test_a_class_that_goes_beyond_its_share_may_lose_only_then(drops: list[float], kept: bool) -> None:
+def test_a_class_may_lose_data_only_while_it_exceeds_its_share(drops: list[float], kept: bool) -> None:
     loads = {"gold": [0.5, 0.7, 0.5, 0.5, 0.5, 0.5, 0.5]}
     found = within_share(loads=loads, drops={"gold": drops}, gold={"shed": 7})
     assert found == {"gold loses nothing while it asks for no more than its share": kept}
 
 
-def test_a_class_of_which_no_tuple_was_shed_has_lost_nothing_whatever_was_decided() -> None:
+def test_a_class_without_shed_tuples_has_lost_nothing_even_if_dropping_was_decided() -> None:
     found = within_share(loads={"gold": [0.5, 0.7, 0.5]}, drops={"gold": [0.1, 0.0, 0.1]}, gold={"shed": 0})
     assert found == {"gold loses nothing while it asks for no more than its share": True}
 
 
-def test_a_class_that_loses_rows_as_late_has_lost_something() -> None:
+def test_late_rows_count_as_a_loss() -> None:
     loads = {"gold": [0.5, 0.5], "silver": [0.2, 0.4, 0.2]}
     found = within_share(loads=loads, gold={"late": 3}, silver={"late": 3})
     assert found == {
@@ -111,7 +111,7 @@ def test_a_class_that_loses_rows_as_late_has_lost_something() -> None:
 
 
 @pytest.mark.parametrize(("share", "kept"), [(0.6, True), (0.599_999_9, True), (0.59, False)])
-def test_an_owner_has_its_share_back_when_it_has_asked(share: float, kept: bool) -> None:
+def test_an_owner_that_reclaims_gets_its_share_back(share: float, kept: bool) -> None:
     moved = ShareMove(1.0, "reclaim by gold", {"gold": 0.4}, {"gold": share}, {})
     other = ShareMove(2.0, "redistribution", {"gold": 0.6}, {"gold": 0.2}, {})
     found = verdicts(check_promises(outcome(moves=(moved, other))))
@@ -122,30 +122,32 @@ def test_a_ledger_that_does_not_close_breaks_a_promise() -> None:
     assert verdicts(check_promises(outcome(closed=False)))["the ledger closes"] is False
 
 
-def test_under_overload_everything_holds_for_a_run_as_it_should_be() -> None:
+def test_under_overload_a_good_run_keeps_every_promise() -> None:
     found = overload(silver={"loss_pct": 40.0}, bronze={"loss_pct": 60.0})
     assert len(found) == 4
     assert all(found.values())
 
 
 @pytest.mark.parametrize("fate", ["shed", "late", "rejected", "failed"])
-def test_who_asks_for_less_than_its_share_loses_nothing_in_any_way(fate: str) -> None:
+def test_under_overload_the_entitled_class_loses_nothing_in_any_way(fate: str) -> None:
     assert overload(gold={fate: 1})["gold loses nothing"] is False
 
 
-def test_the_entitled_class_stays_below_its_target_with_99_of_100_answers() -> None:
+def test_under_overload_the_entitled_class_keeps_its_p99_below_the_target() -> None:
     assert (
         overload(gold={"response_ms": {"p95": 100.0, "p99": 300.0}})["gold has its p99 below the target"]
         is False
     )
 
 
-def test_losses_follow_priorities() -> None:
+def test_a_promise_is_broken_if_a_class_loses_more_than_a_lower_class() -> None:
     text = "losses follow priorities"
     assert overload(silver={"loss_pct": 50.0}, bronze={"loss_pct": 50.0})[text] is True
     assert overload(silver={"loss_pct": 50.1}, bronze={"loss_pct": 50.0})[text] is False
 
 
 @pytest.mark.parametrize(("useful_per_s", "kept"), [(95.0, True), (94.9, False), (120.0, True)])
-def test_useful_throughput_is_compared_with_the_calibrated_one(useful_per_s: float, kept: bool) -> None:
-    assert overload(useful_per_s)["useful throughput is near the calibrated"] is kept
+def test_useful_throughput_is_compared_with_the_calibrated_throughput(
+    useful_per_s: float, kept: bool
+) -> None:
+    assert overload(useful_per_s)["useful throughput is near the calibrated throughput"] is kept

@@ -1,4 +1,4 @@
-"""The page of a run: complete, readable without any other host, and the same for the same run."""
+"""The report page of a run: complete, readable offline, and identical for the same run."""
 
 import html
 import re
@@ -32,7 +32,7 @@ PLOTS = [
 
 
 def lending(seconds: float = 4, **settings: Any) -> Scenario:
-    """Class gold lends to silver; bronze asks for three times what there is."""
+    """Return a scenario in which gold lends to silver, and bronze asks for three times the capacity."""
     classes = [
         tenant("gold", {"s": poisson(100)}, priority=6, delay_target_ms=100),
         tenant("silver", {"s": poisson(400)}, priority=3, delay_target_ms=200),
@@ -61,7 +61,7 @@ def page_of(manager: str) -> Page:
     return Page(source(manager))
 
 
-def test_a_report_is_one_file_named_for_the_run_in_a_folder_made_for_it(tmp_path: Path) -> None:
+def test_a_report_is_one_file_named_after_the_run_in_a_new_folder(tmp_path: Path) -> None:
     outcome = outcome_of(run_of("dilos"), "hr")
     folder = tmp_path / "reports" / "today"
     path = write_report(outcome, check_promises(outcome), folder)
@@ -70,7 +70,7 @@ def test_a_report_is_one_file_named_for_the_run_in_a_folder_made_for_it(tmp_path
 
 
 @pytest.mark.parametrize("manager", ["none", "dilos"])
-def test_a_page_needs_nothing_from_any_other_host(manager: str) -> None:
+def test_a_page_needs_no_other_host(manager: str) -> None:
     made = page_of(manager)
     assert made.refers_to
     assert [one for one in made.refers_to if not one.startswith("#")] == []
@@ -78,7 +78,7 @@ def test_a_page_needs_nothing_from_any_other_host(manager: str) -> None:
     assert set(re.findall(r"https?://[^\"'<>\s]+", source(manager))) <= NAMESPACES
 
 
-def test_everything_a_page_refers_to_is_in_it_once() -> None:
+def test_every_reference_of_a_page_has_exactly_one_target() -> None:
     made = page_of("dilos")
     assert {made.ids.count(one.removeprefix("#")) for one in made.refers_to} == {1}
 
@@ -88,7 +88,7 @@ def test_a_page_has_five_plots_every_class_and_every_promise(manager: str) -> No
     made = page_of(manager)
     assert made.elements.count("svg") == made.elements.count("figcaption") == 5
     assert [label for label in PLOTS if label not in made.text] == []
-    # In the table and in the legend of every plot that has something to draw of it.
+    # Each name is in the table, and in the legend of each plot that shows its class.
     drawn = 4 if manager == "none" else 5
     for name in ("gold", "silver", "bronze"):
         assert made.words.count(name) >= drawn + 1
@@ -109,7 +109,7 @@ def test_a_page_shows_the_figures_of_the_run() -> None:
     assert [f"{seconds:.2f}" for seconds in lent.values() if f"{seconds:.2f}" not in shown] == []
 
 
-def test_a_page_tells_of_every_query_what_its_answers_were_worth_and_how_many_missed_the_deadline() -> None:
+def test_a_page_shows_utility_and_missed_deadlines_per_query() -> None:
     network = queries(slow=[project(100)])
     network["queries"][0]["utility"] = [{"latency_ms": 50, "utility": 1}, {"latency_ms": 150, "utility": 0}]
     run = ran(scenario(tenant("a", {"s": constant(1)}), networks={"n": network}, seconds=3), "none")
@@ -118,7 +118,7 @@ def test_a_page_tells_of_every_query_what_its_answers_were_worth_and_how_many_mi
     assert found == ["slow", "a projection", "3", "100.00", "1", "0.500", "3 (100.0%)", "10.0%", "–", "–"]
 
 
-def test_a_broken_promise_is_marked_and_a_kept_one_is_not() -> None:
+def test_only_broken_promises_are_marked_as_broken() -> None:
     words = page_of("none").words
     verdicts = {promise.text: promise.kept for promise in check_promises(outcome_of(run_of("none"), "hr"))}
     assert words.count("✗ broken") == list(verdicts.values()).count(False) == 1
@@ -126,14 +126,14 @@ def test_a_broken_promise_is_marked_and_a_kept_one_is_not() -> None:
     assert not verdicts["bronze meets its delay target"]
 
 
-def test_only_a_manager_that_lends_has_pages_about_lending() -> None:
-    assert "Who lent to whom" in page_of("dilos").text
+def test_only_pages_of_a_lending_manager_have_lending_sections() -> None:
+    assert "Lending between classes" in page_of("dilos").text
     assert "Moves of capacity" in page_of("dilos").text
     assert "lent" not in page_of("common").text
     assert "Moves" not in page_of("common").text
 
 
-def test_the_same_run_gives_the_same_page_to_the_last_byte() -> None:
+def test_the_same_run_gives_an_identical_page() -> None:
     assert source_of(ran(lending(), "dilos")) == source("dilos")
 
 
@@ -141,14 +141,14 @@ def test_another_seed_gives_another_page() -> None:
     assert source_of(ran(lending(), "dilos", seed=2)) != source("dilos")
 
 
-def test_a_description_is_text_and_not_markup() -> None:
+def test_a_description_is_escaped() -> None:
     wild = '<script src="x">alert(1)</script> & "more"'
     made = source_of(ran(lending(seconds=0.1, description=wild)))
     assert "script" not in Page(made).elements
     assert html.escape(wild) in made
 
 
-def test_of_many_moves_the_first_are_listed_and_the_rest_counted() -> None:
+def test_only_the_first_of_many_moves_are_listed_and_the_rest_counted() -> None:
     run = ran(lending(seconds=20, load={"cycle_ms": 50, "redistribute_every": 1}), "dilos")
     assert run.ring.capacity is not None
     moved = sum(move.is_visible for move in run.ring.capacity.moves)
@@ -158,7 +158,7 @@ def test_of_many_moves_the_first_are_listed_and_the_rest_counted() -> None:
     assert f"and {moved - MOVES_SHOWN} more" in made.text
 
 
-def test_a_move_that_cannot_be_seen_is_not_listed() -> None:
+def test_an_invisible_move_is_not_listed() -> None:
     outcome = outcome_of(run_of("dilos"), "hr")
     before = {"gold": 0.453, "silver": 0.3, "bronze": 0.247}
     slight = ShareMove(1.0, "redistribution", before, before | {"gold": 0.4530001}, {})
@@ -169,7 +169,7 @@ def test_a_move_that_cannot_be_seen_is_not_listed() -> None:
     assert "silver 0.300" not in made.text
 
 
-def test_a_page_begins_with_what_happened_and_its_plots_come_before_its_tables() -> None:
+def test_a_page_begins_with_the_verdict_and_shows_plots_before_tables() -> None:
     text = source("dilos")
     body = text[text.index("<body>") :]
     order = [
@@ -182,7 +182,7 @@ def test_a_page_begins_with_what_happened_and_its_plots_come_before_its_tables()
     )[:3]
 
 
-def test_a_logarithmic_axis_has_whole_numbers() -> None:
+def test_a_logarithmic_axis_has_decimal_labels() -> None:
     drawing = Figure()
     axes = drawing.subplots()
     axes.plot([1, 2], [3, 2_000_000])
@@ -199,12 +199,12 @@ def test_plots_take_the_colours_of_the_page_and_mark_each_line(manager: str) -> 
     assert re.findall(r"#[0-9a-fA-F]{6}", "".join(re.findall(r'style="[^"]*"', "".join(drawn)))) == []
     for place in (1, 2, 3):
         assert f"var(--series-{place})" in drawn[0]
-    # A marker is drawn where a line uses a shape.
+    # Each line draws its marker by a reference to a shape.
     shapes = set(re.findall(r'<use xlink:href="#(m[0-9a-f]+)"[^>]*fill: var', drawn[0]))
     assert len(shapes) == 3
 
 
-def test_of_many_classes_all_are_in_the_table_and_the_first_are_plotted() -> None:
+def test_with_many_classes_the_table_has_all_and_the_plots_the_first() -> None:
     names = [f"class{number}" for number in range(CLASSES_PLOTTED + 2)]
     classes = [tenant(name, {"s": constant(20)}) for name in names]
     made = Page(source_of(ran(scenario(*classes, networks=ONE_MS, seconds=1))))

@@ -1,4 +1,4 @@
-"""The summary of a run: its promises, its largest loan, its losses."""
+"""The verdict of a run: its promises, its largest loan and its losses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def outcome(
     peak: float = 0.71,
     shed: Mapping[str, int] | None = None,
 ) -> Outcome:
-    """A run of two classes in which silver grew to a share 30 s after the beginning."""
+    """Return a run of two classes in which silver's share peaks 30 s after the start."""
     classes: list[dict[str, Any]] = [
         {"name": name, "share": {"original": original}, "offered": 100_000}
         | {"shed": (shed or {}).get(name, 0), "late": 0, "rejected": 0, "failed": 0}
@@ -36,32 +36,32 @@ def outcome(
     return Outcome({"classes": classes, "lending": lending}, "", 1, series, [reclaim] * moves)
 
 
-def test_a_loan_its_return_and_what_was_lost_are_said() -> None:
+def test_a_verdict_reports_a_loan_its_return_and_the_losses() -> None:
     run = outcome({"gold": {"silver": 6.25}}, moves=2, shed={"silver": 3000})
     assert verdict(run, [KEPT, KEPT]) == [
         "All 2 promises were kept.",
         "gold did not need all of its share, and lent silver 6.2 processor-seconds of it: "
-        "silver had 71% of the lanes 30 s into the run, 40% are its own.",
+        "silver had 71% of the lanes 30 s into the run; its own share is 40%.",
         "gold asked for its capacity back 2 times, and had its 60% again at once.",
         "Part of the input that was lost: gold none, silver 3.0%.",
     ]
 
 
-def test_broken_promises_are_named() -> None:
+def test_a_verdict_names_broken_promises() -> None:
     assert verdict(outcome({}), [KEPT, BROKEN])[0] == (
         "1 of 2 promises was broken: silver meets its delay target."
     )
 
 
-def test_without_a_loan_nothing_is_said_of_lending() -> None:
+def test_a_verdict_without_a_loan_does_not_mention_lending() -> None:
     assert verdict(outcome({}, moves=1), [KEPT]) == ["The promise was kept.", "No input was lost."]
 
 
-def test_a_loan_too_small_to_be_seen_is_not_mentioned() -> None:
+def test_a_verdict_does_not_mention_an_invisible_loan() -> None:
     assert verdict(outcome({"gold": {"silver": 0.1}}, peak=0.41), [KEPT])[1:] == ["No input was lost."]
 
 
-def test_input_that_feeds_did_not_bring_is_said() -> None:
+def test_a_verdict_reports_input_that_feeds_missed() -> None:
     run = outcome({})
     said = [
         verdict(
@@ -69,10 +69,10 @@ def test_input_that_feeds_did_not_bring_is_said() -> None:
         )[2:]
         for late in (0, 7, 30)
     ]
-    assert [[sentence[:51] for sentence in sentences] for sentences in said] == [
+    assert [[sentence[:49] for sentence in sentences] for sentences in said] == [
         [],
         [],
-        ["The feeds brought only 70% of the planned input, si"],
+        ["The feeds delivered only 70% of the planned input"],
     ]
 
 

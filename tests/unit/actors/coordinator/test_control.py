@@ -1,4 +1,4 @@
-"""The coordinator's logic without Ray: what is refused, what follows from what happens, and beginning again."""
+"""The coordinator's control plane without Ray: refused declarations, placement, lending, lost nodes and restarts."""
 
 from __future__ import annotations
 
@@ -22,27 +22,31 @@ def three(world: World, now: float = 0.0) -> World:
     return world
 
 
-# -- what is refused -------------------------------------------------------------------------------------------
+# -- declarations that the control plane refuses ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("classes", "at", "why"),
     [
-        ([declared("a"), declared("a")], "classes.name", "must differ"),
+        ([declared("a"), declared("a")], "classes.name", "same name"),
         ([declared("a", queries={"q": "SELECT x FROM readings"})], "classes.a.queries.q", "x"),
-        ([declared("a", queries={"Readings": "SELECT sensor FROM readings"})], "classes.a.queries", "taken"),
-        ([declared("a", queries={"q": ALL, "Q": ALL})], "classes.a.queries", "taken"),
+        (
+            [declared("a", queries={"Readings": "SELECT sensor FROM readings"})],
+            "classes.a.queries",
+            "already has this name",
+        ),
+        ([declared("a", queries={"q": ALL, "Q": ALL})], "classes.a.queries", "already has this name"),
         ([declared("a", streams=("CREATE STREAM",))], "classes.a.streams[0]", ""),
-        ([declared("a", streams=(READINGS, READINGS))], "classes.a.streams[1]", "once"),
+        ([declared("a", streams=(READINGS, READINGS))], "classes.a.streams[1]", "twice"),
         (
             [declared("a"), declared("b", streams=(READINGS.replace("float64", "float32"),))],
             "classes.b.streams",
-            "class gold declares stream readings otherwise",
+            "class gold declares stream readings differently",
         ),
         (
             [declared("a", min_share=0.6), declared("b")],
             "classes.a.min_share",
-            "cannot exceed the original share",
+            "exceeds the class's original share",
         ),
         ([declared("a", key="room")], "classes.a.key", "has no such column"),
         (
@@ -53,16 +57,16 @@ def three(world: World, now: float = 0.0) -> World:
         (
             [declared("a", key="sensor", shards=2, streams=(READINGS, ALERTS.replace("int32", "int64")))],
             "classes.a.key",
-            "one type",
+            "the same type in all streams",
         ),
         (
             [declared("a", limits={"queries": 1}, queries={"q": ALL, "r": ALL})],
             "classes.a.limits.queries",
-            "as many",
+            "maximum number of queries",
         ),
     ],
 )
-def test_what_cannot_be_run_is_refused_and_changes_nothing(
+def test_invalid_declarations_are_refused_and_change_nothing(
     classes: list[LiveClass], at: str, why: str
 ) -> None:
     world = three(World())
@@ -74,7 +78,7 @@ def test_what_cannot_be_run_is_refused_and_changes_nothing(
     assert "good" not in [one.name for one in world.plane.declarations.models]
 
 
-def test_a_class_that_runs_keeps_its_shards_and_streams() -> None:
+def test_shards_and_streams_of_a_running_class_cannot_change() -> None:
     world = three(World())
     for changed, at in (
         (declared("gold", 6.0, key="sensor", shards=2), "classes.gold.shards"),
@@ -85,7 +89,7 @@ def test_a_class_that_runs_keeps_its_shards_and_streams() -> None:
         assert problem.value.field == at
 
 
-def test_who_does_not_exist_is_named_with_who_does() -> None:
+def test_unknown_classes_and_queries_are_refused() -> None:
     plane = three(World()).plane
     for ask in (
         lambda: plane.remove_class("golf", 1.0),
@@ -98,10 +102,10 @@ def test_who_does_not_exist_is_named_with_who_does() -> None:
         plane.remove_query("gold", "p", 1.0)
 
 
-# -- classes and queries ---------------------------------------------------------------------------------------
+# -- classes and queries that are declared, changed and removed ------------------------------------------------
 
 
-def test_classes_get_a_host_each_and_shares_by_priority() -> None:
+def test_each_class_gets_a_host_and_a_share_by_priority() -> None:
     world = three(World())
     assert world.placed == {"gold": "n1", "silver": "n1", "bronze": "n1"}
     assert world.shares["n1"] == {"gold": 0.6, "silver": 0.3, "bronze": 0.1}
@@ -125,7 +129,7 @@ def test_classes_share_a_host_but_shards_of_a_class_do_not() -> None:
     assert world.shares["n1"] == pytest.approx({"a#0": 0.05, "a#1": 0.05, "b": 0.1, "c": 0.1, "heavy": 0.7})
 
 
-def test_a_class_that_goes_takes_its_host_along_and_leaves_its_share() -> None:
+def test_removing_a_class_stops_its_host_and_divides_its_share() -> None:
     world = three(World())
     world.plane.remove_class("gold", 1.0)
     assert world.placed == {"silver": "n1", "bronze": "n1"}
@@ -137,7 +141,7 @@ def test_a_class_that_goes_takes_its_host_along_and_leaves_its_share() -> None:
     assert (world.hosts, world.shares["n1"], world.homes["n1"]) == ({}, {}, {})
 
 
-def test_queries_come_and_go_and_only_their_host_hears_of_it() -> None:
+def test_adding_and_removing_queries_updates_only_their_host() -> None:
     world = three(World())
     before = dict(world.units)
     world.plane.add_query("gold", "all", ALL, 1.0)
@@ -163,10 +167,10 @@ def test_a_change_of_priority_reaches_lanes_and_load_managers() -> None:
     assert scaled == {"gold": (0.5, 0.3), "silver": (0.5, 0.15), "bronze": (5.5, 0.55)}
 
 
-# -- the control loop ------------------------------------------------------------------------------------------
+# -- loads that hosts report, and shares that move -------------------------------------------------------------
 
 
-def test_idle_capacity_is_lent_and_comes_back_at_once() -> None:
+def test_idle_capacity_is_lent_and_reclaimed_at_once() -> None:
     world = three(World())
     world.report(0.1, gold=0.2, silver=0.5, bronze=4.0)
     assert world.plane.is_awake
@@ -174,15 +178,15 @@ def test_idle_capacity_is_lent_and_comes_back_at_once() -> None:
     lent = world.shares["n1"]
     assert lent["bronze"] > 0.3
     assert sum(lent.values()) == pytest.approx(1.0)
-    told = {one[2]: one[4] for one in world.story if one[0] == "scale"}
-    assert told == pytest.approx(lent)
+    scaled = {one[2]: one[4] for one in world.story if one[0] == "scale"}
+    assert scaled == pytest.approx(lent)
     host = world.plane.units_of("gold")["gold"]
     world.plane.report(host, [report_of("gold", 2.0, 1.2, reclaim=True)], 2.5)
     assert world.shares["n1"]["gold"] == pytest.approx(0.6)
     assert world.plane.cores.lending(2.5)["gold"]["bronze"] > 0
     assert world.plane.moves("gold", 1)[0].reason == "reclaim by gold"
     world.plane.report(host, [report_of("gold", 2.0, 1.2, reclaim=True)], 2.6)
-    # The last one has moved nothing.
+    # Check that the second reclaim has moved no share.
     reasons = ["classes set", "redistribution", "reclaim by gold"]
     assert [one.reason for one in world.plane.cores.last_moves(10)] == reasons
     assert [one.reason for one in world.plane.cores.last_moves(2)] == reasons[1:]
@@ -191,7 +195,7 @@ def test_idle_capacity_is_lent_and_comes_back_at_once() -> None:
 
 
 @pytest.mark.parametrize("manager", [one for one in MANAGERS if one not in ("dilos", "dilos-unscaled")])
-def test_without_lending_shares_stay(manager: Any) -> None:
+def test_shares_do_not_change_with_managers_that_do_not_lend(manager: Any) -> None:
     world = three(World(LiveSettings(manager=manager)))
     world.report(0.1, gold=0.2, silver=0.5, bronze=4.0)
     world.plane.redistribute(1.5)
@@ -199,14 +203,14 @@ def test_without_lending_shares_stay(manager: Any) -> None:
     assert world.plane.cores.lending(2.0) == {}
 
 
-def test_load_managers_are_not_told_of_a_move_in_the_ablation() -> None:
+def test_with_dilos_unscaled_headroom_is_not_scaled_when_shares_move() -> None:
     world = three(World(LiveSettings(manager="dilos-unscaled")))
     world.report(0.1, gold=0.2, silver=0.5, bronze=4.0)
     world.plane.redistribute(1.5)
     assert {one[3] for one in world.story if one[0] == "scale"} == {1.0}
 
 
-def test_a_class_asleep_lends_what_it_has() -> None:
+def test_a_sleeping_class_lends_most_of_its_share() -> None:
     world = three(World())
     host = world.plane.units_of("gold")["gold"]
     world.plane.report(host, [report_of("gold", 0.0, 0.0, asleep=True)], 0.1)
@@ -218,7 +222,7 @@ def test_a_class_asleep_lends_what_it_has() -> None:
     assert not world.plane.is_awake
 
 
-def test_reports_of_hosts_that_no_longer_have_the_unit_do_not_count() -> None:
+def test_reports_from_hosts_without_the_unit_are_ignored() -> None:
     world = three(World())
     world.plane.report("elsewhere", [report_of("gold", 9.0, 9.0), report_of("gone", 1.0, 1.0)], 0.1)
     assert not world.plane.is_awake
@@ -230,7 +234,7 @@ def overloaded() -> CycleEnded:
     return CycleEnded(0.15, inputs, (OutputCycle("q", 0.1, 10, 0.5, 0.5),), 0.5)
 
 
-def test_the_common_manager_sheds_everybody_alike() -> None:
+def test_the_common_manager_sets_the_same_keep_for_all_classes() -> None:
     world = three(World(LiveSettings(manager="common")))
     for cycle in range(3):
         for name in ("gold", "silver", "bronze"):
@@ -243,10 +247,10 @@ def test_the_common_manager_sheds_everybody_alike() -> None:
     assert again.keeps == world.keeps
 
 
-# -- nodes and hosts -------------------------------------------------------------------------------------------
+# -- nodes and hosts that come and go --------------------------------------------------------------------------
 
 
-def test_units_of_a_lost_node_are_placed_anew() -> None:
+def test_units_of_a_lost_node_are_placed_on_other_nodes() -> None:
     world = World()
     world.plane.nodes_changed({"n1": 1, "n2": 1}, 0.0)
     world.plane.apply([declared("a"), declared("b")], 0.0)
@@ -263,29 +267,29 @@ def test_units_of_a_lost_node_are_placed_anew() -> None:
     assert world.placed == {"a": "n3", "b": "n3"}
 
 
-def test_a_unit_moves_when_it_is_at_rest() -> None:
+def test_a_unit_is_placed_on_its_new_node_when_its_move_ends() -> None:
     world = World()
     world.plane.nodes_changed({"n1": 1, "n2": 1}, 0.0)
     world.plane.apply([declared("a"), declared("b")], 0.0)
     origin, host = world.placed["a"], world.plane.units_of("a")["a"]
-    there = "n2" if origin == "n1" else "n1"
-    world.plane.move("a", there)
-    world.plane.move("a", there)
-    assert [one for one in world.story if one[0] == "move"] == [("move", "a", host, origin, there)]
+    target = "n2" if origin == "n1" else "n1"
+    world.plane.move("a", target)
+    world.plane.move("a", target)
+    assert [one for one in world.story if one[0] == "move"] == [("move", "a", host, origin, target)]
     assert world.placed["a"] == origin
     world.plane.moved("a", 1.0)
-    assert set(world.placed.values()) == {there}
+    assert set(world.placed.values()) == {target}
     assert host not in world.hosts
-    # Its home is where its stream comes in.
-    assert (origin, world.copies[origin]) == ("n1", {"a": there, "b": there})
-    assert world.shares[there] == {"a": 0.5, "b": 0.5}
+    # The home of a unit is the node at which its stream arrives.
+    assert (origin, world.copies[origin]) == ("n1", {"a": target, "b": target})
+    assert world.shares[target] == {"a": 0.5, "b": 0.5}
     world.plane.moved("a", 1.0)
     world.plane.stayed("a")
     assert world.plane.units_of("a")["a"] != host
 
 
 def apart() -> World:
-    """A class that runs elsewhere than at its home."""
+    """Return a system with a class that runs on node n2, while its streams arrive at node n1 (its home)."""
     world = World()
     world.plane.nodes_changed({"n1": 1}, 0.0)
     world.plane.apply([declared("a")], 0.0)
@@ -295,7 +299,7 @@ def apart() -> World:
     return world
 
 
-def test_the_home_of_a_unit_has_copies_while_it_runs_elsewhere() -> None:
+def test_the_home_node_keeps_copies_of_the_logs_of_a_unit_that_runs_elsewhere() -> None:
     world = apart()
     assert world.plane.status().units["a"].home == "n1"
     assert (world.copies["n1"], world.homes["n2"]) == ({"a": "n2"}, {"readings": "n1"})
@@ -311,7 +315,7 @@ def test_the_home_of_a_unit_has_copies_while_it_runs_elsewhere() -> None:
     assert world.copies["n1"] == {}
 
 
-def test_streams_expect_the_units_that_read_them_and_the_nodes_that_have_copies() -> None:
+def test_streams_list_as_readers_their_units_and_the_nodes_that_copy_the_streams() -> None:
     world = apart()
     assert world.readers["n1"] == {"readings": {"node-n2": True}}
     assert world.readers["n2"] == {"readings": {"a": False}}
@@ -325,7 +329,7 @@ def test_streams_expect_the_units_that_read_them_and_the_nodes_that_have_copies(
     assert not any(world.readers.values())
 
 
-def test_a_unit_of_a_lost_node_goes_on_where_its_copies_are() -> None:
+def test_a_unit_of_a_lost_node_resumes_on_the_node_with_copies_of_its_logs() -> None:
     world = apart()
     world.plane.move("a", "n3")
     world.plane.nodes_changed({"n1": 1, "n3": 8}, 3.0)
@@ -336,14 +340,14 @@ def test_a_unit_of_a_lost_node_goes_on_where_its_copies_are() -> None:
     assert (again.placed["a"], again.copies["n1"]) == ("n1", {})
 
 
-def test_copies_go_with_their_class() -> None:
+def test_removing_a_class_removes_the_copies_of_its_logs() -> None:
     world = apart()
     world.plane.remove_class("a", 3.0)
     assert world.copies["n1"] == {}
     assert set(world.story[-2:]) == {("forget", "n1", "a"), ("forget", "n2", "a")}
 
 
-def test_an_overloaded_node_is_relieved() -> None:
+def test_a_unit_moves_away_from_an_overloaded_node() -> None:
     world = World()
     world.plane.nodes_changed({"n1": 1, "n2": 1}, 0.0)
     world.plane.apply([declared("a"), declared("b"), declared("c"), declared("d")], 0.0)
@@ -360,18 +364,18 @@ def test_an_overloaded_node_is_relieved() -> None:
     assert [(one[1] in busy, one[3:]) for one in moves] == [(True, ("n1", "n2"))]
 
 
-def test_a_unit_that_cannot_be_moved_goes_on_where_it_is() -> None:
+def test_a_unit_whose_move_fails_resumes_on_its_old_host() -> None:
     world = World()
     world.plane.nodes_changed({"n1": 1, "n2": 1}, 0.0)
     world.plane.apply([declared("a")], 0.0)
     host = world.plane.units_of("a")["a"]
     world.plane.move("a", "n2" if world.placed["a"] == "n1" else "n1")
-    world.units[host] = []  # it was brought to rest
+    world.units[host] = []  # The unit was drained (its queues were emptied) for the move.
     world.plane.stayed("a")
     assert [unit.name for unit in world.units[host]] == ["a"]
 
 
-def test_who_begins_anew_is_told_what_it_is_to_know() -> None:
+def test_restarted_processes_receive_their_full_state() -> None:
     world = three(World())
     world.report(0.1, gold=0.2, silver=0.5, bronze=4.0)
     world.plane.redistribute(1.5)
@@ -386,10 +390,10 @@ def test_who_begins_anew_is_told_what_it_is_to_know() -> None:
     assert [unit.declared for unit in world.units[host]] == [unit.declared for unit in units[host]]
 
 
-# -- beginning again -------------------------------------------------------------------------------------------
+# -- restarts of the control plane ---------------------------------------------------------------------------
 
 
-def test_a_coordinator_that_was_killed_changes_nothing() -> None:
+def test_a_restarted_coordinator_keeps_hosts_shares_and_loans() -> None:
     world = three(World())
     world.report(0.1, gold=0.2, silver=0.5, bronze=4.0)
     world.plane.redistribute(1.5)
@@ -405,7 +409,7 @@ def test_a_coordinator_that_was_killed_changes_nothing() -> None:
     assert (again.hosts, again.shares, again.placed) == (world.hosts, world.shares, world.placed)
 
 
-def test_a_node_that_went_while_there_was_no_coordinator_is_not_missed() -> None:
+def test_units_of_a_node_lost_during_a_coordinator_restart_are_placed_again() -> None:
     world = World()
     world.plane.nodes_changed({"n1": 1, "n2": 1}, 0.0)
     world.plane.apply([declared("a"), declared("b"), declared("c")], 0.0)
@@ -415,33 +419,33 @@ def test_a_node_that_went_while_there_was_no_coordinator_is_not_missed() -> None
     assert again.shares == {"n2": pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3})}
 
 
-def test_a_system_without_classes_begins_again_too() -> None:
+def test_a_coordinator_without_classes_restarts() -> None:
     world = World()
     world.plane.nodes_changed({"n1": 1}, 0.0)
     assert world.begin_again(1.0).plane.nodes == ["n1"]
 
 
-def test_state_of_another_version_is_refused() -> None:
+def test_saved_state_of_another_version_is_refused() -> None:
     world = three(World())
     state = json.loads(world.saved["declared"]) | {"version": 99}
-    with pytest.raises(InvalidInput, match="another version"):
+    with pytest.raises(InvalidInput, match="cannot read the saved state"):
         World().plane.restore(state, None, {}, 0.0)
 
 
-def test_telling_twice_changes_nothing() -> None:
+def test_repeating_a_node_report_or_a_declaration_changes_nothing() -> None:
     world = three(World())
-    told = len(world.story)
+    effects = len(world.story)
     before = dict(world.units)
     world.plane.nodes_changed({"n1": 1}, 1.0)
     world.plane.apply([declared("gold", 6.0)], 1.0)
     assert all(world.units[host] is units for host, units in before.items())
-    assert len(world.story) == told
+    assert len(world.story) == effects
 
 
-# -- streams by themselves ---------------------------------------------------------------------------------------
+# -- streams without classes ---------------------------------------------------------------------------------------
 
 
-def test_a_stream_comes_in_at_one_node_before_and_after_a_class_reads_it() -> None:
+def test_a_stream_keeps_its_home_node_when_classes_come_and_leave() -> None:
     world = World()
     world.plane.nodes_changed({"n1": 1, "n2": 1}, 0.0)
     world.plane.declare_stream(READINGS, 0.0)
@@ -458,7 +462,7 @@ def test_a_stream_comes_in_at_one_node_before_and_after_a_class_reads_it() -> No
     assert world.homes == {"n1": {}, "n2": {}}
 
 
-def test_streams_that_nobody_reads_yet_are_divided_between_nodes() -> None:
+def test_streams_without_readers_are_spread_evenly_over_nodes() -> None:
     world = World()
     world.plane.nodes_changed({"n1": 1, "n2": 1}, 0.0)
     world.plane.declare_stream(READINGS, 0.0)
@@ -466,18 +470,18 @@ def test_streams_that_nobody_reads_yet_are_divided_between_nodes() -> None:
     assert world.plane.status().homes == {"readings": "n1", "alerts": "n2"}
 
 
-def test_a_stream_that_was_declared_otherwise_is_refused() -> None:
+def test_a_stream_declared_again_with_other_columns_is_refused() -> None:
     other = READINGS.replace("float64", "float32")
     world = World()
     world.plane.nodes_changed({"n1": 1}, 0.0)
     world.plane.declare_stream(READINGS, 0.0)
     world.plane.declare_stream(READINGS.lower(), 0.0)
-    with pytest.raises(InvalidInput, match="declared otherwise"):
+    with pytest.raises(InvalidInput, match="already declared with other columns"):
         world.plane.declare_stream(other, 1.0)
-    with pytest.raises(InvalidInput, match="declared otherwise"):
+    with pytest.raises(InvalidInput, match="already declared with other columns"):
         world.plane.apply([declared("a", streams=(other,))], 1.0)
     with pytest.raises(UnknownName, match="no such stream"):
         world.plane.drop_stream("alerts", 1.0)
     three(World()).plane.declare_stream(READINGS, 1.0)
-    with pytest.raises(InvalidInput, match="declared otherwise"):
+    with pytest.raises(InvalidInput, match="already declared with other columns"):
         three(World()).plane.declare_stream(other, 1.0)

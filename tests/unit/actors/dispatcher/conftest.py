@@ -1,4 +1,4 @@
-"""Nodes that end with the test."""
+"""Fixtures: the socket path of a dispatcher, and nodes that are stopped at the end of the test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,5 +24,5 @@ def make_node(path: Path) -> Iterator[MakeNode]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.stop()
+    for node in made:
+        node.stop()

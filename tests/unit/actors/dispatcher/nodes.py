@@ -1,6 +1,6 @@
-"""A node's loop in a thread, and the two ends of its sockets as tests hold them.
+"""A node's turn loop in a thread, and `Peer`, with which a test sends and reads messages over a real socket.
 
-A `Peer` is a host that a test speaks for, message by message; so is the dispatcher that one speaks for to a real host.
+A test uses a `Peer` to play a host for a real turn loop, or a dispatcher for a real host, message by message.
 """
 
 import select
@@ -15,9 +15,9 @@ from actors.runtime.unix_channel import Channel, Listener, connect
 from scheduler.turns.round_robin import Grant, TurnEvent
 
 SHARES = {"gold": 0.5, "silver": 0.25, "bronze": 0.25}
-# Long enough that a slice is never overdue here, unless the test is about that.
+# Length of a round: long enough that no slice is overdue, except in tests with a shorter round.
 ROUND_S = 10.0
-# Not how long anything should take: a test that waits for what never comes fails instead of hanging.
+# Maximum wait for a message. No message should take nearly this long; the limit lets a test fail instead of hang.
 HUNG_S = 60.0
 
 Decision = tuple[TurnEvent, float, tuple[Grant, ...]]
@@ -25,7 +25,7 @@ Decision = tuple[TurnEvent, float, tuple[Grant, ...]]
 
 @dataclass
 class Node:
-    """A loop in a thread, and what it has recorded."""
+    """Turn loop that runs in a thread and records its decisions."""
 
     path: Path
     round_s: float = ROUND_S
@@ -43,12 +43,14 @@ class Node:
         self.recorded.append((event, now, grants))
 
     def share(self, *names: str, **shares: float) -> None:
-        """Each class in a host of its own."""
+        """Set the shares of classes, each class in a host of its own."""
         self.loop.set_shares({name: SHARES[name] for name in names} | shares, {})
         self.settle()
 
     def settle(self) -> TurnStatus:
-        """All that was sent before has been heard: each answer is from a pass that hears one message of each host."""
+        """Wait until the loop has handled the earlier messages, up to five per host. Each status comes from
+        another pass of the loop, and a pass reads one message of each host.
+        """
         for _ in range(5):
             self.loop.status()
         return self.loop.status()
@@ -60,7 +62,7 @@ class Node:
 
 @dataclass
 class Peer:
-    """A host as the dispatcher sees it."""
+    """Host or dispatcher that a test plays, at one end of a socket."""
 
     channel: Channel
 
@@ -69,7 +71,7 @@ class Peer:
             self.channel.send(encode(message))
 
     def heard(self) -> Message | None:
-        assert select.select([self.channel], [], [], HUNG_S)[0], "nothing was said"
+        assert select.select([self.channel], [], [], HUNG_S)[0], "no message has arrived"
         packet = self.channel.receive()
         return None if packet is None else decode(packet)
 
@@ -81,11 +83,11 @@ MakeNode = Callable[..., Node]
 
 
 def peer(node: Node, *classes: str, ready: bool = True) -> Peer:
-    """A host that has said hello, and that its classes have input."""
-    one = Peer(connect(node.path))
-    one.say(Hello(f"host-{classes[0]}", classes), *(Ready(name) for name in classes if ready))
+    """Connect a host that has sent its hello message and, if `ready`, the message that its classes have input."""
+    host = Peer(connect(node.path))
+    host.say(Hello(f"host-{classes[0]}", classes), *(Ready(name) for name in classes if ready))
     node.settle()
-    return one
+    return host
 
 
 def ended(name: str, used_s: float = 0.0, backlog: bool = True, lane: int = 0) -> Ended:
@@ -93,7 +95,7 @@ def ended(name: str, used_s: float = 0.0, backlog: bool = True, lane: int = 0) -
 
 
 def accepted(listener: Listener) -> Channel:
-    assert select.select([listener], [], [], HUNG_S)[0], "nobody came"
+    assert select.select([listener], [], [], HUNG_S)[0], "no host has connected"
     channel = listener.accept()
     assert channel is not None
     return channel

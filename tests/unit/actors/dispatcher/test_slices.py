@@ -1,4 +1,4 @@
-"""The hosts' end of the dispatcher's loop: a host around `SliceClient`, with a real loop or a dispatcher it speaks to."""
+"""The host's end of the turn messages: a host around `SliceClient`, with a real turn loop or a dispatcher that the test plays."""
 
 import threading
 import time
@@ -18,7 +18,7 @@ from tests.unit.actors.dispatcher.nodes import HUNG_S, SHARES, MakeNode, Peer, a
 
 @dataclass
 class Worker:
-    """A host whose classes have a queue of jobs each; a slice does all that are there."""
+    """Host with a queue of jobs for each class; a slice runs all queued jobs of its class."""
 
     path: Path
     names: tuple[str, ...] = ("gold",)
@@ -63,14 +63,14 @@ class Worker:
 
 @dataclass
 class Hold:
-    """A job that goes on when it is told."""
+    """Job that ends once `may_end` is set."""
 
     begun: threading.Event = field(default_factory=threading.Event)
-    go_on: threading.Event = field(default_factory=threading.Event)
+    may_end: threading.Event = field(default_factory=threading.Event)
 
     def __call__(self) -> None:
         self.begun.set()
-        self.go_on.wait(HUNG_S)
+        self.may_end.wait(HUNG_S)
 
 
 MakeWorker = Callable[..., Worker]
@@ -85,11 +85,11 @@ def make_worker(path: Path) -> Iterator[MakeWorker]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.stop()
+    for worker in made:
+        worker.stop()
 
 
-def test_input_gets_a_slice_and_then_there_is_time_for_the_rest(
+def test_input_gets_a_slice_followed_by_the_work_between_slices(
     make_node: MakeNode, make_worker: MakeWorker
 ) -> None:
     make_node()
@@ -99,7 +99,7 @@ def test_input_gets_a_slice_and_then_there_is_time_for_the_rest(
         assert [worker.did(), worker.did()] == [("ran", "gold"), ("between", "")]
 
 
-def test_input_during_a_slice_gets_another(make_node: MakeNode, make_worker: MakeWorker) -> None:
+def test_input_during_a_slice_gets_another_slice(make_node: MakeNode, make_worker: MakeWorker) -> None:
     make_node()
     worker = make_worker()
     hold, done = Hold(), threading.Event()
@@ -107,14 +107,12 @@ def test_input_during_a_slice_gets_another(make_node: MakeNode, make_worker: Mak
     hold.begun.wait(HUNG_S)
     worker.client.ready("gold")
     worker.jobs["gold"].put(done.set)
-    hold.go_on.set()
+    hold.may_end.set()
     assert done.wait(HUNG_S)
     assert [worker.did() for _ in range(4)] == [("ran", "gold"), ("between", "")] * 2
 
 
-def test_no_input_is_left_lying_however_threads_and_slices_interleave(
-    make_node: MakeNode, make_worker: MakeWorker
-) -> None:
+def test_all_input_from_several_threads_is_processed(make_node: MakeNode, make_worker: MakeWorker) -> None:
     make_node(lanes=2)
     worker, done = make_worker(*SHARES), threading.Event()
     each, finished = 2000, count(1)
@@ -128,14 +126,14 @@ def test_no_input_is_left_lying_however_threads_and_slices_interleave(
             worker.give(name, job)
 
     feeders = [threading.Thread(target=feed, args=(name,)) for name in SHARES]
-    for one in feeders:
-        one.start()
-    for one in feeders:
-        one.join()
+    for feeder in feeders:
+        feeder.start()
+    for feeder in feeders:
+        feeder.join()
     assert done.wait(HUNG_S)
 
 
-def test_more_classes_than_a_socket_holds_messages_get_their_turns(
+def test_all_classes_get_turns_when_their_messages_overfill_the_socket(
     make_node: MakeNode, make_worker: MakeWorker
 ) -> None:
     names = tuple(f"c{number}" for number in range(3000))
@@ -150,7 +148,7 @@ def test_more_classes_than_a_socket_holds_messages_get_their_turns(
             to_run.discard(worker.did()[1])
 
 
-def test_a_dispatcher_that_reads_nothing_is_given_up(path: Path, make_worker: MakeWorker) -> None:
+def test_a_host_reconnects_when_its_dispatcher_reads_nothing(path: Path, make_worker: MakeWorker) -> None:
     listener = Listener(path)
     names = tuple(f"c{number}" for number in range(3000))
     worker = make_worker(*names)
@@ -167,14 +165,14 @@ def test_a_dispatcher_that_reads_nothing_is_given_up(path: Path, make_worker: Ma
     listener.close()
 
 
-def test_the_rest_is_done_also_while_there_is_no_dispatcher(make_worker: MakeWorker) -> None:
+def test_work_between_slices_runs_without_a_dispatcher(make_worker: MakeWorker) -> None:
     worker = make_worker()
     for _ in range(3):
         worker.client.wake()
         assert worker.did() == ("between", "")
 
 
-def test_the_rest_is_done_when_woken(make_node: MakeNode, make_worker: MakeWorker) -> None:
+def test_calling_wake_runs_the_work_between_slices(make_node: MakeNode, make_worker: MakeWorker) -> None:
     node = make_node()
     worker = make_worker()
     worker.give("gold")
@@ -185,7 +183,9 @@ def test_the_rest_is_done_when_woken(make_node: MakeNode, make_worker: MakeWorke
 
 
 @pytest.mark.parametrize("dispatcher", [True, False])
-def test_what_is_due_is_done_at_its_time(path: Path, make_node: MakeNode, dispatcher: bool) -> None:
+def test_work_that_is_due_at_a_moment_runs_at_that_moment(
+    path: Path, make_node: MakeNode, dispatcher: bool
+) -> None:
     if dispatcher:
         make_node()
     due, done = time.monotonic() + 0.03, threading.Event()
@@ -208,7 +208,7 @@ def test_what_is_due_is_done_at_its_time(path: Path, make_node: MakeNode, dispat
     assert len(at) == 1
 
 
-def test_a_host_comes_back_to_a_new_dispatcher_with_what_waits(
+def test_a_host_reports_its_waiting_classes_to_a_new_dispatcher(
     make_node: MakeNode, make_worker: MakeWorker
 ) -> None:
     first = make_node()
@@ -219,8 +219,8 @@ def test_a_host_comes_back_to_a_new_dispatcher_with_what_waits(
     worker.give("silver")
     first.stop()
     make_node()
-    worker.give("gold")  # during the slice that the first dispatcher granted
-    hold.go_on.set()
+    worker.give("gold")  # The slice that the first dispatcher granted still runs.
+    hold.may_end.set()
     ran = [name for what, name in (worker.did() for _ in range(5)) if what == "ran"]
     assert ran[0] == "gold"
     assert set(ran) == {"gold", "silver"}
@@ -250,7 +250,7 @@ def test_a_class_may_leave_during_its_slice(make_node: MakeNode, make_worker: Ma
     assert node.settle().hosts == {"host": ("silver",)}
 
 
-def test_a_class_that_leaves_and_comes_back_during_its_slice_waits_if_it_has_input(
+def test_a_class_that_leaves_and_rejoins_during_its_slice_keeps_its_backlog(
     path: Path, make_worker: MakeWorker
 ) -> None:
     listener = Listener(path)
@@ -271,7 +271,7 @@ def test_a_class_that_leaves_and_comes_back_during_its_slice_waits_if_it_has_inp
     listener.close()
 
 
-def test_a_grant_to_a_class_that_has_left_is_given_back(path: Path, make_worker: MakeWorker) -> None:
+def test_a_grant_to_a_class_that_has_left_is_returned_unused(path: Path, make_worker: MakeWorker) -> None:
     listener = Listener(path)
     worker = make_worker()
     dispatcher = Peer(accepted(listener))
@@ -287,7 +287,7 @@ def test_a_grant_to_a_class_that_has_left_is_given_back(path: Path, make_worker:
     listener.close()
 
 
-def test_a_host_that_is_refused_says_why_and_does_not_try_again(path: Path, make_worker: MakeWorker) -> None:
+def test_a_refused_host_keeps_the_reason_and_does_not_reconnect(path: Path, make_worker: MakeWorker) -> None:
     listener = Listener(path)
     worker = make_worker()
     dispatcher = Peer(accepted(listener))

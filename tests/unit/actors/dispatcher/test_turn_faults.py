@@ -1,4 +1,4 @@
-"""The dispatcher's loop with hosts that die, change, misbehave or take too long: the others lose nothing by it."""
+"""The dispatcher's loop with hosts that die, reconnect, send invalid messages or take too long: other hosts keep their turns."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from tests.support.checkout import ROOT
 from tests.unit.actors.dispatcher.nodes import SHARES, MakeNode, ended, peer
 
 
-def test_the_end_of_a_host_ends_its_slice(make_node: MakeNode) -> None:
+def test_a_closed_connection_ends_the_slice_of_its_host(make_node: MakeNode) -> None:
     node = make_node()
     gold, silver = peer(node, "gold"), peer(node, "silver")
     assert gold.heard() == Granted("gold", 0, 5.0)
@@ -19,7 +19,7 @@ def test_the_end_of_a_host_ends_its_slice(make_node: MakeNode) -> None:
     assert node.settle().hosts == {"host-silver": ("silver",)}
 
 
-def test_the_end_of_a_host_takes_its_classes_out_of_the_round(make_node: MakeNode) -> None:
+def test_classes_of_a_disconnected_host_leave_the_round(make_node: MakeNode) -> None:
     node = make_node()
     gold, silver, bronze = (peer(node, name) for name in SHARES)
     silver.channel.close()
@@ -28,7 +28,7 @@ def test_the_end_of_a_host_takes_its_classes_out_of_the_round(make_node: MakeNod
     assert bronze.heard() == Granted("bronze", 0, 2.5)
 
 
-def test_a_host_that_comes_back_gets_turns_again(make_node: MakeNode) -> None:
+def test_a_reconnected_host_gets_turns_again(make_node: MakeNode) -> None:
     node = make_node()
     gold = peer(node, "gold")
     gold.channel.close()
@@ -36,7 +36,7 @@ def test_a_host_that_comes_back_gets_turns_again(make_node: MakeNode) -> None:
     assert isinstance(peer(node, "gold").heard(), Granted)
 
 
-def test_a_killed_process_gives_its_lane_back(make_node: MakeNode) -> None:
+def test_a_killed_host_process_frees_its_lane(make_node: MakeNode) -> None:
     node = make_node()
     code = (
         "import sys; from pathlib import Path; from actors.host.turn_client import SliceClient\n"
@@ -63,16 +63,16 @@ def test_a_killed_process_gives_its_lane_back(make_node: MakeNode) -> None:
 @pytest.mark.parametrize(
     ("packet", "reason"),
     [
-        (b"?", "shorter than any message"),
-        (bytes([VERSION, 99]), "no message has kind 99"),
+        (b"?", "the packet is shorter than any message"),
+        (bytes([VERSION, 99]), "the turn message has an unknown kind 99"),
         (bytes([VERSION + 1]) + encode(Ready("gold"))[1:], f"version {VERSION + 1} of the turn messages"),
-        (encode(ended("gold"))[:5], "malformed message"),
+        (encode(ended("gold"))[:5], "is malformed"),
         (encode(Ready("no name")), "no name"),
-        (encode(Granted("gold", 0, 1.0)), "only a dispatcher says that"),
-        (encode(RefusedHost("no")), "only a dispatcher says that"),
+        (encode(Granted("gold", 0, 1.0)), "a host sent Granted, which only a dispatcher sends"),
+        (encode(RefusedHost("no")), "a host sent RefusedHost, which only a dispatcher sends"),
     ],
 )
-def test_who_is_not_understood_is_told_why_and_harms_nobody(
+def test_a_host_that_sends_an_invalid_message_is_refused_with_the_reason(
     make_node: MakeNode, packet: bytes, reason: str
 ) -> None:
     node = make_node()
@@ -90,7 +90,7 @@ def test_who_is_not_understood_is_told_why_and_harms_nobody(
     gold.channel.close()
 
 
-def test_messages_about_what_is_not_the_senders_are_counted_and_change_nothing(make_node: MakeNode) -> None:
+def test_messages_about_slices_of_another_host_are_counted_and_ignored(make_node: MakeNode) -> None:
     node = make_node()
     gold, silver = peer(node, "gold"), peer(node, "silver", ready=False)
     assert gold.heard() == Granted("gold", 0, 5.0)
@@ -106,14 +106,14 @@ def test_a_class_belongs_to_the_host_that_named_it_last(make_node: MakeNode) -> 
     old = peer(node, "gold")
     assert old.heard() == Granted("gold", 0, 5.0)
     new = peer(node, "gold")
-    assert new.hears_nothing()  # one slice of a class at a time
+    assert new.hears_nothing()  # A class has only one slice at a time.
     old.say(ended("gold", backlog=False))
     assert new.heard() == Granted("gold", 0, 5.0)
     old.say(Ready("gold"))
     assert node.settle().stray_count == 1
 
 
-def test_a_class_taken_over_that_leaves_again_does_not_end_the_slice_of_its_old_host(
+def test_a_slice_continues_when_another_host_takes_its_class_and_closes(
     make_node: MakeNode,
 ) -> None:
     node = make_node()
@@ -125,7 +125,7 @@ def test_a_class_taken_over_that_leaves_again_does_not_end_the_slice_of_its_old_
     assert silver.heard() == Granted("silver", 0, 2.5)
 
 
-def test_a_host_that_dies_after_its_class_was_taken_over_leaves_no_input_behind(make_node: MakeNode) -> None:
+def test_a_class_gets_its_turn_on_its_new_host_when_its_old_host_dies(make_node: MakeNode) -> None:
     node = make_node()
     old = peer(node, "gold")
     new = peer(node, "gold")
@@ -133,7 +133,7 @@ def test_a_host_that_dies_after_its_class_was_taken_over_leaves_no_input_behind(
     assert isinstance(new.heard(), Granted)
 
 
-def test_a_slice_that_lasts_too_long_frees_the_lane_and_its_host_waits(make_node: MakeNode) -> None:
+def test_an_overdue_slice_frees_its_lane_but_blocks_its_host(make_node: MakeNode) -> None:
     node = make_node(round_s=0.001)
     hung, silver = peer(node, "gold", "bronze"), peer(node, "silver", ready=False)
     assert hung.heard() == Granted("gold", 0, 0.0005)
@@ -143,13 +143,13 @@ def test_a_slice_that_lasts_too_long_frees_the_lane_and_its_host_waits(make_node
     assert (status.overdue, status.overdue_count) == (("gold",), 1)
     silver.say(ended("silver", backlog=False))
     node.settle()
-    assert hung.hears_nothing()  # bronze waits, but its host is not done with gold
+    assert hung.hears_nothing()  # Class bronze waits, because its host still runs gold.
     hung.say(ended("gold", backlog=False))
     assert hung.heard() == Granted("bronze", 0, 0.00025)
     assert node.settle().overdue == ()
 
 
-def test_an_overdue_host_whose_late_answer_tells_of_backlog_gets_turns_again(make_node: MakeNode) -> None:
+def test_an_overdue_host_that_ends_its_slice_with_backlog_gets_turns_again(make_node: MakeNode) -> None:
     node = make_node(round_s=0.001)
     hung, silver = peer(node, "gold"), peer(node, "silver")
     assert isinstance(hung.heard(), Granted)
@@ -159,7 +159,7 @@ def test_an_overdue_host_whose_late_answer_tells_of_backlog_gets_turns_again(mak
     assert isinstance(hung.heard(), Granted)
 
 
-def test_a_late_answer_says_nothing_of_a_class_that_another_host_has_taken_over(make_node: MakeNode) -> None:
+def test_the_late_end_of_a_slice_does_not_wake_a_class_of_another_host(make_node: MakeNode) -> None:
     node = make_node(round_s=0.001)
     hung, silver = peer(node, "gold"), peer(node, "silver")
     assert isinstance(hung.heard(), Granted)
@@ -171,7 +171,7 @@ def test_a_late_answer_says_nothing_of_a_class_that_another_host_has_taken_over(
     assert new.hears_nothing()
 
 
-def test_an_overdue_host_that_dies_is_free_to_come_back(make_node: MakeNode) -> None:
+def test_an_overdue_host_that_dies_can_reconnect(make_node: MakeNode) -> None:
     node = make_node(round_s=0.001)
     hung, silver = peer(node, "gold"), peer(node, "silver")
     assert isinstance(silver.heard(), Granted)

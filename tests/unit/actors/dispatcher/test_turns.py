@@ -1,4 +1,4 @@
-"""The dispatcher's loop over real sockets: who gets turns, and what is told of it."""
+"""The dispatcher's turn loop over real sockets: which class gets a turn, and the status of the loop."""
 
 import select
 
@@ -8,14 +8,14 @@ from actors.messages.turn_messages import Ended, Granted, Left
 from scheduler.turns.round_robin import TurnRoundRobin
 from tests.unit.actors.dispatcher.nodes import HUNG_S, ROUND_S, SHARES, MakeNode, ended, peer
 
-# -- turns ------------------------------------------------------------------------------------------
+# -- which class gets a turn ------------------------------------------------------------------------
 
 
 def test_a_class_with_input_is_granted_its_quota_at_once(make_node: MakeNode) -> None:
     assert peer(make_node(), "gold").heard() == Granted("gold", 0, 5.0)
 
 
-def test_hosts_take_turns_each_for_its_share(make_node: MakeNode) -> None:
+def test_hosts_take_turns_with_quotas_by_their_shares(make_node: MakeNode) -> None:
     node = make_node()
     hosts = {name: peer(node, name) for name in SHARES}
     for name in [*SHARES] * 3:
@@ -25,7 +25,9 @@ def test_hosts_take_turns_each_for_its_share(make_node: MakeNode) -> None:
         hosts[name].say(ended(name, quota_s))
 
 
-def test_a_lane_that_rests_is_ahead_of_its_slices_by_a_round_and_a_slice_at_most(make_node: MakeNode) -> None:
+def test_a_lane_rests_if_it_is_ahead_of_the_clock_by_more_than_a_round_and_a_slice(
+    make_node: MakeNode,
+) -> None:
     round_s, rounds = 0.02, 10
     node = make_node(round_s=round_s, rests=True)
     hosts = {name: peer(node, name) for name in SHARES}
@@ -38,13 +40,13 @@ def test_a_lane_that_rests_is_ahead_of_its_slices_by_a_round_and_a_slice_at_most
         hosts[name].say(ended(name, SHARES[name] * round_s))
     assert order == [*SHARES] * rounds
     node.settle()
-    told = [now for event, now, grants in node.recorded if grants]
+    granted_at = [now for event, now, grants in node.recorded if grants]
     used_s = (rounds - 1) * round_s
-    assert told[-1] - told[0] > used_s - 2 * round_s
+    assert granted_at[-1] - granted_at[0] > used_s - 2 * round_s
     assert node.loop.status().lanes[0].used_s == pytest.approx(rounds * round_s)
 
 
-def test_a_class_that_dies_while_its_lane_rests_gives_it_back_once(make_node: MakeNode) -> None:
+def test_the_lane_of_a_class_that_dies_while_the_lane_rests_is_free_only_once(make_node: MakeNode) -> None:
     node = make_node(round_s=0.02, rests=True)
     gold = peer(node, "gold")
     gold.heard()
@@ -57,7 +59,7 @@ def test_a_class_that_dies_while_its_lane_rests_gives_it_back_once(make_node: Ma
     assert silver.heard() == Granted("silver", 0, 0.005)
 
 
-def test_every_lane_is_given_out(make_node: MakeNode) -> None:
+def test_each_free_lane_is_granted_to_a_class(make_node: MakeNode) -> None:
     node = make_node(lanes=2)
     gold, silver, bronze = (peer(node, name) for name in SHARES)
     assert gold.heard() == Granted("gold", 0, 10.0)
@@ -66,7 +68,7 @@ def test_every_lane_is_given_out(make_node: MakeNode) -> None:
     assert bronze.heard() == Granted("bronze", 1, 5.0)
 
 
-def test_a_host_runs_one_class_at_a_time_however_many_lanes_are_free(make_node: MakeNode) -> None:
+def test_a_host_runs_a_single_class_at_a_time_on_two_lanes(make_node: MakeNode) -> None:
     node = make_node(lanes=2)
     node.loop.set_shares(SHARES, dict.fromkeys(SHARES, "host-gold"))
     host = peer(node, *SHARES)
@@ -77,7 +79,7 @@ def test_a_host_runs_one_class_at_a_time_however_many_lanes_are_free(make_node: 
         node.settle()
 
 
-def test_input_that_came_before_the_shares_is_remembered(make_node: MakeNode) -> None:
+def test_a_class_that_is_ready_before_it_has_a_share_gets_its_turn_later(make_node: MakeNode) -> None:
     node = make_node(shared=False)
     gold, silver = peer(node, "gold"), peer(node, "silver")
     assert gold.hears_nothing()
@@ -88,7 +90,7 @@ def test_input_that_came_before_the_shares_is_remembered(make_node: MakeNode) ->
     assert gold.heard() == Granted("gold", 0, 5.0)
 
 
-def test_a_class_that_waits_keeps_waiting_while_it_has_no_share(make_node: MakeNode) -> None:
+def test_a_waiting_class_without_a_share_gets_no_turn(make_node: MakeNode) -> None:
     node = make_node()
     gold, silver = peer(node, "gold"), peer(node, "silver")
     node.share("gold")
@@ -110,7 +112,7 @@ def test_a_class_that_left_gets_no_turn(make_node: MakeNode) -> None:
     assert silver.hears_nothing()
 
 
-def test_a_class_that_left_during_its_slice_still_gives_the_lane_back(make_node: MakeNode) -> None:
+def test_a_class_that_left_during_its_slice_still_returns_the_lane(make_node: MakeNode) -> None:
     node = make_node()
     gold, silver = peer(node, "gold"), peer(node, "silver")
     gold.say(Left("gold"))
@@ -120,7 +122,7 @@ def test_a_class_that_left_during_its_slice_still_gives_the_lane_back(make_node:
     assert silver.heard() == Granted("silver", 0, 2.5)
 
 
-def test_what_is_recorded_replays_to_the_same_decisions(make_node: MakeNode) -> None:
+def test_recorded_events_replay_to_the_same_grants(make_node: MakeNode) -> None:
     node = make_node(lanes=2, shared=False)
     hosts = {name: peer(node, name) for name in SHARES}
     node.share(*SHARES)
@@ -137,10 +139,10 @@ def test_what_is_recorded_replays_to_the_same_decisions(make_node: MakeNode) -> 
     ]
 
 
-# -- what is told of it -------------------------------------------------------------------------------
+# -- status of the loop --------------------------------------------------------------------------
 
 
-def test_status_tells_what_slices_took_and_what_runs(make_node: MakeNode) -> None:
+def test_status_shows_slice_times_and_the_running_class(make_node: MakeNode) -> None:
     node = make_node()
     gold, silver = peer(node, "gold"), peer(node, "silver")
     gold.say(Ended("gold", 0, used_s=0.25, ran_s=0.5, backlog=True))
@@ -152,10 +154,10 @@ def test_status_tells_what_slices_took_and_what_runs(make_node: MakeNode) -> Non
     assert lane.idle_s > 0
     assert status.rounds == 1
     assert status.hosts == {"host-gold": ("gold",), "host-silver": ("silver",)}
-    assert status.not_pinned == "not asked for"
+    assert status.not_pinned == "pinning is not requested"
 
 
-def test_a_stopped_loop_is_the_end_of_its_channels_and_its_socket(make_node: MakeNode) -> None:
+def test_a_stopped_loop_closes_its_channels_and_removes_its_socket(make_node: MakeNode) -> None:
     node = make_node()
     gold = peer(node, "gold", ready=False)
     node.stop()

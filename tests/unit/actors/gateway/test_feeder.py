@@ -1,4 +1,6 @@
-"""The feeder without a gateway: what a plan asks for, what is missed, and messages that are stamped anew each lap."""
+"""The replay feeder without a gateway: rows that are due by its rate plan, missed rows, and new time stamps
+for each lap (pass) through the files.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,14 @@ def plan(*steps: tuple[float, float]) -> StepArrivals:
     )
 
 
-def table(rows_a_ms: float) -> pa.Table:
-    rows = int(rows_a_ms * PERIOD_MS)
-    times = BEGIN + (np.arange(rows) / rows_a_ms).astype(np.int64)
+def table(rows_per_ms: float) -> pa.Table:
+    rows = int(rows_per_ms * PERIOD_MS)
+    times = BEGIN + (np.arange(rows) / rows_per_ms).astype(np.int64)
     return pa.table({"sensor": np.arange(rows, dtype=np.int32), "ts": times})
 
 
 class Door:
-    """Takes what it is told to, and keeps it."""
+    """Stand-in for a producer: it refuses the first `refusals` messages, and keeps the rest."""
 
     def __init__(self, refusals: int = 0) -> None:
         self.refusals = refusals
@@ -77,10 +79,10 @@ def fed(feeding: ReplaySource, door: Door, until: float, began: float = 0.0) -> 
         now = round(now + TICK_S, 6)
 
 
-# -- the plan ------------------------------------------------------------------------------------------------------
+# -- when rows are due by the rates --------------------------------------------------------------------------------
 
 
-def test_a_plan_is_owed_step_by_step() -> None:
+def test_the_number_of_due_rows_follows_the_rates_of_the_plan() -> None:
     pace = Pace(plan((0, 1000), (2, 0), (3, 5000)), 10.0, tuples_per_ms=10.0)
     owed = []
     for now in np.arange(10.0, 14.001, 0.05):
@@ -91,7 +93,7 @@ def test_a_plan_is_owed_step_by_step() -> None:
     assert pace.speed == 500
 
 
-def test_what_comes_too_late_is_missed_and_not_made_up_for() -> None:
+def test_rows_due_for_longer_than_the_catch_up_time_are_counted_as_missed() -> None:
     pace = Pace(plan((0, 1000)), 0.0, tuples_per_ms=1.0)
     missed = pace.owe(5.0)
     assert [pace.owed_ms, missed] == pytest.approx([1000 * CATCH_UP_S, 5000 - 1000 * CATCH_UP_S])
@@ -101,7 +103,7 @@ def test_what_comes_too_late_is_missed_and_not_made_up_for() -> None:
     st.lists(st.tuples(st.floats(0.01, 5), st.floats(0, 1e6)), min_size=1, max_size=5),
     st.lists(st.floats(0.001, 1), min_size=1, max_size=20),
 )
-def test_owed_and_missed_together_are_what_the_plan_has(
+def test_due_and_missed_rows_add_up_to_the_rows_of_the_plan(
     lengths: list[tuple[float, float]], pauses: list[float]
 ) -> None:
     starts = np.concatenate([[0.0], np.cumsum([length for length, _ in lengths])[:-1]])
@@ -118,22 +120,22 @@ def test_owed_and_missed_together_are_what_the_plan_has(
     assert 2.0 * owed + missed == pytest.approx(whole, rel=1e-6, abs=1e-3)
 
 
-# -- the input -----------------------------------------------------------------------------------------------------
+# -- the files and their rows --------------------------------------------------------------------------------------
 
 
-def test_every_lap_goes_on_in_event_time_where_the_one_before_ended() -> None:
+def test_event_time_continues_from_lap_to_lap() -> None:
     feeding, door = source(), Door()
     feeding.begin(plan((0, 30_000)), 0.0, 0.0)
     fed(feeding, door, until=1.0)
-    for stream, a_ms in (("dense", 10), ("sparse", 0.5)):
+    for stream, per_ms in (("dense", 10), ("sparse", 0.5)):
         times = door.times(stream)
-        assert len(times) == pytest.approx(30_000 * a_ms / 10.5, rel=0.02)
-        assert times == (BEGIN + np.arange(len(times)) / a_ms).astype(np.int64).tolist()
+        assert len(times) == pytest.approx(30_000 * per_ms / 10.5, rel=0.02)
+        assert times == (BEGIN + np.arange(len(times)) / per_ms).astype(np.int64).tolist()
     assert feeding.accepted == sum(len(times) for _, times in door.taken)
     assert feeding.missed == 0
 
 
-def test_streams_of_a_class_go_side_by_side() -> None:
+def test_streams_of_a_class_advance_together_in_event_time() -> None:
     feeding, door = source(), Door()
     feeding.begin(plan((0, 30_000)), 0.0, 0.0)
     fed(feeding, door, until=0.5)
@@ -143,7 +145,7 @@ def test_streams_of_a_class_go_side_by_side() -> None:
             assert abs(upto["dense"] - upto["sparse"]) <= 2 * TICK_S * 30_000 / 10.5 + 2
 
 
-def test_batches_of_a_rate_are_a_tick_long_and_never_longer_than_a_train() -> None:
+def test_a_batch_holds_the_rows_of_a_tick_up_to_a_maximum() -> None:
     for rate, longest in ((30_000, 30_000 * TICK_S), (1e7, ROWS_MAX)):
         feeding, door = source(), Door()
         feeding.begin(plan((0, rate)), 0.0, 0.0)
@@ -152,7 +154,7 @@ def test_batches_of_a_rate_are_a_tick_long_and_never_longer_than_a_train() -> No
         assert 0.85 * longest <= found <= 1.05 * longest
 
 
-def test_a_new_plan_goes_on_where_the_old_one_was() -> None:
+def test_a_new_plan_continues_where_the_old_plan_stopped() -> None:
     feeding, door = source(), Door()
     feeding.begin(plan((0, 30_000)), 0.0, 0.0)
     fed(feeding, door, until=0.2)
@@ -162,7 +164,7 @@ def test_a_new_plan_goes_on_where_the_old_one_was() -> None:
     assert times == (BEGIN + np.arange(len(times)) / 10).astype(np.int64).tolist()
 
 
-def test_what_was_refused_is_offered_again_and_nothing_twice() -> None:
+def test_refused_batches_are_offered_again_and_accepted_once() -> None:
     feeding, door = source(), Door(refusals=3)
     feeding.begin(None, 0.0, 0.0)
     feeding.go_on(door.producer, 1.0)
@@ -174,7 +176,7 @@ def test_what_was_refused_is_offered_again_and_nothing_twice() -> None:
     assert feeding.next_at == 1.7
 
 
-def test_a_batch_that_will_never_be_taken_ends_the_feeder() -> None:
+def test_a_batch_refused_for_good_ends_the_feeder() -> None:
     class Closed(Door):
         def publish_message(self, stream: str, rows: int, message: Any) -> RefusedBatch:
             return RefusedBatch("no such stream")
@@ -185,7 +187,7 @@ def test_a_batch_that_will_never_be_taken_ends_the_feeder() -> None:
         feeding.go_on(Closed().producer, 0.0)
 
 
-def test_a_message_is_stamped_in_place() -> None:
+def test_stamping_a_batch_shifts_its_event_times_and_changes_no_other_column() -> None:
     batch = pa.record_batch({"text": ["a", None, "c"], "ts": pa.array([5, 6, 7], pa.int64())})
     message = ReplayBatch(batch.slice(1, 2), "ts")
     for by_ms in (0, 1000, 3000):

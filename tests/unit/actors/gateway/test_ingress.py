@@ -89,12 +89,12 @@ def running(dirs: RunDirs, **settings: Any) -> Iterator[Gateway]:
 
 
 def sensors(subscriber: Subscriber) -> list[tuple[int, list[int]]]:
-    """What has come to the reader: frame numbers and the sensors in them."""
+    """Return the numbers of the frames that the reader has received, each with its sensors."""
     return [(number, batch_of(payload).columns[0].data.tolist()) for number, payload in subscriber.frames()]
 
 
 def settle(dirs: RunDirs) -> None:
-    """What readers have said before is done: a newcomer is let in after that."""
+    """Wait until the gateway has handled the earlier messages of readers: only then does it answer a new reader."""
     newcomer = Subscriber(dirs, "newcomer", "readings")
     newcomer.unsubscribe()
     newcomer.close()
@@ -125,7 +125,7 @@ def test_batch_goes_from_producer_to_reader(dirs: RunDirs) -> None:
         reader.close()
 
 
-def test_reader_that_does_not_ask_gets_one_news_for_all(dirs: RunDirs) -> None:
+def test_reader_that_has_not_polled_gets_one_announcement_for_many_batches(dirs: RunDirs) -> None:
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         gateway.streams.declare(READINGS)
         reader = Subscriber(dirs, "c1", "readings")
@@ -138,7 +138,7 @@ def test_reader_that_does_not_ask_gets_one_news_for_all(dirs: RunDirs) -> None:
         reader.close()
 
 
-def test_columns_may_come_in_any_order(dirs: RunDirs) -> None:
+def test_gateway_accepts_batches_with_columns_in_any_order(dirs: RunDirs) -> None:
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         gateway.streams.declare(READINGS)
         reader = Subscriber(dirs, "c1", "readings")
@@ -160,12 +160,14 @@ def test_columns_may_come_in_any_order(dirs: RunDirs) -> None:
         ),
         (
             batch(1).set_column(1, "temp", pa.array([1])),
-            "stream readings, column temp: int64 where float64 (double) is expected",
+            "stream readings, column temp: the column has type int64; expected float64 (double)",
         ),
     ],
     ids=["missing", "unknown", "another type"],
 )
-def test_wrong_columns_are_refused_by_name(dirs: RunDirs, given: pa.RecordBatch, what: str) -> None:
+def test_batches_with_wrong_columns_are_refused_by_column_name(
+    dirs: RunDirs, given: pa.RecordBatch, what: str
+) -> None:
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         gateway.streams.declare(READINGS)
         answer = refused(producer.publish("readings", given))
@@ -174,7 +176,7 @@ def test_wrong_columns_are_refused_by_name(dirs: RunDirs, given: pa.RecordBatch,
         assert accepted(producer.publish("readings", batch(1))) == 0
 
 
-def test_batch_with_an_id_may_be_sent_again_also_to_a_gateway_that_was_restarted(dirs: RunDirs) -> None:
+def test_batch_sent_again_with_its_id_is_stored_once_even_after_a_restart(dirs: RunDirs) -> None:
     first, second = (BatchId(mark_of("p"), number) for number in (7, 8))
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         gateway.streams.declare(READINGS)
@@ -191,7 +193,7 @@ def test_batch_with_an_id_may_be_sent_again_also_to_a_gateway_that_was_restarted
         assert found == [[0], [0], [0], [5, 6]]
 
 
-def test_names_of_streams_are_without_regard_to_case(dirs: RunDirs) -> None:
+def test_stream_names_ignore_case(dirs: RunDirs) -> None:
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         gateway.streams.declare(READINGS.replace("readings", "Readings"))
         reader = Subscriber(dirs, "c1", "READINGS")
@@ -209,11 +211,11 @@ def test_unknown_stream_is_refused_with_the_nearest_name(dirs: RunDirs) -> None:
             Subscriber(dirs, "c1", "reading")
 
 
-def test_stream_declared_otherwise_is_refused(dirs: RunDirs) -> None:
+def test_stream_declared_again_with_another_definition_is_refused(dirs: RunDirs) -> None:
     with running(dirs) as gateway:
         gateway.streams.declare(READINGS)
         gateway.streams.declare(READINGS)
-        with pytest.raises(InvalidInput, match="declared otherwise"):
+        with pytest.raises(InvalidInput, match="already declared with another definition"):
             gateway.streams.declare("CREATE STREAM readings (sensor INT)")
 
 
@@ -232,9 +234,9 @@ def raw(dirs: RunDirs) -> socket.socket:
         head_bytes(PUBLISH, "../../etc", 1, 4),
         head_bytes(PUBLISH, "readings", 1, 1000) + b"and then no more",
     ],
-    ids=["another protocol", "nothing described", "endless", "no name", "half a batch"],
+    ids=["another protocol", "empty description", "huge size", "invalid name", "half a batch"],
 )
-def test_bad_producer_harms_no_other(dirs: RunDirs, sent: bytes) -> None:
+def test_invalid_producer_does_not_affect_other_producers(dirs: RunDirs, sent: bytes) -> None:
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer, raw(dirs) as bad:
         gateway.streams.declare(READINGS)
         bad.sendall(sent)
@@ -245,7 +247,7 @@ def test_bad_producer_harms_no_other(dirs: RunDirs, sent: bytes) -> None:
 
 
 def altered(message: bytes) -> list[bytes]:
-    """A sound message with each of its 32-bit words put to other numbers."""
+    """Return copies of a valid message, each with one 32-bit word replaced by another number."""
     return [
         message[:place] + struct.pack("<I", value) + message[place + 4 :]
         for place in range(0, len(message) - 4, 4)
@@ -253,7 +255,7 @@ def altered(message: bytes) -> list[bytes]:
     ]
 
 
-def test_damaged_batches_are_refused_or_can_be_read(dirs: RunDirs) -> None:
+def test_damaged_batches_are_refused_or_readable(dirs: RunDirs) -> None:
     with running(dirs) as gateway:
         gateway.streams.declare(READINGS)
         reader = Subscriber(dirs, "c1", "readings")
@@ -279,7 +281,7 @@ def test_compressed_batch_is_refused(dirs: RunDirs) -> None:
         assert "compressed" in refused(gateway.streams.append("readings", compressed, 1000)).reason
 
 
-def test_lossless_reader_holds_input_back_until_it_releases(dirs: RunDirs) -> None:
+def test_full_log_with_a_lossless_reader_refuses_batches(dirs: RunDirs) -> None:
     with running(dirs, bytes_max=256 * KIB) as gateway, Producer(dirs.door_socket) as producer:
         gateway.streams.declare(READINGS)
         reader = Subscriber(dirs, "c1", "readings", lossless=True)
@@ -295,18 +297,18 @@ def test_lossless_reader_holds_input_back_until_it_releases(dirs: RunDirs) -> No
         reader.close()
 
 
-def test_other_reader_loses_its_oldest_frames_and_learns_of_it(dirs: RunDirs) -> None:
+def test_reader_that_is_not_lossless_loses_its_oldest_frames_with_an_error(dirs: RunDirs) -> None:
     with running(dirs, bytes_max=256 * KIB) as gateway, Producer(dirs.door_socket) as producer:
         gateway.streams.declare(READINGS)
         reader = Subscriber(dirs, "c1", "readings")
         for number in range(100):
             assert accepted(producer.publish("readings", batch(500))) == number
-        with pytest.raises(FrameForgotten, match="the next one is"):
+        with pytest.raises(FrameForgotten, match="continue at frame"):
             sensors(reader)
         reader.close()
 
 
-def test_frames_go_when_every_reader_has_released_them(dirs: RunDirs) -> None:
+def test_frames_are_deleted_when_every_reader_has_released_them(dirs: RunDirs) -> None:
     with running(dirs, segment_bytes=32 * KIB) as gateway, Producer(dirs.door_socket) as producer:
         stream = gateway.streams.declare(READINGS)
         fast, slow = (
@@ -328,7 +330,7 @@ def test_frames_go_when_every_reader_has_released_them(dirs: RunDirs) -> None:
         slow.close()
 
 
-def test_restarted_gateway_has_streams_frames_and_readers_again(dirs: RunDirs) -> None:
+def test_restarted_gateway_keeps_streams_frames_and_readers(dirs: RunDirs) -> None:
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         gateway.streams.declare(READINGS)
         reader = Subscriber(dirs, "c1", "readings", lossless=True)
@@ -347,7 +349,7 @@ def test_restarted_gateway_has_streams_frames_and_readers_again(dirs: RunDirs) -
         assert sensors(reader) == [(1, [0])]
 
 
-def test_reader_that_comes_back_further_on_has_released_nothing_by_that(dirs: RunDirs) -> None:
+def test_reader_that_resumes_at_a_later_frame_does_not_release_earlier_frames(dirs: RunDirs) -> None:
     with running(dirs, segment_bytes=32 * KIB) as gateway, Producer(dirs.door_socket) as producer:
         stream = gateway.streams.declare(READINGS)
         Subscriber(dirs, "c1", "readings", lossless=True).close()
@@ -359,44 +361,44 @@ def test_reader_that_comes_back_further_on_has_released_nothing_by_that(dirs: Ru
         again.close()
 
 
-def told(dirs: RunDirs, said: Message) -> Message:
-    """What the gateway answers to it on a connection of its own."""
+def answer_to(dirs: RunDirs, message: Message) -> Message:
+    """Send a message over a new connection, and return the gateway's answer to the message."""
     host = connect(dirs.gateway_socket)
     blocking = socket.socket(fileno=os.dup(host.fileno()))
     blocking.setblocking(True)
-    blocking.send(encode(said))
+    blocking.send(encode(message))
     answer = decode(blocking.recv(KIB))
     blocking.close()
     host.close()
     return answer
 
 
-def test_who_begins_is_told_how_many_rows_came_before_also_when_it_is_killed_at_once(dirs: RunDirs) -> None:
+def test_reader_that_subscribes_again_from_now_gets_the_same_start(dirs: RunDirs) -> None:
     begin = Subscribe("c1", "readings", FROM_NOW, False)
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         gateway.streams.declare(READINGS)
         accepted(producer.publish("readings", batch(7)))
-        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
+        assert answer_to(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
         accepted(producer.publish("readings", batch(5)))
-        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
+        assert answer_to(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
     with running(dirs):
-        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
+        assert answer_to(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
 
 
-def test_reader_of_a_copy_is_told_the_rows_of_the_stream_it_is_of_once_they_are_known(dirs: RunDirs) -> None:
+def test_reader_of_a_copy_gets_the_row_count_of_the_original_stream_once_known(dirs: RunDirs) -> None:
     begins = [Subscribe(name, "readings", FROM_NOW, False) for name in ("c1", "c2")]
     with running(dirs) as gateway:
         gateway.streams.declare(READINGS, origin="n2")
-        assert told(dirs, begins[0]) == Subscribed("c1", "readings", 0, 0, None)
+        assert answer_to(dirs, begins[0]) == Subscribed("c1", "readings", 0, 0, None)
         frame = batch_parts(1.0, train_from_arrow(batch(3), SCHEMA, 1.0), 40)
         gateway.streams.append_copy("readings", 8, *frame)
-        assert told(dirs, begins[1]) == Subscribed("c2", "readings", 0, 9, 43)
+        assert answer_to(dirs, begins[1]) == Subscribed("c2", "readings", 0, 9, 43)
 
 
-def test_reader_of_a_copy_may_wait_for_what_is_yet_to_come(dirs: RunDirs) -> None:
+def test_reader_may_begin_beyond_the_end_of_a_copied_stream_only(dirs: RunDirs) -> None:
     with running(dirs) as gateway:
         gateway.streams.declare(READINGS)
-        with pytest.raises(InvalidInput, match="beyond the end"):
+        with pytest.raises(InvalidInput, match="after the end"):
             Subscriber(dirs, "c1", "readings", 2)
         gateway.streams.drop("readings")
         gateway.streams.declare(READINGS, origin="n2")
@@ -409,7 +411,7 @@ def test_reader_of_a_copy_may_wait_for_what_is_yet_to_come(dirs: RunDirs) -> Non
         reader.close()
 
 
-def test_killed_gateway_loses_nothing_that_it_accepted(dirs: RunDirs) -> None:
+def test_killed_gateway_loses_no_accepted_batch(dirs: RunDirs) -> None:
     last = -1
     for _ in range(3):
         child = subprocess.Popen(
@@ -430,7 +432,7 @@ def test_killed_gateway_loses_nothing_that_it_accepted(dirs: RunDirs) -> None:
     assert last == 59
 
 
-def test_too_much_at_once_is_refused_for_a_while_or_for_good(dirs: RunDirs) -> None:
+def test_batches_beyond_the_door_limits_are_refused_temporarily_or_permanently(dirs: RunDirs) -> None:
     bounds = DoorBounds(message_bytes=64 * KIB, receiving_bytes=100 * KIB, connections=3)
     with running(dirs, bounds=bounds) as gateway, Producer(dirs.door_socket) as producer, raw(dirs) as slow:
         gateway.streams.declare(READINGS)
@@ -450,7 +452,7 @@ def test_too_much_at_once_is_refused_for_a_while_or_for_good(dirs: RunDirs) -> N
             assert too_many.recv(1) == b""
 
 
-def test_batch_that_no_log_has_room_for_is_refused_for_good(dirs: RunDirs) -> None:
+def test_batch_larger_than_the_log_is_refused_for_good(dirs: RunDirs) -> None:
     with running(dirs, bytes_max=256 * KIB) as gateway, Producer(dirs.door_socket) as producer:
         gateway.streams.declare(READINGS)
         answer = refused(producer.publish("readings", batch(20_000)))
@@ -458,7 +460,7 @@ def test_batch_that_no_log_has_room_for_is_refused_for_good(dirs: RunDirs) -> No
         assert answer.retry_after_s is None
 
 
-def test_producers_at_the_same_time_each_keep_their_order(dirs: RunDirs) -> None:
+def test_batches_of_each_concurrent_producer_stay_in_order(dirs: RunDirs) -> None:
     def publish(begin: int) -> None:
         with Producer(dirs.door_socket) as producer:
             for number in range(50):
@@ -481,12 +483,15 @@ def test_producers_at_the_same_time_each_keep_their_order(dirs: RunDirs) -> None
         reader.close()
 
 
-def test_two_gateways_do_not_serve_one_node(dirs: RunDirs) -> None:
-    with running(dirs), pytest.raises(InvalidInput, match="another process listens there"):
+def test_second_gateway_of_a_node_is_refused(dirs: RunDirs) -> None:
+    with (
+        running(dirs),
+        pytest.raises(InvalidInput, match="another process already listens at this path of a Unix socket"),
+    ):
         Gateway(dirs)
 
 
-def test_folders_of_dead_systems_go_and_those_of_living_ones_stay(tmp_path: Path) -> None:
+def test_run_folders_of_dead_systems_are_removed_and_others_stay(tmp_path: Path) -> None:
     dead, alive = (RunDirs(tmp_path, name, "n") for name in ("dead", "alive"))
     os.close(dead.hold())
     held = alive.hold()
@@ -496,7 +501,7 @@ def test_folders_of_dead_systems_go_and_those_of_living_ones_stay(tmp_path: Path
     os.close(held)
 
 
-def test_clean_stop_leaves_nothing(tmp_path: Path) -> None:
+def test_removing_the_last_node_removes_all_run_folders(tmp_path: Path) -> None:
     one, two = RunDirs(tmp_path, "s", "n1"), RunDirs(tmp_path, "s", "n2")
     held = [one.hold(), two.hold()]
     one.remove()
@@ -507,7 +512,7 @@ def test_clean_stop_leaves_nothing(tmp_path: Path) -> None:
         os.close(file)
 
 
-def test_thousand_readers_on_one_connection_are_all_told(dirs: RunDirs) -> None:
+def test_thousand_readers_on_a_connection_all_get_announcements(dirs: RunDirs) -> None:
     names = [f"c#{number}" for number in range(1000)]
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         gateway.streams.declare(READINGS)
@@ -526,7 +531,7 @@ def test_thousand_readers_on_one_connection_are_all_told(dirs: RunDirs) -> None:
         host.close()
 
 
-def test_packet_of_another_protocol_is_answered_and_the_connection_ends(dirs: RunDirs) -> None:
+def test_gateway_denies_a_packet_of_another_protocol_and_closes_the_connection(dirs: RunDirs) -> None:
     with running(dirs):
         host = connect(dirs.gateway_socket)
         blocking = socket.socket(fileno=os.dup(host.fileno()))
@@ -539,14 +544,14 @@ def test_packet_of_another_protocol_is_answered_and_the_connection_ends(dirs: Ru
         host.close()
 
 
-def test_reader_that_comes_while_memory_has_run_out_is_told_so_and_may_come_again(
+def test_reader_is_refused_while_memory_is_full_and_accepted_later(
     dirs: RunDirs, no_room: Callable[[], AbstractContextManager[None]]
 ) -> None:
     with running(dirs) as gateway:
         gateway.streams.declare(READINGS)
         early = Subscriber(dirs, "early", "readings", lossless=True)
         with no_room():
-            with pytest.raises(InvalidInput, match="memory for the record has run out"):
+            with pytest.raises(InvalidInput, match="the machine has no memory left for the stream's record"):
                 Subscriber(dirs, "late", "readings", 0, lossless=True)
             early.unsubscribe()
             with pytest.raises(LogFull):
@@ -562,7 +567,7 @@ def test_reader_that_comes_while_memory_has_run_out_is_told_so_and_may_come_agai
             reader.close()
 
 
-def test_gateway_that_stops_while_memory_has_run_out_lets_go_of_its_logs(
+def test_gateway_that_stops_while_memory_is_full_releases_its_logs(
     dirs: RunDirs, no_room: Callable[[], AbstractContextManager[None]]
 ) -> None:
     with running(dirs) as gateway:
@@ -573,7 +578,7 @@ def test_gateway_that_stops_while_memory_has_run_out_lets_go_of_its_logs(
         assert accepted(producer.publish("readings", batch(3))) == 0
 
 
-def test_readers_hear_when_the_feed_of_their_stream_had_nothing_left(dirs: RunDirs) -> None:
+def test_readers_are_notified_when_the_feed_of_their_stream_has_caught_up(dirs: RunDirs) -> None:
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     mine, gateways = (Channel(one) for one in ends)
     streams = Streams(dirs, lambda: 100.0)
@@ -587,7 +592,7 @@ def test_readers_hear_when_the_feed_of_their_stream_had_nothing_left(dirs: RunDi
     mine.close()
 
 
-def test_numbers_of_a_stream_that_was_dropped_are_not_given_again(dirs: RunDirs) -> None:
+def test_frame_numbers_of_a_dropped_stream_are_not_reused(dirs: RunDirs) -> None:
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         gateway.streams.declare(READINGS)
         accepted(producer.publish("readings", batch(7)))
@@ -595,14 +600,14 @@ def test_numbers_of_a_stream_that_was_dropped_are_not_given_again(dirs: RunDirs)
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         again = gateway.streams.declare(READINGS)
         assert (again.log.next, again.rows) == (1, 7)
-        assert told(dirs, Subscribe("c1", "readings", FROM_NOW, False)) == Subscribed(
+        assert answer_to(dirs, Subscribe("c1", "readings", FROM_NOW, False)) == Subscribed(
             "c1", "readings", 0, 1, 7
         )
         accepted(producer.publish("readings", batch(5)))
         assert (again.log.next, again.rows) == (2, 12)
 
 
-def test_nothing_is_kept_for_a_reader_of_streams_that_it_does_not_read(dirs: RunDirs) -> None:
+def test_streams_keep_nothing_for_a_reader_that_does_not_read_them(dirs: RunDirs) -> None:
     with running(dirs) as gateway:
         gateway.streams.declare(READINGS)
         gateway.streams.keep_for("c1", ["readings"], lossless=False)
@@ -630,21 +635,21 @@ def test_declared_reader_begins_with_the_first_row_after_its_declaration(dirs: R
             accepted(producer.publish("readings", batch(5)))
     with running(dirs) as gateway:
         gateway.streams.declare(READINGS, readers={"c1": False, "c2": False})
-        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
-        assert told(dirs, Subscribe("c2", "readings", FROM_NOW, False)) == Subscribed(
+        assert answer_to(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
+        assert answer_to(dirs, Subscribe("c2", "readings", FROM_NOW, False)) == Subscribed(
             "c2", "readings", 0, 4, 22
         )
         assert gateway.streams.find("readings").status()["expected"] == []
 
 
-def test_reader_that_is_declared_again_begins_there_although_its_last_life_leaves_later(
+def test_late_unsubscribe_does_not_move_the_start_of_a_redeclared_reader(
     dirs: RunDirs,
 ) -> None:
     begin = Subscribe("c1", "readings", FROM_NOW, False)
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         streams = gateway.streams
         streams.declare(READINGS, readers={"c1": False})
-        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 0, 0)
+        assert answer_to(dirs, begin) == Subscribed("c1", "readings", 0, 0, 0)
         accepted(producer.publish("readings", batch(7)))
         streams.declare(READINGS, readers={})
         streams.declare(READINGS, readers={"c1": False})
@@ -653,49 +658,49 @@ def test_reader_that_is_declared_again_begins_there_although_its_last_life_leave
         for message in (Unsubscribe("c1", "readings"), Reads("c1", ())):
             leaving.send(encode(message))
         settle(dirs)
-        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
+        assert answer_to(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
         leaving.close()
 
 
-def test_reader_that_subscribes_and_leaves_by_an_earlier_declaration_begins_where_it_was_declared(
+def test_reader_that_leaves_and_subscribes_again_begins_at_its_declaration(
     dirs: RunDirs,
 ) -> None:
     begin = Subscribe("c1", "readings", FROM_NOW, False)
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         gateway.streams.declare(READINGS, readers={"c1": False})
         accepted(producer.publish("readings", batch(7)))
-        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 0, 0)
+        assert answer_to(dirs, begin) == Subscribed("c1", "readings", 0, 0, 0)
         leaving = connect(dirs.gateway_socket)
         leaving.send(encode(Unsubscribe("c1", "readings")))
         settle(dirs)
-        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 0, 0)
+        assert answer_to(dirs, begin) == Subscribed("c1", "readings", 0, 0, 0)
         leaving.close()
 
 
-def test_reader_that_is_declared_again_begins_there_although_its_last_life_reads_on(dirs: RunDirs) -> None:
+def test_position_of_a_reader_from_before_its_redeclaration_does_not_move_its_start(dirs: RunDirs) -> None:
     begin = Subscribe("c1", "readings", FROM_NOW, False)
     with running(dirs) as gateway, Producer(dirs.door_socket) as producer:
         streams = gateway.streams
         streams.declare(READINGS, readers={"c1": False})
         accepted(producer.publish("readings", batch(7)))
-        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 0, 0)
+        assert answer_to(dirs, begin) == Subscribed("c1", "readings", 0, 0, 0)
         streams.declare(READINGS, readers={})
         streams.declare(READINGS, readers={"c1": False})
         accepted(producer.publish("readings", batch(5)))
-        # The host has not heard of the two declarations, and reads on where it was.
-        assert told(dirs, Subscribe("c1", "readings", 1, False)) == Subscribed("c1", "readings", 0, 2)
-        assert told(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
+        # The host has not received the two declarations yet, and continues at its position.
+        assert answer_to(dirs, Subscribe("c1", "readings", 1, False)) == Subscribed("c1", "readings", 0, 2)
+        assert answer_to(dirs, begin) == Subscribed("c1", "readings", 0, 1, 7)
 
 
-def test_declared_reader_keeps_a_log_within_its_bound_until_it_is_declared_no_more(dirs: RunDirs) -> None:
+def test_frames_are_kept_for_a_declared_reader_as_for_a_subscribed_reader(dirs: RunDirs) -> None:
     with running(dirs, bytes_max=16 * KIB, segment_bytes=2 * KIB) as gateway:
         stream = gateway.streams.declare(READINGS, readers={"c1": False})
         rows = stream.train(batch(20))
         for _ in range(100):
             accepted(gateway.streams.publish(stream, [rows]))
         assert (stream.log.first > 0, stream.log.bytes <= 16 * KIB) == (True, True)
-        # The reader finds the number of rows that it has missed between its beginning and the first frame there is.
-        assert told(dirs, Subscribe("c1", "readings", FROM_NOW, False)) == Subscribed(
+        # The reader counts the rows between its start and the first remaining frame as missed.
+        assert answer_to(dirs, Subscribe("c1", "readings", FROM_NOW, False)) == Subscribed(
             "c1", "readings", 0, 0, 0
         )
         gateway.streams.forget_reader("c1")
@@ -706,7 +711,7 @@ def test_declared_reader_keeps_a_log_within_its_bound_until_it_is_declared_no_mo
         assert isinstance(gateway.streams.publish(stream, [rows]), Accepted)
 
 
-def test_reader_that_has_released_later_frames_is_expected_no_more(dirs: RunDirs) -> None:
+def test_declared_reader_that_releases_later_frames_no_longer_holds_frames_back(dirs: RunDirs) -> None:
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     channels = [Channel(one) for one in ends]
     streams, peer = Streams(dirs, lambda: 100.0), ReaderConnection(channels[1], lambda _: None)
@@ -722,7 +727,7 @@ def test_reader_that_has_released_later_frames_is_expected_no_more(dirs: RunDirs
         channel.close()
 
 
-def test_reader_whose_frames_fill_the_log_hears_that_producers_are_refused(dirs: RunDirs) -> None:
+def test_lossless_reader_is_notified_when_its_frames_fill_the_log(dirs: RunDirs) -> None:
     ends = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]
     channels = [(Channel(mine), Channel(gateways)) for mine, gateways in ends]
     now = [100.0]
@@ -744,7 +749,7 @@ def test_reader_whose_frames_fill_the_log_hears_that_producers_are_refused(dirs:
         heard.append([type(decode(mine.receive() or b""))])
         while heard[-1][-1] is not CaughtUp:
             heard[-1].append(type(decode(mine.receive() or b"")))
-    # A reader hears it again only after a while, however often producers try.
+    # The notice comes again only after some time, however often producers try.
     assert heard == [[Subscribed, LogIsFull, LogIsFull, CaughtUp], [Subscribed, CaughtUp]]
     streams.close()
     for channel in (one for pair in channels for one in pair):

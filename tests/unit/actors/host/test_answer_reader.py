@@ -1,4 +1,4 @@
-"""Answers of queries that come, go and come again, as their log tells."""
+"""Answers of queries that are removed and added again, as they are read from their log."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rows(first: int, following: int, text: str = "v") -> list[dict[str, Any]]:
     return [{"_seq": one, "n": one, "s": f"{text}{one}"} for one in range(first, following)]
 
 
-def test_query_that_is_put_anew_has_the_answers_of_its_last_life_alone(
+def test_query_added_again_has_only_its_new_answers(
     dirs: RunDirs, log: ClassLog, reader: AnswerReader
 ) -> None:
     log.commit(10)
@@ -50,8 +50,8 @@ def test_query_that_is_put_anew_has_the_answers_of_its_last_life_alone(
     assert described(dirs.class_log("gold"))["other"] == other
 
 
-def test_before_the_commit_that_adds_it_a_query_has_no_answers(log: ClassLog, reader: AnswerReader) -> None:
-    """A host may be killed, or have no room, between describing it and that commit."""
+def test_query_has_no_answers_before_the_commit_that_adds_it(log: ClassLog, reader: AnswerReader) -> None:
+    """Check the state if a host is killed, or its log is full, after the host has described a query and before it commits."""
     for _ in range(100):
         log.commit(10)
     for _ in range(2):
@@ -64,7 +64,7 @@ def test_before_the_commit_that_adds_it_a_query_has_no_answers(log: ClassLog, re
     assert list(reader.rows("q")) == rows(0, 5, "w")
 
 
-def test_answers_of_a_query_that_was_removed_are_read_as_long_as_they_are_kept(
+def test_answers_of_a_removed_query_stay_readable_while_they_are_kept(
     log: ClassLog, reader: AnswerReader
 ) -> None:
     log.commit(10)
@@ -75,7 +75,7 @@ def test_answers_of_a_query_that_was_removed_are_read_as_long_as_they_are_kept(
         reader.rows("none").__iter__().__next__()
 
 
-def test_some_rows_are_those_from_a_number_on_and_no_more_than_asked_for(
+def test_reading_some_answers_returns_at_most_the_requested_number_from_a_row_on(
     log: ClassLog, reader: AnswerReader
 ) -> None:
     for size in (5, 0, 7, 300):
@@ -88,7 +88,7 @@ def test_some_rows_are_those_from_a_number_on_and_no_more_than_asked_for(
         assert numbers == list(range(row, following))
 
 
-def test_an_answer_among_many_commits_without_one_is_found(log: ClassLog, reader: AnswerReader) -> None:
+def test_answers_are_found_among_many_commits_without_answers(log: ClassLog, reader: AnswerReader) -> None:
     for _ in range(3):
         log.commit(2)
         for _ in range(200):

@@ -1,4 +1,4 @@
-"""Rows that fail in a query or find no room there: counted by operator and reason, and shown wherever problems are."""
+"""Rows that fail in a query or exceed its limits: these rows are counted by operator and reason, and shown as problems."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def view(figures: Figures, *failures: Failure, state: ClassState = ClassState.WI
     )
 
 
-# -- counted ---------------------------------------------------------------------------------------------------
+# -- counts of failed rows ---------------------------------------------------------------------------------------
 
 
-def test_query_that_fails_on_every_row_is_counted_with_its_reason() -> None:
+def test_failed_rows_of_a_query_are_counted_with_their_reason() -> None:
     runner, counts = runner_of(CAST), FailureCounts()
     assert counts.end_cycle(0.0, runner) == ()
     push(runner, ["Main St"] * 150)
@@ -70,7 +70,7 @@ def test_query_that_fails_on_every_row_is_counted_with_its_reason() -> None:
     assert (failure.queries, failure.reason, failure.rows, failure.part) == (("q0",), NOT_A_NUMBER, 150, 1.0)
 
 
-def test_rows_without_room_for_their_groups_are_counted_likewise() -> None:
+def test_rows_beyond_the_group_limit_are_counted_as_failed() -> None:
     runner = runner_of("SELECT station, count(*) AS n FROM trips [RANGE 1 HOUR] GROUP BY station", groups=7)
     counts = FailureCounts()
     counts.end_cycle(0.0, runner)
@@ -80,7 +80,7 @@ def test_rows_without_room_for_their_groups_are_counted_likewise() -> None:
     assert failure.part == pytest.approx(0.93)
 
 
-def test_only_the_last_minute_of_input_makes_the_part() -> None:
+def test_the_failed_part_of_the_input_is_computed_over_the_last_minute() -> None:
     runner, counts = runner_of(CAST), FailureCounts()
     counts.end_cycle(0.0, runner)
     push(runner, ["1"] * 1000)
@@ -89,7 +89,7 @@ def test_only_the_last_minute_of_input_makes_the_part() -> None:
     (failure,) = counts.end_cycle(20.0, runner)
     assert (failure.rows, failure.part) == (10, 0.25)
     push(runner, ["1"] * 10, second=2)
-    # Counts are read every few seconds, and before the class falls asleep.
+    # The counts are read every few seconds, and once more before the class falls asleep.
     assert counts.end_cycle(20.1, runner)[0].part == 0.25
     assert counts.end_cycle(20.2, runner, is_last=True)[0].part == 0.2
     push(runner, ["1"] * 10, second=3)
@@ -97,14 +97,14 @@ def test_only_the_last_minute_of_input_makes_the_part() -> None:
     assert (failure.rows, failure.part) == (10, 0.0)
 
 
-def test_operator_shared_by_queries_names_them_all() -> None:
+def test_failure_of_a_shared_operator_names_all_its_queries() -> None:
     runner, counts = runner_of(CAST, CAST), FailureCounts()
     counts.end_cycle(0.0, runner)
     push(runner, ["x"])
     assert [failure.queries for failure in counts.end_cycle(PIECE_S, runner)] == [("q0", "q1")]
 
 
-def test_report_has_a_bounded_number_of_failures_the_largest_parts_first() -> None:
+def test_report_has_a_bounded_number_of_failures_with_the_largest_parts_first() -> None:
     statements = [
         f"SELECT CAST(station AS INT) + {number} AS s FROM trips WHERE n < {number}"
         for number in range(1, 31)
@@ -117,15 +117,15 @@ def test_report_has_a_bounded_number_of_failures_the_largest_parts_first() -> No
     assert failures[0].rows == 30
 
 
-# -- turned into problems --------------------------------------------------------------------------------------
+# -- problems, and where they are shown -------------------------------------------------------------------------
 
 
-def test_units_of_a_class_add_their_rows_and_the_largest_part_counts() -> None:
+def test_failures_of_units_add_their_rows_and_keep_the_largest_part() -> None:
     found = failures_together([[FAILED], [replace(FAILED, rows=50, part=0.1)], []])
     assert found == (replace(FAILED, rows=200),)
 
 
-def test_reasons_of_one_operator_add_up_and_operators_of_a_query_do_not() -> None:
+def test_failed_parts_add_up_within_an_operator_but_not_between_operators() -> None:
     failures = [
         Failure("select", ("s",), "overflow", 30, 0.3),
         Failure("select", ("s",), NOT_A_NUMBER, 40, 0.4),
@@ -143,7 +143,7 @@ def test_problems_name_a_bounded_number_of_queries() -> None:
     assert len(list(query_problems("acme", many))) == QUERIES_NAMED + 1
 
 
-def test_class_that_loses_rows_says_so_in_every_view() -> None:
+def test_failed_rows_of_a_class_are_shown_in_every_view() -> None:
     system = Metered()
     system.declare(declared("gold"))
     system.cycle(
@@ -158,16 +158,16 @@ def test_class_that_loses_rows_says_so_in_every_view() -> None:
         problem = f"gold/q: rows fail ({NOT_A_NUMBER}); see weir query quality gold"
         assert metered.watch.losses() == [problem]
     assert shown.condition == Condition(
-        ClassState.LOSING, f"100% of the rows that query q takes fail: {NOT_A_NUMBER}"
+        ClassState.LOSING, f"100% of the rows of query q fail: {NOT_A_NUMBER}"
     )
     assert series['weir_query_failed_ratio{priority_class="",query="q",tenant="gold"}'] == 1.0
     assert series['weir_query_failed_tuples_total{priority_class="",query="q",tenant="gold"}'] == 150
     assert series["weir_problems"] == 1
-    assert f"100% of the rows that query q takes fail: {NOT_A_NUMBER} (150 rows in all)" in in_words(shown)
+    assert f"100% of the rows of query q fail: {NOT_A_NUMBER} (150 rows in all)" in in_words(shown)
     assert view_told(as_json(shown) | {"lossless": False, "units": 1}).failures == shown.failures
 
 
-def test_tables_of_classes_and_of_queries_name_failed_rows() -> None:
+def test_class_and_query_tables_show_failed_rows() -> None:
     answering = Figures(results_per_s=3.0, p95_ms=4.0)
     for part, caption in ((0.12, "failed rows: 12% of s in acme"), (0.001, "")):
         shown = view(answering, replace(FAILED, part=part))

@@ -1,6 +1,6 @@
-"""A host that is killed at any moment: what comes out in the end is what had come out without that.
+"""A host that is killed at random moments: its answers are the same as without the kills.
 
-The host runs in processes of its own, over logs that outlive them; gateway, dispatcher and producer live on.
+The host runs in processes of its own, over logs that outlive them; gateway, dispatcher and producer keep running.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ GOLD = LiveClass(name="gold", priority=1, delay_target_ms=300, streams=STREAMS, 
 KILLS = 12
 BATCHES = 600
 HUNG_S = 60.0
-# Processes are forked from one that has loaded everything and has no threads.
+# Host processes are forked from a process that has loaded all modules and has no threads.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["actors.host.host"])
 
@@ -99,7 +99,7 @@ def around(dirs: RunDirs, **retained: Any) -> Iterator[Gateway]:
 
 
 def drawn(seed: int) -> list[tuple[str, pa.RecordBatch]]:
-    """Batches in the order in which they are sent."""
+    """Return random batches in the order in which they are sent."""
     chance, clock = np.random.default_rng(seed), {"readings": 0, "alerts": 0}
     found = []
     for _ in range(BATCHES):
@@ -117,7 +117,7 @@ def drawn(seed: int) -> list[tuple[str, pa.RecordBatch]]:
 
 
 def undisturbed(sent: Sequence[tuple[str, pa.RecordBatch]]) -> dict[str, Counter[tuple[Any, ...]]]:
-    """What a class that is never killed answers."""
+    """Return the answers of a class that is never killed."""
     hosted = HostedClass(GOLD, 1000)
     doors = {
         name: Door(name, Shedder("random", np.random.default_rng(0)), 10**9)
@@ -137,12 +137,12 @@ def undisturbed(sent: Sequence[tuple[str, pa.RecordBatch]]) -> dict[str, Counter
 
 
 def is_known(gateway: Gateway) -> bool:
-    """The gateway knows the host, from one of its lives."""
+    """Return True if the gateway knows the class as a reader, since any start of the host."""
     return all("gold" in stream["readers"] for stream in gateway.streams.status())
 
 
 def run_and_kill(dirs: RunDirs, settings: LiveSettings, chance: random.Random, gateway: Gateway) -> None:
-    """Start the host and kill it at some moment, again and again; lives before the gateway knows it do not count."""
+    """Start the host and kill it at random moments, KILLS times. A kill does not count before the gateway knows the class."""
     kills = early = 0
     while kills < KILLS:
         ours, theirs = PROCESSES.Pipe()
@@ -150,10 +150,10 @@ def run_and_kill(dirs: RunDirs, settings: LiveSettings, chance: random.Random, g
         process.start()
         theirs.close()
         assert ours.recv() == "up"
-        # On a busy machine it may take long until the gateway knows it.
+        # On a busy machine the gateway may learn of the class late, so the wait grows with each early kill.
         process.join(0.1 * early + chance.uniform(0, 0.2 if kills % 3 else 0.02))
         assert process.pid is not None
-        assert process.exitcode is None, "the host has ended by itself"
+        assert process.exitcode is None, "the host has ended without a kill"
         os.kill(process.pid, signal.SIGKILL)
         process.join()
         ours.close()
@@ -164,7 +164,7 @@ def run_and_kill(dirs: RunDirs, settings: LiveSettings, chance: random.Random, g
 
 
 def publish(dirs: RunDirs, sent: Sequence[tuple[str, pa.RecordBatch]]) -> None:
-    """Evenly over the time that the kills take."""
+    """Publish batches evenly over the time that the kills take."""
     with Producer(dirs.door_socket) as producer:
         for stream, batch in sent:
             assert isinstance(producer.publish(stream, batch), Accepted)
@@ -179,9 +179,7 @@ def wait_known(gateway: Gateway, killing: Future[None]) -> None:
 
 
 @pytest.mark.parametrize(("manager", "queue_max"), [("none", 10**6), ("dilos", 100)])
-def test_a_host_that_is_killed_again_and_again_answers_as_if_it_had_not_been(
-    manager: str, queue_max: int
-) -> None:
+def test_a_repeatedly_killed_host_gives_the_same_answers(manager: str, queue_max: int) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     chance, sent, settings = random.Random(seed), drawn(seed), live(manager, queue_max)
@@ -220,12 +218,12 @@ def test_a_host_that_is_killed_again_and_again_answers_as_if_it_had_not_been(
         assert {query: Counter(row[1:] for row in answers) for query, answers in found.items()} == expected
 
 
-# So little that a segment is forgotten with every few batches.
+# Log sizes so small that the gateway drops a log segment after every few batches.
 LITTLE = {"bytes_max": 1 << 18, "segment_bytes": 1 << 14}
 
 
 @pytest.mark.parametrize("manager", ["none", "dilos"])
-def test_what_the_gateway_forgets_between_kills_is_failed_and_all_that_was_sent_is_accounted_for(
+def test_rows_forgotten_between_kills_are_counted_as_failed(
     manager: str,
 ) -> None:
     seed = random.randrange(2**32)
@@ -265,7 +263,7 @@ def test_what_the_gateway_forgets_between_kills_is_failed_and_all_that_was_sent_
 
 
 def numbered(number: int) -> tuple[str, pa.RecordBatch]:
-    """Batches of many tuples, of one stream and then of the other."""
+    """Return a batch of many tuples, of stream `alerts` if its number is odd and of `readings` otherwise."""
     size, stream = 150, "alerts" if number % 2 else "readings"
     times = 100 * number + np.arange(size)
     columns: dict[str, Any] = {"ts": times, "sensor": pa.array(times % 4, pa.int32())}

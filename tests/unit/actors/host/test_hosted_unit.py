@@ -1,4 +1,6 @@
-"""A unit that is made again over its log, driven by hand: what it begins with, and what becomes of what waited."""
+"""A unit that restarts from its log, run step by step by the test: its state after the restart, and the fate
+of queued input.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def made(
     declared: LiveClass = DECLARED,
     idle_after_s: float | None = None,
 ) -> Iterator[HostedUnit]:
-    """Killed in the end, as far as its log can tell."""
+    """Open a unit; at the end, close it without a last snapshot, as if the unit were killed."""
     settings = LiveSettings.model_validate(
         {"manager": manager, "idle_after_s": idle_after_s, "snapshot_s": 1000.0}
     )
@@ -65,7 +67,7 @@ def cycle(unit: HostedUnit) -> None:
 
 
 def arrive(unit: HostedUnit, number: int, rows: int) -> None:
-    """As the ingest thread would let it in."""
+    """Publish a batch, and offer it to the unit as the ingest thread does."""
     schema: StreamSchema = unit.hosted.queries.schemas["readings"]
     numbers = np.arange(number * rows, (number + 1) * rows)
     columns = {"ts": numbers, "sensor": pa.array(numbers % 7, pa.int32()), "temp": numbers / 4}
@@ -97,7 +99,7 @@ def steer(unit: HostedUnit, headroom: float, keep: float) -> None:
     unit.load.set_keep(keep)
 
 
-def test_a_unit_that_was_killed_begins_with_the_headroom_and_the_kept_fraction_it_had(dirs: RunDirs) -> None:
+def test_a_killed_unit_restarts_with_its_headroom_and_keep(dirs: RunDirs) -> None:
     opened: list[Control] = []
     with made(dirs) as unit:
         steer(unit, 0.3, 0.4)
@@ -116,7 +118,7 @@ def test_a_unit_that_was_killed_begins_with_the_headroom_and_the_kept_fraction_i
     assert [one.keep for one in opened] == [before.keep]
 
 
-def test_the_headroom_it_begins_with_is_that_of_its_share_and_the_drop_within_its_bounds(
+def test_headroom_and_keep_are_adapted_to_a_new_share_and_max_drop_at_a_restart(
     dirs: RunDirs,
 ) -> None:
     with made(dirs) as unit:
@@ -128,7 +130,7 @@ def test_the_headroom_it_begins_with_is_that_of_its_share_and_the_drop_within_it
         assert control(unit).keep == 0.5
 
 
-def test_what_a_manager_for_all_has_decided_holds_for_the_next_life(dirs: RunDirs) -> None:
+def test_keep_set_by_the_common_manager_survives_a_restart(dirs: RunDirs) -> None:
     with made(dirs, "common") as unit:
         unit.load.set_keep(0.25)
     with made(dirs, "common") as unit:
@@ -137,7 +139,7 @@ def test_what_a_manager_for_all_has_decided_holds_for_the_next_life(dirs: RunDir
         assert unit.inbox.keep[1] == 1.0
 
 
-def test_what_waited_while_a_unit_came_back_is_dropped_as_far_as_it_would_be_late(dirs: RunDirs) -> None:
+def test_input_that_waited_during_a_restart_is_shed_if_it_would_be_late(dirs: RunDirs) -> None:
     with made(dirs) as unit:
         arrive(unit, 0, 1000)
         while unit.run(1.0)[1]:
@@ -159,7 +161,7 @@ def test_what_waited_while_a_unit_came_back_is_dropped_as_far_as_it_would_be_lat
         assert not unit.hosted.replay.mismatches
 
 
-def test_a_unit_goes_on_by_another_policy_with_all_that_is_queued(dirs: RunDirs) -> None:
+def test_a_unit_changes_its_policy_and_keeps_its_queue(dirs: RunDirs) -> None:
     with made(dirs) as unit:
         arrive(unit, 0, 100)
         assert runs_by(unit) == HighestRate()
@@ -180,7 +182,7 @@ def test_a_unit_goes_on_by_another_policy_with_all_that_is_queued(dirs: RunDirs)
         assert unit.hosted.input.accounts()["readings"][0].delivered == 100
 
 
-def test_a_unit_that_is_made_again_runs_by_what_its_class_has_come_to(dirs: RunDirs) -> None:
+def test_a_restarted_unit_runs_by_the_chosen_policy_and_plan(dirs: RunDirs) -> None:
     declared = DECLARED.model_copy(update={"policy": Automatic()})
     apart = PlanSettings(shared=False)
     for recovered in (False, True):
@@ -194,7 +196,7 @@ def test_a_unit_that_is_made_again_runs_by_what_its_class_has_come_to(dirs: RunD
         assert units_from_json(units_to_json([unit.unit])) == [unit.unit]
 
 
-def test_what_was_kept_of_units_before_classes_chose_plans_is_read() -> None:
+def test_units_saved_by_older_versions_without_a_plan_are_read() -> None:
     declared = DECLARED.model_copy(update={"policy": Automatic(), "plan": PlanSettings(shared=False)})
     (kept,) = units_to_json([Unit(declared, 0, 1.0, 0.5)])
     assert units_from_json([kept[:4]]) == [Unit(declared, 0, 1.0, 0.5)]
@@ -202,7 +204,9 @@ def test_what_was_kept_of_units_before_classes_chose_plans_is_read() -> None:
     assert units_from_json([older]) == [Unit(declared, 0, 1.0, 0.5, Choice(Chain(), declared.plan))]
 
 
-def test_while_queries_run_by_two_plans_nothing_is_noticed_of_a_unit_but_that(dirs: RunDirs) -> None:
+def test_while_two_plans_run_a_sample_of_a_unit_has_only_the_state_of_the_plan_exchange(
+    dirs: RunDirs,
+) -> None:
     often = "SELECT window_end AS wend, COUNT(*) AS n FROM readings [RANGE 2 SECONDS]"
     declared = DECLARED.model_copy(update={"queries": {"exact": often}, "policy": Automatic()})
     with made(dirs, declared=declared) as unit:
@@ -223,7 +227,7 @@ def test_while_queries_run_by_two_plans_nothing_is_noticed_of_a_unit_but_that(di
     assert [one and one.running and one.running.choice.plan.shared for one in noticed] == [True, False, False]
 
 
-def test_a_unit_of_a_class_that_tunes_itself_notices_how_fresh_and_how_good_its_answers_were(
+def test_a_self_tuning_unit_samples_the_staleness_and_utility_of_its_answers(
     dirs: RunDirs,
 ) -> None:
     declared = DECLARED.model_copy(
@@ -240,14 +244,14 @@ def test_a_unit_of_a_class_that_tunes_itself_notices_how_fresh_and_how_good_its_
         second = unit.noticed()
     assert first is not None
     assert second is not None
-    # All was answered long before the target: none of its worth is lost, and outputs were behind for a part of the time.
+    # All answers came long before the target, so no utility is lost. But for a part of the time, outputs were stale.
     assert (first.lost, first.stale is not None and 0 < first.stale <= 1) == (0.0, True)
     assert [graph is not None for graph in first.graphs] == [not line.feeds for line in first.lines]
-    # Since then nothing has come.
+    # No input has arrived since the first sample.
     assert (second.lost, second.stale) == (None, 0.0)
 
 
-def test_a_unit_of_a_class_that_tunes_itself_notices_which_answers_have_deadlines_and_how_late_they_were(
+def test_a_self_tuning_unit_samples_the_deadlines_and_tardiness_of_its_answers(
     dirs: RunDirs,
 ) -> None:
     queries = {
@@ -272,17 +276,17 @@ def test_a_unit_of_a_class_that_tunes_itself_notices_which_answers_have_deadline
     assert due is not None
     assert due.answers > 0
     assert first.tardy_ms == pytest.approx(1e3 * due.mean_s)
-    # A pane of a second; what the plain query answers has no deadline.
+    # The slack of the window is its pane of 1 s; answers of the plain query have no deadline.
     roots = {
         line.queries: slack for line, slack in zip(first.lines, first.slacks, strict=True) if not line.feeds
     }
     assert roots == {("plain",): None, ("window",): 1.0}
     assert [slack for slack in first.slacks if slack is not None] == [1.0]
-    # Since then nothing has come.
+    # No input has arrived since the first sample.
     assert second.tardy_ms is None
 
 
-def test_slowdown_is_told_by_what_answers_cost_as_their_operators_are_measured(dirs: RunDirs) -> None:
+def test_slowdown_is_reported_with_the_measured_ideal_time_of_answers(dirs: RunDirs) -> None:
     with made(dirs) as unit:
         arrive(unit, 0, 20_000)
         while unit.run(1.0)[1]:
@@ -304,7 +308,7 @@ def runs_by(unit: HostedUnit) -> PolicySettings:
     return unit.hosted.runner.scheduled.policy
 
 
-def test_changes_while_nothing_can_be_written_are_written_in_their_order(tmp_path: Path) -> None:
+def test_changes_made_while_the_log_is_not_writable_are_written_later_in_order(tmp_path: Path) -> None:
     dirs = RunDirs(tmp_path, "s", "n")
     first, second = (f"SELECT ts, temp FROM readings WHERE sensor = {number}" for number in (1, 2))
     with made(dirs) as unit:
@@ -332,7 +336,7 @@ EARLY = {
 
 
 def ends(unit: HostedUnit, query: str) -> list[int]:
-    """As its readers are told."""
+    """Return the ends of the windows that a query has answered, in seconds, as readers of the log see them."""
     found = []
     for _, payload in Reader(unit.input.dirs.class_log(unit.name)).frames(0):
         if not is_snapshot(payload):
@@ -341,7 +345,7 @@ def ends(unit: HostedUnit, query: str) -> list[int]:
     return found
 
 
-def test_queries_are_exchanged_while_a_unit_runs_and_again_when_its_steps_are_repeated(dirs: RunDirs) -> None:
+def test_a_plan_exchange_is_repeated_after_a_restart(dirs: RunDirs) -> None:
     often = "SELECT window_end AS wend, COUNT(*) AS n FROM readings [RANGE 2 SECONDS]"
     apart = PlanSettings(shared=False)
     before = DECLARED.model_copy(update={"queries": EARLY | {"exact": often}})
@@ -357,12 +361,12 @@ def test_queries_are_exchanged_while_a_unit_runs_and_again_when_its_steps_are_re
         network = unit.hosted.runner.network
         assert [network.planned_as(name) == apart for name in (*EARLY, "exact")] == [False, False, True]
         assert unit.problems().keys() == {"plan"}
-        # Who has chosen the plan by himself knows that some queries cannot run by it.
+        # No problem is reported, because the class itself chose the plan, and knows which of its queries cannot run by that plan.
         unit.become(replace(changed, choice=Choice(HighestRate(), apart)))
         assert not unit.problems()
         unit.become(changed)
         answered = dict(unit.hosted.runner.answers.counts)
-        assert answered["exact"] == 9  # up to second 18 of 19
+        assert answered["exact"] == 9  # Windows of 2 s have closed up to second 18 of 19.
     with made(dirs, declared=after) as unit:
         repeat(unit)
         assert not unit.hosted.replay.mismatches
@@ -370,7 +374,7 @@ def test_queries_are_exchanged_while_a_unit_runs_and_again_when_its_steps_are_re
         assert unit.hosted.runner.network.planned_as("exact") == apart
 
 
-def test_windows_are_scheduled_anew_while_a_unit_runs_and_as_they_were_when_its_steps_are_repeated(
+def test_a_change_of_the_window_schedule_is_repeated_after_a_restart(
     dirs: RunDirs,
 ) -> None:
     apart = DECLARED.model_copy(update={"queries": EARLY, "windows": WindowSettings(schedule="none")})
@@ -383,9 +387,9 @@ def test_windows_are_scheduled_anew_while_a_unit_runs_and_as_they_were_when_its_
         unit.become(changed)
         arrive(unit, 1, 10_000)
         unit.run(1.0)
-        told = ends(unit, "early"), ends(unit, "often")
+        window_ends = ends(unit, "early"), ends(unit, "often")
         state = unit.hosted.runner.settled_state()
-    assert told == ([3, 6, 9, 10, 12, 14, 16, 18], [2, 4, 6, 8, 10, 12, 14, 16, 18])
+    assert window_ends == ([3, 6, 9, 10, 12, 14, 16, 18], [2, 4, 6, 8, 10, 12, 14, 16, 18])
     with made(dirs, declared=together) as unit:
         repeat(unit)
         assert not unit.hosted.replay.mismatches
@@ -400,16 +404,16 @@ def test_windows_are_scheduled_anew_while_a_unit_runs_and_as_they_were_when_its_
 
 
 @pytest.mark.parametrize(
-    ("fed", "caught_up_s", "gone_s"),
+    ("fed", "caught_up_s", "advanced_s"),
     [
-        (True, None, 0),  # the feed may be down, or have a backlog
-        (True, 8.0, 0),  # by less than a pause
+        (True, None, 0),  # The feed may be down or have a backlog.
+        (True, 8.0, 0),  # The feed had caught up for less than `idle_after_s`.
         (True, 37.0, 27),
-        (False, None, 990),  # without a feed the clock counts
+        (False, None, 990),  # Without a feed, the clock alone advances event time.
     ],
 )
-def test_event_time_of_a_fed_stream_goes_on_only_as_far_as_its_feed_had_nothing_left(
-    dirs: RunDirs, fed: bool, caught_up_s: float | None, gone_s: int
+def test_event_time_of_a_fed_stream_advances_only_while_its_feed_has_caught_up(
+    dirs: RunDirs, fed: bool, caught_up_s: float | None, advanced_s: int
 ) -> None:
     declared = DECLARED.model_copy(update={"fed": ("Readings",) if fed else ()})
     with made(dirs, declared=declared, idle_after_s=10.0) as unit:
@@ -423,10 +427,12 @@ def test_event_time_of_a_fed_stream_goes_on_only_as_far_as_its_feed_had_nothing_
         unit.run(10.0)
         latest = unit.hosted.queries.event_time("readings")
         assert latest is not None
-        assert (latest - 99) // 10_000 == 1000 * gone_s // 10_000  # in milliseconds, to ten seconds
+        assert (
+            latest - 99
+        ) // 10_000 == 1000 * advanced_s // 10_000  # Both times are compared in units of ten seconds.
 
 
-def test_report_of_a_unit_names_the_query_that_fails_on_every_row(dirs: RunDirs) -> None:
+def test_a_units_report_names_the_query_that_fails_on_every_row(dirs: RunDirs) -> None:
     failing = DECLARED.model_copy(
         update={"queries": {"small": "SELECT CAST(ts + 3000000000 AS INT) AS v FROM readings"}}
     )

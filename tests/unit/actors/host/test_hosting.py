@@ -1,4 +1,4 @@
-"""A host over real logs, sockets and threads, with a gateway and a dispatcher beside it; no Ray."""
+"""A host over real logs, sockets and threads, with a gateway and a dispatcher, but without Ray."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ QUERIES = {
     "hot": "SELECT ts, sensor, temp FROM readings WHERE temp > 0",
     "mean": "SELECT window_end AS wend, COUNT(*) AS n FROM readings [RANGE 4 SECONDS SLIDE 2 SECONDS]",
 }
-# Not how long anything should take: what never comes fails instead of hanging.
+# Maximum wait for a report or an event. Nothing should take nearly this long; the limit lets a test fail instead of hang.
 HUNG_S = 60.0
 SETTINGS = LiveSettings.model_validate({"load": {"cycle_ms": 20}, "snapshot_s": 0.05, "idle_after_s": None})
 
@@ -50,7 +50,7 @@ def declared(**changes: Any) -> LiveClass:
 
 
 def readings(begin: int, rows: int) -> pa.RecordBatch:
-    """Sensors are numbered, a hundred milliseconds from one to the next; every other one is hot."""
+    """Return readings with consecutive sensor numbers, 100 ms apart; readings with even numbers are hot."""
     number = np.arange(begin, begin + rows)
     return pa.RecordBatch.from_pydict(
         {
@@ -62,7 +62,7 @@ def readings(begin: int, rows: int) -> pa.RecordBatch:
 
 
 class Node:
-    """What is around a host."""
+    """Gateway and dispatcher of a node, on which a test starts hosts."""
 
     def __init__(self, dirs: RunDirs, stack: ExitStack, **gateway: Any) -> None:
         self.dirs, self._stack = dirs, stack
@@ -105,7 +105,7 @@ def unit(one: LiveClass, shard: int = 0, share: float = 1.0) -> Unit:
 
 
 class Hosted:
-    """A host, and what it has said."""
+    """Host with its reports and the errors that have ended it."""
 
     def __init__(self, node: Node, settings: LiveSettings, units: Sequence[Unit], turns: bool) -> None:
         self.node = node
@@ -126,7 +126,7 @@ class Hosted:
             self.reports.put(one)
 
     def wait(self, reached: Callable[[UnitReport], bool]) -> UnitReport:
-        """The next report with which this is so."""
+        """Return the next report that fulfils the condition `reached`."""
         while True:
             found = self.reports.get(timeout=HUNG_S)
             if reached(found):
@@ -139,7 +139,7 @@ class Hosted:
         return self.host.status().units[name]
 
     def subscribed(self, *readers: str) -> None:
-        """The gateway knows who reads its streams."""
+        """Wait until these readers are connected to the gateway; the default reader is class gold."""
         while True:
             found = {
                 reader
@@ -173,15 +173,15 @@ def delivered(upto: int) -> Callable[[UnitReport], bool]:
 
 
 def hot(begin: int, end: int) -> list[tuple[Any, ...]]:
-    """What query `hot` answers to readings of these numbers."""
+    """Return the answers of query `hot` to the readings from number `begin` to before `end`."""
     numbers = range(begin + begin % 2, end, 2)
     return [(seq, 100 * number, number, 1.0) for seq, number in enumerate(numbers)]
 
 
-# -- input and answers ------------------------------------------------------------------------------------
+# -- input of a class and its answers ---------------------------------------------------------------------
 
 
-def test_published_input_is_answered_in_the_log(node: Node) -> None:
+def test_answers_to_published_input_are_in_the_log(node: Node) -> None:
     hosted = node.host(declared())
     hosted.subscribed()
     for begin in range(0, 100, 10):
@@ -200,7 +200,7 @@ def test_published_input_is_answered_in_the_log(node: Node) -> None:
     assert not hosted.ends
 
 
-def test_a_stream_is_read_in_whatever_letters_its_name_was_declared(node: Node) -> None:
+def test_stream_names_ignore_case(node: Node) -> None:
     sql = STREAMS[0].replace("readings", "Readings2")
     node.gateway.streams.declare(sql)
     hosted = node.host(
@@ -212,7 +212,7 @@ def test_a_stream_is_read_in_whatever_letters_its_name_was_declared(node: Node) 
     assert rows(node.dirs, "hot") == hot(0, 10)
 
 
-def test_a_host_begins_with_what_comes_after_its_beginning(node: Node) -> None:
+def test_a_new_host_reads_only_input_after_its_start(node: Node) -> None:
     node.publish(readings(0, 10))
     hosted = node.host(declared())
     hosted.subscribed()
@@ -221,7 +221,7 @@ def test_a_host_begins_with_what_comes_after_its_beginning(node: Node) -> None:
     assert rows(node.dirs, "hot") == hot(10, 20)
 
 
-def test_the_gateway_is_told_what_is_not_needed_any_more(node: Node) -> None:
+def test_a_host_releases_frames_that_it_no_longer_needs(node: Node) -> None:
     hosted = node.host(declared(lossless=True))
     hosted.subscribed()
     for begin in range(0, 100, 10):
@@ -233,7 +233,7 @@ def test_the_gateway_is_told_what_is_not_needed_any_more(node: Node) -> None:
     assert stream.readers["gold"].lossless
 
 
-def test_a_report_has_the_account_of_each_stream_of_the_same_moment_as_the_figures(node: Node) -> None:
+def test_stream_accounts_and_figures_of_a_report_are_from_the_same_moment(node: Node) -> None:
     both = {**QUERIES, "alarms": "SELECT ts, level FROM alerts"}
     hosted = node.host(declared(queries=both))
     hosted.subscribed()
@@ -244,7 +244,7 @@ def test_a_report_has_the_account_of_each_stream_of_the_same_moment_as_the_figur
     while not seen or not seen[-1].asleep:
         seen.append(hosted.reports.get(timeout=HUNG_S))
         if seen[-1].figures.offered == 1000:
-            hosted.host.set_keep("gold", 1.0)  # a unit that sheds does not sleep
+            hosted.host.set_keep("gold", 1.0)  # A unit that sheds does not sleep.
     for report in seen:
         assert set(report.accounts) == {"readings", "alerts"}
         assert all(ledger.closes(queued) for ledger, queued in report.accounts.values())
@@ -254,7 +254,7 @@ def test_a_report_has_the_account_of_each_stream_of_the_same_moment_as_the_figur
     assert seen[-1].figures.results_per_s == 0
 
 
-def test_who_tells_a_host_its_units_again_hears_of_those_that_sleep(node: Node) -> None:
+def test_when_units_are_set_again_sleeping_units_report_again(node: Node) -> None:
     hosted = node.host(declared())
     hosted.subscribed()
     node.publish(readings(0, 10))
@@ -263,7 +263,7 @@ def test_who_tells_a_host_its_units_again_hears_of_those_that_sleep(node: Node) 
     assert hosted.reports.get(timeout=HUNG_S) == last
 
 
-def test_a_unit_without_input_sleeps_and_wakes_with_the_next(node: Node) -> None:
+def test_a_unit_sleeps_without_input_and_wakes_with_the_next_batch(node: Node) -> None:
     hosted = node.host(declared())
     hosted.subscribed()
     for begin in (0, 10):
@@ -273,7 +273,7 @@ def test_a_unit_without_input_sleeps_and_wakes_with_the_next(node: Node) -> None
         assert hosted.reports.empty()
 
 
-def test_a_stopped_host_goes_on_where_it_was(dirs: RunDirs) -> None:
+def test_a_restarted_host_resumes_where_it_stopped(dirs: RunDirs) -> None:
     with running(dirs) as node:
         for begin in range(0, 40, 10):
             hosted = node.host(declared())
@@ -286,7 +286,7 @@ def test_a_stopped_host_goes_on_where_it_was(dirs: RunDirs) -> None:
         assert [row[-1] for row in rows(dirs, "mean")] == [20]
 
 
-def test_input_that_comes_while_there_is_no_host_is_not_lost(node: Node) -> None:
+def test_input_that_arrives_while_the_host_is_stopped_is_not_lost(node: Node) -> None:
     hosted = node.host(declared())
     hosted.subscribed()
     hosted.host.stop()
@@ -297,7 +297,7 @@ def test_input_that_comes_while_there_is_no_host_is_not_lost(node: Node) -> None
     assert rows(node.dirs, "hot") == hot(0, 20)
 
 
-def test_units_of_a_class_share_its_input_by_key(node: Node) -> None:
+def test_shards_of_a_class_divide_its_input_by_key(node: Node) -> None:
     split = declared(shards=2, key="sensor", queries={"hot": QUERIES["hot"]})
     hosted = node.host()
     units = [unit(split, shard) for shard in (0, 1)]
@@ -315,10 +315,10 @@ def test_units_of_a_class_share_its_input_by_key(node: Node) -> None:
     assert sorted(found) == [row[1:] for row in hot(0, 100)]
 
 
-# -- queries and declarations -------------------------------------------------------------------------------
+# -- queries and declarations that change -------------------------------------------------------------------
 
 
-def test_queries_come_and_go_while_the_class_runs(node: Node) -> None:
+def test_queries_are_added_and_removed_while_the_class_runs(node: Node) -> None:
     hosted = node.host(declared(queries={"hot": QUERIES["hot"]}))
     hosted.subscribed()
     node.publish(readings(0, 10))
@@ -331,7 +331,7 @@ def test_queries_come_and_go_while_the_class_runs(node: Node) -> None:
     assert [row[2] for row in rows(node.dirs, "cold")] == [11, 13, 15, 17, 19]
 
 
-def test_a_stream_is_read_from_when_a_query_asks_for_it(node: Node) -> None:
+def test_a_stream_is_read_only_while_a_query_needs_it(node: Node) -> None:
     hosted = node.host(declared(queries={"hot": QUERIES["hot"]}))
     hosted.subscribed()
     alerts = pa.RecordBatch.from_pydict(
@@ -361,7 +361,7 @@ def test_a_stream_is_read_from_when_a_query_asks_for_it(node: Node) -> None:
         {"policy": {"kind": "bsd", "clusters": 12}},
     ],
 )
-def test_a_class_that_is_declared_otherwise_goes_on(node: Node, changes: dict[str, Any]) -> None:
+def test_a_class_keeps_answering_after_a_changed_declaration(node: Node, changes: dict[str, Any]) -> None:
     hosted = node.host(declared())
     hosted.subscribed()
     node.publish(readings(0, 10))
@@ -372,7 +372,7 @@ def test_a_class_that_is_declared_otherwise_goes_on(node: Node, changes: dict[st
     assert rows(node.dirs, "hot") == hot(0, 20)
 
 
-def test_a_unit_that_is_gone_leaves_nothing(node: Node) -> None:
+def test_a_removed_unit_leaves_no_reader_and_no_log(node: Node) -> None:
     hosted = node.host(declared())
     hosted.subscribed()
     hosted.host.set_units([])
@@ -387,7 +387,7 @@ def test_a_unit_that_is_gone_leaves_nothing(node: Node) -> None:
     assert rows(node.dirs, "hot") == hot(10, 20)
 
 
-def test_a_drained_unit_goes_on_from_its_log_alone(node: Node) -> None:
+def test_a_drained_unit_resumes_from_its_log_without_snapshots(node: Node) -> None:
     hosted = node.host(declared())
     hosted.subscribed()
     node.publish(readings(0, 25))
@@ -404,7 +404,7 @@ def test_a_drained_unit_goes_on_from_its_log_alone(node: Node) -> None:
     assert following > 0
 
 
-# -- the door and its bounds --------------------------------------------------------------------------------
+# -- the door, and the limits of queue and logs -------------------------------------------------------------
 
 
 def wait_for(event: threading.Event) -> None:
@@ -418,7 +418,7 @@ def closes(hosted: Hosted, name: str = "gold") -> dict[str, TupleLedger]:
     return {stream: ledger for stream, (ledger, _) in found.items()}
 
 
-def test_what_does_not_fit_is_rejected_and_the_ledger_closes(node: Node) -> None:
+def test_rows_beyond_the_queue_limit_are_rejected_and_the_ledger_closes(node: Node) -> None:
     small = SETTINGS.model_copy(update={"queue_max": 15})
     hosted = node.host(declared(), settings=small, turns=False)
     hosted.subscribed()
@@ -456,19 +456,19 @@ def sent_until_refused(dirs: RunDirs, batch: int) -> int:
         for sent in range(0, 1000 * batch, batch):
             answer = producer.publish("readings", readings(sent, batch))
             if isinstance(answer, RefusedBatch):
-                assert answer.retry_after_s is not None, "the producer may come again"
+                assert answer.retry_after_s is not None, "the batch was refused permanently"
                 return sent
-    raise AssertionError("the log has never been full")
+    raise AssertionError("the log accepted 1,000 batches and is not full")
 
 
-def test_a_class_that_may_drop_little_holds_its_producers_back_and_drops_no_more(dirs: RunDirs) -> None:
+def test_a_class_with_a_small_max_drop_holds_its_producers_back_and_sheds_no_more(dirs: RunDirs) -> None:
     strict = declared(queries={"hot": QUERIES["hot"]}, max_drop=0.05)
     with running(dirs, bytes_max=4 << 20, segment_bytes=1 << 16) as node:
         hosted = node.host(strict, turns=False)
         hosted.subscribed()
         manager = hosted.host.units.by_name["gold"].load.manager
         assert manager is not None
-        # Whatever a tuple costs here, there is room for the fewest tuples only.
+        # The queue has room for LEAST_ROOM tuples only, whatever a tuple costs on this machine.
         manager.hold_s = 1e-9
         sent = sent_until_refused(dirs, 500)
         hosted.share(unit(strict))
@@ -476,7 +476,7 @@ def test_a_class_that_may_drop_little_holds_its_producers_back_and_drops_no_more
         while (seen[-1].figures.offered, seen[-1].figures.queued) != (sent, 0):
             seen.append(hosted.wait(lambda _: True))
         figures = seen[-1].figures
-        # Whole batches come in: one may begin while there is room.
+        # Batches are let in whole, so the last batch may exceed the room.
         assert max(one.figures.queued for one in seen) <= LEAST_ROOM + 500
         assert max(one.figures.held_back for one in seen) == 1
         assert (figures.rejected, figures.failed) == (0, 0)
@@ -489,7 +489,7 @@ def test_a_class_that_may_drop_little_holds_its_producers_back_and_drops_no_more
 def test_class_without_turns_is_shown_as_held_back_while_its_producers_are_refused(
     dirs: RunDirs, waits: bool
 ) -> None:
-    """Check that it is, whether its queue is full or, with room in the queue, its log."""
+    """Check both cases: with `waits` the queue is full; without it, the stream's log is full while the queue has room."""
     strict = declared(queries={"hot": QUERIES["hot"]}, max_drop=0.05)
     with running(dirs, bytes_max=1 << 17, segment_bytes=1 << 14) as node:
         hosted = node.host(strict, turns=False)
@@ -502,7 +502,7 @@ def test_class_without_turns_is_shown_as_held_back_while_its_producers_are_refus
         assert hosted.wait(lambda one: one.figures.held_back == 1).figures.queued > 0
 
 
-def test_a_held_back_class_answers_all_that_it_may_not_drop_when_it_can(dirs: RunDirs) -> None:
+def test_a_held_back_class_answers_everything_once_it_gets_turns(dirs: RunDirs) -> None:
     with running(dirs, bytes_max=4 << 20, segment_bytes=1 << 16) as node:
         hosted = node.host(declared(queries={"hot": QUERIES["hot"]}, max_drop=0), turns=False)
         hosted.subscribed()
@@ -516,7 +516,7 @@ def test_a_held_back_class_answers_all_that_it_may_not_drop_when_it_can(dirs: Ru
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_what_the_gateway_has_forgotten_is_failed_and_the_rest_is_answered(
+def test_rows_dropped_by_the_gateway_count_as_failed_and_other_rows_are_answered(
     dirs: RunDirs, restart: bool
 ) -> None:
     with running(dirs, bytes_max=1 << 18, segment_bytes=1 << 14) as node:
@@ -547,7 +547,7 @@ def test_what_the_gateway_has_forgotten_is_failed_and_the_rest_is_answered(
         assert found[-1][2] == sent - 2
 
 
-def test_a_gateway_that_comes_back_is_read_on(dirs: RunDirs) -> None:
+def test_a_host_continues_after_a_gateway_restart(dirs: RunDirs) -> None:
     with running(dirs) as first:
         hosted = first.host(declared())
         hosted.subscribed()
@@ -559,10 +559,10 @@ def test_a_gateway_that_comes_back_is_read_on(dirs: RunDirs) -> None:
     assert rows(dirs, "hot") == hot(0, 20)
 
 
-# -- load management ------------------------------------------------------------------------------------------
+# -- load management of a host's classes ----------------------------------------------------------------------
 
 
-def test_a_manager_for_all_is_shown_the_cycle_and_its_answer_reaches_the_door(node: Node) -> None:
+def test_the_common_manager_gets_each_cycle_and_its_keep_reaches_the_door(node: Node) -> None:
     common = SETTINGS.model_copy(update={"manager": "common"})
     hosted = node.host(declared(), settings=common)
     hosted.subscribed()
@@ -596,7 +596,7 @@ def test_decisions_are_recorded_and_explained(node: Node) -> None:
     node.publish(readings(0, 10))
     hosted.asleep()
     host.scale_headroom("gold", 0.5, 0.5, 0.8)
-    host.scale_headroom("gold", 0.5, 0.5, 0.8)  # told of again
+    host.scale_headroom("gold", 0.5, 0.5, 0.8)  # A repeated event appears in the record only once.
     (last,) = host.explanations("gold", 1).decisions
     assert (last.name, last.words()[:5]) == ("gold", "load ")
     assert host.plan("gold")[0].tuples == 10
@@ -608,7 +608,7 @@ def test_decisions_are_recorded_and_explained(node: Node) -> None:
     assert kinds.count("CycleEnded") >= 10
 
 
-def test_event_time_of_an_idle_stream_goes_on_and_closes_its_windows(node: Node) -> None:
+def test_event_time_of_an_idle_stream_advances_and_closes_its_windows(node: Node) -> None:
     soon = SETTINGS.model_copy(update={"idle_after_s": 0.05})
     window = {"n": "SELECT COUNT(*) AS n FROM readings [RANGE 200 MILLISECONDS]"}
     hosted = node.host(declared(queries=window), settings=soon)
@@ -620,17 +620,17 @@ def test_event_time_of_an_idle_stream_goes_on_and_closes_its_windows(node: Node)
     assert [row[-1] for row in rows(node.dirs, "n")] == [2, 1]
 
 
-# -- failures -------------------------------------------------------------------------------------------------
+# -- failures inside a class or its host ----------------------------------------------------------------------
 
 
 class Broken(Stateless):
-    """An operator with a mistake in it."""
+    """Operator that fails on every train."""
 
     def process(self, train: Train) -> Train | None:
         raise RuntimeError("broken")
 
 
-def test_a_unit_that_fails_is_made_again_and_answers_everything(node: Node) -> None:
+def test_a_failed_unit_is_restarted_and_answers_everything(node: Node) -> None:
     other = declared(name="silver")
     hosted = node.host(declared(), other)
     hosted.subscribed("gold", "silver")
@@ -648,7 +648,7 @@ def test_a_unit_that_fails_is_made_again_and_answers_everything(node: Node) -> N
     hosted.wait(lambda one: one.unit == "silver" and one.figures.delivered == 20)
 
 
-def test_a_unit_whose_logs_are_still_written_to_begins_when_they_are_not(node: Node) -> None:
+def test_a_unit_starts_once_its_log_has_no_other_writer(node: Node) -> None:
     copied = SegmentWriter(node.dirs.class_log("gold"))
     hosted = node.host(declared(), declared(name="silver"))
     hosted.subscribed("silver")
@@ -660,7 +660,7 @@ def test_a_unit_whose_logs_are_still_written_to_begins_when_they_are_not(node: N
     hosted.wait(lambda one: one.unit == "gold" and one.figures.delivered == 10)
 
 
-def test_a_unit_whose_state_cannot_be_read_is_given_up_and_the_others_go_on(node: Node) -> None:
+def test_a_unit_with_unreadable_state_is_given_up_and_other_units_continue(node: Node) -> None:
     snapshots = SegmentWriter(node.dirs.class_log("gold") / "snapshots")
     snapshots.append(*snapshot_parts(SnapshotFrame(0, b"nothing of the kind")))
     snapshots.close()
@@ -684,8 +684,8 @@ def test_a_unit_whose_state_cannot_be_read_is_given_up_and_the_others_go_on(node
     assert not hosted.host.ask(lambda: hosted.host.units.broken)
 
 
-def test_an_answer_that_no_log_takes_is_lost_and_counted_and_the_class_goes_on(node: Node) -> None:
-    # What one train leads to is written as one frame.
+def test_an_answer_too_large_for_the_log_is_counted_as_lost(node: Node) -> None:
+    # The answers to a train are written as one frame.
     small = SETTINGS.model_copy(update={"results_bytes": 1 << 20, "train_max": 100_000})
     hosted = node.host(declared(queries={"hot": QUERIES["hot"]}), settings=small)
     hosted.subscribed()
@@ -699,7 +699,7 @@ def test_an_answer_that_no_log_takes_is_lost_and_counted_and_the_class_goes_on(n
 
 
 @pytest.mark.parametrize(("of_class", "calls"), [(50, 20), (5000, 10), (None, 10)])
-def test_class_may_take_shorter_trains_than_the_system_but_no_longer_ones(
+def test_train_max_of_a_class_can_only_lower_the_systems_train_max(
     node: Node, of_class: int | None, calls: int
 ) -> None:
     system = SETTINGS.model_copy(update={"train_max": 100})
@@ -712,7 +712,7 @@ def test_class_may_take_shorter_trains_than_the_system_but_no_longer_ones(
     )
 
 
-def test_answers_beyond_the_bound_are_forgotten_the_oldest_first(node: Node) -> None:
+def test_oldest_answers_are_forgotten_beyond_the_size_limit(node: Node) -> None:
     small = SETTINGS.model_copy(update={"results_bytes": 1 << 20, "snapshot_s": 1000.0})
     hosted = node.host(declared(queries={"hot": QUERIES["hot"]}, lossless=True), settings=small)
     hosted.subscribed()
@@ -725,8 +725,8 @@ def test_answers_beyond_the_bound_are_forgotten_the_oldest_first(node: Node) -> 
     assert hosted.status().lost_answers == 0
 
 
-def test_class_that_keeps_few_answers_loses_none_of_a_commit(node: Node) -> None:
-    """Also one that keeps fewer than it had, whatever the others keep."""
+def test_class_that_keeps_few_answers_loses_no_new_answers(node: Node) -> None:
+    """Lower the answer log of a running class below its present size, and check that all newer answers are kept."""
     hot = {"hot": QUERIES["hot"]}
     hosted = node.host(
         declared(queries=hot, lossless=True), settings=SETTINGS.model_copy(update={"train_max": 100_000})
@@ -748,7 +748,7 @@ def test_class_that_keeps_few_answers_loses_none_of_a_commit(node: Node) -> None
     assert kept <= 1 << 20
 
 
-def test_a_host_of_sleeping_units_has_nothing_to_do(node: Node) -> None:
+def test_a_host_with_only_sleeping_units_has_no_work_due(node: Node) -> None:
     hosted = node.host(declared())
     hosted.subscribed()
     hosted.asleep()
@@ -756,13 +756,13 @@ def test_a_host_of_sleeping_units_has_nothing_to_do(node: Node) -> None:
 
 
 class BrokenDoor(Door):
-    """A door with a mistake in it."""
+    """Door that fails on every batch."""
 
     def admit(self, batch: int, train: Train, queued: int) -> Piece:
         raise RuntimeError("broken")
 
 
-def test_input_that_cannot_be_let_in_harms_its_own_unit_alone(node: Node) -> None:
+def test_an_error_at_a_door_affects_only_its_own_unit(node: Node) -> None:
     hosted = node.host(declared(), declared(name="silver"))
     hosted.subscribed("gold", "silver")
     node.publish(readings(0, 10))
@@ -780,7 +780,7 @@ def test_input_that_cannot_be_let_in_harms_its_own_unit_alone(node: Node) -> Non
     assert (hosted.ends, hosted.host.status().failures) == ([], ("gold: RuntimeError: broken",))
 
 
-def test_class_that_reads_a_stream_no_more_after_it_was_down_is_no_reader_of_it(node: Node) -> None:
+def test_class_that_drops_a_stream_at_a_restart_is_no_longer_its_reader(node: Node) -> None:
     both = declared(queries={"hot": QUERIES["hot"], "level": "SELECT sensor, level FROM alerts"})
     hosted = node.host(both)
     hosted.subscribed()
@@ -797,7 +797,7 @@ def test_class_that_reads_a_stream_no_more_after_it_was_down_is_no_reader_of_it(
     assert rows(node.dirs, "hot") == hot(0, 20)
 
 
-def test_stream_that_was_dropped_and_is_there_again_is_read_on(node: Node) -> None:
+def test_stream_that_is_dropped_and_declared_again_is_still_read(node: Node) -> None:
     hosted = node.host(declared(queries={"hot": QUERIES["hot"]}))
     hosted.subscribed()
     node.publish(readings(0, 10))

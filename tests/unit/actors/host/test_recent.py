@@ -1,4 +1,4 @@
-"""What people are shown as now: the answers of the last seconds, in pieces of one."""
+"""Statistics of the last seconds, which views show as current figures; they are kept per second."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from loadshed.responses import ResponseStatistics
 CYCLE_S = 0.25
 
 
-def of(*responses_s: float) -> ResponseStatistics:
+def statistics_of(*responses_s: float) -> ResponseStatistics:
     found = ResponseStatistics()
     found.add(list(responses_s), 0.0)
     return found
 
 
-def test_the_first_answers_are_shown_at_once() -> None:
+def test_the_first_answers_appear_in_recent_figures_at_once() -> None:
     recent = Recent(0.0, 0)
     assert recent.figures == RecentFigures()
-    assert not recent.end_cycle(0.1, 0, of())
-    assert not recent.end_cycle(0.2, 10, of(*[0.04] * 10))
+    assert not recent.end_cycle(0.1, 0, statistics_of())
+    assert not recent.end_cycle(0.2, 10, statistics_of(*[0.04] * 10))
     assert recent.figures.results_per_s == pytest.approx(50)
     assert recent.figures.mean_ms == pytest.approx(40)
     assert recent.figures.p99_ms == pytest.approx(40, rel=0.01)
 
 
-def test_what_answers_take_now_is_shown_within_a_second_and_what_they_took_is_forgotten() -> None:
+def test_new_response_times_appear_within_a_second_and_old_times_expire() -> None:
     recent, results, pieces = Recent(0.0, 0), 0, 0
     shown: list[float] = []
     piece = ResponseStatistics()
@@ -48,15 +48,15 @@ def test_what_answers_take_now_is_shown_within_a_second_and_what_they_took_is_fo
     assert recent.figures.results_per_s == pytest.approx(20)
 
 
-def test_statistics_together_are_as_if_all_had_been_added_to_one() -> None:
-    one, other, both = of(0.1, 0.2), of(0.3), of(0.1, 0.2, 0.3)
+def test_merged_statistics_equal_the_statistics_of_all_values() -> None:
+    one, other, both = statistics_of(0.1, 0.2), statistics_of(0.3), statistics_of(0.1, 0.2, 0.3)
     one.include(other)
     assert one.response_ms() == pytest.approx(both.response_ms())
     assert one.count == 3
 
 
-def test_what_was_handed_over_in_memory_that_may_not_be_written_to_is_counted_on() -> None:
-    """As Ray hands over arrays."""
+def test_statistics_in_read_only_memory_can_still_be_extended() -> None:
+    """Unpickle statistics from read-only buffers, as Ray passes arrays."""
     before, buffers = ResponseStatistics(0.1), list[pickle.PickleBuffer]()
     before.add_array(np.full(1000, 0.05), 0.001)
     before.add([0.2], 0.001)

@@ -1,4 +1,4 @@
-"""A class that tunes itself, live: what its unit notices, what is forecast from it, and what the coordinator makes of it."""
+"""A live class that tunes itself: the samples of its unit, the forecasts from them, and the coordinator's decisions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AFTER = PlanSettings(select_first=False)
 
 
 class Forecasts:
-    """Made by hand, and counted."""
+    """Forecasts with fixed values, which record how they were called."""
 
     def __init__(self, clock: Clock, takes_s: float = 0.0, **values: float) -> None:
         self.clock, self.takes_s, self.values = clock, takes_s, values
@@ -64,7 +64,7 @@ def tuner_of(system: InProcess, clock: Clock, forecast: Any) -> tuple[Watch, Tun
     return watch, Tuner(system, watch, forecast, clock)
 
 
-def looked(system: InProcess, clock: Clock, forecast: Any, times: int) -> Watch:
+def run_tuner(system: InProcess, clock: Clock, forecast: Any, times: int) -> Watch:
     watch, tuner = tuner_of(system, clock, forecast)
     for _ in range(times):
         watch.look()
@@ -75,64 +75,64 @@ def looked(system: InProcess, clock: Clock, forecast: Any, times: int) -> Watch:
 
 
 def policies(system: InProcess) -> dict[str, str]:
-    """By unit, by which it was told to run."""
-    told = [unit for units in system.world.units.values() for unit in units]
-    return {unit.name: str(unit.runs_by) for unit in told}
+    """Return the policy (with its plan) that was set for each unit."""
+    placed = [unit for units in system.world.units.values() for unit in units]
+    return {unit.name: str(unit.runs_by) for unit in placed}
 
 
-def test_a_class_goes_on_by_the_policy_that_is_forecast_to_do_better(system: InProcess, clock: Clock) -> None:
+def test_a_class_switches_to_the_policy_with_the_better_forecast(system: InProcess, clock: Clock) -> None:
     forecast = Forecasts(clock, hnr=10.0, fcfs=5.0)
-    watch = looked(system, clock, forecast, times=5)
+    watch = run_tuner(system, clock, forecast, times=5)
     assert len(forecast.asked) == 2
     now, candidates = forecast.asked[0]
     assert (now.objective, now.operators[1].cost.selectivity, candidates[0]) == ("slowdown", 0.1, "hnr")
     assert policies(system) == {"gold": "fcfs", "silver": "hr"}
-    told = system.decisions("gold", 10).tuned
-    assert [one.branch for one in told] == ["consider", "switch"]
-    assert told[-1].words() == (
-        "mean slowdown 20 under hnr (forecast 10), fcfs would come to 5, 50% less → "
+    decisions = system.decisions("gold", 10).tuned
+    assert [one.branch for one in decisions] == ["consider", "switch"]
+    assert decisions[-1].words() == (
+        "mean slowdown 20 under hnr (forecast 10), fcfs would have 5, 50% less → "
         "better 2 times in a row: switch to fcfs"
     )
     view = watch.view(max_age_s=float("inf")).classes["gold"]
     assert (view.policy, view.tunes_itself) == ("fcfs", True)
     assert in_words(view).endswith(
-        "its operators run by fcfs for now, which it has chosen for the least mean slowdown."
+        "its operators now run by the policy fcfs, which it has chosen for the least mean slowdown."
     )
 
 
-def test_a_class_that_runs_by_two_plans_at_a_time_is_not_compared(system: InProcess, clock: Clock) -> None:
+def test_policies_are_not_compared_during_a_plan_exchange(system: InProcess, clock: Clock) -> None:
     system.units_now["gold"] = replace(unit_now(), is_exchanging=True)
     forecast = Forecasts(clock, hnr=10.0)
-    looked(system, clock, forecast, times=10)
+    run_tuner(system, clock, forecast, times=10)
     assert forecast.asked == []
     assert system.decisions("gold", 10).tuned == ()
 
 
-def by(plan: PlanSettings) -> UnitNow:
-    """As of a class that runs by it."""
+def sample_under(plan: PlanSettings) -> UnitNow:
+    """Return the sample of a class that runs by a plan."""
     running = RunningPlan((), {}, Choice(policy_of("hnr"), plan), (), {}, {}, {}, {})
     return replace(unit_now(), running=running)
 
 
-def test_a_class_goes_on_by_the_plan_that_is_forecast_to_do_better_and_is_held_against_the_one_before(
+def test_a_class_switches_to_the_better_plan_and_is_compared_with_its_old_plan(
     system: InProcess, clock: Clock
 ) -> None:
-    system.units_now["gold"] = by(PlanSettings())
+    system.units_now["gold"] = sample_under(PlanSettings())
     forecast = Forecasts(clock)
     forecast.values = {"hnr": 10.0, "hnr, joins first": 5.0}
-    looked(system, clock, forecast, times=5)
+    run_tuner(system, clock, forecast, times=5)
     assert policies(system) == {"gold": "hnr, joins first", "silver": "hr"}
     (unit,) = (one for units in system.world.units.values() for one in units if one.name == "gold")
     assert unit.runs_by.plan == AFTER
-    told = system.decisions("gold", 10).tuned
-    assert told[-1].words() == (
-        "mean slowdown 20 under hnr (forecast 10), hnr, joins first would come to 5, 50% less → "
+    decisions = system.decisions("gold", 10).tuned
+    assert decisions[-1].words() == (
+        "mean slowdown 20 under hnr (forecast 10), hnr, joins first would have 5, 50% less → "
         "better 2 times in a row: switch to hnr, joins first"
     )
     watch, tuner = tuner_of(system, clock, forecast)
     before = []
     for plan in (PlanSettings(), PlanSettings(), AFTER, AFTER):
-        system.units_now["gold"] = by(plan)
+        system.units_now["gold"] = sample_under(plan)
         clock.now += 10.0
         watch.look()
         tuner.look()
@@ -140,7 +140,7 @@ def test_a_class_goes_on_by_the_plan_that_is_forecast_to_do_better_and_is_held_a
     assert before == [None, None, Choice(policy_of("hnr")), Choice(policy_of("hnr"))]
 
 
-def test_a_plan_that_a_class_had_no_room_for_is_left_again_and_barred_with_every_policy(
+def test_a_plan_exchange_without_room_is_abandoned_and_the_plan_excluded_with_every_policy(
     system: InProcess, clock: Clock
 ) -> None:
     forecast = Forecasts(clock)
@@ -149,19 +149,19 @@ def test_a_plan_that_a_class_had_no_room_for_is_left_again_and_barred_with_every
     for _ in range(14):
         (unit,) = (one for units in system.world.units.values() for one in units if one.name == "gold")
         plan = unit.runs_by.plan
-        system.units_now["gold"] = replace(by(plan), has_given_up=plan == AFTER)
+        system.units_now["gold"] = replace(sample_under(plan), has_given_up=plan == AFTER)
         watch.look()
         tuner.look()
         clock.now += 10.0
-    told = system.decisions("gold", 20).tuned
-    branches = [one.branch for one in told]
+    decisions = system.decisions("gold", 20).tuned
+    branches = [one.branch for one in decisions]
     assert branches == ["consider", "switch", "give up", *["pause"] * 7, *["stay"] * 3]
-    assert told[2].words().endswith("there was no room for it: go back to hnr")
+    assert decisions[2].words().endswith("there was no room for it: go back to hnr")
     assert policies(system)["gold"] == "hnr"
 
 
-def test_another_plan_that_is_declared_begins_anew(system: InProcess, clock: Clock) -> None:
-    looked(system, clock, Forecasts(clock, hnr=10.0, fcfs=5.0), times=5)
+def test_declaring_another_plan_discards_the_chosen_policy(system: InProcess, clock: Clock) -> None:
+    run_tuner(system, clock, Forecasts(clock, hnr=10.0, fcfs=5.0), times=5)
     auto = {"kind": "auto", "steady": 2, "every_s": 10}
     changed = declared("gold", policy=auto, objective="slowdown", plan=PlanSettings(shared=False))
     system.world.plane.apply([changed], 0.0)
@@ -172,23 +172,25 @@ def test_another_plan_that_is_declared_begins_anew(system: InProcess, clock: Clo
     assert policies(system)["gold"] == "lsf"
 
 
-def test_a_class_is_compared_no_more_than_a_tenth_of_the_time(system: InProcess, clock: Clock) -> None:
+def test_forecasts_take_at_most_a_tenth_of_the_time(system: InProcess, clock: Clock) -> None:
     forecast = Forecasts(clock, takes_s=4.0, hnr=10.0)
-    looked(system, clock, forecast, times=40)
+    run_tuner(system, clock, forecast, times=40)
     assert len(forecast.asked) == 5
 
 
-def test_who_sleeps_or_says_his_policy_is_not_asked(system: InProcess, clock: Clock) -> None:
+def test_sleeping_classes_and_classes_with_a_fixed_policy_are_not_forecast(
+    system: InProcess, clock: Clock
+) -> None:
     system.cycle("gold", 0.0, asleep=True)
     forecast = Forecasts(clock, hnr=10.0)
-    looked(system, clock, forecast, times=10)
+    run_tuner(system, clock, forecast, times=10)
     assert forecast.asked == []
 
 
-def test_another_objective_begins_anew_and_a_policy_that_is_said_holds_at_once(
+def test_a_changed_objective_or_a_fixed_policy_replaces_the_chosen_policy(
     system: InProcess, clock: Clock
 ) -> None:
-    looked(system, clock, Forecasts(clock, hnr=10.0, fcfs=5.0), times=5)
+    run_tuner(system, clock, Forecasts(clock, hnr=10.0, fcfs=5.0), times=5)
     system.world.plane.apply([declared("gold", policy={"kind": "auto"}, objective="memory")], 0.0)
     assert policies(system)["gold"] == "chain"
     system.world.plane.apply([declared("gold", policy={"kind": "lsf"})], 0.0)
@@ -196,22 +198,20 @@ def test_another_objective_begins_anew_and_a_policy_that_is_said_holds_at_once(
     assert system.decisions("gold", 10).tuned == ()
 
 
-def test_a_coordinator_that_starts_again_goes_on_with_what_a_class_has_come_to(
-    system: InProcess, clock: Clock
-) -> None:
-    looked(system, clock, Forecasts(clock, hnr=10.0, fcfs=5.0), times=5)
+def test_a_restarted_coordinator_keeps_the_chosen_policy(system: InProcess, clock: Clock) -> None:
+    run_tuner(system, clock, Forecasts(clock, hnr=10.0, fcfs=5.0), times=5)
     again = system.world.begin_again(system.now, {NODE: 1})
     assert again.plane.status().policies == {"gold": "fcfs"}
     assert again.units == system.world.units
 
 
-def test_what_a_unit_notices_can_be_simulated() -> None:
+def test_the_sample_of_a_unit_can_be_simulated() -> None:
     now = class_now("response", unit_now())
     chosen = [policy_of(kind) for kind in ("hr", "fcfs", "srpt")]
     found = forecasts(replace(now, settles=False), chosen, alone)
     assert found["hr"] < 0.9 * found["fcfs"]
     assert found == forecasts(replace(now, settles=False), chosen, alone)
-    # Live, all that comes of a train is answered together, unless a turn ends before.
+    # In a live class, all answers to a train leave together, unless the slice of the class ends before.
     settled = forecasts(now, chosen, alone)
     assert 0.9 * settled["fcfs"] < settled["hr"] <= settled["fcfs"]
     assert settled["hr"] > found["hr"]
@@ -219,8 +219,8 @@ def test_what_a_unit_notices_can_be_simulated() -> None:
 
 
 @pytest.mark.parametrize(("objective", "best"), [("staleness", "fas"), ("utility", "slope-slack")])
-def test_fresh_answers_and_what_they_are_worth_are_forecast(objective: Objective, best: str) -> None:
-    # Whoever waits for the dear query loses most of what the cheap one's answers are worth.
+def test_staleness_and_utility_are_forecast(objective: Objective, best: str) -> None:
+    # Answers of the cheap query lose most of their utility if they wait for the expensive query.
     urgent, patient = UtilityGraph.step(10), UtilityGraph.step(5_000)
     noticed = replace(unit_now(), graphs=(None, patient, urgent))
     now = replace(class_now(objective, noticed), settles=False)
@@ -228,12 +228,12 @@ def test_fresh_answers_and_what_they_are_worth_are_forecast(objective: Objective
     assert 0 < found[best] < 0.9 * found["fcfs"] < 1
 
 
-def test_a_burst_is_forecast_wherever_it_came_among_cycles_that_are_too_many_to_simulate() -> None:
+def test_a_burst_in_any_load_cycle_is_part_of_the_forecast() -> None:
     chosen = [policy_of("hr")]
     now = class_now("response", unit_now())
-    # 400,000 tuples in one load cycle of 20 are more than can be simulated of them all.
+    # With 400,000 tuples in one of 20 load cycles, not all cycles can be simulated.
     quiet, burst = ((0, 0),), ((400_000, 1),)
-    told = [
+    found = [
         forecasts(
             replace(
                 now,
@@ -245,15 +245,15 @@ def test_a_burst_is_forecast_wherever_it_came_among_cycles_that_are_too_many_to_
         )
         for before, after in ((quiet * 19, ()), (quiet * 10, quiet * 9), ((), quiet * 19))
     ]
-    assert told[0]["hr"] > 100.0
-    assert told[0] == told[1] == told[2]
+    assert found[0]["hr"] > 100.0
+    assert found[0] == found[1] == found[2]
 
 
-def test_windows_end_as_often_however_many_tuples_a_simulated_one_stands_for() -> None:
+def test_simulating_bundles_of_tuples_keeps_the_number_of_window_ends() -> None:
     lines = (
         PlanLine(0, "source:Readings", (1,), ("w",), 10_000_000, 0.01, 1.0, 1.0, 0, 1000),
         PlanLine(1, "panes", (2,), ("w",), 10_000_000, 0.01, 0.0, 1.0, 0, 1000),
-        # Fifty ends, of each twenty answers.
+        # Fifty window ends with twenty answers each.
         PlanLine(2, "window", (3,), ("w",), 0, 100.0, 20.0, 1.0, 0, 50),
         PlanLine(3, "project", (), ("w",), 1000, 1.0, 1.0, 1.0, 0, 50),
     )
@@ -268,8 +268,8 @@ def test_windows_end_as_often_however_many_tuples_a_simulated_one_stands_for() -
     assert forecasts(now, [policy_of("hr")], alone)["hr"] > 0
 
 
-def test_a_forecast_goes_by_what_the_class_believes() -> None:
-    # Of the dear query it has not seen any answer so far, and takes it to give more than the cheap one.
+def test_forecast_policies_decide_by_the_estimates_of_the_class() -> None:
+    # The class has seen no answer of the expensive query, and so estimates that this query emits more than the cheap query.
     now = replace(class_now("response", unit_now()), settles=False)
     chosen = [policy_of("hr"), policy_of("fcfs")]
     right = forecasts(now, chosen, alone)
@@ -283,7 +283,7 @@ def test_a_forecast_goes_by_what_the_class_believes() -> None:
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 30))
-def test_the_stretch_that_is_simulated_is_the_busiest_one(by_cycle: list[int], length: int) -> None:
+def test_the_busiest_stretch_of_cycles_is_simulated(by_cycle: list[int], length: int) -> None:
     start = busiest_stretch(by_cycle, length)
     endless = by_cycle * 40
     each = [sum(endless[one : one + length]) for one in range(len(by_cycle))]
@@ -293,15 +293,15 @@ def test_the_stretch_that_is_simulated_is_the_busiest_one(by_cycle: list[int], l
     )
 
 
-def test_only_what_comes_after_its_deadline_is_forecast_as_tardy() -> None:
+def test_only_answers_after_their_deadline_are_forecast_as_tardy() -> None:
     chosen = [policy_of(kind) for kind in ("hr", "fcfs", "edf-hr")]
 
     def tardy_ms(*slacks: float | None) -> Mapping[str, float]:
         noticed = replace(unit_now(), slacks=slacks)
         return forecasts(replace(class_now("tardiness", noticed), settles=False), chosen, alone)
 
-    # At once due, answers are late by all that they take; those with time enough are not, and of others nothing is told. Who
-    # goes by deadlines does so otherwise where there are none.
+    # With a slack of almost 0, the tardiness of an answer is its whole response time; with an hour of slack it is 0. The policy
+    # edf-hr is left out of the comparison, because it orders operators differently if there are deadlines.
     response = forecasts(replace(class_now("response", unit_now()), settles=False), chosen, alone)
     at_once = tardy_ms(None, 1e-9, 1e-9)
     assert {kind: at_once[kind] for kind in ("hr", "fcfs")} == pytest.approx(
@@ -311,31 +311,29 @@ def test_only_what_comes_after_its_deadline_is_forecast_as_tardy() -> None:
     cheap = tardy_ms(None, None, 1e-9)
     assert cheap["hr"] < response["hr"]
     assert cheap["hr"] < 0.5 * cheap["fcfs"]
-    # Nobody's answer has a deadline.
+    # No answer has a deadline.
     assert tardy_ms(None, None, None) == tardy_ms() == {}
 
 
-def test_a_class_without_deadlines_stays_because_nothing_could_be_forecast(
-    system: InProcess, clock: Clock
-) -> None:
+def test_a_class_without_deadlines_keeps_its_policy(system: InProcess, clock: Clock) -> None:
     gold = declared("gold", policy={"kind": "auto", "every_s": 10}, objective="tardiness")
     system.world.plane.apply([gold], 0.0)
 
     def forecast(now: ClassNow, policies: Sequence[PolicySettings]) -> Mapping[str, float]:
         return forecasts(now, policies, alone)
 
-    looked(system, clock, forecast, times=4)
-    (told,) = system.decisions("gold", 10).tuned
-    assert told.words() == "time after deadlines not measured under edf-hr → stay: nothing could be forecast"
+    run_tuner(system, clock, forecast, times=4)
+    (decision,) = system.decisions("gold", 10).tuned
+    assert (
+        decision.words() == "time after deadlines not measured under edf-hr → stay: nothing could be forecast"
+    )
 
 
 @pytest.mark.parametrize(("objective", "value"), [("staleness", 0.25), ("utility", 0.5), ("tardiness", 12.5)])
-def test_a_class_is_compared_by_how_fresh_how_good_and_how_late_its_answers_have_been(
-    clock: Clock, objective: Objective, value: float
-) -> None:
+def test_a_class_is_measured_by_its_objective(clock: Clock, objective: Objective, value: float) -> None:
     gold = declared("gold", policy={"kind": "auto", "every_s": 10}, objective=objective)
     system = InProcess().declare(gold)
     system.units_now["gold"] = replace(unit_now(), stale=0.25, lost=0.5, tardy_ms=12.5)
     system.cycle("gold", 0.2)
-    looked(system, clock, Forecasts(clock, fas=1.0), times=4)
+    run_tuner(system, clock, Forecasts(clock, fas=1.0), times=4)
     assert [one.measured for one in system.decisions("gold", 10).tuned] == [value]

@@ -1,4 +1,4 @@
-"""A unit follows every change of its class's declaration, as it runs or made again over its log, and keeps answering."""
+"""A unit follows every change of its class's declaration, while it runs or after a restart over its log, and keeps answering."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ONE_QUERY = {"streams": (A,), "queries": {"qa": QUERIES["qa"]}}
 
 @contextmanager
 def opened(dirs: RunDirs, one: LiveClass) -> Iterator[HostedUnit]:
-    """Open a unit, and end it without a last snapshot, as if it were killed."""
+    """Open a unit; at the end, close it without a last snapshot, as if the unit were killed."""
     unit = HostedUnit(Unit(one, 0, 1.0, 1.0), SETTINGS, dirs)
     try:
         yield unit
@@ -50,7 +50,7 @@ def opened(dirs: RunDirs, one: LiveClass) -> Iterator[HostedUnit]:
 
 
 def arrive(unit: HostedUnit, stream: str, number: int, rows: int = 3) -> None:
-    """Publish a batch, and let it in as the ingest thread would."""
+    """Publish a batch, and offer it to the unit as the ingest thread does."""
     schema: StreamSchema = unit.hosted.queries.schemas[stream]
     numbers = np.arange(number * rows, (number + 1) * rows)
     columns = {
@@ -87,7 +87,7 @@ def changed(unit: HostedUnit, one: LiveClass) -> Unit:
     return replace(unit.unit, declared=one)
 
 
-def test_the_last_query_over_a_stream_goes_while_the_class_runs(dirs: RunDirs) -> None:
+def test_the_last_query_over_a_stream_is_removed_while_the_class_runs(dirs: RunDirs) -> None:
     with opened(dirs, declared()) as unit:
         arrive(unit, "a", 0)
         arrive(unit, "b", 0)
@@ -104,7 +104,7 @@ def test_the_last_query_over_a_stream_goes_while_the_class_runs(dirs: RunDirs) -
 
 
 @pytest.mark.parametrize("at_rest", [True, False])
-def test_a_class_that_lost_a_stream_while_its_host_was_down_goes_on(dirs: RunDirs, at_rest: bool) -> None:
+def test_a_class_continues_when_a_stream_is_removed_during_a_restart(dirs: RunDirs, at_rest: bool) -> None:
     with opened(dirs, declared()) as unit:
         arrive(unit, "a", 0)
         arrive(unit, "b", 0)
@@ -120,7 +120,7 @@ def test_a_class_that_lost_a_stream_while_its_host_was_down_goes_on(dirs: RunDir
     assert answers(dirs, "qa") == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_stream_that_has_other_columns_since_its_host_was_down_is_read_by_them(dirs: RunDirs) -> None:
+def test_a_stream_is_read_with_the_columns_declared_during_a_restart(dirs: RunDirs) -> None:
     with opened(dirs, declared()) as unit:
         arrive(unit, "a", 0)
         arrive(unit, "b", 0)
@@ -138,7 +138,7 @@ def test_a_stream_that_has_other_columns_since_its_host_was_down_is_read_by_them
         assert not unit.hosted.replay.mismatches
 
 
-def test_limits_that_are_too_low_for_what_ran_hold_from_now_on(dirs: RunDirs) -> None:
+def test_limits_lowered_during_a_restart_apply_afterwards(dirs: RunDirs) -> None:
     with opened(dirs, declared()) as unit:
         arrive(unit, "a", 0)
         work(unit)
@@ -151,7 +151,7 @@ def test_limits_that_are_too_low_for_what_ran_hold_from_now_on(dirs: RunDirs) ->
     assert answers(dirs, "qa") == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_query_that_cannot_be_planned_leaves_the_others_running_and_says_why(dirs: RunDirs) -> None:
+def test_a_query_that_cannot_be_planned_is_reported_and_the_other_queries_run(dirs: RunDirs) -> None:
     bad = declared(queries=QUERIES | {"worse": "SELECT v FROM nothing", "over": "SELECT v FROM worse"})
     for recovered in (False, True):
         with opened(dirs, bad) as unit:
@@ -191,12 +191,12 @@ CHANGES: dict[str, Any] = {
     "windows": {"schedule": "none"},
     "plan": {"shared": False},
 }
-"""An example of a change of each field; the name and the number of shards make it another unit."""
+"""Changed value for each field of a class; None for name and shards, because a change of either makes another unit."""
 
 
 @pytest.mark.parametrize("killed", [False, True])
 @pytest.mark.parametrize("field", [name for name, change in CHANGES.items() if change is not None])
-def test_answers_continue_whatever_is_declared_otherwise(dirs: RunDirs, field: str, killed: bool) -> None:
+def test_answers_continue_after_a_change_of_any_field(dirs: RunDirs, field: str, killed: bool) -> None:
     assert CHANGES.keys() == LiveClass.model_fields.keys()
     before, after = declared(), declared(**{field: CHANGES[field]})
     with opened(dirs, before) as unit:
@@ -236,7 +236,7 @@ def test_totals_and_rates_do_not_fall_when_a_query_with_answers_is_removed(dirs:
         assert after.results_per_s >= 0
 
 
-def test_input_that_waited_outside_for_a_removed_query_holds_nothing_back(dirs: RunDirs) -> None:
+def test_a_removed_query_no_longer_holds_producers_back(dirs: RunDirs) -> None:
     with opened(dirs, declared()) as unit:
         arrive(unit, "b", 0)
         unit._take(time.monotonic())
@@ -252,7 +252,7 @@ def test_input_that_waited_outside_for_a_removed_query_holds_nothing_back(dirs: 
 
 
 @pytest.mark.parametrize("saved", [True, False])
-def test_the_account_of_a_stream_that_is_left_is_kept_and_continued(dirs: RunDirs, saved: bool) -> None:
+def test_the_account_of_a_stream_without_queries_is_kept_and_continued(dirs: RunDirs, saved: bool) -> None:
     with opened(dirs, declared()) as unit:
         arrive(unit, "b", 0)
         work(unit)
@@ -280,7 +280,7 @@ def test_the_account_of_a_stream_that_is_left_is_kept_and_continued(dirs: RunDir
         assert unit.measured.figures.results == 6
 
 
-def test_only_the_last_accounts_of_streams_that_were_left_are_kept(dirs: RunDirs) -> None:
+def test_a_bounded_number_of_accounts_of_former_streams_is_kept(dirs: RunDirs) -> None:
     with opened(dirs, declared()) as unit:
         for number in range(ENDED_MAX + 1):
             name = f"s{number}"

@@ -1,4 +1,4 @@
-"""What a unit counts for those who watch from outside."""
+"""Counts of slices, decisions and answers that a unit reports for metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMES = st.floats(1e-6, 1e4)
 
 
 @given(st.lists(TIMES), st.lists(TIMES, min_size=1).map(sorted))
-def test_answers_are_counted_up_to_each_bound_within_1_percent(
+def test_answers_within_each_bound_are_counted_to_1_percent(
     responses: list[float], bounds: list[float]
 ) -> None:
     statistics = ResponseStatistics()
@@ -72,7 +72,7 @@ def test_slices_and_decisions_are_counted(dirs: RunDirs) -> None:
     )
 
 
-def test_a_unit_tells_with_its_report_what_it_has_answered_and_in_which_life(dirs: RunDirs) -> None:
+def test_reports_carry_counts_of_answers_and_the_life_of_the_unit(dirs: RunDirs) -> None:
     with made(dirs, declared=ALL) as unit:
         for number in range(3):
             arrive(unit, number, 100)

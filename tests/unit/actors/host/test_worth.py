@@ -1,4 +1,4 @@
-"""What the answers of a unit's queries were worth as people see it: from the beginning, and in the last seconds."""
+"""Reported quality of the answers of a unit's queries: over all answers, and over the last seconds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def answer(quality: AnswerQuality, now: float, took: float, count: int = 1) -> N
     quality.answered(np.full(count, now - took), now)
 
 
-def test_first_answers_are_told_at_once_and_others_once_a_second() -> None:
+def test_first_answers_are_reported_at_once_and_later_answers_each_second() -> None:
     worth, queries = UnitWorth(), {"q": AnswerQuality(GRAPH), "r": AnswerQuality(GRAPH)}
     worth.begin(0.0, queries)
     worth.end_cycle(0.1, queries)
@@ -61,7 +61,7 @@ def test_counts_of_a_removed_query_stay_in_the_totals() -> None:
     assert worth.figures.missed_now == 1
 
 
-def test_slowdown_is_response_time_over_what_an_answer_costs_alone_when_it_is_looked_at() -> None:
+def test_slowdown_is_response_time_divided_by_the_current_ideal_time() -> None:
     alone = {"q": Alone(0.05), "r": Alone(0.001)}
     worth, queries = UnitWorth(lambda: alone), {"q": AnswerQuality(GRAPH), "r": AnswerQuality()}
     worth.begin(0.0, queries)
@@ -75,9 +75,8 @@ def test_slowdown_is_response_time_over_what_an_answer_costs_alone_when_it_is_lo
     assert worth.figures.slowdown == pytest.approx(
         {"mean": (4 * 3 + 2 + 200) / 6, "of_queries": (14 / 5 + 200) / 2}
     )
-    assert [one.slowdown for one in worth.queries] == pytest.approx(
-        [14]
-    )  # nobody has said what the other's are worth
+    # Query r is not listed, because it has no QoS graph.
+    assert [one.slowdown for one in worth.queries] == pytest.approx([14])
     last = 2.0 + RECENT_S + PIECE_S
     for at in (3.5, last):
         answer(queries["q"], at, took=1.5)
@@ -88,7 +87,7 @@ def test_slowdown_is_response_time_over_what_an_answer_costs_alone_when_it_is_lo
     assert worth.figures.slowdown["mean"] == pytest.approx((4 * 3 + 2 + 200 + 2 * 3) / 8)
 
 
-def test_how_tardy_windows_were_is_told_of_all_of_them_and_of_the_last_seconds() -> None:
+def test_tardiness_is_reported_for_all_windows_and_for_the_last_seconds() -> None:
     worth, queries = UnitWorth(), {"w": AnswerQuality(GRAPH, lambda: 0.5), "q": AnswerQuality(GRAPH)}
     worth.begin(0.0, queries)
     answer(queries["q"], 0.5, took=2.0)
@@ -105,7 +104,7 @@ def test_how_tardy_windows_were_is_told_of_all_of_them_and_of_the_last_seconds()
     assert (worth.figures.tardiness["tardy"], worth.figures.tardy_now) == (1, 0)
 
 
-def test_what_was_some_seconds_ago_is_not_now() -> None:
+def test_recent_figures_forget_answers_after_some_seconds() -> None:
     worth, queries = UnitWorth(), {"q": AnswerQuality(GRAPH)}
     worth.begin(0.0, queries)
     now = []
@@ -120,7 +119,7 @@ def test_what_was_some_seconds_ago_is_not_now() -> None:
     assert worth.figures.utility["missed"] == RECENT_S / CYCLE_S
 
 
-def test_queries_that_come_and_go_do_not_make_up_answers() -> None:
+def test_adding_and_removing_queries_does_not_add_answers() -> None:
     worth, queries = UnitWorth(), {"q": AnswerQuality(GRAPH), "r": AnswerQuality(GRAPH)}
     worth.begin(0.0, queries)
     for query in queries.values():
@@ -142,7 +141,7 @@ def test_queries_that_come_and_go_do_not_make_up_answers() -> None:
     assert [one.query for one in worth.queries] == ["r", "s"]
 
 
-def test_no_more_queries_are_told_than_a_report_has_room_for() -> None:
+def test_a_report_has_a_bounded_number_of_queries() -> None:
     worth, queries = UnitWorth(), {f"q{number}": AnswerQuality(GRAPH) for number in range(QUERIES_MAX + 5)}
     worth.begin(0.0, queries)
     worth.end_cycle(PIECE_S, queries)

@@ -1,4 +1,4 @@
-"""Copies of a unit's logs: whatever part of them has come, it is one to go on from."""
+"""Copies of a unit's logs: a host can restart from any beginning of the logs that has arrived."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DESCRIPTION = b'{"version": 2, "queries": {"hot": [[["temp", "float64"]], "5eed"
 
 
 class Home:
-    """A copy, and what it has told."""
+    """Copy of a unit's logs; it records the growth and the releases that the copy announced."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -29,7 +29,7 @@ class Home:
     def take(
         self, commits: Mapping[int, bytes], snapshots: Mapping[int, int], released: Mapping[str, int]
     ) -> None:
-        """Commits by number, and of snapshots which commit follows."""
+        """Add the contents of commits by commit number, and for each snapshot its number with the number of the commit that follows it."""
         saved = [(number, snapshot(following)) for number, following in snapshots.items()]
         self.copy.take(UnitFrames(0.0, list(commits.items()), saved, released, DESCRIPTION), 0.0)
 
@@ -62,7 +62,7 @@ def test_a_snapshot_waits_for_the_commits_before_it(home: Home) -> None:
     assert home.grown == [1, 3]
 
 
-def test_what_comes_again_is_there_once(home: Home) -> None:
+def test_frames_that_arrive_twice_are_stored_once(home: Home) -> None:
     for _ in range(2):
         home.take({0: b"a", 1: b"b"}, {1: 1}, {})
     assert home.kept() == {0: b"a", 1: b"b"}
@@ -70,7 +70,7 @@ def test_what_comes_again_is_there_once(home: Home) -> None:
     assert described(home.folder) == {"hot": LoggedQuery((("temp", "float64"),), "5eed", 1)}
 
 
-def test_a_host_goes_on_from_a_copy_that_has_ended(tmp_path: Path) -> None:
+def test_a_host_resumes_from_a_closed_copy(tmp_path: Path) -> None:
     home = Home(tmp_path / "gold")
     home.take({7: snapshot(8)}, {2: 8}, {})
     with pytest.raises(LogTaken):
@@ -83,7 +83,7 @@ def test_a_host_goes_on_from_a_copy_that_has_ended(tmp_path: Path) -> None:
     log.close()
 
 
-def test_input_is_kept_for_a_reader_elsewhere_until_it_is_released(tmp_path: Path) -> None:
+def test_input_is_kept_for_a_remote_reader_until_it_is_released(tmp_path: Path) -> None:
     here = Streams(RunDirs(tmp_path, "s", "n1"), lambda: 0.0)
     for name in ("Readings", "alerts"):
         here.declare(f"CREATE STREAM {name} (sensor INT)")

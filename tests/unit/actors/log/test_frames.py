@@ -1,4 +1,4 @@
-"""Trains in frames are read where they lie."""
+"""Trains in frames of a log: their arrays are read directly from the memory of the log, without copies."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ ROWS = 5
 
 
 def in_memory(parts: list[Any]) -> memoryview:
-    """The parts in a row, at an address that is a multiple of 64, as a frame's payload is."""
+    """Join the parts at an address that is a multiple of 64, because payloads of frames begin at such addresses."""
     joined = b"".join(bytes(part) for part in parts)
     space = np.zeros(len(joined) + ALIGNED, np.uint8)
     begin = -space.__array_interface__["data"][0] % ALIGNED
@@ -36,7 +36,7 @@ def train() -> Train:
     )
 
 
-def test_arrays_lie_in_the_payload_and_are_aligned() -> None:
+def test_arrays_of_a_train_lie_aligned_in_the_payload() -> None:
     payload = in_memory(train_parts(train())[0])
     found = train_of(payload)
     arrays: list[Any] = [found.arrival]
@@ -53,7 +53,7 @@ def test_arrays_lie_in_the_payload_and_are_aligned() -> None:
     assert [array.__array_interface__["data"][0] % ALIGNED for array in arrays] == [0] * len(arrays)
 
 
-def test_one_arrival_for_all_takes_no_room_and_stays_one() -> None:
+def test_equal_arrivals_are_stored_as_a_single_value() -> None:
     many = 100_000
     parts, size = train_parts(Train((), same_arrival(2.5, many)))
     found = train_of(in_memory(parts))
@@ -71,9 +71,9 @@ def test_numbers_of_an_input_batch_lie_in_the_payload() -> None:
     assert all(np.shares_memory(column.data, whole) for column in found.columns)
 
 
-def test_payload_of_another_kind_or_version_is_a_clear_error() -> None:
+def test_payload_of_another_kind_or_version_is_refused() -> None:
     payload = in_memory(batch_parts(1.0, Train((), np.empty(0)))[0])
-    with pytest.raises(NotAFrame, match="kind 1"):
+    with pytest.raises(NotAFrame, match="format 1 of version 1"):
         train_of(payload)
     payload[0] = 9
     with pytest.raises(NotAFrame, match="version 1"):

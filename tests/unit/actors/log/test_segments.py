@@ -31,11 +31,11 @@ from actors.runtime.run_dirs import shared_memory
 from tests.support.checkout import ROOT
 
 KIB = 1024
-# Room for so many whole segments of 16 KiB.
+# Sizes of logs with room for 64 and 8 whole segments of 16 KiB.
 SEGMENTS_64 = 64 * 16 * KIB + ROLLS
 SEGMENTS_8 = 8 * 16 * KIB + ROLLS
 
-# Appends frames that tell their number and length, and says each number once it is published.
+# Program that appends frames with known contents, and prints the number of each frame once it is published.
 ENDLESS = """
 import os, sys
 from pathlib import Path
@@ -49,10 +49,10 @@ while True:
 """
 
 
-# The same, in a log that keeps only the last ones.
+# Program like APPENDER, with a log that keeps only the last frames.
 ENDLESS_FORGETTING = ENDLESS.replace("bytes_max=1 << 30", "bytes_max=520 * 1024, keep_from=2**63")
 
-# As the first, up to nine frames at a time; the number that is said is the last one's.
+# Program that appends up to nine frames at a time, and prints the number of the last frame.
 ENDLESS_TOGETHER = """
 import os, sys
 from pathlib import Path
@@ -105,7 +105,7 @@ def test_payloads_are_aligned(tmp_path: Path) -> None:
     assert places == [0] * 130
 
 
-def test_log_goes_on_over_segments_and_large_frames_get_one_of_their_own(tmp_path: Path) -> None:
+def test_log_continues_over_segments_and_each_large_frame_gets_its_own_segment(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path, segment_bytes=16 * KIB, bytes_max=SEGMENTS_64)
     sizes = [100, 40 * KIB, 5000, 9000, 3000, 200 * KIB, 1]
     for place, size in enumerate(sizes):
@@ -115,13 +115,13 @@ def test_log_goes_on_over_segments_and_large_frames_get_one_of_their_own(tmp_pat
     assert len(list(tmp_path.glob("*.segment"))) == 6
 
 
-def test_more_parts_than_one_call_of_the_system_takes(tmp_path: Path) -> None:
+def test_frame_with_more_parts_than_a_system_call_accepts_is_written(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path)
     log.append([b"%d," % number for number in range(5000)])
     assert read(Reader(tmp_path)) == [(0, b"".join(b"%d," % number for number in range(5000)))]
 
 
-def test_reopened_log_goes_on_after_the_last_frame(tmp_path: Path) -> None:
+def test_reopened_log_continues_after_the_last_frame(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path, segment_bytes=16 * KIB)
     reader = Reader(tmp_path)
     for number in range(20):
@@ -132,7 +132,7 @@ def test_reopened_log_goes_on_after_the_last_frame(tmp_path: Path) -> None:
     assert read(reader) == [(number, bytes([number]) * 3000) for number in range(20)]
 
 
-def test_only_one_process_may_write(tmp_path: Path) -> None:
+def test_second_writer_of_a_log_is_refused(tmp_path: Path) -> None:
     first = SegmentWriter(tmp_path)
     with pytest.raises(LogTaken):
         SegmentWriter(tmp_path)
@@ -140,12 +140,12 @@ def test_only_one_process_may_write(tmp_path: Path) -> None:
     SegmentWriter(tmp_path).close()
 
 
-def test_folder_without_a_log_is_a_clear_error(tmp_path: Path) -> None:
+def test_reading_a_folder_without_a_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LogMissing):
         Reader(tmp_path / "none")
 
 
-def test_forgotten_frame_is_an_error_and_what_was_read_stays(tmp_path: Path) -> None:
+def test_reading_a_forgotten_frame_fails_but_frames_already_read_stay_valid(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path, segment_bytes=16 * KIB, bytes_max=SEGMENTS_64)
     for number in range(40):
         log.append([bytes([number]) * 3000])
@@ -154,16 +154,16 @@ def test_forgotten_frame_is_an_error_and_what_was_read_stays(tmp_path: Path) -> 
     log.forget(below=22)
     assert [payload[0] for payload in held] == [0, 1, 2, 3, 4]
     assert log.first == Reader(tmp_path).first == 20
-    with pytest.raises(FrameForgotten, match="the next one is 20") as caught:
+    with pytest.raises(FrameForgotten, match="continue at frame 20") as caught:
         read(reader, 7)
     assert pickle.loads(pickle.dumps(caught.value)).next == 20
     assert [number for number, _ in reader.frames(20)] == list(range(20, 40))
     assert [log.append([b"x"]), log.next] == [40, 41]
 
 
-def test_full_log_refuses_and_takes_again_once_something_is_forgotten(tmp_path: Path) -> None:
+def test_full_log_refuses_frames_until_old_frames_are_forgotten(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path, bytes_max=64 * KIB)
-    with pytest.raises(LogFull, match="do not fit"):
+    with pytest.raises(LogFull, match="has no room for"):
         fill(log)
     before = log.next
     assert log.bytes <= 64 * KIB
@@ -173,7 +173,7 @@ def test_full_log_refuses_and_takes_again_once_something_is_forgotten(tmp_path: 
     assert log.append([bytes(3000)]) == before
 
 
-def test_full_log_forgets_its_oldest_frames_if_it_is_told_to(tmp_path: Path) -> None:
+def test_full_log_with_keep_none_forgets_its_oldest_frames(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path, bytes_max=64 * KIB, keep_from=KEEP_NONE)
     for number in range(1000):
         log.append([b"%d" % number, bytes(number * 31 % 7000)])
@@ -185,19 +185,19 @@ def test_full_log_forgets_its_oldest_frames_if_it_is_told_to(tmp_path: Path) -> 
     assert [number for number, _ in Reader(tmp_path).frames(1000)] == [1000]
 
 
-def test_skipped_numbers_are_as_if_forgotten(tmp_path: Path) -> None:
+def test_skipped_numbers_count_as_forgotten(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path, first=7)
     reader = Reader(tmp_path)
     log.append([b"seven"])
     log.skip_to(12)
     log.append([b"twelve"])
     assert (reader.first, reader.next) == (7, 13)
-    with pytest.raises(FrameForgotten, match="the next one is 12"):
+    with pytest.raises(FrameForgotten, match="continue at frame 12"):
         read(reader, 7)
     assert read(reader, 12) == [(12, b"twelve")]
 
 
-def test_reader_follows_an_empty_segment_that_makes_way_for_a_larger_one(tmp_path: Path) -> None:
+def test_reader_follows_when_a_larger_segment_replaces_an_empty_segment(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path, segment_bytes=16 * KIB)
     reader = Reader(tmp_path)
     assert (read(reader), reader.next) == ([], 0)
@@ -229,7 +229,7 @@ def test_killed_writer_leaves_exactly_the_frames_it_published(tmp_path: Path, se
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_reader_beside_a_writer_that_forgets_and_is_killed_gets_nothing_but_what_it_published(
+def test_reader_of_a_forgetting_and_killed_writer_gets_only_published_frames(
     tmp_path: Path, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -259,9 +259,7 @@ def test_reader_beside_a_writer_that_forgets_and_is_killed_gets_nothing_but_what
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_killed_writer_leaves_all_frames_that_were_appended_together_or_none(
-    tmp_path: Path, seed: int
-) -> None:
+def test_killed_writer_leaves_all_or_none_of_the_frames_appended_together(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(5):
         child = subprocess.Popen(
@@ -283,7 +281,7 @@ def test_killed_writer_leaves_all_frames_that_were_appended_together_or_none(
             place += size
 
 
-def test_frames_that_are_appended_together_are_in_one_segment(tmp_path: Path) -> None:
+def test_frames_appended_together_are_in_the_same_segment(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path, segment_bytes=16 * KIB)
     log.append([b"before"])
     assert log.append_all([]) == 1
@@ -293,7 +291,7 @@ def test_frames_that_are_appended_together_are_in_one_segment(tmp_path: Path) ->
     assert len(list(tmp_path.glob("*.segment"))) == 2
 
 
-def test_log_that_has_no_room_for_all_frames_takes_none(tmp_path: Path) -> None:
+def test_log_without_room_for_all_frames_accepts_none(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path, bytes_max=64 * KIB)
     with pytest.raises(LogFull):
         log.append_all([([bytes(8 * KIB)], 8 * KIB)] * 9)
@@ -301,7 +299,7 @@ def test_log_that_has_no_room_for_all_frames_takes_none(tmp_path: Path) -> None:
     assert log.append_all([([b"one"], 3), ([b"two"], 3)]) == 0
 
 
-def test_log_says_so_before_it_forgets(tmp_path: Path) -> None:
+def test_log_calls_its_hook_before_it_forgets_frames(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path, segment_bytes=16 * KIB, bytes_max=64 * KIB, keep_from=KEEP_NONE)
     firsts: list[int] = []
     log.forgetting = lambda: firsts.append(Reader(tmp_path).first)
@@ -317,11 +315,11 @@ def test_log_says_so_before_it_forgets(tmp_path: Path) -> None:
 
 @pytest.fixture
 def full() -> Iterator[Path]:
-    """A log in shared memory that has gone round, and begins another segment with its next frame of 6,000 bytes."""
+    """Folder of a full log in shared memory; its next frame of 6,000 bytes begins another segment."""
     with TemporaryDirectory(dir=shared_memory()) as folder:
         log = opened(Path(folder))
         for _ in range(20):
-            go_on(log)
+            fill_segment(log)
         log.close()
         yield Path(folder)
 
@@ -330,51 +328,51 @@ def opened(folder: Path) -> SegmentWriter:
     return SegmentWriter(folder, segment_bytes=16 * KIB, bytes_max=SEGMENTS_8, keep_from=KEEP_NONE)
 
 
-def go_on(log: SegmentWriter) -> None:
-    """Another segment."""
+def fill_segment(log: SegmentWriter) -> None:
+    """Append as many frames as fill another segment."""
     for _ in range(2):
         log.append([b"%d" % log.next, bytes(6000)])
 
 
 def files_of(folder: Path) -> dict[int, int]:
-    """Of each segment, its memory by what the file is."""
+    """Return the memory of each segment in bytes, by the inode of its file."""
     found = [path.stat() for path in folder.glob("*.segment")]
     return {one.st_ino: one.st_blocks * 512 for one in found}
 
 
-def test_full_log_goes_on_in_the_pages_it_has(full: Path) -> None:
+def test_full_log_reuses_its_memory_pages(full: Path) -> None:
     before = files_of(full)
     assert len(before) == 8
     for _ in range(5):
         log = opened(full)
         for _ in range(10):
             assert (files_of(full), log.bytes, log.next - log.first) == (before, sum(before.values()), 16)
-            go_on(log)
+            fill_segment(log)
         log.close()
     reader = Reader(full)
     numbers = [int(bytes(payload[:-6000])) for _, payload in reader.frames(reader.first)]
     assert numbers == list(range(reader.first, 140))
 
 
-def test_segments_that_somebody_has_mapped_are_not_written_to(full: Path) -> None:
+def test_segments_mapped_by_a_reader_are_not_overwritten(full: Path) -> None:
     log, before = opened(full), files_of(full)
     array = np.frombuffer(next(Reader(full).frames(log.first))[1], np.uint8)
     given = bytes(array)
     for _ in range(8):
-        go_on(log)
+        fill_segment(log)
     after = files_of(full)
     assert len(before.keys() - after.keys()) == 1
     assert bytes(array) == given
     del array
     for _ in range(20):
-        go_on(log)
+        fill_segment(log)
     assert files_of(full) == after
     log.close()
 
 
 @pytest.fixture
 def released(tmp_path: Path) -> Iterator[SegmentWriter]:
-    """A log in shared memory whose reader has released all but the last segment, three at a time."""
+    """Writer of a new log in shared memory, with one frame."""
     with TemporaryDirectory(dir=shared_memory()) as folder:
         log = SegmentWriter(Path(folder), segment_bytes=16 * KIB, bytes_max=SEGMENTS_64)
         release(log, 0)
@@ -383,9 +381,9 @@ def released(tmp_path: Path) -> Iterator[SegmentWriter]:
 
 
 def release(log: SegmentWriter, segments: int, reader: Reader | None = None) -> None:
-    """After so many more, which the reader reads before."""
+    """Fill more segments, let the reader read them, and forget all frames but the last."""
     for _ in range(segments):
-        go_on(log)
+        fill_segment(log)
     log.append([b"more"])
     if reader is not None:
         assert sum(1 for _ in reader.frames(log.first)) == log.next - log.first
@@ -402,7 +400,7 @@ def spares_of(log: SegmentWriter) -> int:
     return len(list(log.folder.glob(f"{SPARE}*")))
 
 
-def test_log_keeps_as_many_released_segments_as_it_fills_until_the_next_release(
+def test_log_keeps_as_many_spare_segments_as_it_fills_between_releases(
     released: SegmentWriter,
 ) -> None:
     log, kept, files = released, [], []
@@ -414,7 +412,7 @@ def test_log_keeps_as_many_released_segments_as_it_fills_until_the_next_release(
     assert files[2:] == [files[2]] * 4
 
 
-def test_spares_go_where_fewer_are_filled_and_where_nothing_is_left_to_be_released(
+def test_spare_segments_are_deleted_when_they_are_no_longer_needed(
     released: SegmentWriter,
 ) -> None:
     log, kept = released, []
@@ -429,16 +427,16 @@ def test_spares_go_where_fewer_are_filled_and_where_nothing_is_left_to_be_releas
     assert (spares_of(log), log.bytes) == (0, sum(files_of(log.folder).values()))
 
 
-def test_spares_make_room_for_frames(released: SegmentWriter) -> None:
+def test_spare_segments_make_room_for_frames(released: SegmentWriter) -> None:
     log = released
     release(log, 60)
     assert spares_of(log) > 55
     for _ in range(63):
-        go_on(log)
+        fill_segment(log)
     assert (spares_of(log), log.bytes <= SEGMENTS_64) == (0, True)
 
 
-def test_spares_of_a_writer_that_is_gone_are_removed(released: SegmentWriter) -> None:
+def test_spare_segments_of_a_former_writer_are_removed(released: SegmentWriter) -> None:
     log = released
     release(log, 5)
     with TemporaryDirectory(dir=shared_memory()) as folder:
@@ -448,8 +446,8 @@ def test_spares_of_a_writer_that_is_gone_are_removed(released: SegmentWriter) ->
         again.close()
 
 
-def test_reader_finds_what_it_has_mapped_again(released: SegmentWriter) -> None:
-    """And maps nothing more, as long as the log goes on in the same pages."""
+def test_reader_reuses_its_mapped_segments(released: SegmentWriter) -> None:
+    """Check that the reader maps nothing new while the log reuses the same pages."""
     log, reader, maps = released, Reader(released.folder, keeps=20), []
     for _ in range(8):
         release(log, 3, reader)
@@ -463,7 +461,7 @@ def test_reader_finds_what_it_has_mapped_again(released: SegmentWriter) -> None:
     assert len(mapped(log.folder)) <= 2
 
 
-def test_reader_lets_go_of_what_is_deleted(released: SegmentWriter) -> None:
+def test_reader_unmaps_deleted_segments(released: SegmentWriter) -> None:
     log, reader = released, Reader(released.folder, keeps=20)
     for _ in range(3):
         release(log, 3, reader)
@@ -473,7 +471,7 @@ def test_reader_lets_go_of_what_is_deleted(released: SegmentWriter) -> None:
 
 
 def mapped(folder: Path) -> set[str]:
-    """What of the log this process has mapped, by inode and name."""
+    """Return the files of the log that this process has mapped, by inode and name."""
     lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     return {" ".join(line.split()[4:]) for line in lines if str(folder) in line}
 
@@ -482,7 +480,7 @@ def inodes(lines: set[str]) -> set[str]:
     return {line.split()[0] for line in lines}
 
 
-def test_segment_that_has_few_pages_is_not_used_again_where_more_have_no_room(full: Path) -> None:
+def test_segment_with_few_pages_is_not_reused_when_more_pages_do_not_fit(full: Path) -> None:
     log = opened(full / "another")
     for _ in range(40):
         log.append([b"small"])
@@ -493,19 +491,19 @@ def test_segment_that_has_few_pages_is_not_used_again_where_more_have_no_room(fu
     log.close()
 
 
-def test_segments_of_large_frames_are_not_used_again(full: Path) -> None:
+def test_segments_of_large_frames_are_not_reused(full: Path) -> None:
     log = opened(full)
     log.append([bytes(40 * KIB)])
     large = max(files_of(full).items(), key=lambda one: one[1])[0]
     for _ in range(20):
-        go_on(log)
+        fill_segment(log)
         assert sum(files_of(full).values()) <= log.bytes <= SEGMENTS_8
     assert large not in files_of(full)
     assert len(files_of(full)) == 8
     log.close()
 
 
-def test_segment_that_a_killed_process_was_about_to_use_again_is_removed(full: Path) -> None:
+def test_segment_that_a_killed_process_was_about_to_reuse_is_removed(full: Path) -> None:
     first = Reader(full).first
     min(full.glob("*.segment")).rename(full / SPARE)
     log = opened(full)
@@ -514,7 +512,7 @@ def test_segment_that_a_killed_process_was_about_to_use_again_is_removed(full: P
     log.close()
 
 
-def test_full_log_keeps_the_frames_it_was_told_to_keep(tmp_path: Path) -> None:
+def test_full_log_never_drops_frames_numbered_keep_from_or_higher(tmp_path: Path) -> None:
     log = SegmentWriter(tmp_path, bytes_max=128 * KIB, keep_from=10)
     with pytest.raises(LogFull):
         fill(log)
@@ -536,7 +534,7 @@ try:
     while True:
         log.append([bytes([log.next % 251]) * 50_000])
 except LogFull as full:
-    assert "memory for the log has run out" in str(full), full
+    assert "the machine has no memory left for the log" in str(full), full
 next = log.next
 found = [bytes(payload) for _, payload in Reader(log.folder).frames(0)]
 assert found == [bytes([number % 251]) * 50_000 for number in range(next)], next
@@ -547,9 +545,9 @@ MOUNTED = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
 MOUNT = 'mount -t tmpfs -o size=2m none "$1"'
 
 
-def test_memory_that_runs_out_is_an_error_and_the_log_stays_whole(tmp_path: Path) -> None:
+def test_log_stays_intact_when_memory_runs_out(tmp_path: Path) -> None:
     if subprocess.run([*MOUNTED, MOUNT, "sh", tmp_path], check=False, capture_output=True).returncode:
-        pytest.skip("a small file system to fill takes root or user namespaces to mount")
+        pytest.skip("mounting a small file system needs root or user namespaces")
     subprocess.run(
         [*MOUNTED, f'{MOUNT} && exec "$2" -c "$3" "$1"', "sh", tmp_path, sys.executable, WITHOUT_MEMORY],
         check=True,
@@ -557,10 +555,10 @@ def test_memory_that_runs_out_is_an_error_and_the_log_stays_whole(tmp_path: Path
     )
 
 
-def test_log_that_there_was_no_room_to_make_can_be_made_later(
+def test_log_that_could_not_be_created_for_lack_of_memory_can_be_created_later(
     tmp_path: Path, no_room: Callable[[], AbstractContextManager[None]]
 ) -> None:
-    with no_room(), pytest.raises(LogFull, match="memory for the log has run out"):
+    with no_room(), pytest.raises(LogFull, match="the machine has no memory left for the log"):
         SegmentWriter(tmp_path / "log")
     log = SegmentWriter(tmp_path / "log")
     assert log.append([b"x"]) == 0

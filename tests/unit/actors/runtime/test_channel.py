@@ -65,7 +65,7 @@ def fill(channel: Channel) -> None:
         channel.send(bytes(1000))
 
 
-# -- channels -------------------------------------------------------------------------------------
+# -- messages over a channel ----------------------------------------------------------------------
 
 
 def test_messages_arrive_whole_and_in_order(ends: tuple[Channel, Channel]) -> None:
@@ -76,21 +76,21 @@ def test_messages_arrive_whole_and_in_order(ends: tuple[Channel, Channel]) -> No
     assert [received(theirs) for _ in messages] == messages
 
 
-def test_the_end_of_a_peer_is_read_after_what_it_has_said(ends: tuple[Channel, Channel]) -> None:
+def test_the_end_of_a_peer_is_read_after_its_last_message(ends: tuple[Channel, Channel]) -> None:
     ours, theirs = ends
     ours.send(b"last words")
     ours.close()
     assert [received(theirs), received(theirs)] == [b"last words", None]
 
 
-def test_a_peer_that_closes_with_messages_unread_has_ended_too(ends: tuple[Channel, Channel]) -> None:
+def test_the_end_of_a_peer_with_unread_messages_is_read(ends: tuple[Channel, Channel]) -> None:
     ours, theirs = ends
     theirs.send(b"unread")
     ours.close()
     assert received(theirs) is None
 
 
-def test_an_ended_channel_is_read_as_such_at_both_ends(ends: tuple[Channel, Channel]) -> None:
+def test_an_ended_channel_is_closed_at_both_ends(ends: tuple[Channel, Channel]) -> None:
     ours, theirs = ends
     ours.end()
     ours.end()
@@ -99,7 +99,7 @@ def test_an_ended_channel_is_read_as_such_at_both_ends(ends: tuple[Channel, Chan
         theirs.send(b"x")
 
 
-def test_nothing_waits_for_a_peer(ends: tuple[Channel, Channel]) -> None:
+def test_send_and_receive_never_block(ends: tuple[Channel, Channel]) -> None:
     ours, theirs = ends
     with pytest.raises(BlockingIOError):
         theirs.receive()
@@ -109,11 +109,11 @@ def test_nothing_waits_for_a_peer(ends: tuple[Channel, Channel]) -> None:
 
 @pytest.mark.parametrize("length", [0, MESSAGE_MAX + 1])
 def test_an_empty_or_oversized_message_is_not_sent(ends: tuple[Channel, Channel], length: int) -> None:
-    with pytest.raises(ValueError, match="a message has 1 to"):
+    with pytest.raises(ValueError, match="a message must have 1 to"):
         ends[0].send(bytes(length))
 
 
-def test_an_oversized_packet_from_elsewhere_is_told_from_a_message(path: Path) -> None:
+def test_an_oversized_packet_is_read_as_longer_than_any_message(path: Path) -> None:
     listener = Listener(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
         other.connect(str(path))
@@ -124,17 +124,17 @@ def test_an_oversized_packet_from_elsewhere_is_told_from_a_message(path: Path) -
     listener.close()
 
 
-# -- listeners ------------------------------------------------------------------------------------
+# -- listeners that accept connections ------------------------------------------------------------
 
 
-def test_the_folder_of_a_socket_is_its_owners_alone(path: Path) -> None:
+def test_the_folder_of_a_socket_is_private(path: Path) -> None:
     listener = Listener(path)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     listener.close()
     assert not path.exists()
 
 
-def test_all_folders_that_a_listener_makes_are_its_owners_alone(tmp_path: Path) -> None:
+def test_all_folders_created_by_a_listener_are_private(tmp_path: Path) -> None:
     path = tmp_path / "system" / "node" / "test.sock"
     with contextlib.closing(Listener(path)):
         modes = [stat.S_IMODE(folder.stat().st_mode) for folder in (path.parent, path.parent.parent)]
@@ -144,11 +144,11 @@ def test_all_folders_that_a_listener_makes_are_its_owners_alone(tmp_path: Path) 
 def test_a_folder_that_others_may_enter_is_refused(path: Path) -> None:
     path.parent.mkdir()
     path.parent.chmod(0o755)
-    with pytest.raises(InvalidInput, match="must be its owner's alone"):
+    with pytest.raises(InvalidInput, match="must belong to this user"):
         Listener(path)
 
 
-def test_what_a_dead_listener_left_is_replaced(path: Path) -> None:
+def test_the_socket_of_a_dead_listener_is_replaced(path: Path) -> None:
     code = "import os, sys; from pathlib import Path; from actors.runtime.unix_channel import Listener; Listener(Path(sys.argv[1])); os._exit(9)"
     root = ROOT
     died = subprocess.run([sys.executable, "-c", code, path], cwd=root, check=False)
@@ -161,26 +161,26 @@ def test_what_a_dead_listener_left_is_replaced(path: Path) -> None:
     listener.close()
 
 
-def test_a_listener_that_lives_is_not_replaced(path: Path) -> None:
+def test_a_living_listener_is_not_replaced(path: Path) -> None:
     listener = Listener(path)
-    with pytest.raises(InvalidInput, match="another process listens there"):
+    with pytest.raises(InvalidInput, match="another process already listens at this path of a Unix socket"):
         Listener(path)
     connect(path).close()
     listener.close()
     Listener(path).close()
 
 
-def test_a_path_that_is_too_long_is_told_so(tmp_path: Path) -> None:
+def test_a_path_that_is_too_long_is_refused(tmp_path: Path) -> None:
     path = tmp_path / ("x" * PATH_BYTES_MAX)
     for use in (Listener, connect):
-        with pytest.raises(InvalidInput, match=f"may have {PATH_BYTES_MAX} bytes, this one has"):
+        with pytest.raises(InvalidInput, match=f"the maximum is {PATH_BYTES_MAX}"):
             use(path)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 def test_another_users_process_gets_no_channel(path: Path) -> None:
     listener = Listener(path)
-    path.parent.chmod(0o711)  # the first door, left open
+    path.parent.chmod(0o711)  # The folder no longer protects the socket.
     path.chmod(0o777)
     code = "import socket; socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect('test.sock'); print('in')"
     command = ["/usr/bin/env", "python3", "-c", code]
@@ -190,7 +190,7 @@ def test_another_users_process_gets_no_channel(path: Path) -> None:
     listener.close()
 
 
-# -- turn messages ----------------------------------------------------------------------------------
+# -- messages between hosts and dispatchers ---------------------------------------------------------
 
 names = st.from_regex(rf"\A[A-Za-z][A-Za-z0-9_.-]{{0,{NAME_MAX - 1}}}\Z")
 lanes = st.integers(0, 0xFFFF)
@@ -206,12 +206,12 @@ messages: st.SearchStrategy[Message] = st.one_of(
 
 
 @given(messages)
-def test_a_message_is_read_as_it_was_written(message: Message) -> None:
+def test_a_decoded_message_equals_the_encoded_message(message: Message) -> None:
     assert decode(encode(message)) == message
 
 
 @given(st.binary(max_size=200) | st.binary(max_size=200).map(lambda rest: bytes([VERSION]) + rest))
-def test_any_packet_is_a_message_or_is_not_understood(packet: bytes) -> None:
+def test_any_packet_is_decoded_or_refused(packet: bytes) -> None:
     try:
         message = decode(packet)
     except NotUnderstood:
@@ -220,7 +220,7 @@ def test_any_packet_is_a_message_or_is_not_understood(packet: bytes) -> None:
 
 
 @given(messages, st.integers(0, 255).filter(lambda version: version != VERSION))
-def test_another_version_is_not_understood_except_its_refusal(message: Message, version: int) -> None:
+def test_only_refusals_of_another_version_are_decoded(message: Message, version: int) -> None:
     packet = bytes([version]) + encode(message)[1:]
     if isinstance(message, RefusedHost):
         assert decode(packet) == message
@@ -230,7 +230,9 @@ def test_another_version_is_not_understood_except_its_refusal(message: Message, 
 
 
 @given(messages, st.data())
-def test_a_message_that_was_cut_is_no_other_kind_of_message(message: Message, data: st.DataObject) -> None:
+def test_a_truncated_message_never_becomes_another_kind_of_message(
+    message: Message, data: st.DataObject
+) -> None:
     packet = encode(message)
     try:
         cut = decode(packet[: data.draw(st.integers(0, len(packet) - 1))])
@@ -240,22 +242,22 @@ def test_a_message_that_was_cut_is_no_other_kind_of_message(message: Message, da
 
 
 @pytest.mark.parametrize("name", ["", "7th", "with space", "a\nb", "x" * (NAME_MAX + 1), "größe"])
-def test_what_is_no_name_is_not_understood(name: str) -> None:
+def test_messages_with_invalid_names_are_refused(name: str) -> None:
     for message in (Ready(name), Granted(name, 0, 1.0), Hello("host", ("fine", name)), Hello(name, ())):
         if isinstance(message, Hello) and "\n" in name:
-            continue  # it separates names there
-        with pytest.raises(NotUnderstood, match="no name"):
+            continue  # A name may contain no newline, because newlines separate the names in a Hello message.
+        with pytest.raises(NotUnderstood, match="invalid name"):
             decode(encode(message))
 
 
 @pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
-def test_what_is_no_duration_is_not_understood(bad: float) -> None:
+def test_messages_with_invalid_durations_are_refused(bad: float) -> None:
     good = Ended("gold", 0, 0.5, 0.5, backlog=True)
     for message in (replace(good, used_s=bad), replace(good, ran_s=bad), Granted("gold", 0, bad)):
-        with pytest.raises(NotUnderstood, match="no duration"):
+        with pytest.raises(NotUnderstood, match="invalid duration"):
             decode(encode(message))
 
 
-def test_a_hello_of_the_most_classes_with_the_longest_names_fits() -> None:
+def test_a_hello_with_the_most_and_longest_names_fits() -> None:
     longest = "x" * NAME_MAX
     assert len(encode(Hello(longest, (longest,) * CLASSES_A_HELLO))) <= MESSAGE_MAX

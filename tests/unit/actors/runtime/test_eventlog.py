@@ -1,4 +1,4 @@
-"""Event logs on disk: names, order, bounds, and what happens at them."""
+"""Event logs on disk: file names, order, size limits, and the end of a log."""
 
 import json
 import resource
@@ -25,7 +25,7 @@ def times(log: EventLog) -> list[float]:
     return [line[0] for line in lines_of(log.path) if isinstance(line, list)]
 
 
-def test_a_life_has_a_file_of_its_own_that_only_its_owner_may_read(tmp_path: Path) -> None:
+def test_each_life_of_a_core_has_its_own_private_file(tmp_path: Path) -> None:
     folder = tmp_path / "events"
     logs = [EventLog(folder, header(name), ROOMY) for name in ("gold#1", "gold#1", "*", "../up", "gold")]
     assert [log.path.relative_to(folder).as_posix() for log in logs] == [
@@ -39,14 +39,14 @@ def test_a_life_has_a_file_of_its_own_that_only_its_owner_may_read(tmp_path: Pat
     assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_the_next_life_comes_after_the_last_even_if_earlier_ones_were_removed(tmp_path: Path) -> None:
+def test_new_log_files_get_higher_numbers_even_if_earlier_files_were_removed(tmp_path: Path) -> None:
     first, second = (EventLog(tmp_path, header(), ROOMY) for _ in range(2))
     first.path.unlink()
     assert second.path.name == "turns-node-2.jsonl"
     assert EventLog(tmp_path, header(), ROOMY).path.name == "turns-node-3.jsonl"
 
 
-def test_the_header_is_there_at_once_and_decisions_after_a_flush(tmp_path: Path) -> None:
+def test_the_header_is_written_at_once_and_decisions_at_a_flush(tmp_path: Path) -> None:
     log = EventLog(tmp_path, header(), ROOMY)
     assert len(lines_of(log.path)) == 1
     for now in range(1000):
@@ -60,26 +60,26 @@ def test_the_header_is_there_at_once_and_decisions_after_a_flush(tmp_path: Path)
 
 
 @pytest.mark.parametrize("most_bytes", [0, 2000, 5000])
-def test_a_log_that_has_reached_its_size_says_so_and_grows_no_more(tmp_path: Path, most_bytes: int) -> None:
+def test_a_log_stops_at_its_maximum_size_with_a_note(tmp_path: Path, most_bytes: int) -> None:
     log = EventLog(tmp_path, header(), most_bytes)
     begin = log.path.stat().st_size
     for now in range(1000):
         log.record(GOLD, now, ())
         log.flush()
     log.close()
-    assert log.stopped == "it has reached its size"
+    assert log.stopped == "the log has reached its maximum size"
     assert log.path.stat().st_size <= max(most_bytes, begin + 100)
-    assert lines_of(log.path)[-1] == {"cut": "it has reached its size"}
+    assert lines_of(log.path)[-1] == {"cut": "the log has reached its maximum size"}
     assert times(log) == list(range(len(times(log))))
     (core,) = replay(tmp_path).cores
     assert (core.agrees, core.lives[0].events, core.lives[0].ended) == (
         True,
         len(times(log)),
-        "it has reached its size",
+        "the log has reached its maximum size",
     )
 
 
-def test_decisions_that_nobody_writes_are_not_kept_without_end(tmp_path: Path) -> None:
+def test_a_bounded_number_of_unwritten_decisions_is_kept(tmp_path: Path) -> None:
     log = EventLog(tmp_path, header(), 1 << 30)
     for now in range(PENDING_MAX + 10):
         log.record(GOLD, now, ())
@@ -88,7 +88,7 @@ def test_decisions_that_nobody_writes_are_not_kept_without_end(tmp_path: Path) -
     assert lines_of(log.path)[-1] == {"cut": "decisions came faster than they were written"}
 
 
-def test_an_event_of_no_known_type_ends_the_log_and_not_its_core(tmp_path: Path) -> None:
+def test_an_event_of_unknown_type_ends_the_log_without_an_error(tmp_path: Path) -> None:
     log = EventLog(tmp_path, header(), ROOMY)
     log.record(GOLD, 1, ())
     log.record("ready", 2, ())
@@ -98,7 +98,7 @@ def test_an_event_of_no_known_type_ends_the_log_and_not_its_core(tmp_path: Path)
     assert lines_of(log.path)[-1]["cut"].startswith("an event could not be written: KeyError")
 
 
-def test_a_disk_that_refuses_ends_the_log_and_what_is_there_can_be_replayed(tmp_path: Path) -> None:
+def test_a_disk_error_ends_the_log_and_the_written_lines_can_be_replayed(tmp_path: Path) -> None:
     log = EventLog(tmp_path, header(), ROOMY)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
@@ -108,15 +108,15 @@ def test_a_disk_that_refuses_ends_the_log_and_what_is_there_can_be_replayed(tmp_
         log.flush()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert log.stopped == "the disk refuses: File too large"
+    assert log.stopped == "the disk reported an error: File too large"
     log.record(GOLD, 100, ())
     log.close()
     assert log.path.stat().st_size == 1010
     (core,) = replay(tmp_path).cores
-    assert (core.agrees, core.lives[0].ended) == (True, "the last line is torn")
+    assert (core.agrees, core.lives[0].ended) == (True, "the last line was not fully written")
 
 
-def test_a_writer_writes_the_logs_of_a_process_in_the_order_of_their_decisions(tmp_path: Path) -> None:
+def test_a_writer_keeps_each_log_in_the_order_of_its_decisions(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path, ROOMY)
     logs = [writer.open(header(name)) for name in ("a", "b")]
 
@@ -134,7 +134,7 @@ def test_a_writer_writes_the_logs_of_a_process_in_the_order_of_their_decisions(t
     assert not any(log.is_open for log in logs)
 
 
-def test_a_record_after_the_end_is_none(tmp_path: Path) -> None:
+def test_records_after_the_end_are_ignored(tmp_path: Path) -> None:
     log = EventLog(tmp_path, header(), ROOMY)
     log.close()
     log.record(GOLD, 1, ())

@@ -8,10 +8,10 @@ import pytest
 from actors.runtime.cpu_pinning import Cores, cores_of_process, keep_process_off, lane_cores, pin_this_thread
 from tests.support.checkout import ROOT
 
-needs_two_cores = pytest.mark.skipif(len(cores_of_process()) < 2, reason="one core leaves nothing to choose")
+needs_two_cores = pytest.mark.skipif(len(cores_of_process()) < 2, reason="pinning needs at least two cores")
 
 
-def test_the_last_cores_are_lanes_and_the_rest_is_for_the_rest() -> None:
+def test_the_last_cores_become_lanes_and_the_first_cores_do_other_work() -> None:
     assert lane_cores(1, {0, 1}) == Cores(lanes=(1,), others=(0,))
     assert lane_cores(2, {6, 2, 4, 0}) == Cores(lanes=(4, 6), others=(0, 2))
 
@@ -19,12 +19,12 @@ def test_the_last_cores_are_lanes_and_the_rest_is_for_the_rest() -> None:
 @pytest.mark.parametrize(
     ("lanes", "available", "why"),
     [
-        (1, {0}, "1 lanes leave nothing of 1 cores for the rest"),
-        (4, {0, 1, 2, 3}, "4 lanes leave nothing of 4 cores for the rest"),
+        (1, {0}, "1 lanes leave no core for other work: there are 1 cores"),
+        (4, {0, 1, 2, 3}, "4 lanes leave no core for other work: there are 4 cores"),
         (1, set(), "this system cannot pin threads"),
     ],
 )
-def test_where_pinning_cannot_work_nothing_is_pinned_and_the_reason_is_told(
+def test_nothing_is_pinned_without_enough_cores_and_the_reason_is_kept(
     lanes: int, available: set[int], why: str
 ) -> None:
     cores = lane_cores(lanes, available)
@@ -35,14 +35,14 @@ def test_where_pinning_cannot_work_nothing_is_pinned_and_the_reason_is_told(
     assert cores_of_process() == before
 
 
-def test_cores_that_the_system_does_not_give_are_no_error() -> None:
+def test_a_pinning_that_the_system_refuses_is_reported_without_an_error() -> None:
     cores = Cores(lanes=(4095,), others=(4094,))
     assert keep_process_off(cores).why_not == "the system refuses to pin threads: Invalid argument"
     assert pin_this_thread(cores, 0).why_not == "the system refuses to pin threads: Invalid argument"
 
 
 @needs_two_cores
-def test_a_thread_is_pinned_to_its_lane_alone() -> None:
+def test_only_the_calling_thread_is_pinned_to_the_lane() -> None:
     cores = lane_cores(1, cores_of_process())
     found: list[set[int]] = []
 

@@ -1,4 +1,4 @@
-"""Replaying a recorded run: it agrees, a change is found where it was made, and no message gets lost unseen."""
+"""Replay of a recorded run: decisions agree, a changed line is found, and lost messages between cores are reported."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -33,7 +33,7 @@ FAULTS = (
 
 
 def faulty_preset(name: str) -> Any:
-    """Two seconds in which everything goes wrong that can."""
+    """Return a preset of two seconds with a fault of every kind."""
     settings = preset(name, seconds=2.0)
     first = settings.classes[0].name
     faults = [fault if fault["kind"] == "clock_jumps" else fault | {"name": first} for fault in FAULTS]
@@ -47,7 +47,7 @@ def life_of(report: ReplayReport, core: str, name: str = "node") -> Life:
 
 @pytest.fixture(scope="module")
 def lent(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """The logs of a run in which capacity moved, line by line."""
+    """Lines of the event logs of a run in which capacity was lent, by file name."""
     folder = tmp_path_factory.mktemp("lent")
     recorded_run(folder, lending())
     return {log.name: lines_of(log) for log in folder.iterdir()}
@@ -62,7 +62,7 @@ def folder(lent: dict[str, list[Any]], tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("manager", MANAGERS)
 @pytest.mark.parametrize("name", CLASS_PRESETS)
-def test_a_recorded_run_decides_the_same_again_whatever_fails(
+def test_the_replay_of_a_run_with_faults_repeats_its_decisions(
     name: str, manager: str, tmp_path: Path
 ) -> None:
     run = recorded_run(tmp_path, faulty_preset(name), manager)
@@ -77,7 +77,7 @@ def test_a_recorded_run_decides_the_same_again_whatever_fails(
     assert all(one.sent == one.heard for one in report.deliveries)
 
 
-def test_every_message_between_cores_is_followed(folder: Path) -> None:
+def test_every_message_between_cores_is_counted(folder: Path) -> None:
     report = replay(folder)
     assert report.agrees
     moves = sum(line[2] != [] for line in lines_of(folder / "capacity-node-1.jsonl")[1:])
@@ -89,9 +89,7 @@ def test_every_message_between_cores_is_followed(folder: Path) -> None:
     ]
 
 
-def test_the_recordings_in_a_folder_s_folders_are_replayed_each_by_itself(
-    lent: dict[str, list[Any]], tmp_path: Path
-) -> None:
+def test_recordings_in_subfolders_are_replayed_separately(lent: dict[str, list[Any]], tmp_path: Path) -> None:
     for run in ("first", "nested/second"):
         (tmp_path / run).mkdir(parents=True)
         for name, lines in lent.items():
@@ -112,17 +110,17 @@ def test_the_recordings_in_a_folder_s_folders_are_replayed_each_by_itself(
     ("core", "name", "command"),
     [("turns", "node", "Grant"), ("load", "bronze", "SetKeep"), ("capacity", "node", "SharesChanged")],
 )
-def test_one_changed_number_of_a_decision_is_found_in_its_line(
+def test_a_changed_number_in_a_decision_is_found_at_its_line(
     folder: Path, core: str, name: str, command: str
 ) -> None:
     log = folder / f"{core}-{name}-1.jsonl"
 
     def change(line: Any) -> None:
-        said = next(one for one in line[2] if one[0] == command)
+        decision = next(one for one in line[2] if one[0] == command)
         if command == "SharesChanged":
-            said[1][0][1] += 1e-12
+            decision[1][0][1] += 1e-12
         else:
-            said[-1] *= 1 + 1e-15
+            decision[-1] *= 1 + 1e-15
 
     number = change_line(log, lambda line: isinstance(line, list) and command in str(line[2]), change)
     report = replay(folder)
@@ -133,7 +131,7 @@ def test_one_changed_number_of_a_decision_is_found_in_its_line(
     assert life.first.expected != life.first.got
 
 
-def test_another_event_leads_to_other_decisions(folder: Path) -> None:
+def test_a_changed_event_leads_to_other_decisions(folder: Path) -> None:
     number = change_line(
         folder / "turns-node-1.jsonl",
         lambda line: isinstance(line, list) and line[1][0] == "SliceEnded",
@@ -144,7 +142,7 @@ def test_another_event_leads_to_other_decisions(folder: Path) -> None:
     assert life.first.line >= number
 
 
-def test_an_event_that_a_core_cannot_be_told_ends_its_replay_with_the_reason(folder: Path) -> None:
+def test_an_impossible_event_ends_the_replay_with_the_reason(folder: Path) -> None:
     impossible = ["CycleEnded", 0.15, [], [["Q", 0.0, 1, 0.01, 0.0]], 0.0]
     number = change_line(
         folder / "load-bronze-1.jsonl",
@@ -157,7 +155,7 @@ def test_an_event_that_a_core_cannot_be_told_ends_its_replay_with_the_reason(fol
     assert life.first.got.startswith("ZeroDivisionError: ")
 
 
-def test_a_message_that_never_came_is_missed(folder: Path) -> None:
+def test_a_lost_message_is_reported(folder: Path) -> None:
     log = folder / "load-bronze-1.jsonl"
     lines = lines_of(log)
     heard = [
@@ -172,7 +170,7 @@ def test_a_message_that_never_came_is_missed(folder: Path) -> None:
     assert (delivery.first_lost.at, Path(delivery.first_lost.file).name) == (lost[0], "capacity-node-1.jsonl")
 
 
-def test_what_was_said_when_the_listener_had_ended_is_not_missed(folder: Path) -> None:
+def test_messages_after_the_end_of_the_receivers_log_are_excused(folder: Path) -> None:
     log = folder / "load-bronze-1.jsonl"
     write_lines(log, [line for line in lines_of(log) if isinstance(line, dict) or line[0] < 3.9])
     report = replay(folder)
@@ -181,7 +179,7 @@ def test_what_was_said_when_the_listener_had_ended_is_not_missed(folder: Path) -
     assert delivery.excused == delivery.sent - delivery.heard > 0
 
 
-def test_clocks_that_cannot_be_compared_are_not(folder: Path) -> None:
+def test_messages_between_logs_with_different_clocks_are_excused(folder: Path) -> None:
     log = folder / "load-bronze-1.jsonl"
     change_line(log, lambda line: isinstance(line, dict), lambda line: line.update(clock="another"))
     report = replay(folder)
@@ -189,7 +187,7 @@ def test_clocks_that_cannot_be_compared_are_not(folder: Path) -> None:
     assert (report.agrees, delivery.heard, delivery.excused) == (True, 0, delivery.sent)
 
 
-def test_a_core_that_starts_anew_begins_another_life_in_the_same_file_or_the_next(
+def test_a_restarted_core_begins_another_life_in_the_same_or_the_next_file(
     folder: Path, lent: dict[str, list[Any]]
 ) -> None:
     twice = lent["turns-node-1.jsonl"]
@@ -202,8 +200,8 @@ def test_a_core_that_starts_anew_begins_another_life_in_the_same_file_or_the_nex
     assert [life.events for life in turns.lives] == [len(twice) - 1, len(twice) - 1, 1, 2]
 
 
-def test_a_core_that_was_restored_begins_its_life_with_what_it_knew(tmp_path: Path) -> None:
-    """Reports of the first life still count in the second."""
+def test_a_restored_core_is_replayed_from_its_restored_state(tmp_path: Path) -> None:
+    """Check that reports of the first life still count in the second life."""
     account = ClassAccount("gold", 1, 0.5, 0.5, None)
     core = CapacityCore([account, replace(account, name="bronze")])
     for number in range(4):
@@ -220,7 +218,7 @@ def test_a_core_that_was_restored_begins_its_life_with_what_it_knew(tmp_path: Pa
     assert (capacity.agrees, [life.decisions for life in capacity.lives]) == (True, [3, 0, 3, 3])
 
 
-def test_a_load_manager_that_was_given_a_control_begins_its_life_with_it(tmp_path: Path) -> None:
+def test_a_load_manager_is_replayed_from_its_initial_control(tmp_path: Path) -> None:
     core = LoadManager("gold", LoadSettings(), 0.3, 0.5, 0.5)
     core.control = Control(0.2, 0.5, AlomaBranch.DROP_MORE, 3)
     log = EventLog(tmp_path, header_of("load", "gold", "virtual", core), 1 << 20)
@@ -231,35 +229,44 @@ def test_a_load_manager_that_was_given_a_control_begins_its_life_with_it(tmp_pat
     assert replay(tmp_path).agrees
 
 
-def test_a_log_that_a_killed_process_left_is_replayed_up_to_its_torn_end(folder: Path) -> None:
+def test_a_log_with_a_torn_last_line_is_replayed_up_to_that_line(folder: Path) -> None:
     log = folder / "turns-node-1.jsonl"
     whole = b"".join(log.read_bytes().splitlines(keepends=True)[:30])
     for cut in range(1, 200):
         log.write_bytes(whole[:-cut])
         life = life_of(replay(log), "turns")
         assert life.disagreements == 0
-        # Without its newline alone a line is whole.
+        # A line that lacks only its newline is complete.
         at_an_end = whole[:-cut].endswith(b"\n") or whole[-cut:].startswith(b"\n")
-        assert life.ended == ("" if at_an_end else "the last line is torn")
+        assert life.ended == ("" if at_an_end else "the last line was not fully written")
 
 
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        (b"what is this?\n", "line 1: is no JSON"),
-        (b"\xff\xfe\n", "line 1: is no JSON"),
-        (b"[" * 100_000 + b"\n", "line 1: is no JSON"),
-        (b'[1.0,["ClassReady","gold"],[]]\n', "line 1: no header comes before it"),
-        (b"{}\n", "line 1: no header of version 1"),
-        (b'{"cut":"full"}\n', "line 1: no header comes before it"),
-        (b'HEAD[1.0,["ClassLate","gold"],[]]\n', "line 2: 'ClassLate' is none of ClassReady"),
-        (b'HEAD[NaN,["ClassReady","gold"],[]]\n', "line 2: is no JSON"),
-        (b'HEAD[1.0,["ClassReady","gold"]\n[]\n', "line 2: is no JSON"),
-        (b'HEAD[1.0,["RedistributionDue"],["SharesChanged"]]\n', "line 2: 'RedistributionDue' is none of"),
-        (b"", "no core's record begins in it"),
+        (b"what is this?\n", "line 1: the line is not JSON"),
+        (b"\xff\xfe\n", "line 1: the line is not JSON"),
+        (b"[" * 100_000 + b"\n", "line 1: the line is not JSON"),
+        (
+            b'[1.0,["ClassReady","gold"],[]]\n',
+            "line 1: the line comes before the first header of the event log",
+        ),
+        (b"{}\n", "line 1: the line is not an event-log header of version 1"),
+        (b'{"cut":"full"}\n', "line 1: the line comes before the first header of the event log"),
+        (
+            b'HEAD[1.0,["ClassLate","gold"],[]]\n',
+            "line 2: the line names an unknown event or command 'ClassLate'; expected one of ClassReady",
+        ),
+        (b'HEAD[NaN,["ClassReady","gold"],[]]\n', "line 2: the line is not JSON"),
+        (b'HEAD[1.0,["ClassReady","gold"]\n[]\n', "line 2: the line is not JSON"),
+        (
+            b'HEAD[1.0,["RedistributionDue"],["SharesChanged"]]\n',
+            "line 2: the line names an unknown event or command 'RedistributionDue'; expected one of",
+        ),
+        (b"", "this path contains no event log"),
     ],
 )
-def test_a_file_that_is_no_log_is_refused_with_its_line(folder: Path, text: bytes, where: str) -> None:
+def test_an_invalid_log_is_refused_with_the_line_number(folder: Path, text: bytes, where: str) -> None:
     log = folder / "turns-node-1.jsonl"
     head = log.read_bytes().partition(b"\n")[0] + b"\n"
     log.write_bytes(text.replace(b"HEAD", head))
@@ -269,5 +276,5 @@ def test_a_file_that_is_no_log_is_refused_with_its_line(folder: Path, text: byte
 
 
 def test_a_folder_without_logs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="holds no event log"):
+    with pytest.raises(InvalidInput, match="the folder contains no event log"):
         replay(tmp_path)

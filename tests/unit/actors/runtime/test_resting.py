@@ -1,4 +1,4 @@
-"""The main thread of an idle actor rests, and goes on as soon as there is something to do."""
+"""The main thread of an idle actor rests, and continues as soon as there is work."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def _alarm() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-def test_a_rest_ends_when_there_is_something_to_do() -> None:
-    """Else this test would end with the rest: never."""
+def test_a_rest_ends_when_work_arrives() -> None:
+    """Check that `end` interrupts a rest; otherwise the rest, and this test, would last practically for ever."""
     asked, ended = threading.Event(), threading.Event()
 
     def is_idle() -> bool:
@@ -41,12 +41,12 @@ def test_a_rest_ends_when_there_is_something_to_do() -> None:
     thread = threading.Thread(target=work_comes)
     thread.start()
     assert asked.wait(DEADLINE_S)
-    # Here only because the handler, which this thread has run, has returned.
+    # This line is reached only because the signal handler, which runs in this thread, has returned.
     ended.set()
     thread.join(DEADLINE_S)
 
 
-def test_it_rests_only_after_it_has_been_idle_for_some_looks() -> None:
+def test_a_rest_begins_only_after_several_idle_checks() -> None:
     found: list[bool] = []
     done = threading.Event()
 
@@ -56,13 +56,13 @@ def test_it_rests_only_after_it_has_been_idle_for_some_looks() -> None:
             done.set()
         return found[-1]
 
-    # A rest would last for ever: two idle looks in a row are not enough for one.
+    # Two idle checks in a row must not yet start a rest, because that rest would last practically for ever.
     Rest(is_idle, rest_s=FOR_EVER_S, look_s=MOMENT_S, quiet_looks=2)
     assert done.wait(DEADLINE_S)
     assert found[:9] == [True, True, False] * 3
 
 
-def test_a_rest_is_looked_up_from_again_and_again() -> None:
+def test_a_resting_thread_checks_for_work_repeatedly() -> None:
     looks = 0
     done = threading.Event()
 

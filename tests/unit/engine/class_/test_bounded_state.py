@@ -14,7 +14,7 @@ LAP_S = 10
 
 
 def kept(runner: ClassRunner) -> int:
-    """Panes and stored tuples of all operators."""
+    """Return the number of panes and stored tuples of all operators."""
     states = [node.operator.snapshot() for node in runner.network.nodes]
     operators = [node.operator for node in runner.network.nodes]
     panes = sum(
@@ -30,7 +30,7 @@ def shifted(table: pa.Table, by_ms: int) -> pa.Table:
     return table.set_column(0, "ts", pc.add(table.column("ts"), by_ms))
 
 
-def test_a_class_keeps_no_more_after_many_windows_than_after_a_few() -> None:
+def test_state_does_not_grow_with_the_number_of_windows() -> None:
     schemas = [parse_create_stream(sql) for sql in w11_workload.STREAMS]
     catalog = SqlCatalog.of(streams=schemas)
     answered: dict[str, int] = {}

@@ -1,4 +1,6 @@
-"""Queries that are planned anew while they run: who waits for what, who cannot, and when it is given up."""
+"""Queries that get another plan while they run: how long old and new operators run together, queries that cannot change plan,
+and changes that are cancelled.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +46,11 @@ def planned(sql: str) -> Plan:
         (f"SELECT window_end AS e, COUNT(*) AS n FROM ({NEAR}) [RANGE 5 SECONDS]", 2 * (3 + 5 + 5)),
     ],
 )
-def test_what_is_waited_for_is_twice_what_windows_and_joins_reach(sql: str, seconds: int) -> None:
+def test_a_plan_exchange_waits_for_twice_the_time_span_of_windows_and_joins(sql: str, seconds: int) -> None:
     assert wait_us(planned(sql), frozenset()) == seconds * 1_000_000
 
 
-def test_what_runs_already_is_not_waited_for() -> None:
+def test_a_plan_exchange_does_not_wait_for_operators_that_already_run() -> None:
     rows = planned("SELECT COUNT(*) AS n FROM readings [ROWS 5]")
     assert wait_us(rows, {rows}) == 0
 
@@ -64,13 +66,13 @@ def test_what_runs_already_is_not_waited_for() -> None:
         ),
     ],
 )
-def test_what_no_event_time_bounds_cannot_be_waited_for(sql: str, why: str) -> None:
+def test_plans_without_a_bound_in_event_time_cannot_be_exchanged(sql: str, why: str) -> None:
     with pytest.raises(Unbounded, match=why):
         wait_us(planned(sql), frozenset())
 
 
 class Running:
-    """A class that reads one tuple of each sensor a second."""
+    """Class that reads one tuple of each sensor per second."""
 
     def __init__(self, queries: Mapping[str, str], **changes: Any) -> None:
         declared = {"name": "gold", "priority": 6, "delay_target_ms": 300, "streams": [READINGS, ALERTS]}
@@ -79,7 +81,7 @@ class Running:
         self.second = 0
         self.hosted.begin("readings", 0, 0)
 
-    def go_on(self, seconds: int) -> None:
+    def advance(self, seconds: int) -> None:
         for _ in range(seconds):
             times = np.full(4, 1000 * self.second, np.int64)
             columns = (times, np.arange(4, dtype=np.int32), np.arange(4) - 1.5)
@@ -98,9 +100,9 @@ class Running:
         return [step for commit in self.commits for step in commit.steps if isinstance(step, kinds)]
 
 
-def test_each_query_is_exchanged_when_it_knows_what_it_has_to() -> None:
+def test_each_query_is_exchanged_once_its_new_operators_have_enough_input() -> None:
     running = Running({"hot": HOT, "mean": MEAN, "rows": "SELECT COUNT(*) AS n FROM readings [ROWS 5]"})
-    running.go_on(10)
+    running.advance(10)
     running.hosted.set_plan(APART)
     network = running.hosted.runner.network
     assert [network.planned_as(name) for name in ("hot", "mean", "rows")] == [
@@ -108,31 +110,33 @@ def test_each_query_is_exchanged_when_it_knows_what_it_has_to() -> None:
         PlanSettings(),
         PlanSettings(),
     ]
-    assert running.hosted.exchanges.kept == {"rows": "a window of rows goes by how many came before"}
-    running.go_on(12)
+    assert running.hosted.exchanges.kept == {
+        "rows": "a window of rows depends on the number of rows before it"
+    }
+    running.advance(12)
     assert running.steps() == [PlanSet(APART)]
-    running.go_on(2)
+    running.advance(2)
     assert running.steps() == [PlanSet(APART), Exchanged("mean")]
     assert [network.planned_as(name) for name in ("hot", "mean", "rows")] == [APART, APART, PlanSettings()]
     assert {user for node in network.nodes for user in node.users} == {"hot", "mean", "rows"}
 
 
-def test_a_plan_that_is_taken_back_leaves_nothing_behind() -> None:
+def test_a_cancelled_plan_exchange_leaves_no_operators() -> None:
     running = Running({"mean": MEAN})
-    running.go_on(5)
+    running.advance(5)
     before = [node.name for node in running.hosted.runner.network.nodes]
     running.hosted.set_plan(APART)
-    running.go_on(1)
+    running.advance(1)
     assert len(running.hosted.runner.network.nodes) > len(before)
     running.hosted.set_plan(PlanSettings())
     assert [node.name for node in running.hosted.runner.network.nodes] == before
 
 
-def test_an_exchange_for_which_there_is_no_room_is_given_up_and_says_so() -> None:
+def test_a_plan_exchange_without_room_for_new_operators_is_cancelled() -> None:
     running = Running({"mean": MEAN}, limits={"groups": 10})
-    running.go_on(5)
+    running.advance(5)
     running.hosted.set_plan(APART)
-    running.go_on(20)
+    running.advance(20)
     assert running.steps() == [PlanSet(APART), ExchangeGivenUp()]
     assert list(running.hosted.exchanges.kept) == ["mean"]
     assert running.hosted.runner.network.planned_as("mean") == PlanSettings()

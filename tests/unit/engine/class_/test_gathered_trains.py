@@ -1,4 +1,4 @@
-"""A source takes small trains that have queued up as one: a call costs the same for few tuples as for many."""
+"""A source takes small queued trains as one train, because a call costs the same for few tuples as for many."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def train(first: int, size: int, arrival: float = 1.0, kept: float = 1.0) -> Tra
 
 
 def taken(node: QueuedOperator, most: int) -> list[Any]:
-    """Numbers, arrivals and the kept fraction of each train that is taken until nothing is left."""
+    """Return the numbers, arrivals and kept fraction of each train that is taken from the queue, until the queue is empty."""
     found = []
     while node.queue:
         one = node.dequeue(most)
@@ -58,14 +58,14 @@ def test_trains_that_do_not_fit_whole_are_left_for_the_next_call() -> None:
     assert [len(numbers) for numbers, _, _ in taken(node, 7)] == [6, 7, 3]
 
 
-def test_tuples_that_stand_for_different_numbers_are_not_taken_together() -> None:
+def test_trains_with_different_kept_fractions_are_not_taken_together() -> None:
     node = source()
     for first, kept in ((0, 0.5), (1, 0.5), (2, 0.25)):
         node.enqueue(train(first, 1, kept=kept))
     assert taken(node, 100) == [([0, 1], [1, 1], 0.5), ([2], [1], 0.25)]
 
 
-def test_progress_of_event_time_stays_between_what_came_before_and_after() -> None:
+def test_progress_of_event_time_keeps_its_place_between_trains() -> None:
     node = source()
     node.enqueue(train(0, 1))
     node.enqueue(progress(7, ()))
@@ -73,7 +73,7 @@ def test_progress_of_event_time_stays_between_what_came_before_and_after() -> No
     assert [len(node.dequeue(100)) for _ in range(3)] == [1, 0, 1]
 
 
-def test_one_arrival_of_all_is_still_known_as_one() -> None:
+def test_equal_arrivals_of_joined_trains_stay_a_single_value() -> None:
     node = source()
     for first in (0, 1):
         node.enqueue(train(first, 1, arrival=5.0))
@@ -81,7 +81,9 @@ def test_one_arrival_of_all_is_still_known_as_one() -> None:
 
 
 def steps_of(size: int) -> list[tuple[str, int]]:
-    """Which stream's tuples are taken when, of a queue of 6 trains of so many of the one and of 2 of the other, by turns."""
+    """Return the streams from which a join takes trains, in order, each with the number of tuples taken. Six
+    trains of `size` tuples of s are queued, alternating with six trains of 2 tuples of t.
+    """
     streams = [SCHEMA, parse_create_stream("CREATE STREAM t (ts int64, x int64, WATERMARK FOR ts AS ts)")]
     sql = "SELECT s.x FROM s JOIN t ON s.x = t.x AND t.ts BETWEEN s.ts - 1 AND s.ts + 1"
     steps: list[tuple[str, int]] = []
@@ -100,12 +102,12 @@ def steps_of(size: int) -> list[tuple[str, int]]:
     return steps
 
 
-def test_streams_that_meet_are_taken_in_the_order_in_which_full_trains_of_them_came() -> None:
+def test_joined_streams_are_taken_in_the_order_of_their_full_trains() -> None:
     assert steps_of(10) == [("s", 10), ("t", 2)] * 6
 
 
-def test_of_streams_that_meet_none_takes_what_came_after_a_full_train_of_the_other() -> None:
-    """Two of the longer trains fill one: what came before the second of those that wait goes along."""
+def test_a_joined_stream_takes_nothing_newer_than_a_full_train_of_its_partner() -> None:
+    """Check that t takes only tuples that arrived before a train of s was full (two queued trains of s fill one train)."""
     assert steps_of(5) == [("s", 10), ("t", 6), ("s", 10), ("t", 4), ("s", 10), ("t", 2)]
 
 
@@ -113,9 +115,7 @@ def test_of_streams_that_meet_none_takes_what_came_after_a_full_train_of_the_oth
     st.lists(st.tuples(st.integers(1, 9), st.sampled_from([1.0, 0.5, 0.1])), min_size=2, max_size=6),
     st.lists(st.integers(1, 12), max_size=4),
 )
-def test_dropped_tuples_count_by_what_each_of_them_stood_for(
-    sizes: list[tuple[int, float]], drops: list[int]
-) -> None:
+def test_kept_fractions_account_for_dropped_tuples(sizes: list[tuple[int, float]], drops: list[int]) -> None:
     """Check that the trains that are left stand for the whole input, whichever tuples were dropped."""
     node = source()
     for size, kept in sizes:

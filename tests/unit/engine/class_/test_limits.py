@@ -1,4 +1,4 @@
-"""What a class may hold: what does not fit is refused and counted, the rest goes on, and room comes back."""
+"""Limits of the state of a class: what does not fit is refused and counted, the rest is processed, and room is freed again."""
 
 import gc
 import tracemalloc
@@ -45,7 +45,7 @@ JOIN = "SELECT s.x, t.x AS y FROM s JOIN t ON s.k = t.k AND t.ts BETWEEN s.ts AN
 
 @dataclass
 class Class:
-    """A class under limits, and what its queries have answered."""
+    """Class that has limits, with the answers of its queries."""
 
     queries: Sequence[str]
     limits: ClassLimits = field(default_factory=ClassLimits)
@@ -83,174 +83,174 @@ class Class:
         self.run()
 
 
-def counts(one: Class) -> dict[int, int]:
-    """Of COUNT: tuples by key, over all windows."""
+def counts(limited: Class) -> dict[int, int]:
+    """Return the tuples per key that COUNT has counted, over all windows."""
     found: dict[int, int] = {}
-    for _, _, key, count in one.answers:
+    for _, _, key, count in limited.answers:
         found[key] = found.get(key, 0) + count
     return found
 
 
-# -- queries ------------------------------------------------------------------------------------------------
+# -- limit of the number of queries -------------------------------------------------------------------------
 
 
-def test_a_query_too_many_is_refused_and_leaves_no_trace() -> None:
-    one = Class([COUNT], ClassLimits(queries=2))
+def test_a_query_beyond_the_limit_is_refused_and_leaves_no_trace() -> None:
+    limited = Class([COUNT], ClassLimits(queries=2))
     more = [plan_query(name, "SELECT x FROM s", CATALOG) for name in ("b", "c")]
-    with pytest.raises(InvalidInput, match="the class may have 2 queries"):
-        one.runner.add(*more)
-    assert list(one.runner.network.queries) == ["q0"]
-    one.runner.add(more[0])
-    one.runner.remove("q0")
-    one.runner.add(more[1])
-    assert list(one.runner.network.queries) == ["b", "c"]
+    with pytest.raises(InvalidInput, match="the class can have at most 2 queries"):
+        limited.runner.add(*more)
+    assert list(limited.runner.network.queries) == ["q0"]
+    limited.runner.add(more[0])
+    limited.runner.remove("q0")
+    limited.runner.add(more[1])
+    assert list(limited.runner.network.queries) == ["b", "c"]
 
 
-# -- groups -------------------------------------------------------------------------------------------------
+# -- limit of the number of groups --------------------------------------------------------------------------
 
 
-def test_groups_beyond_the_limit_are_refused_in_order_of_arrival_and_the_others_go_on() -> None:
-    one = Class([COUNT], ClassLimits(groups=2))
-    one.offer([1, 2, 3, 4], [7, 9, 5, 7])
-    one.offer([5, 6, 7], [9, 8, 5])
-    one.finish()
-    assert counts(one) == {7: 2, 9: 2}
-    assert failed_rows(one.runner.network.nodes) == {"too many groups (limit 2)": 3}
-    assert [train.kept for train in one.trains] == [pytest.approx(4 / 7)]
+def test_new_groups_beyond_the_limit_are_refused_and_known_groups_continue() -> None:
+    limited = Class([COUNT], ClassLimits(groups=2))
+    limited.offer([1, 2, 3, 4], [7, 9, 5, 7])
+    limited.offer([5, 6, 7], [9, 8, 5])
+    limited.finish()
+    assert counts(limited) == {7: 2, 9: 2}
+    assert failed_rows(limited.runner.network.nodes) == {"too many groups (limit 2)": 3}
+    assert [train.kept for train in limited.trains] == [pytest.approx(4 / 7)]
 
 
-def test_room_for_groups_comes_back_when_windows_expire() -> None:
-    one = Class([COUNT], ClassLimits(groups=2))
-    one.offer([1, 2], [1, 2])
-    one.offer([11, 12, 13], [3, 4, 5])  # these are in time to see the others' pane
-    one.offer([21, 22, 23], [5, 6, 7])
-    one.finish()
-    assert counts(one) == {1: 1, 2: 1, 5: 1, 6: 1}
+def test_expired_windows_free_room_for_groups() -> None:
+    limited = Class([COUNT], ClassLimits(groups=2))
+    limited.offer([1, 2], [1, 2])
+    limited.offer([11, 12, 13], [3, 4, 5])  # Keys 1 and 2 still take room, because their pane is still held.
+    limited.offer([21, 22, 23], [5, 6, 7])
+    limited.finish()
+    assert counts(limited) == {1: 1, 2: 1, 5: 1, 6: 1}
 
 
-def test_keys_far_apart_are_as_many_groups_as_there_are() -> None:
-    one = Class([COUNT], ClassLimits(groups=3))
+def test_keys_with_distant_values_take_room_by_their_count_alone() -> None:
+    limited = Class([COUNT], ClassLimits(groups=3))
     for key in (0, 60_000, 30_000, 0, 1):
-        one.offer([1], [key])
-    one.finish()
-    assert counts(one) == {0: 2, 30_000: 1, 60_000: 1}
-    assert failed_rows(one.runner.network.nodes) == {"too many groups (limit 3)": 1}
+        limited.offer([1], [key])
+    limited.finish()
+    assert counts(limited) == {0: 2, 30_000: 1, 60_000: 1}
+    assert failed_rows(limited.runner.network.nodes) == {"too many groups (limit 3)": 1}
 
 
 def test_groups_are_limited_over_all_operators_together() -> None:
-    one = Class([COUNT, COUNT_TEXTS, JOIN], ClassLimits(groups=9))
-    one.offer([1] * 6, range(6))
-    assert one.account.groups == 9
-    assert failed_rows(one.runner.network.nodes) == {"too many groups (limit 9)": 9}
+    limited = Class([COUNT, COUNT_TEXTS, JOIN], ClassLimits(groups=9))
+    limited.offer([1] * 6, range(6))
+    assert limited.account.groups == 9
+    assert failed_rows(limited.runner.network.nodes) == {"too many groups (limit 9)": 9}
 
 
-def test_an_operator_that_has_keys_of_nothing_makes_room_for_another() -> None:
+def test_an_operator_with_expired_groups_makes_room_for_another_operator() -> None:
     hot, cold = (COUNT.replace("GROUP", f"WHERE {which} GROUP") for which in ("k < 10", "k >= 10"))
-    one = Class([hot, cold], ClassLimits(groups=4))
-    one.offer([1] * 4, [1, 2, 3, 4])
-    one.offer([15], [4])
-    one.offer([16] * 3, [11, 12, 13])
-    one.finish()
-    assert counts(one) == {1: 1, 2: 1, 3: 1, 4: 2, 11: 1, 12: 1, 13: 1}
+    limited = Class([hot, cold], ClassLimits(groups=4))
+    limited.offer([1] * 4, [1, 2, 3, 4])
+    limited.offer([15], [4])
+    limited.offer([16] * 3, [11, 12, 13])
+    limited.finish()
+    assert counts(limited) == {1: 1, 2: 1, 3: 1, 4: 2, 11: 1, 12: 1, 13: 1}
 
 
 def test_a_join_refuses_keys_beyond_the_limit() -> None:
-    one = Class([JOIN], ClassLimits(groups=2))
-    one.offer([1, 1, 1], [1, 2, 3])
-    one.offer([2, 2, 2, 2], [3, 2, 1, 2], "t")
-    assert len(one.answers) == 3
-    assert failed_rows(one.runner.network.nodes) == {"too many groups (limit 2)": 2}
+    limited = Class([JOIN], ClassLimits(groups=2))
+    limited.offer([1, 1, 1], [1, 2, 3])
+    limited.offer([2, 2, 2, 2], [3, 2, 1, 2], "t")
+    assert len(limited.answers) == 3
+    assert failed_rows(limited.runner.network.nodes) == {"too many groups (limit 2)": 2}
 
 
-# -- bytes --------------------------------------------------------------------------------------------------
+# -- limit of the bytes of state ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("query", [MEDIAN, ROWS, JOIN, COUNT])
 def test_state_stays_within_its_limit_and_every_tuple_is_held_or_counted(query: str) -> None:
     limit = 1 << 20
-    one = Class([query], ClassLimits(state_bytes=limit))
+    limited = Class([query], ClassLimits(state_bytes=limit))
     tuples = 100_000
     for start in range(0, tuples, 5000):
-        one.offer([1 + start / tuples] * 5000, np.arange(start, start + 5000) * 1000)
-    assert 0.4 * limit < one.account.state <= limit
-    (reason, refused), *others = failed_rows(one.runner.network.nodes).items()
+        limited.offer([1 + start / tuples] * 5000, np.arange(start, start + 5000) * 1000)
+    assert 0.4 * limit < limited.account.state <= limit
+    (reason, refused), *others = failed_rows(limited.runner.network.nodes).items()
     assert (reason, others) == ("state is full (limit 1,048,576 bytes)", [])
     assert 0 < refused < tuples
     held = {MEDIAN: 24, ROWS: 8, JOIN: 32, COUNT: 200}[query] * (tuples - refused)
     assert held < limit
 
 
-def test_what_is_full_still_counts_for_the_groups_it_has() -> None:
-    one = Class([COUNT], ClassLimits(state_bytes=1 << 16))
-    one.offer([1] * 50_000, np.arange(50_000) * 1000)
-    have = one.account.groups
-    one.offer([2] * 50_000, np.arange(50_000) * 1000)
-    one.finish()
-    assert (len(counts(one)), set(counts(one).values())) == (have, {2})
-    assert [train.kept for train in one.trains] == [pytest.approx(have / 50_000)]
+def test_full_state_still_counts_rows_of_known_groups() -> None:
+    limited = Class([COUNT], ClassLimits(state_bytes=1 << 16))
+    limited.offer([1] * 50_000, np.arange(50_000) * 1000)
+    have = limited.account.groups
+    limited.offer([2] * 50_000, np.arange(50_000) * 1000)
+    limited.finish()
+    assert (len(counts(limited)), set(counts(limited).values())) == (have, {2})
+    assert [train.kept for train in limited.trains] == [pytest.approx(have / 50_000)]
 
 
-def test_a_window_without_room_for_any_tuple_has_no_answer_and_the_next_one_has() -> None:
-    one = Class([COUNT], ClassLimits(state_bytes=40_000))
-    one.offer([1] * 100, np.arange(100) * 1000)
-    one.offer([11] * 100, np.arange(100) * 1000)
-    one.offer([21] * 100, np.arange(100) * 1000)
-    one.offer([31] * 100, np.arange(100) * 1000)
-    one.finish()
-    ends = [row[1] // SECOND for row in one.answers]
+def test_every_window_in_a_row_finds_room_for_its_groups() -> None:
+    limited = Class([COUNT], ClassLimits(state_bytes=40_000))
+    limited.offer([1] * 100, np.arange(100) * 1000)
+    limited.offer([11] * 100, np.arange(100) * 1000)
+    limited.offer([21] * 100, np.arange(100) * 1000)
+    limited.offer([31] * 100, np.arange(100) * 1000)
+    limited.finish()
+    ends = [row[1] // SECOND for row in limited.answers]
     assert {end: ends.count(end) for end in ends} == {10: 100, 20: 100, 30: 100, 40: 100}
 
 
-def test_a_full_queue_lets_a_train_in_as_far_as_there_is_room() -> None:
-    one = Class(["SELECT x + 1 AS a FROM s WHERE x > 0"], ClassLimits(state_bytes=4000))
-    one.offer([1] * 100, range(100))
-    assert 0 < len(one.answers) < 100
-    assert failed_rows(one.runner.network.nodes) == {
-        "state is full (limit 4,000 bytes)": 100 - len(one.answers)
+def test_tuples_of_a_train_that_do_not_fit_into_the_state_are_refused_and_counted() -> None:
+    limited = Class(["SELECT x + 1 AS a FROM s WHERE x > 0"], ClassLimits(state_bytes=4000))
+    limited.offer([1] * 100, range(100))
+    assert 0 < len(limited.answers) < 100
+    assert failed_rows(limited.runner.network.nodes) == {
+        "state is full (limit 4,000 bytes)": 100 - len(limited.answers)
     }
-    assert [train.kept for train in one.trains] == [pytest.approx(len(one.answers) / 100)]
-    assert one.account.queued == 0
+    assert [train.kept for train in limited.trains] == [pytest.approx(len(limited.answers) / 100)]
+    assert limited.account.queued == 0
 
 
-def test_a_train_that_waits_in_many_queues_is_counted_once() -> None:
-    one = Class(
+def test_the_bytes_of_a_train_in_many_queues_are_counted_once() -> None:
+    limited = Class(
         [f"SELECT x FROM s WHERE x > {number}" for number in range(50)], ClassLimits(state_bytes=20_000)
     )
-    one.offer([1] * 100, range(100))
-    assert failed_rows(one.runner.network.nodes) == {}
-    assert one.account.queued == 0
+    limited.offer([1] * 100, range(100))
+    assert failed_rows(limited.runner.network.nodes) == {}
+    assert limited.account.queued == 0
 
 
-def test_state_that_is_full_does_not_hold_up_other_queries() -> None:
-    one = Class([MEDIAN, "SELECT x FROM s WHERE x > 0"], ClassLimits(state_bytes=1 << 18))
+def test_full_state_of_a_query_does_not_block_other_queries() -> None:
+    limited = Class([MEDIAN, "SELECT x FROM s WHERE x > 0"], ClassLimits(state_bytes=1 << 18))
     for second in range(20):
-        one.offer([1 + second / 100] * 1000, range(1000))
-    assert failed_rows(one.runner.network.nodes).keys() == {"state is full (limit 262,144 bytes)"}
-    assert len(one.answers) == 20 * 1000
+        limited.offer([1 + second / 100] * 1000, range(1000))
+    assert failed_rows(limited.runner.network.nodes).keys() == {"state is full (limit 262,144 bytes)"}
+    assert len(limited.answers) == 20 * 1000
 
 
-def test_a_query_that_goes_gives_its_room_back() -> None:
-    one = Class([COUNT, MEDIAN, ROWS, JOIN])
-    one.offer([1] * 1000, np.arange(1000) * 1000)
-    held = one.account.state
+def test_removing_a_query_frees_its_state() -> None:
+    limited = Class([COUNT, MEDIAN, ROWS, JOIN])
+    limited.offer([1] * 1000, np.arange(1000) * 1000)
+    held = limited.account.state
     assert held > 0
     for query in ("q0", "q1", "q2", "q3"):
-        one.runner.remove(query)
-        assert one.account.state < held
-        held = one.account.state
-    assert (one.account.groups, one.account.state, one.account.queued) == (0, 0, 0)
-    assert one.account.holdings == {}
+        limited.runner.remove(query)
+        assert limited.account.state < held
+        held = limited.account.state
+    assert (limited.account.groups, limited.account.state, limited.account.queued) == (0, 0, 0)
+    assert limited.account.holdings == {}
 
 
-def test_a_class_that_is_restored_holds_what_it_held() -> None:
+def test_a_restored_class_accounts_for_the_same_state() -> None:
     queries = [COUNT, MEDIAN, ROWS, JOIN]
-    one, other = Class(queries), Class(queries)
-    one.offer([1] * 1000, np.arange(1000) * 1000)
-    other.runner.restore(one.runner.snapshot())
-    assert (other.account.groups, other.account.state) == (one.account.groups, one.account.state)
+    limited, other = Class(queries), Class(queries)
+    limited.offer([1] * 1000, np.arange(1000) * 1000)
+    other.runner.restore(limited.runner.snapshot())
+    assert (other.account.groups, other.account.state) == (limited.account.groups, limited.account.state)
 
 
-# -- real memory --------------------------------------------------------------------------------------------
+# -- estimated bytes compared with the memory really used ---------------------------------------------------
 
 
 @pytest.fixture
@@ -262,18 +262,18 @@ def traced() -> Iterator[None]:
 
 
 def real_bytes() -> int:
-    """What Python, numpy and Arrow hold that has been allocated since tracing began."""
+    """Return the bytes that Python, numpy and Arrow have allocated since tracing began, and still hold."""
     gc.collect()
     return tracemalloc.get_traced_memory()[0] + int(pa.total_allocated_bytes())
 
 
 @pytest.mark.usefixtures("traced")
 @pytest.mark.parametrize("query", [COUNT, COUNT_TEXTS, MEDIAN, JOIN])
-def test_the_estimate_is_near_what_is_really_held(query: str) -> None:
-    one, before = Class([query]), real_bytes()
+def test_the_estimated_state_is_near_the_allocated_memory(query: str) -> None:
+    limited, before = Class([query]), real_bytes()
     for start in range(0, 50_000, 5000):
-        one.offer([1] * 5000, np.arange(start, start + 5000) * 1000)
-    assert 0.5 < one.account.state / (real_bytes() - before) < 2
+        limited.offer([1] * 5000, np.arange(start, start + 5000) * 1000)
+    assert 0.5 < limited.account.state / (real_bytes() - before) < 2
 
 
 @pytest.mark.slow
@@ -288,16 +288,16 @@ def test_the_estimate_is_near_what_is_really_held(query: str) -> None:
         JOIN.replace("1 HOUR", "10 SECONDS"),
     ],
 )
-def test_ever_new_keys_hold_no_more_after_many_windows_than_after_a_few(query: str) -> None:
-    one, size = Class([query]), 200
+def test_memory_does_not_grow_with_ever_new_keys(query: str) -> None:
+    limited, size = Class([query]), 200
     estimates, real = [], []
     for lap in range(8):
         for second in range(lap * 40, lap * 40 + 40):
             keys = (np.arange(size) + size * second) * 1000
-            one.offer(second + np.arange(size) / size, keys)
-            one.offer(second + np.arange(size) / size, keys, "t")
-            one.trains.clear()
-        estimates.append(one.account.state)
+            limited.offer(second + np.arange(size) / size, keys)
+            limited.offer(second + np.arange(size) / size, keys, "t")
+            limited.trains.clear()
+        estimates.append(limited.account.state)
         real.append(real_bytes())
     assert max(estimates[4:]) <= 1.1 * max(estimates[:4])
     assert max(real[4:]) <= 1.1 * max(real[:4])
@@ -305,27 +305,27 @@ def test_ever_new_keys_hold_no_more_after_many_windows_than_after_a_few(query: s
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("traced")
-def test_a_join_with_a_table_remembers_no_keys_that_the_table_has_not() -> None:
+def test_a_join_with_a_table_does_not_remember_unknown_keys() -> None:
     schema = TableSchema("rooms", Schema((Field("k", INT64), Field("room", STRING))))
     rooms = train_from_arrow(pa.table({"k": [1, 10**9], "room": ["a", "b"]}), schema.schema, 0.0)
     found: list[int] = []
     runner = ClassRunner(lambda query, out: found.append(len(out)), tables={"rooms": rooms})
     text = "SELECT s.k, rooms.room FROM s JOIN rooms ON s.k = rooms.k"
     runner.add(plan_query("q", text, CATALOG.with_entry(schema)))
-    one = Class([])
-    one.runner = runner
+    limited = Class([])
+    limited.runner = runner
     sizes = []
     for start in range(0, 40_000, 1000):
-        one.offer([1] * 1001, [1, *range(start + 10, start + 1010)])
+        limited.offer([1] * 1001, [1, *range(start + 10, start + 1010)])
         sizes.append(real_bytes())
     assert found == [1] * 40
     assert sizes[-1] < sizes[2] + 50_000
 
 
-# -- the command --------------------------------------------------------------------------------------------
+# -- the command `weir run` ---------------------------------------------------------------------------------
 
 
-def test_weir_run_tells_what_was_refused(tmp_path: Path) -> None:
+def test_weir_run_prints_refused_rows(tmp_path: Path) -> None:
     pq.write_table(pa.table({"ts": [0, 1, 2, 3], "k": [1, 2, 3, 1]}), tmp_path / "s.parquet")
     text = (
         "CREATE STREAM s (ts int64, k int64, WATERMARK FOR ts AS ts);"
@@ -333,6 +333,6 @@ def test_weir_run_tells_what_was_refused(tmp_path: Path) -> None:
     )
     (tmp_path / "q.sql").write_text(text, encoding="utf-8")
     arguments = ["run", str(tmp_path / "q.sql"), "-i", f"s={tmp_path / 's.parquet'}", "--limit-groups", "2"]
-    told = CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
-    assert "n: 2 rows" in told
-    assert "panes of n: 1 tuples failed: too many groups (limit 2)" in told
+    output = CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
+    assert "n: 2 rows" in output
+    assert "panes of n: 1 tuples failed: too many groups (limit 2)" in output

@@ -1,4 +1,4 @@
-"""Every policy runs a live class, with its plans and trains: the same answers, and sources only when nothing is inside."""
+"""Every policy on a live class, with its decision plans: answers are the same, and sources run only when no tuple waits inside."""
 
 import pytest
 
@@ -43,14 +43,14 @@ def answers(policy: str) -> dict[str, list[tuple[object, ...]]]:
 
 
 @pytest.mark.parametrize("policy", VARIANTS)
-def test_a_live_class_gives_the_same_answers_by_every_policy(policy: str) -> None:
+def test_a_live_class_gives_the_same_answers_under_every_policy(policy: str) -> None:
     found = answers(policy)
     assert found == answers("hr")
     assert all(found.values())
 
 
 @pytest.mark.parametrize("train_max", [1, 7])
-def test_a_train_takes_no_more_than_its_cap(train_max: int) -> None:
+def test_a_train_has_at_most_train_max_tuples(train_max: int) -> None:
     run = Run([plan_query("hot", QUERIES["hot"], CATALOG)], train_max=train_max)
     run.offer("s", random_rows("s", 21, 40, list, 7))
     run.finish()

@@ -1,4 +1,4 @@
-"""What a tuple of a stream costs a class, from what was measured of operators, of those like them, or calibrated."""
+"""Cost of a tuple of a stream: measured at its operators, taken from similar operators, or from calibrated defaults."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def line(
     return PlanLine(number, name, feeds, ("q",), tuples, us, kept, 0.0, 0, calls)
 
 
-def test_what_a_call_costs_is_taken_from_what_a_tuple_was_measured_to_cost() -> None:
+def test_the_known_cost_of_a_call_is_subtracted_from_the_measured_cost() -> None:
     known = COSTS["filter"].call_s
     found = measured(line(0, "filter", tuples=100_000, calls=1000, us=1.0, kept=0.3))
     assert astuple(found) == pytest.approx((known, 1e-6 - known / 100, 0.3))
 
 
-def test_of_short_trains_a_call_costs_no_more_than_nearly_all() -> None:
+def test_the_cost_of_a_call_is_capped_for_short_trains() -> None:
     found = measured(line(0, "filter", tuples=5000, calls=5000, us=5.0))
     assert astuple(found) == pytest.approx((4.5e-6, 0.5e-6, 1.0))
 
 
-def test_operators_that_take_more_tuples_count_more_for_those_like_them() -> None:
+def test_costs_of_similar_operators_are_averaged_by_tuples() -> None:
     busy = line(0, "panes", tuples=30_000, calls=10, us=0.4)
     quiet = line(1, "panes", tuples=10_000, calls=10, us=0.8)
     fresh = line(2, "panes", tuples=10, calls=10, us=99.0)
@@ -36,7 +36,7 @@ def test_operators_that_take_more_tuples_count_more_for_those_like_them() -> Non
     assert likes([busy, quiet, fresh])["panes"].tuple_s == pytest.approx(expected)
 
 
-def test_a_new_condition_lets_through_what_is_assumed_whatever_others_do() -> None:
+def test_a_new_filter_has_measured_costs_but_the_default_selectivity() -> None:
     known = {"filter": Cost(1e-5, 1e-8, 0.01)}
     assert like(line(0, "filter"), known) == Cost(1e-5, 1e-8, COSTS["filter"].selectivity)
     assert like(line(0, "panes"), known) == COSTS["panes"]
@@ -44,7 +44,7 @@ def test_a_new_condition_lets_through_what_is_assumed_whatever_others_do() -> No
     assert like(line(0, "table:sensors"), known) == COSTS["table"]
 
 
-def test_a_stream_costs_what_all_that_follows_from_it_does() -> None:
+def test_the_cost_of_a_stream_is_the_sum_over_its_operators() -> None:
     lines = [line(0, "source:S", 1, 2), line(1, "filter", 3), line(2, "project"), line(3, "project")]
     costs = [Cost(1.0, 0.1), Cost(2.0, 0.2, 0.5), Cost(4.0, 0.4), Cost(8.0, 0.8)]
     (found,) = stream_costs(lines, costs)
@@ -54,19 +54,19 @@ def test_a_stream_costs_what_all_that_follows_from_it_does() -> None:
     assert found.answers == pytest.approx(0.5 + 1.0)
 
 
-def test_calls_count_as_often_as_they_were_counted() -> None:
+def test_call_costs_are_weighted_by_counted_calls() -> None:
     lines = [line(0, "source:s", 1, calls=100), line(1, "panes", 2, calls=100), line(2, "window", calls=5)]
     costs = [Cost(1.0, 0.0), Cost(2.0, 0.0, 0.0), Cost(4.0, 0.0)]
     assert stream_costs(lines, costs)[0].call_s == pytest.approx(1 + 2 + 0.05 * 4)
 
 
-def test_windows_that_have_not_run_are_called_rarely() -> None:
+def test_windows_without_counted_calls_are_assumed_to_run_rarely() -> None:
     lines = [line(0, "source:s", 1), line(1, "panes", 2), line(2, "window", 3), line(3, "project")]
     costs = [Cost(1.0, 0.0), Cost(2.0, 0.0, 0.0), Cost(4.0, 0.0), Cost(8.0, 0.0)]
     assert stream_costs(lines, costs)[0].call_s == pytest.approx(1 + 2 + 0.01 * 12)
 
 
-def test_each_stream_of_a_join_has_its_own_side() -> None:
+def test_each_stream_of_a_join_has_the_costs_of_its_own_side() -> None:
     lines = [
         line(0, "source:a", 2),
         line(1, "source:b", 3),

@@ -1,4 +1,6 @@
-"""What the answers of queries were worth: declared by the class and its queries, known to the scheduler, measured as they are handed out."""
+"""Quality of answers: classes and queries declare QoS graphs, which the scheduler uses and by which leaving
+answers are valued.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,14 @@ def graph(text: str) -> UtilityGraph:
 
 
 def declared(queries: dict[str, str], utilities: dict[str, str] | None = None, **more: Any) -> LiveClass:
-    said = {"name": "gold", "priority": 1, "delay_target_ms": 100, "streams": (STREAM,), "queries": queries}
+    fields = {"name": "gold", "priority": 1, "delay_target_ms": 100, "streams": (STREAM,), "queries": queries}
     graphs = {name: points_in(text, "") for name, text in (utilities or {}).items()}
-    return parse_model(LiveClass, {**said, "utilities": graphs, **more})
+    return parse_model(LiveClass, {**fields, "utilities": graphs, **more})
 
 
 @dataclass
 class World:
-    """A hosted class with a clock of its own."""
+    """Hosted class with a clock of its own."""
 
     settings: LiveClass
     now: float = 0.0
@@ -79,7 +81,7 @@ class World:
         return [network.operators[root].utility for root in network.roots]
 
 
-def test_answers_are_valued_by_the_query_s_own_graph_or_the_class_s() -> None:
+def test_answers_are_valued_by_the_graph_of_their_query_or_class() -> None:
     world = World(declared({"q": HOT, "r": HOT}, {"q": "50:1,150:0"}))
     world.bring(arrived=1.0, rows=3)
     world.answer(at=1.08)
@@ -89,18 +91,18 @@ def test_answers_are_valued_by_the_query_s_own_graph_or_the_class_s() -> None:
     assert q.utility is not None
     assert r.utility is not None
     assert (q.utility.mean, q.utility.missed) == pytest.approx(((3 * 0.7 + 0) / 4, 4))
-    # The step of the class's target: all up to 100 ms, none from 200 ms on.
+    # The step graph of the class's target has utility 1 up to 100 ms and 0 from 200 ms on.
     assert (r.utility.mean, r.utility.missed) == pytest.approx(((3 * 1 + 0.5) / 4, 1))
     assert (q.responses.count, q.stale_s, q.stale_share(11.0)) == pytest.approx((4, 0.23, 0.023))
 
 
-def test_a_class_s_own_graph_takes_the_place_of_the_step() -> None:
+def test_a_graph_of_the_class_replaces_the_step_graph() -> None:
     world = World(declared({"q": HOT}, utility=points_in("10:1,20:0.25", "")))
     assert world.worth_of_roots() == [graph("10:1,20:0.25")]
     assert World(declared({"q": HOT})).worth_of_roots() == [UtilityGraph.step(100)]
 
 
-def test_of_queries_with_the_same_answers_the_scheduler_knows_the_graph_in_the_greatest_hurry() -> None:
+def test_queries_with_the_same_answers_are_scheduled_by_the_most_urgent_graph() -> None:
     world = World(declared({"q": HOT}, {"q": "50:1,150:0"}))
     assert world.worth_of_roots() == [graph("50:1,150:0")]
     world.hosted.set_queries({"q": HOT, "r": HOT})
@@ -111,7 +113,7 @@ def test_of_queries_with_the_same_answers_the_scheduler_knows_the_graph_in_the_g
     assert world.worth_of_roots() == [graph("50:1,150:0")]
 
 
-def test_another_graph_values_what_comes_from_then_on() -> None:
+def test_a_changed_graph_applies_to_later_answers() -> None:
     world = World(declared({"q": HOT}))
     world.bring(arrived=1.0, rows=1)
     world.answer(at=1.05)
@@ -123,7 +125,7 @@ def test_another_graph_values_what_comes_from_then_on() -> None:
     assert (found.mean, found.missed, found.count) == (0.5, 1, 2)
 
 
-def test_answers_that_are_given_again_after_a_crash_are_not_measured_again() -> None:
+def test_answers_repeated_after_a_crash_are_not_measured_again() -> None:
     world = World(declared({"q": HOT}))
     state = world.hosted.state()
     train = world.bring(arrived=1.0, rows=3)
@@ -144,13 +146,13 @@ def test_answers_that_are_given_again_after_a_crash_are_not_measured_again() -> 
     assert (found.responses.count, found.stale_s) == pytest.approx((2, 0.05))
 
 
-def test_a_graph_of_a_query_that_there_is_not_is_refused() -> None:
+def test_a_graph_for_an_unknown_query_is_refused() -> None:
     with pytest.raises(InvalidInput, match="utilities: the class has no query of this name"):
         declared({"q": HOT}, {"Q": "10:1"})
 
 
 def length_of_union(intervals: list[tuple[float, float]]) -> float:
-    """Of intervals, by going through them in order."""
+    """Return the length of the union of the intervals."""
     length, reached = 0.0, float("-inf")
     for begin, end in sorted(intervals):
         length += max(0.0, end - max(begin, reached))
@@ -159,8 +161,8 @@ def length_of_union(intervals: list[tuple[float, float]]) -> float:
 
 
 TRAINS = st.lists(
-    # How long after the one before it leaves, how long it took, answers, whether their arrivals are told as one, and what an answer
-    # costs alone, if it is looked at then.
+    # For each train: the pause before it, its response time, its number of answers, True if all these answers have one arrival value,
+    # and the ideal time of an answer (None if the ideal time is not read after this train).
     st.tuples(
         st.floats(0, 2),
         st.floats(0, 1.5),
@@ -175,7 +177,7 @@ TRAINS = st.lists(
 
 @settings(deadline=None, max_examples=50)
 @given(TRAINS, st.booleans())
-def test_what_is_measured_is_that_of_all_answers_however_they_come(
+def test_quality_covers_all_answers_however_trains_are_cut(
     trains: list[tuple[float, float, int, bool, float | None]], is_read_meanwhile: bool
 ) -> None:
     worth, now = graph("200:1,400:0.5,900:0"), 100.0
@@ -190,7 +192,7 @@ def test_what_is_measured_is_that_of_all_answers_however_they_come(
         waiting += [now - arrived] * count
         if ideal_s is not None:
             quality.slowed(ideal_s)
-            if ideal_s:  # else nobody knows, and they wait for somebody who does
+            if ideal_s:  # An ideal time of 0 means unknown: answers are kept until the ideal time is known.
                 slowdowns += [one / ideal_s for one in waiting]
                 waiting.clear()
         if is_read_meanwhile:
@@ -209,7 +211,7 @@ def test_what_is_measured_is_that_of_all_answers_however_they_come(
     assert quality.stale_s == pytest.approx(length_of_union(intervals), abs=1e-6)
 
 
-# -- what an answer costs alone --------------------------------------------------------------------------------
+# -- ideal time of an answer -----------------------------------------------------------------------------------
 
 COSTED = {
     name: Statement(text, "", needs)
@@ -226,7 +228,7 @@ COSTED = {
 
 
 def standing_above(node: QueuedOperator) -> set[QueuedOperator]:
-    """All that must have run for an answer of it; of a join both sides."""
+    """Return all operators that must have run for an answer of the operator `node`; both sides of a join are included."""
     found, looked = set[QueuedOperator](), [node]
     while looked:
         one = looked.pop()
@@ -238,9 +240,7 @@ def standing_above(node: QueuedOperator) -> set[QueuedOperator]:
 
 @settings(deadline=None, max_examples=15)
 @given(every_stream, cuts)
-def test_an_answer_costs_what_every_operator_on_its_way_has_taken_a_tuple_on_the_mean(
-    rows: Rows, how: Cuts
-) -> None:
+def test_the_ideal_time_of_an_answer_is_the_sum_of_mean_operator_costs(rows: Rows, how: Cuts) -> None:
     runner = ran(COSTED, rows, how).runner
     place = {id(node): number for number, node in enumerate(runner.network.nodes)}
 
@@ -249,9 +249,9 @@ def test_an_answer_costs_what_every_operator_on_its_way_has_taken_a_tuple_on_the
             runner.scheduled.calls[place[id(node)]],
             runner.scheduled.tuples[place[id(node)]],
         )
-        if node.partner is not None:  # called for event time alone, too, which counts for a tuple
+        if node.partner is not None:  # a call of a join for event time alone counts as a tuple
             return FIRST_ESTIMATE.cost_s if node.mean_cost_s is None else node.mean_cost_s
-        # In this world a call takes a unit of time.
+        # In this test each operator call takes one unit of time by the clock.
         return calls / tuples if calls else FIRST_ESTIMATE.cost_s
 
     expected = dict[str, float]()
@@ -266,7 +266,7 @@ def test_an_answer_costs_what_every_operator_on_its_way_has_taken_a_tuple_on_the
 
 
 class Ticking:
-    """A clock that goes on by one with each call of an operator."""
+    """Clock that advances by one with each call of an operator."""
 
     now = 0.0
 
@@ -280,22 +280,22 @@ class Ticking:
     [
         "SELECT id, x FROM s WHERE k = 1",
         "SELECT a.id, b.id AS other FROM s [RANGE 5 SECONDS] a JOIN t [RANGE 5 SECONDS] b ON a.k = b.k",
-        # What is joined has a longer way on one side.
+        # One side of the join passes through more operators.
         "SELECT a.id, b.id AS other FROM (SELECT id, ts, k + 1 AS k FROM s WHERE id >= 0) [RANGE 5 SECONDS] a"
         " JOIN t [RANGE 5 SECONDS] b ON a.k = b.k + 1",
     ],
 )
 @pytest.mark.parametrize("order", ["stst", "tsts", "stts", "tsst"])
-def test_who_waits_for_nothing_but_a_partner_is_not_slowed(sql: str, order: str) -> None:
+def test_waiting_for_a_join_partner_is_not_slowdown(sql: str, order: str) -> None:
     clock, runner = Ticking(), ClassRunner(lambda query, train: None, train_max=1)
     runner.add(*planned({"q": Statement(sql, "")}))
     for number, stream in enumerate(order):
-        # The next one comes when the one before is long done; its partner is one of these two.
+        # Each tuple arrives long after the last tuple was processed. Tuples 0 and 1 are partners, and so are 2 and 3.
         clock.now += 100
         rest = {"g": "a", "x": 1.0, "n": 1, "b": True, "d": Decimal(1)}
         batch = batch_of(stream, [{"id": number, "ts": number, "k": 1 + number // 2, **rest}])
         runner.offer(stream, train_from_arrow(batch, SCHEMAS[stream].schema, clock.now))
-        clock.now -= 1  # the first reading begins the first call
+        clock.now -= 1  # The first reading of the clock begins the first call.
         runner.run(math.inf, lambda: clock.now, clock.cpu)
     quality = runner.answers.quality["q"]
     quality.slowed(*runner.scheduled.alone()["q"])
@@ -308,12 +308,11 @@ def test_who_waits_for_nothing_but_a_partner_is_not_slowed(sql: str, order: str)
 
 @pytest.mark.parametrize(
     ("slide", "slack_s"),
-    # A pane of 2 s; a bound of 6 s, of which 4 s are not used.
+    # Slack of an answer: a pane of 2 s. With SLIDE AT MOST 6 s, the slack also includes the 4 s by which the actual slide
+    # is shorter.
     [("SLIDE 2 SECONDS", 2.0), ("SLIDE AT MOST 6 SECONDS", 6.0)],
 )
-def test_answers_of_a_window_are_tardy_a_pane_after_the_end_that_was_promised(
-    slide: str, slack_s: float
-) -> None:
+def test_window_answers_are_tardy_one_pane_after_the_latest_allowed_end(slide: str, slack_s: float) -> None:
     catalog = SqlCatalog.of(
         [parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")]
     )

@@ -1,4 +1,4 @@
-"""How much the freshness of a query counts: declared with it, known to the scheduler, measured by it, changed while it runs."""
+"""Weights of queries: how much their staleness counts for the scheduler and in measurements, and changes of a weight at run time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def weights_of_outputs(world: World) -> list[float]:
 
 
 def answered(world: World, arrived: float) -> list[tuple[str, list[tuple[Any, ...]]]]:
-    """Queries in the order in which they have answered, with their answers."""
+    """Return the queries in the order in which they have answered, with their answers."""
     world.bring(arrived, rows=3)
     world.answer(arrived + 0.01)
     commit = world.hosted.committed()
@@ -53,17 +53,17 @@ def answered(world: World, arrived: float) -> list[tuple[str, list[tuple[Any, ..
     ]
 
 
-def test_of_two_queries_the_one_of_more_weight_answers_first_and_both_answer_the_same() -> None:
+def test_the_query_with_more_weight_answers_first() -> None:
     queries = {"warm": WARM, "known": KNOWN}
-    told = {}
+    answers = {}
     for heavy in queries:
-        said = declared(queries, weights={heavy: 5}, policy={"kind": "fas"})
-        told[heavy] = answered(World(said), arrived=1.0)
-    assert [[query for query, _ in one] for one in told.values()] == [["warm", "known"], ["known", "warm"]]
-    assert sorted(told["warm"]) == sorted(told["known"])
+        settings_of_class = declared(queries, weights={heavy: 5}, policy={"kind": "fas"})
+        answers[heavy] = answered(World(settings_of_class), arrived=1.0)
+    assert [[query for query, _ in one] for one in answers.values()] == [["warm", "known"], ["known", "warm"]]
+    assert sorted(answers["warm"]) == sorted(answers["known"])
 
 
-def test_another_weight_counts_from_then_on() -> None:
+def test_a_changed_weight_applies_to_later_input() -> None:
     queries = {"warm": WARM, "known": KNOWN}
     world = World(declared(queries, policy={"kind": "fas"}, weights={"warm": 2}))
     first = answered(world, arrived=1.0)
@@ -82,15 +82,15 @@ WEIGHTS = st.dictionaries(st.sampled_from(sorted(TEXTS)), st.sampled_from([0.001
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(SUBSETS, WEIGHTS, st.booleans()), min_size=1, max_size=5))
-def test_an_output_weighs_what_all_queries_that_have_it_weigh_together(
+def test_the_weight_of_an_output_is_the_sum_over_its_queries(
     changes: list[tuple[list[str], dict[str, float], bool]],
 ) -> None:
     world, number = World(declared({})), 0
     for names, drawn, brings in changes:
         weights = {name: drawn[name] for name in names if name in drawn}
-        said = declared({name: TEXTS[name] for name in names}, weights=weights)
-        world.hosted.queries.weigh(said)
-        world.hosted.set_queries(said.queries)
+        changed = declared({name: TEXTS[name] for name in names}, weights=weights)
+        world.hosted.queries.weigh(changed)
+        world.hosted.set_queries(changed.queries)
         if brings:
             number += 1
             world.bring(arrived=float(number), rows=2)
@@ -104,7 +104,7 @@ def test_an_output_weighs_what_all_queries_that_have_it_weigh_together(
         }
 
 
-def test_a_query_that_others_read_and_one_that_comes_back_weigh_as_they_are_said_to() -> None:
+def test_queries_over_queries_keep_their_declared_weights() -> None:
     both = {"warm": WARM, "of_warm": "SELECT sensor FROM warm"}
     world = World(declared(both, weights={"warm": 7, "of_warm": 3}))
     assert weights_of_outputs(world) == [3, 7]
@@ -114,7 +114,7 @@ def test_a_query_that_others_read_and_one_that_comes_back_weigh_as_they_are_said
     assert weights_of_outputs(world) == [3, 7]
 
 
-def test_a_query_of_much_weight_answers_first_though_others_read_its_output() -> None:
+def test_a_heavy_query_answers_first_although_another_query_reads_its_output() -> None:
     queries = {"known": KNOWN, "warm": WARM, "of_warm": "SELECT sensor FROM warm WHERE sensor > 0"}
     is_first = []
     for heavy in ("warm", "known"):
@@ -124,7 +124,7 @@ def test_a_query_of_much_weight_answers_first_though_others_read_its_output() ->
     assert is_first == [True, False]
 
 
-def test_staleness_of_a_class_is_the_mean_of_its_queries_by_weight() -> None:
+def test_staleness_of_a_class_is_the_weighted_mean_of_its_queries() -> None:
     worth, queries = UnitWorth(), {"q": AnswerQuality(), "r": AnswerQuality(weight=3)}
     worth.begin(0.0, queries)
     queries["q"].answered(np.array([0.0]), 0.8)
@@ -134,16 +134,16 @@ def test_staleness_of_a_class_is_the_mean_of_its_queries_by_weight() -> None:
     assert worth.figures.staleness_now == pytest.approx((0.8 + 3 * 0.4) / 4)
 
 
-def test_a_forecast_of_staleness_goes_by_weights() -> None:
+def test_a_forecast_of_staleness_uses_the_weights() -> None:
     found = []
     for dear, cheap in ((1.0, 100.0), (1.0, 1.0), (100.0, 1.0)):
         now = class_now("staleness", replace(unit_now(), weights=(1.0, dear, cheap)))
         found.append(forecasts(replace(now, settles=False), [FreshnessAware()], alone)["fas"])
-    # The dear one's output is stale for longer: the more it counts, the more is stale.
+    # The output of the expensive query is stale for longer, so staleness rises with the weight of that query.
     assert 0 < found[0] < 0.9 * found[1] < 0.9 * 0.9 * found[2] < 1
 
 
-# -- in its host -----------------------------------------------------------------------------------------------
+# -- in a running unit -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -151,19 +151,19 @@ def dirs(tmp_path: Path) -> RunDirs:
     return RunDirs(tmp_path, "s", "n")
 
 
-def test_weights_change_while_a_unit_runs_and_hold_for_its_next_life(dirs: RunDirs) -> None:
-    def said(**weights: float) -> LiveClass:
+def test_changed_weights_of_a_running_unit_hold_after_a_restart(dirs: RunDirs) -> None:
+    def weighted(**weights: float) -> LiveClass:
         return DECLARED.model_copy(update={"weights": weights})
 
     def weights(unit: Any) -> list[float]:
         network = unit.hosted.runner.scheduled.believed().network
         return [network.operators[root].weight for root in network.roots]
 
-    with made(dirs, declared=said(mean=4.0)) as unit:
+    with made(dirs, declared=weighted(mean=4.0)) as unit:
         assert weights(unit) == [4]
         arrive(unit, 0, 2000)
         unit.run(1e-6)
-        changed = replace(unit.unit, declared=said(mean=0.25))
+        changed = replace(unit.unit, declared=weighted(mean=0.25))
         assert unit.can_become(changed)
         unit.become(changed)
         assert weights(unit) == [0.25]
@@ -171,14 +171,14 @@ def test_weights_change_while_a_unit_runs_and_hold_for_its_next_life(dirs: RunDi
             pass
         assert unit.hosted.input.accounts()["readings"][0].delivered == 2000
         before = dict(unit.hosted.runner.answers.counts)
-    with made(dirs, declared=said(mean=0.25)) as unit:
+    with made(dirs, declared=weighted(mean=0.25)) as unit:
         while unit.hosted.repeating:
             unit.run(1.0)
         assert (weights(unit), dict(unit.hosted.runner.answers.counts)) == ([0.25], before)
         assert not unit.hosted.replay.mismatches
 
 
-def test_what_was_measured_by_other_weights_is_not_compared(dirs: RunDirs) -> None:
+def test_staleness_measured_with_old_weights_is_discarded(dirs: RunDirs) -> None:
     auto = {"objective": "staleness", "policy": Automatic(), "delay_target_ms": 1e6}
     with made(dirs, declared=DECLARED.model_copy(update=auto)) as unit:
         cycle(unit)
@@ -193,27 +193,27 @@ def test_what_was_measured_by_other_weights_is_not_compared(dirs: RunDirs) -> No
     assert max(noticed.weights) == 9
 
 
-# -- as it is said ---------------------------------------------------------------------------------------------
+# -- declared weights ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("weight", "said"),
+    ("weight", "message"),
     [
-        (0, "weight: must be at least 0.001 (got 0)"),
-        (-1, "weight: must be at least 0.001 (got -1)"),
-        (1001, "weight: must be at most 1000 (got 1001)"),
-        (float("nan"), "weight: must be a finite number (got nan)"),
-        (float("inf"), "weight: must be a finite number (got inf)"),
-        ("much", "weight: must be a number (got 'much')"),
+        (0, "weight: the value must be at least 0.001 (got 0)"),
+        (-1, "weight: the value must be at least 0.001 (got -1)"),
+        (1001, "weight: the value must be at most 1000 (got 1001)"),
+        (float("nan"), "weight: the value must be a finite number (got nan)"),
+        (float("inf"), "weight: the value must be a finite number (got inf)"),
+        ("much", "weight: the value must be a number (got 'much')"),
     ],
 )
-def test_a_weight_that_cannot_be_is_refused_with_what_can(weight: object, said: str) -> None:
+def test_an_invalid_weight_is_refused_with_the_valid_range(weight: object, message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         declared_in({"kind": "Query", "tenant": "acme", "name": "q", "sql": WARM, "weight": weight})
     hint = "  hint: give a number from 0.001 to 1000; 1 if left out"
-    assert str(refused.value).splitlines() == [f"Query q: {said}", hint]
+    assert str(refused.value).splitlines() == [f"Query q: {message}", hint]
 
 
-def test_a_weight_of_a_query_that_there_is_not_is_refused() -> None:
+def test_a_weight_for_an_unknown_query_is_refused() -> None:
     with pytest.raises(InvalidInput, match="weights: the class has no query of this name"):
         parse_model(LiveClass, {"name": "g", "priority": 1, "delay_target_ms": 1, "weights": {"q": 2}})

@@ -1,4 +1,4 @@
-"""Repeating what was committed where it does not come out as before."""
+"""Repetition of committed steps after a restart, if the results differ from the committed results."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from engine.class_.commit_replay import MISMATCHES_KEPT, Mismatches
 from tests.property.test_hosted import Host, drawn
 
 
-def test_the_first_mismatches_are_told_and_the_others_counted() -> None:
+def test_the_first_mismatches_are_listed_and_the_others_counted() -> None:
     found = Mismatches()
     assert not found
     for number in range(MISMATCHES_KEPT):
@@ -18,7 +18,7 @@ def test_the_first_mismatches_are_told_and_the_others_counted() -> None:
     assert found
 
 
-def test_a_class_whose_input_is_gone_tells_of_some_batches_and_accounts_for_all() -> None:
+def test_lost_input_is_listed_for_some_batches_and_counted_for_all() -> None:
     given = drawn(3, 3 * MISMATCHES_KEPT)
     host = Host(given, np.random.default_rng(3))
     host.begin()
@@ -30,9 +30,9 @@ def test_a_class_whose_input_is_gone_tells_of_some_batches_and_accounts_for_all(
     host.crash()
     while host.hosted.has_input():
         host.work(100_000)
-    told = list(host.hosted.replay.mismatches)
-    assert told[0].endswith("is not kept any more")
-    assert len(told) == MISMATCHES_KEPT + 1
+    mismatches_listed = list(host.hosted.replay.mismatches)
+    assert mismatches_listed[0].endswith("is not kept any more")
+    assert len(mismatches_listed) == MISMATCHES_KEPT + 1
     for stream, batches in given.batches.items():
         ledger = host.hosted.input.ledger(stream)
         assert (ledger.offered, ledger.failed) == (sum(map(len, batches)),) * 2

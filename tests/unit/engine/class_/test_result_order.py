@@ -1,7 +1,7 @@
-"""In which order results of windows come that are due together, where computing them takes several slices.
+"""Order of window results that are due together, if their computation takes several slices.
 
-Time is virtual: calls of a window take what the test says, all others nothing, and a slice ends with each such call. The order and
-the tardiness that are expected are those of a queue in this file, and of the tasks of `scheduler.windows`.
+Time is virtual: each call of a window takes the cost that the test sets, all other calls take no time, and a slice ends with each
+call of a window. The expected order and tardiness come from a queue in this file and from the tasks of `scheduler.windows`.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from scheduler.windows import PeriodicQuery, ScanCosts, build_periodic
 
 STREAM = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")
-# So long costs are learned, in peace; what is measured begins long after.
+# Seconds in which the class learns costs undisturbed, and the second at which the measured part begins, long after.
 LEARNING_S, BEGIN_S = 60, 6000
 SLIDES = (1, 2, 3, 4, 5, 6)
-# Far enough apart that it does not matter that the other operators' costs are believed to be a microsecond; no sum of some is
-# a whole second, so that nobody is in time to the moment.
+# Costs of a result in seconds. They differ by much more than the 1 µs that the class assumes for other operators. No sum of these
+# costs is a whole second, so that no result leaves exactly at its deadline.
 COSTS = tuple(parts / 64 + 2**-14 for parts in (1, 2, 3, 5, 8, 13, 21, 32))
 TINY_S = 1e-9
-# In a second; as many as a train may have, so that each second is one.
+# Tuples per second, equal to the maximum train, so that the tuples of a second are one train.
 TUPLES = 100
 
 
 @dataclass(frozen=True)
 class Window:
-    """Slides by its range, so its panes are as long: its results are due for so many seconds."""
+    """Window with a slide equal to its range; its panes, and the slack of its results, are `slide_s` long."""
 
     slide_s: int
     cost_s: float
@@ -45,7 +45,7 @@ class Window:
 
 @dataclass
 class Class:
-    """Windows in a class under a policy, each over a store of its own, with a clock that goes on by their work."""
+    """Class with windows under a policy, each over its own pane store; the clock advances by the cost of their results."""
 
     windows: Sequence[Window]
     policy: str
@@ -74,11 +74,11 @@ class Class:
         self.ends.setdefault(query, []).extend(train.columns[1].data.tolist())
 
     def work(self) -> float:
-        """What has been done so far, in seconds."""
+        """Return the total cost of the results computed since the start, in seconds."""
         return sum(self.runner.scheduled.calls[number] * cost for number, cost in self.costs.items())
 
     def run(self, begin_s: int, end_s: int) -> None:
-        """A train a second, which arrives as its event time says; then whatever is left."""
+        """Offer a train per second, which arrives at its event time; then run until no input is left."""
         self.now = max(self.now, float(begin_s))
         second = begin_s
         while second < end_s or self.runner.has_input():
@@ -114,7 +114,7 @@ class Class:
 
 
 def measured(windows: Sequence[Window], policy: str, seconds: int) -> tuple[list[tuple[float, str]], float]:
-    """When which query's results came, and how tardy all of them were together."""
+    """Return the results as (moment, query), and the sum of their tardiness in seconds."""
     one = Class(windows, policy)
     one.learn()
     before = one.tardiness_s()
@@ -123,10 +123,10 @@ def measured(windows: Sequence[Window], policy: str, seconds: int) -> tuple[list
 
 
 def by_the_core(windows: Sequence[Window], order: Order, seconds: int) -> Iterator[tuple[float, str, float]]:
-    """The tasks of Golab's core, a synopsis a window: when which result comes, and how tardy it is.
+    """Yield moment, query and tardiness of each result, as computed by Golab's core with one synopsis per window.
 
-    What a second brings is due when all that was due before is done, and at the second at the earliest. A result is computed in one
-    slice and projected in the next, with which it leaves.
+    The work of a second begins at that second, or later when all earlier work is done. A result is computed in one slice, and leaves
+    with the next slice, which projects it.
     """
     now = 0.0
     for second in range(BEGIN_S, BEGIN_S + seconds):
@@ -154,7 +154,7 @@ some_windows = st.lists(st.sampled_from(COSTS), min_size=2, max_size=6, unique=T
 
 @settings(max_examples=10)
 @given(some_windows, st.sampled_from(["edf-hr", "edf", "hr"]))
-def test_results_that_are_due_together_come_in_the_order_of_the_core(
+def test_results_that_are_due_together_come_in_the_order_of_golabs_core(
     windows: Sequence[Window], order: Order
 ) -> None:
     expected = list(by_the_core(windows, order, 24))
@@ -163,7 +163,8 @@ def test_results_that_are_due_together_come_in_the_order_of_the_core(
     assert tardiness_s == pytest.approx(sum(late_s for _, _, late_s in expected))
 
 
-# At 0.76 and 1.1 of what can be done: one is due soon and takes half of its second, so that the others are in its way.
+# Windows that need 0.76 processors (BUSY) and 1.1 processors (BUSIER). The last window of BUSY is due every second and takes
+# half a second, so other windows can delay its results beyond the deadline.
 BUSY = [
     Window(3, COSTS[5]),
     Window(3, COSTS[6]),
@@ -175,31 +176,31 @@ BUSIER = [*BUSY, Window(1, COSTS[6])]
 OTHERS = ("hr", "fcfs", "rr")
 
 
-def test_all_are_in_time_by_deadlines_and_not_by_other_policies() -> None:
+def test_edf_hr_meets_all_deadlines_and_other_policies_do_not() -> None:
     tardy = {policy: tardiness(BUSY, policy) for policy in ("edf-hr", *OTHERS)}
     assert tardy["edf-hr"] == 0.0
     assert all(tardy[policy] > 1.5 for policy in OTHERS)
 
 
-def test_all_are_in_time_by_deadlines_alone_too_and_no_longer_in_overload() -> None:
+def test_edf_meets_all_deadlines_except_in_overload() -> None:
     assert tardiness(BUSY, "edf") == 0.0
     assert tardiness(BUSIER, "edf") >= tardiness(BUSIER, "edf-hr") > 0
 
 
-def test_in_overload_nobody_is_less_tardy_than_by_deadlines_and_rates() -> None:
+def test_edf_hr_has_the_least_tardiness_in_overload() -> None:
     tardy = {policy: tardiness(BUSIER, policy) for policy in ("edf-hr", *OTHERS)}
     assert tardy["edf-hr"] == min(tardy.values())
     assert tardy["edf-hr"] > 0
 
 
 def tardiness(windows: Sequence[Window], policy: str) -> float:
-    """In half a minute."""
+    """Return the sum of the tardiness of all results in 30 s, in seconds."""
     _, found = measured(windows, policy, 30)
     return found
 
 
 @pytest.mark.parametrize("policy", ["hr", "fcfs", "rr", "bsd"])
-def test_answers_do_not_depend_on_whose_come_first(policy: str) -> None:
+def test_answers_do_not_depend_on_the_order_of_windows(policy: str) -> None:
     ends = []
     for one in (Class(BUSIER, "edf-hr"), Class(BUSIER, policy)):
         one.run(0, 30)
@@ -208,16 +209,16 @@ def test_answers_do_not_depend_on_whose_come_first(policy: str) -> None:
     assert ends[0]["q4"] == [1000 * (second + 1) for second in range(29)]
 
 
-def test_what_waits_inside_is_handed_out_by_query_when_a_slice_ends() -> None:
+def test_results_leave_query_by_query_as_slices_end() -> None:
     one = Class(BUSY, "edf-hr")
     one.run(0, 13)
     twelfth = [(at, query) for at, query in one.came if at >= 12.0]
-    # At the twelfth second all are due; each leaves with the slice after its own, the last ones together.
+    # At second 12 all windows are due. Each result leaves with the slice that follows its own slice; the last two leave together.
     assert len({at for at, _ in twelfth}) == len(BUSY) - 1
     assert next(query for _, query in twelfth) == "q4"
 
 
-def test_what_a_result_costs_is_known_and_that_a_tuple_costs_its_part_of_it() -> None:
+def test_estimated_costs_of_results_and_tuples_match_their_real_costs() -> None:
     one = Class(BUSY, "edf-hr")
     one.run(0, LEARNING_S)
     believed = one.runner.scheduled.believed()

@@ -1,4 +1,4 @@
-"""Windows with SLIDE AT MOST: how far they slide, at which ends, and which of them one scan answers."""
+"""Windows with SLIDE AT MOST: their actual slides, their ends, and the windows that share a scan."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from engine.sql import SqlCatalog, parse_create_stream, plan_query
 STREAM = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")
 SECOND = 1000
 FAR = 10**9
-# Golab's example: windows and bounds in seconds.
+# Windows of Golab's example, each as its length and its greatest slide in seconds.
 GOLAB = [(10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5)]
 Bound = tuple[int, int] | tuple[int, int, str]
 
 
 class Class:
-    """Queries for the largest x of windows, named by their places."""
+    """Class with a query for the largest x of each window; query q0 is that of the first window."""
 
     def __init__(self, bounds: Sequence[Bound], settings: WindowSettings) -> None:
         self.answers: dict[str, list[tuple[int, int]]] = {}
@@ -66,11 +66,11 @@ def query_of(place: int, range_: int, slide: int, kind: str = "AT MOST") -> Any:
         ("none", [2, 2, 2, 3, 3, 5, 5], [2, 3, 5]),
         ("conservative", [2, 2, 2, 3, 3, 5, 5], [2, 3, 5]),
         ("aggressive", [2, 2, 2, 2, 2, 2, 2], [2, 2, 2]),
-        # An answer costs as much as four panes, so that short windows are better left as they are.
+        # An answer costs as much as four panes, so that shorter slides would not pay for short windows.
         ("hybrid", [2, 2, 2, 3, 3, 5, 5], [2, 2, 5]),
     ],
 )
-def test_bounds_are_shortened_where_the_schedule_says(
+def test_each_schedule_shortens_slides_as_in_golabs_example(
     schedule: PeriodicKind, short: list[int], long: list[int]
 ) -> None:
     settings = WindowSettings(schedule=schedule)
@@ -78,7 +78,7 @@ def test_bounds_are_shortened_where_the_schedule_says(
     assert Class([(50, 2), (60, 3), (300, 5)], settings).periods == long
 
 
-def test_a_window_with_an_exact_slide_keeps_it_and_others_meet_it() -> None:
+def test_a_window_keeps_its_exact_slide_and_other_windows_adapt() -> None:
     one = Class([(30, 3, ""), (30, 4)], WindowSettings())
     assert one.periods == [3, 3]
     one.offer(*range(13))
@@ -86,7 +86,7 @@ def test_a_window_with_an_exact_slide_keeps_it_and_others_meet_it() -> None:
     assert one.answers["q0"] == one.answers["q1"] == [(end, (end - 1) * SECOND) for end in (3, 6, 9, 12)]
 
 
-def test_a_scan_leaves_what_shorter_windows_need_until_they_have_taken_it() -> None:
+def test_a_scan_keeps_its_results_until_shorter_windows_have_used_them() -> None:
     one = Class([(2, 1), (5, 1), (5, 1, ""), (3, 1)], WindowSettings())
     assert len({id(window._schedule) for window in one.windows}) == 1
     one.offer(*range(8))
@@ -104,9 +104,7 @@ def test_a_scan_leaves_what_shorter_windows_need_until_they_have_taken_it() -> N
         ("late-pending", [[2, 4, 6, 8, 10, 12, 14, 16, 18, 20], [4, 8, 12, 16, 20]]),
     ],
 )
-def test_what_is_late_slides_by_its_whole_bound_and_is_scanned_with_others(
-    late: Late, ends: list[list[int]]
-) -> None:
+def test_windows_that_are_late_slide_by_their_whole_bound(late: Late, ends: list[list[int]]) -> None:
     one = Class([(9, 2), (20, 5)], WindowSettings(schedule="aggressive", late=late))
     one.offer(*range(21))
     assert [one.ends(place) for place in range(2)] == ends
@@ -115,7 +113,7 @@ def test_what_is_late_slides_by_its_whole_bound_and_is_scanned_with_others(
     assert [one.ends(place)[len(ends[place]) :] for place in range(2)] == [[22, 24], [22, 24]]
 
 
-def test_a_stretch_without_tuples_has_no_answers_and_takes_no_time() -> None:
+def test_a_gap_without_tuples_has_no_answers_and_takes_no_time() -> None:
     one = Class([(4, 2), (6, 3)], WindowSettings(late="late"))
     one.offer(1, 10**9, 10**9 + 9)
     assert all(end < 10 or end > 10**9 for place in range(2) for end in one.ends(place))
@@ -123,14 +121,14 @@ def test_a_stretch_without_tuples_has_no_answers_and_takes_no_time() -> None:
     assert min(end for end in one.ends(0) if end > 10) <= 10**9 + 2
 
 
-def test_a_window_takes_part_in_panes_that_its_bound_is_no_multiple_of() -> None:
+def test_a_window_uses_shared_panes_that_do_not_divide_its_bound() -> None:
     one = Class([(6, 2, "")], WindowSettings())
     one.runner.add(query_of(1, 12, 5))
     assert one.periods == [1, 2]
     assert {window._store.pane for window in one.windows} == {2 * SECOND}
 
 
-def test_ends_that_other_settings_bring_are_answered_though_event_time_has_not_gone_on() -> None:
+def test_window_ends_that_changed_settings_add_are_answered_without_new_event_time() -> None:
     one = Class([(20, 10), (4, 2)], WindowSettings(schedule="none"))
     one.offer(0, 7)
     one.runner.network.windows = WindowSettings(schedule="aggressive")
@@ -138,8 +136,8 @@ def test_ends_that_other_settings_bring_are_answered_though_event_time_has_not_g
     assert one.ends(0) == [2, 4, 6]
 
 
-def test_what_a_scan_has_left_is_not_taken_by_codes_that_have_changed_since() -> None:
-    """A window's panes go, and with them its keys, before a shorter window has taken what the scan left."""
+def test_scan_results_are_not_looked_up_by_key_codes_that_have_changed() -> None:
+    """Check that panes and keys of a window may expire before a shorter window has used the results of the scan."""
     keyed = parse_create_stream("CREATE STREAM t (ts int64, k int64, WATERMARK FOR ts AS ts)")
     answers: dict[str, set[tuple[int, int, int]]] = {}
 
@@ -160,7 +158,7 @@ def test_what_a_scan_has_left_is_not_taken_by_codes_that_have_changed_since() ->
         )
     )
     for second in range(seconds):
-        # Every few seconds all keys are others; far apart, or they would be codes themselves.
+        # All keys change every few seconds. The keys are far apart, because dense keys are themselves used as codes.
         own = (np.arange(keys, dtype=np.int64) + second // each_s * keys) * FAR
         times = np.full(keys, second * SECOND)
         runner.offer("t", Train((Values(INT64, times), Values(INT64, own)), same_arrival(0.0, keys)))

@@ -1,4 +1,4 @@
-"""What is kept of the tuples that come in, for conditions to be tried on."""
+"""Samples of arriving tuples, on which conditions are tried."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def train(*values: float) -> Train:
     return Train((Values(FLOAT64, np.array(values)),), same_arrival(0.0, len(values)))
 
 
-def test_the_first_tuples_of_each_stream_are_kept_and_no_more_and_not_the_batch_they_came_in() -> None:
+def test_samples_are_copies_of_the_first_tuples_of_each_stream() -> None:
     samples, long = Samples(), train(*range(10 * TUPLES))
     samples.add("a", train(7.0, 8.0))
     samples.add("a", long)

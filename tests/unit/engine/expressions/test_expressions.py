@@ -1,4 +1,4 @@
-"""Expressions over small trains: values, NULLs, rows that fail and rows that do not (engine/expressions/compiler.py)."""
+"""Expressions over small trains: values, NULLs and failing rows (engine/expressions/compiler.py)."""
 
 import math
 from typing import Any
@@ -27,7 +27,7 @@ SECOND = 1_000_000
 
 
 def train(*columns: tuple[DataType, list[Any]]) -> Train:
-    """Columns of plain values; None is NULL."""
+    """Return a train of columns with plain values; None is NULL."""
     made = [values(type_, column) for type_, column in columns]
     return Train(tuple(made), np.zeros(len(made[0]) if made else 0))
 
@@ -61,7 +61,7 @@ def evaluated(expression: Expression, over: Train) -> tuple[list[Any], dict[str,
 
 
 def value_of(expression: Expression) -> Any:
-    """Of an expression of constants."""
+    """Return the value of an expression of constants, or "failed"."""
     ((value,), counts) = evaluated(expression, train((INT32, [0])))
     return "failed" if counts else value
 
@@ -134,7 +134,7 @@ def test_decimals_are_exact() -> None:
         (None, None, None, None),
     ],
 )
-def test_logic_has_three_values(
+def test_and_or_and_not_follow_three_valued_logic(
     left: bool | None, right: bool | None, both: bool | None, either: bool | None
 ) -> None:
     for one, other in ((left, right), (right, left)):
@@ -146,7 +146,7 @@ def test_logic_has_three_values(
         assert evaluated(call("or", columns[0], constant), over)[0] == [either]
 
 
-def test_null_tests_and_replacements() -> None:
+def test_is_null_coalesce_nullif_greatest_and_least_handle_nulls() -> None:
     assert evaluated(call("is_null", X), NUMBERS)[0] == [False, True, False, False]
     assert evaluated(call("is_not_null", X), NUMBERS)[0] == [True, False, True, True]
     assert evaluated(call("coalesce", X, Y, integer(0)), NUMBERS)[0] == [1, 20, 3, -4]
@@ -164,7 +164,7 @@ def test_membership_with_null_in_the_list_is_never_false() -> None:
     assert evaluated(many, NUMBERS)[0] == [False, None, True, False]
 
 
-def test_nan_equals_itself_and_is_above_all() -> None:
+def test_nan_equals_itself_and_is_above_all_numbers() -> None:
     over = train((FLOAT64, [math.nan, math.inf, 1.0]), (FLOAT64, [math.nan, 1.0, math.nan]))
     one, other = Column(0, FLOAT64), Column(1, FLOAT64)
     assert evaluated(call("equal", one, other), over)[0] == [True, False, False]
@@ -187,7 +187,7 @@ def test_case_takes_the_first_true_branch() -> None:
     assert evaluated(size, NUMBERS)[0] == ["small", None, "large", None]
 
 
-# --- text -----------------------------------------------------------------------------------------------
+# --- functions of texts ---------------------------------------------------------------------------------
 
 WORDS = train((STRING, ["hello", "añ🦆b", "", None]))
 WORD = Column(0, STRING)
@@ -243,7 +243,7 @@ def test_like_matches_the_whole_text(pattern: str, matching: list[str]) -> None:
         assert [word for word, matches in zip(words, found, strict=True) if matches] == matching
 
 
-def test_ilike_has_no_regard_to_case() -> None:
+def test_ilike_ignores_case() -> None:
     over = train((STRING, ["ÉCOLE", "x"]), (STRING, ["é%", "X"]))
     assert evaluated(call("ilike", WORD, text("éC%")), over)[0] == [True, False]
     assert evaluated(call("ilike", WORD, Column(1, STRING)), over)[0] == [True, True]
@@ -255,11 +255,11 @@ def test_a_pattern_ending_in_its_escape_fails_the_row() -> None:
     assert sum(counts.values()) == 3
 
 
-# --- time -----------------------------------------------------------------------------------------------
+# --- functions of times ---------------------------------------------------------------------------------
 
 
-def test_parts_of_times_before_the_epoch() -> None:
-    moment = Literal(-500_000, TIMESTAMP)  # 1969-12-31 23:59:59.5
+def test_parts_of_times_are_right_before_the_epoch() -> None:
+    moment = Literal(-500_000, TIMESTAMP)  # the timestamp 1969-12-31 23:59:59.5
     parts = ["year", "month", "day", "hour", "minute", "second", "day_of_week", "epoch"]
     found = [value_of(call(part, moment)) for part in parts]
     assert found == [1969, 12, 31, 23, 59, 59, 3, -0.5]
@@ -291,7 +291,7 @@ def test_an_interval_is_added_in_microseconds() -> None:
     assert evaluated(call("subtract", later, Column(0, TIMESTAMP)), over)[0] == [SECOND, None]
 
 
-# --- casts ----------------------------------------------------------------------------------------------
+# --- casts between types --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_an_interval_is_added_in_microseconds() -> None:
         ("20200229", TIMESTAMP, "failed"),
     ],
 )
-def test_text_is_read_or_fails(written: str, type_: DataType, expected: Any) -> None:
+def test_casts_from_text_read_the_value_or_fail(written: str, type_: DataType, expected: Any) -> None:
     assert value_of(Cast(text(written), type_)) == expected
     tried = value_of(Cast(text(written), type_, try_=True))
     assert tried == (None if expected == "failed" else expected)
@@ -360,11 +360,11 @@ def test_text_is_read_or_fails(written: str, type_: DataType, expected: Any) -> 
         (Literal(16_777_216.0, FLOAT32), STRING, "16777216.0"),
     ],
 )
-def test_numbers_are_rounded_or_fail(value: Literal, type_: DataType, expected: Any) -> None:
+def test_casts_of_numbers_round_or_fail(value: Literal, type_: DataType, expected: Any) -> None:
     assert value_of(Cast(value, type_)) == expected
 
 
-def test_one_bad_text_fails_one_row() -> None:
+def test_a_bad_text_fails_only_its_row() -> None:
     over = train((STRING, ["1", "x", "3", None]))
     assert evaluated(Cast(WORD, INT64), over) == ([1, None, 3, None], {"text is not a int64": 1})
     assert evaluated(Cast(WORD, INT64, try_=True), over) == ([1, None, 3, None], {})
@@ -390,7 +390,7 @@ EXTREMES = train((INT64, [2**63 - 1, -(2**63), 5, None]))
         (Cast(X, INT32), [None, None, 5, None]),
     ],
 )
-def test_overflow_fails_its_row_alone(expression: Expression, expected: list[Any]) -> None:
+def test_overflow_fails_only_its_row(expression: Expression, expected: list[Any]) -> None:
     found, counts = evaluated(expression, EXTREMES)
     assert found == expected
     assert sum(counts.values()) == expected.count(None) - 1
@@ -403,7 +403,7 @@ def test_a_decimal_beyond_18_digits_fails() -> None:
     assert evaluated(call("multiply", Column(0, wide), Column(0, wide)), over)[0] == [None, 1]
 
 
-def test_what_stands_under_a_null_fails_nothing() -> None:
+def test_data_under_a_null_cannot_fail_a_row() -> None:
     over = Train(
         (Values(INT64, np.array([2**63 - 1, 1]), np.array([False, True])),),
         np.zeros(2),
@@ -441,11 +441,13 @@ IS_X = call("equal", WORD, text("x"))
         (call("in", WORD, text("x"), Cast(BAD, STRING)), [True, True, None]),
     ],
 )
-def test_what_a_row_does_not_need_cannot_fail_it(expression: Expression, expected: list[Any]) -> None:
+def test_an_expression_that_a_row_does_not_need_cannot_fail_the_row(
+    expression: Expression, expected: list[Any]
+) -> None:
     assert evaluated(expression, MIXED) == (expected, {})
 
 
-def test_a_shared_part_fails_only_where_some_use_needs_it() -> None:
+def test_a_shared_subexpression_fails_only_rows_that_need_it() -> None:
     guarded = Case(((IS_X, integer(0)),), BAD, INT64)
     failures = RowFailures()
     one, other = compile_projection([guarded, Case(((IS_X, BAD),), integer(0), INT64)])(MIXED, failures)
@@ -466,7 +468,7 @@ def test_a_constant_that_cannot_be_computed_fails_the_rows_that_need_it() -> Non
 # --- conditions and projections ---------------------------------------------------------------------------
 
 
-def test_a_condition_selects_where_it_is_true_and_did_not_fail() -> None:
+def test_a_condition_selects_rows_where_it_is_true_and_does_not_fail() -> None:
     failures = RowFailures()
     condition = call("or", call("greater", BAD, integer(0)), IS_X)
     assert compile_condition(condition)(MIXED, failures).tolist() == [True, False, False]
@@ -492,6 +494,6 @@ def test_constants_fill_a_column_and_an_empty_train_gives_empty_columns() -> Non
     assert [len(column) for column in project(train((STRING, [])), RowFailures())] == [0] * 5
 
 
-def test_a_literal_true_selects_all() -> None:
+def test_a_literal_true_selects_all_rows() -> None:
     assert compile_condition(Literal(True, BOOLEAN))(MIXED, RowFailures()).tolist() == [True] * 3
     assert compile_condition(Literal(None, BOOLEAN))(MIXED, RowFailures()).tolist() == [False] * 3

@@ -1,4 +1,4 @@
-"""Which function a name and argument types mean, and what is said when they mean none (engine/expressions/functions.py)."""
+"""Resolution of function names and argument types, with errors for unknown names and types (engine/expressions/functions.py)."""
 
 import pytest
 
@@ -88,11 +88,11 @@ def test_argument_types_decide_the_signature(
         ("ifnull", "coalesce", [INT32, INT32]),
     ],
 )
-def test_a_function_has_other_names(written: str, meant: str, types: list[DataType]) -> None:
+def test_aliases_resolve_to_their_functions(written: str, meant: str, types: list[DataType]) -> None:
     assert resolve(written, types) == resolve(meant, types)
 
 
-def test_an_unknown_function_is_answered_with_the_nearest_names() -> None:
+def test_an_unknown_function_is_refused_with_the_nearest_names() -> None:
     with pytest.raises(NoSuchFunction) as caught:
         resolve("substrng", [STRING])
     assert caught.value.title == "there is no function substrng"
@@ -105,7 +105,7 @@ def test_an_unknown_function_is_answered_with_the_nearest_names() -> None:
         ("add", [INT32, STRING], "argument 2 is string", "two numbers"),
         ("add", [TIMESTAMP, FLOAT64], "argument 2 is float64", "interval"),
         ("add", [TIMESTAMP, TIMESTAMP], "argument 1 is timestamp", "interval"),
-        ("subtract", [INT64, TIMESTAMP], "argument 2 is timestamp", "timestamp first"),
+        ("subtract", [INT64, TIMESTAMP], "argument 2 is timestamp", "timestamp as its first argument"),
         ("negate", [], "called with 0 arguments", "a number"),
         ("length", [INT64], "argument 1 is int64", "string"),
         ("and", [BOOLEAN, INT32], "argument 2 is int32", "boolean"),
@@ -118,14 +118,16 @@ def test_an_unknown_function_is_answered_with_the_nearest_names() -> None:
         ("round", [FLOAT64, FLOAT64], "argument 2 is float64", "digits"),
     ],
 )
-def test_unfit_arguments_are_told_apart(name: str, types: list[DataType], title: str, hint: str) -> None:
+def test_wrong_arguments_are_refused_with_a_hint(
+    name: str, types: list[DataType], title: str, hint: str
+) -> None:
     with pytest.raises(WrongArguments) as caught:
         resolve(name, types)
     assert title in caught.value.title
     assert hint in caught.value.hint
 
 
-def test_types_have_a_common_type_if_values_can_be_brought_to_it() -> None:
+def test_types_have_a_common_type_if_values_can_be_converted() -> None:
     assert common_type([INT32, INT64]) == INT64
     assert common_type([decimal(4, 2), INT32]) == decimal(12, 2)
     assert common_type([decimal(18, 0), decimal(18, 10)]) == decimal(18, 10)
@@ -142,7 +144,7 @@ def test_a_timestamp_is_cast_only_to_and_from_text() -> None:
     assert not castable(FLOAT64, TIMESTAMP)
 
 
-def test_every_function_can_be_computed_and_every_alias_means_one() -> None:
+def test_every_function_is_implemented_and_every_alias_names_a_function() -> None:
     special = {
         "and",
         "or",

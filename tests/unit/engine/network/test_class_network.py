@@ -1,4 +1,4 @@
-"""A class's network: what its queries share, and what a query may expect when others come and go."""
+"""A class's network: operators that queries share, and a query's answers while other queries are added and removed."""
 
 from collections import Counter
 from dataclasses import replace
@@ -25,7 +25,7 @@ LONG = "SELECT window_end, count(*) AS c FROM t [RANGE 10 SECONDS SLIDE 5 SECOND
 
 
 def failures(run: Run) -> dict[str, int]:
-    """How many tuples and pairs have failed for which reason, over all operators."""
+    """Return the number of failed tuples and pairs over all operators, by the reason of the failure."""
     failed: Counter[str] = Counter()
     for node in run.runner.network.nodes:
         failed.update(getattr(node.operator, "failed", {}))
@@ -33,28 +33,28 @@ def failures(run: Run) -> dict[str, int]:
 
 
 def counts(run: Run, query: str) -> list[tuple[float, int]]:
-    """(end in seconds, count) of a query that gives window_start, window_end, c."""
+    """Return (end in seconds, count) for each answer of a query with the columns window_start, window_end, c."""
     return [(end / SECOND, count) for _, end, count in run.rows(query)]
 
 
-# -- what is shared -----------------------------------------------------------------------------------------
+# -- shared operators --------------------------------------------------------------------------------------
 
 
-def test_equal_queries_under_other_names_are_one_operator() -> None:
+def test_equal_queries_with_different_names_share_an_operator() -> None:
     run = class_of("SELECT x + 1 AS a FROM t WHERE k = 1", "SELECT v.x + 1 AS b FROM t AS v WHERE v.k = 1")
     assert nodes(run) == ["source:t", "select"]
     feed(run, row(0))
     assert run.rows("q0") == run.rows("q1") == [(2.0,)]
 
 
-def test_windows_over_one_input_and_group_share_their_panes() -> None:
+def test_windows_with_the_same_input_and_group_share_their_panes() -> None:
     lengths = ["2 SECONDS", "6 SECONDS SLIDE 2 SECONDS", "3 SECONDS", "5 SECONDS SLIDE 1 SECOND"]
     run = class_of(*(f"SELECT k, sum(x) AS s FROM t [RANGE {one}] GROUP BY k" for one in lengths))
     assert nodes(run).count("panes") == 1
     assert nodes(run).count("window") == len(lengths)
 
 
-def test_windows_over_another_query_share_its_operators_and_one_pane_store() -> None:
+def test_windows_over_a_query_share_its_operators_and_a_pane_store() -> None:
     inner = plan_query("inner_query", "SELECT ts, x FROM t WHERE k = 1", CATALOG)
     outer = [
         plan_query(
@@ -68,7 +68,7 @@ def test_windows_over_another_query_share_its_operators_and_one_pane_store() -> 
     assert [names.count(one) for one in ("source:t", "select", "panes", "window")] == [1, 1, 1, 2]
 
 
-def test_ten_thousand_queries_are_registered_and_share_what_they_can() -> None:
+def test_ten_thousand_queries_share_their_operators() -> None:
     run = Run([], limits=ClassLimits(queries=10_000))
     plans: dict[str, Query] = {}
     for place in range(10_000):
@@ -77,36 +77,39 @@ def test_ten_thousand_queries_are_registered_and_share_what_they_can() -> None:
             plans[sql] = plan_query("q", sql, CATALOG)
         run.runner.add(replace(plans[sql], name=f"q{place}"))
     names = nodes(run)
-    # 20 conditions, each with one store of panes; 50 lengths over 20 conditions repeat every 100 queries.
+    # There are 20 conditions, each with one store of panes. The pairs of condition and window length repeat
+    # every 100 queries.
     assert [names.count(one) for one in ("source:t", "filter", "panes", "window")] == [1, 20, 20, 100]
 
 
-# -- what is believed of it ---------------------------------------------------------------------------------
+# -- estimated selectivities of operators ------------------------------------------------------------------
 
 
-def test_what_a_stream_of_windows_leads_to_is_believed_from_one_end_to_the_next() -> None:
-    run, groups, a_train, a_second = (
+def test_the_selectivity_estimate_of_a_window_stays_steady_between_its_ends() -> None:
+    run, groups, train_size, trains_per_s = (
         class_of("SELECT k, sum(x) AS s FROM t [RANGE 10 SECONDS] GROUP BY k"),
         5,
         20,
         5,
     )
     (source,) = run.runner.scheduled.believed().network.sources
-    leads_to = []
-    for train in range(100 * a_second):
-        run.offer("t", [row((train + one / a_train) / a_second, k=one % groups) for one in range(a_train)])
+    selectivities = []
+    for train in range(100 * trains_per_s):
+        run.offer(
+            "t", [row((train + one / train_size) / trains_per_s, k=one % groups) for one in range(train_size)]
+        )
         run.step(10**6)
-        leads_to.append(run.runner.scheduled.believed().segments[source].selectivity)
-    a_tuple = groups / (10 * a_second * a_train)
-    known = leads_to[40 * a_second :]
-    assert a_tuple / 4 < min(known) <= max(known) < 4 * a_tuple
+        selectivities.append(run.runner.scheduled.believed().segments[source].selectivity)
+    per_tuple = groups / (10 * trains_per_s * train_size)
+    known = selectivities[40 * trains_per_s :]
+    assert per_tuple / 4 < min(known) <= max(known) < 4 * per_tuple
 
 
-# -- coming and going ---------------------------------------------------------------------------------------
+# -- adding and removing queries ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("queries", [(SHORT, LONG), (LONG, SHORT)])
-def test_a_short_window_closing_first_leaves_a_long_one_its_panes(queries: tuple[str, str]) -> None:
+def test_a_short_window_that_closes_keeps_the_panes_of_a_long_window(queries: tuple[str, str]) -> None:
     run = class_of(*queries)
     run.offer("t", [row(0), row(3), row(20)])
     run.finish()
@@ -114,14 +117,14 @@ def test_a_short_window_closing_first_leaves_a_long_one_its_panes(queries: tuple
     assert counts(run, long) == [(5, 2), (10, 2), (25, 1), (30, 1)]
 
 
-def test_two_windows_of_one_query_over_one_input_keep_their_own_panes() -> None:
+def test_two_windows_in_a_query_over_the_same_input_keep_their_own_panes() -> None:
     run = class_of(f"{LONG} UNION ALL {SHORT}")
     feed(run, *(row(second) for second in range(12))).finish()
     tens = [(end / SECOND, count) for start, end, count in run.rows("q0") if end - start == 10 * SECOND]
     assert tens == [(5, 5), (10, 10), (15, 7), (20, 2)]
 
 
-def test_a_query_named_like_a_removed_one_does_not_meet_its_windows() -> None:
+def test_a_query_named_like_a_removed_query_does_not_get_its_windows() -> None:
     run = class_of(SHORT, SHORT)
     run.runner.remove("q0")
     add(run, "q0", LONG)
@@ -130,7 +133,7 @@ def test_a_query_named_like_a_removed_one_does_not_meet_its_windows() -> None:
     assert counts(run, "q1") == [(second + 1, 1) for second in range(11)]
 
 
-def test_a_removed_query_takes_only_its_own_operators_with_it() -> None:
+def test_removing_a_query_removes_only_its_own_operators() -> None:
     run = class_of(SHORT, LONG, "SELECT x FROM t WHERE k = 1")
     before = nodes(run)
     run.runner.remove("q2")
@@ -148,7 +151,7 @@ def test_a_select_added_while_running_starts_with_new_input() -> None:
     assert (run.rows("q0"), run.rows("late")) == ([(1.0,), (2.0,)], [(4.0,)])
 
 
-def test_a_scheduler_that_grows_with_its_class_is_the_one_that_is_built_at_once() -> None:
+def test_a_scheduler_extended_query_by_query_equals_a_scheduler_built_at_once() -> None:
     joined = "SELECT l.n FROM t AS l JOIN t AS r ON l.k = r.k AND r.ts BETWEEN l.ts AND l.ts"
     queries = ["SELECT x FROM t WHERE k = 1", LONG, "SELECT n FROM s", joined, f"{SHORT} WHERE k = 1", SHORT]
     grown, other = class_of(), class_of()
@@ -160,7 +163,7 @@ def test_a_scheduler_that_grows_with_its_class_is_the_one_that_is_built_at_once(
     assert grown.runner.scheduled.believed().segments == other.runner.scheduled.believed().segments
 
 
-def test_what_has_been_measured_stays_when_a_query_comes() -> None:
+def test_measurements_stay_when_a_query_is_added() -> None:
     run = feed(class_of("SELECT x FROM t"), *(row(second) for second in range(200)))
     before = run.runner.scheduled.believed().estimates
     taken = [run.runner.scheduled.tuples[place] for place in range(len(before))]
@@ -169,7 +172,7 @@ def test_what_has_been_measured_stays_when_a_query_comes() -> None:
     assert [run.runner.scheduled.tuples[place] for place in range(len(before) + 1)] == [*taken, 0]
 
 
-def test_input_that_waits_while_queries_come_and_go_reaches_those_that_are_there() -> None:
+def test_waiting_input_reaches_all_queries_that_run_when_it_is_processed() -> None:
     run = class_of("SELECT x FROM t", "SELECT n FROM s")
     run.step(1)
     run.offer("t", [row(0, x=1.0)])
@@ -185,7 +188,7 @@ def test_input_that_waits_while_queries_come_and_go_reaches_those_that_are_there
     assert run.rows("later") == [(2.0,), (3.0,), (4.0,)]
 
 
-def test_a_window_added_while_running_starts_after_the_panes_that_are_there() -> None:
+def test_a_window_added_while_running_starts_after_the_existing_panes() -> None:
     run = feed(class_of(LONG), row(0, x=-5.0), row(3))
     add(
         run,
@@ -201,7 +204,7 @@ def test_a_window_added_while_running_starts_after_the_panes_that_are_there() ->
     assert counts(run, "q0") == [(5, 3), (10, 4), (15, 2), (20, 1)]
 
 
-def test_the_first_of_the_last_rows_is_the_first_by_event_time() -> None:
+def test_first_and_last_of_a_row_window_use_event_time() -> None:
     run = class_of("SELECT first(n) AS a, last(n) AS b FROM s [ROWS 2 SLIDE 1]")
     for second, n in ((2, 1), (1, 2), (3, 3)):
         run.offer("s", [row(second, n=n, b=None, d=None)])
@@ -212,7 +215,7 @@ def test_the_first_of_the_last_rows_is_the_first_by_event_time() -> None:
 # -- rows that fail -----------------------------------------------------------------------------------------
 
 
-def test_a_row_that_fails_fails_alone_is_counted_and_holds_nothing_up() -> None:
+def test_a_failed_row_is_counted_and_other_rows_are_processed() -> None:
     run = class_of(
         "SELECT window_end, sum(v) AS c FROM (SELECT ts, CAST(g AS int32) AS v FROM t) AS f [RANGE 1 SECOND]"
     )
@@ -222,7 +225,7 @@ def test_a_row_that_fails_fails_alone_is_counted_and_holds_nothing_up() -> None:
     assert [dict(one) for one in failed if one] == [{"text is not a int32": 1}]
 
 
-def test_an_overflow_fails_its_row_alone() -> None:
+def test_an_overflow_fails_only_its_row() -> None:
     run = class_of("SELECT n * 4 AS m FROM t", "SELECT n FROM t WHERE n + 1 > 0")
     run.offer("t", [row(0, n=1), row(0, n=2**63 - 1), row(0, n=3)])
     run.finish()
@@ -240,7 +243,7 @@ PAIRS = "SELECT l.n AS a, r.n AS b FROM t AS l JOIN t AS r ON l.k = r.k"
         " ON l.k = r.k AND l.n + r.n > 0 AND r.ts = l.ts",
     ],
 )
-def test_a_pair_that_fails_fails_alone_and_is_counted(query: str) -> None:
+def test_a_failed_pair_is_counted_and_other_pairs_are_joined(query: str) -> None:
     run = class_of(query)
     run.offer("t", [row(0, n=1), row(0, n=2**62), row(5, n=2**62)])
     run.finish()
@@ -248,7 +251,7 @@ def test_a_pair_that_fails_fails_alone_and_is_counted(query: str) -> None:
     assert failures(run) == {"addition overflows int64": 2}
 
 
-def test_tuples_that_are_no_pair_cannot_fail_as_one() -> None:
+def test_two_tuples_that_do_not_match_cannot_fail_as_a_pair() -> None:
     run = class_of(
         "SELECT l.n AS a, r.n AS b FROM t [RANGE 10 SECONDS SLIDE 10 SECONDS] AS l"
         " JOIN t [RANGE 10 SECONDS SLIDE 10 SECONDS] AS r ON l.k = r.k AND l.n + r.n < 0 AND l.ts < r.ts"
@@ -257,7 +260,7 @@ def test_tuples_that_are_no_pair_cannot_fail_as_one() -> None:
     assert (run.rows("q0"), failures(run)) == ([], {})
 
 
-def test_a_row_that_fails_beside_a_table_fails_alone_and_is_counted() -> None:
+def test_a_failed_row_of_a_table_join_is_counted() -> None:
     rooms = TableSchema("rooms", Schema((Field("k", INT64), Field("room", STRING))))
     table = train_from_arrow(pa.table({"k": [1, 1, 1], "room": ["7", "x", "9"]}), rooms.schema, 0.0)
     sql = "SELECT t.n, rooms.room FROM t JOIN rooms ON t.k = rooms.k AND CAST(rooms.room AS int64) > t.n"
@@ -270,7 +273,7 @@ def test_a_row_that_fails_beside_a_table_fails_alone_and_is_counted() -> None:
     assert (run.rows("q0"), failures(run)) == ([(8, "9")], {"text is not a int64": 1})
 
 
-def test_late_row_that_a_query_leaves_out_does_not_reach_the_query_over_it() -> None:
+def test_late_row_filtered_by_an_inner_query_does_not_reach_the_outer_query() -> None:
     inner = "SELECT ts, x + 1 AS y, g AS text FROM t WHERE k > 5"
     sql = "SELECT count(*) AS c FROM inner_rows [RANGE 1 SECOND] WHERE text LIKE 'a%'"
     run = Run(planned({"q": Statement(sql, "", needs={"inner_rows": inner})}))
@@ -279,7 +282,7 @@ def test_late_row_that_a_query_leaves_out_does_not_reach_the_query_over_it() -> 
     assert counts(run, "q") == [(1, 1), (6, 1)]
 
 
-def test_a_tuple_without_event_time_is_turned_away_and_counted() -> None:
+def test_tuples_without_event_time_are_refused_and_counted() -> None:
     run = class_of(SHORT, "SELECT x FROM t")
     run.offer("t", [row(0, ts=None), row(-3, x=2.0), row(0, ts=None), row(1, x=3.0)])
     run.offer("t", [row(0, ts=None)])
@@ -289,7 +292,7 @@ def test_a_tuple_without_event_time_is_turned_away_and_counted() -> None:
 
 
 @pytest.mark.parametrize("policy", ["fas", "bsd:clusters=4,processing=clustered", "hnr:sharing=max"])
-def test_answers_do_not_hang_on_the_policy_also_when_queries_come_and_go(policy: str) -> None:
+def test_answers_do_not_depend_on_the_policy_when_queries_are_added_and_removed(policy: str) -> None:
     def answers(name: str) -> list[list[tuple[Any, ...]]]:
         run = Run([])
         run.runner = ClassRunner(run._take, policy_of(name), train_max=2, tables={})
@@ -328,31 +331,31 @@ def test_nan_is_larger_than_any_number() -> None:
     assert sorted(found) == [(1, "2.0", "nan", 2), (2, "nan", "nan", 1), (3, "1.0", "1.0", 1)]
 
 
-# -- progress, arrival, kept --------------------------------------------------------------------------------
+# -- event time, arrival and kept fraction ------------------------------------------------------------------
 
 
-def test_tuples_without_a_key_still_tell_a_join_the_time() -> None:
+def test_tuples_without_a_key_still_advance_the_time_of_a_join() -> None:
     join = "SELECT l.ts AS ts, l.k FROM t AS l JOIN t AS r ON l.k = r.k AND r.ts BETWEEN l.ts AND l.ts"
     run = class_of(f"SELECT window_end, count(*) AS c FROM ({join}) AS j [RANGE 1 SECOND]")
     feed(run, row(0), row(5, k=None))
     assert counts(run, "q0") == [(1, 1)]
 
 
-def test_a_window_over_empty_windows_still_hears_of_time() -> None:
+def test_empty_inner_windows_still_advance_the_time_of_an_outer_window() -> None:
     inner = "SELECT window_start AS a, window_end AS b, count(*) AS c FROM t [RANGE 1 SECOND]"
     run = class_of(f"SELECT window_end, sum(c) AS c FROM ({inner} WHERE k = 1) AS j [RANGE 2 SECONDS]")
     feed(run, row(0), row(1.5, k=2), row(6, k=2))
     assert counts(run, "q0") == [(2, 1)]
 
 
-def test_a_window_over_windows_is_answered_though_no_window_of_theirs_closes() -> None:
+def test_an_outer_window_closes_although_no_inner_window_closes() -> None:
     inner = "SELECT window_start AS a, window_end AS b, count(*) AS c FROM t [RANGE 4 SECONDS]"
     run = class_of(f"SELECT sum(c) AS c FROM ({inner}) AS j [RANGE 3 SECONDS SLIDE 1 SECOND]")
     feed(run, *(row(second) for second in range(7)))
     assert counts(run, "q0") == [(5, 4), (6, 4)]
 
 
-def test_a_selected_tuple_keeps_its_arrival_and_a_pair_has_the_later_one() -> None:
+def test_a_selected_tuple_keeps_its_arrival_and_a_pair_has_the_later_arrival() -> None:
     run = class_of(
         "SELECT n FROM t", "SELECT l.n FROM t AS l JOIN t AS r ON l.ts = r.ts - INTERVAL '1 second'"
     )
@@ -366,7 +369,7 @@ def test_a_selected_tuple_keeps_its_arrival_and_a_pair_has_the_later_one() -> No
     assert arrivals == {"q0": [(1, 1.0), (2, 2.0), (3, 3.0)], "q1": [(1, 3.0)]}
 
 
-def test_a_window_arrives_with_the_tuple_that_closed_it() -> None:
+def test_a_window_result_has_the_arrival_of_the_tuple_that_closed_it() -> None:
     run = class_of(SHORT)
     for second in (0, 0.5, 1, 1.2, 3):
         run.offer("t", [row(second)])
@@ -379,7 +382,7 @@ def test_a_window_arrives_with_the_tuple_that_closed_it() -> None:
     assert closed == [(1, 3.0), (2, 5.0)]
 
 
-def test_a_window_tells_how_much_of_its_input_was_kept() -> None:
+def test_a_window_result_carries_the_kept_fraction_of_its_input() -> None:
     run = class_of(LONG)
     run.offer("t", [row(0), row(1)], kept=0.5)
     run.offer("t", [row(2), row(3)], kept=1.0)
@@ -388,7 +391,7 @@ def test_a_window_tells_how_much_of_its_input_was_kept() -> None:
     assert [one.kept for one in run.answers["q0"]] == [pytest.approx(4 / 6)]
 
 
-def test_a_query_that_is_refused_leaves_no_trace() -> None:
+def test_a_refused_query_leaves_no_trace() -> None:
     runner = ClassRunner(lambda query, train: None)
     rooms = TableSchema("rooms", Schema((Field("k", INT64), Field("room", STRING))))
     joined = plan_query(

@@ -1,4 +1,4 @@
-"""One train of a join with few keys cannot make more pairs than a step may."""
+"""Limit on the number of pairs that one train of a join can make, for joins with few keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def few_pairs(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.parametrize("sizes", [(50, 100), (100, 50), (3000, 40), (40, 3000)])
-def test_pairs_beyond_what_a_train_may_make_are_counted(few_pairs: int, sizes: tuple[int, int]) -> None:
+def test_pairs_beyond_the_limit_of_a_train_are_refused_and_counted(
+    few_pairs: int, sizes: tuple[int, int]
+) -> None:
     answers = 0
 
     def sink(query: str, out: Train) -> None:

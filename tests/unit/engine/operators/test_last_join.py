@@ -1,4 +1,4 @@
-"""[LAST BY key]: a stream as a table that it keeps current."""
+"""[LAST BY key]: a join with the last row of each key of another stream."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def offer(run: Run, name: str, *rows: dict[str, Any]) -> Run:
     return run
 
 
-def test_a_tuple_meets_the_newest_row_of_its_key_at_its_own_time() -> None:
+def test_a_lookup_finds_the_newest_row_of_its_key_at_its_event_time() -> None:
     run = class_of(INNER, OUTER)
     offer(run, "t", {"at": 1, "k": 1, "n": 10}, {"at": 2, "k": 2, "n": 20}, {"at": 3, "k": 1, "n": 11})
     offer(run, "s", {"at": 0, "id": 1, "k": 1}, {"at": 2, "id": 2, "k": 1}, {"at": 3, "id": 3, "k": 1})
-    assert run.rows("q0") == [(2, 10)]  # of time 3 there may be more rows
+    assert run.rows("q0") == [(2, 10)]  # The lookup at time 3 waits: more rows with time 3 may arrive.
     offer(run, "t", {"at": 3, "k": 1, "n": 12}, {"at": 5, "k": None, "n": 9}, {"at": 9, "k": 1, "n": 99})
-    assert run.rows("q0") == [(2, 10), (3, 12)]  # of rows of one key and time the last counts
+    assert run.rows("q0") == [(2, 10), (3, 12)]  # The last of several rows with the same key and time counts.
     offer(run, "s", {"at": 4, "id": 4, "k": 3}, {"at": 5, "id": 5, "k": None}, {"at": 6, "id": 6, "k": 2})
     assert run.rows("q0") == [(2, 10), (3, 12), (6, 20)]
     assert sorted(run.rows("q1")) == [
@@ -52,19 +52,19 @@ def test_a_tuple_meets_the_newest_row_of_its_key_at_its_own_time() -> None:
     assert sorted(set(nodes(run))) == ["last", "lookup", "project", "source:s", "source:t"]
 
 
-def test_conditions_are_of_the_row_that_is_found_and_windows_go_on_by_the_time_of_who_looks_up() -> None:
+def test_conditions_apply_to_the_found_row_and_windows_use_the_time_of_the_lookup() -> None:
     where = "SELECT s.id AS a FROM s JOIN t [LAST BY k] p ON s.k = p.k WHERE p.n > 5"
     window = "SELECT sum(c) AS c FROM (SELECT s.ts AS ts, t.n AS c FROM s JOIN t [LAST BY k] ON s.k = t.k) AS x [RANGE 1 SECOND]"
     run = class_of(where, window)
     offer(run, "t", {"at": 0.2, "k": 1, "n": 9}, {"at": 0.4, "k": 1, "n": 1})
     offer(run, "s", {"at": 0.3, "id": 1, "k": 1}, {"at": 0.5, "id": 2, "k": 1})
     run.finish()
-    assert run.rows("q0") == [(1,)]  # 9 is not there any more for the second
+    assert run.rows("q0") == [(1,)]  # The second lookup finds the newer row, with n = 1.
     assert run.rows("q1") == [(0, 1_000_000, 10)]
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40), st.integers(1, 7))
-def test_lookups_are_those_of_a_sorted_list(seed: int, steps: int, train_max: int) -> None:
+def test_lookups_match_a_sorted_list(seed: int, steps: int, train_max: int) -> None:
     chance, rows = random.Random(seed), list[tuple[int, int, str, int]]()
     sql = "SELECT s.id AS a, t.n AS n FROM s LEFT JOIN t [LAST BY k, g] ON s.k = t.k AND s.g = t.g"
     run, asked = Run(planned({"q0": Statement(sql, "")}), train_max), []
@@ -95,13 +95,13 @@ def test_lookups_are_those_of_a_sorted_list(seed: int, steps: int, train_max: in
     assert sorted(run.rows("q0"), key=repr) == sorted(wanted, key=repr)
 
 
-def test_many_rows_of_few_keys_take_no_more_memory_and_keys_beyond_the_limit_are_refused() -> None:
+def test_memory_grows_with_keys_not_rows_and_keys_are_limited() -> None:
     run = Run(planned({"q0": Statement(INNER, "")}), limits=ClassLimits(groups=3))
     for second in range(50):
         offer(run, "s", {"at": second, "id": 0, "k": 9})
         offer(run, "t", *({"at": second, "k": place % 3, "n": second} for place in range(1000)))
     account = run.runner.network.account
-    assert account.state < 1 << 19  # of five megabytes that have come
+    assert account.state < 1 << 19  # By now, about 5 MB of rows have arrived.
     offer(run, "t", {"at": 49, "k": 100_000, "n": 1})
     offer(run, "s", {"at": 50, "id": 1, "k": 100_000}, {"at": 50, "id": 2, "k": 2})
     run.finish()
@@ -109,7 +109,7 @@ def test_many_rows_of_few_keys_take_no_more_memory_and_keys_beyond_the_limit_are
     assert failed_rows(run.runner.network.nodes) == {"too many groups (limit 3)": 1}
 
 
-def test_without_room_for_earlier_rows_of_keys_the_newest_stay() -> None:
+def test_only_the_newest_rows_of_keys_stay_when_history_is_full() -> None:
     run = Run(planned({"q0": Statement(INNER, "")}), limits=ClassLimits(state_bytes=1 << 20))
     for second in range(100):
         offer(run, "t", *({"at": second + place / 1000, "k": 0, "n": second} for place in range(1000)))
@@ -120,7 +120,7 @@ def test_without_room_for_earlier_rows_of_keys_the_newest_stay() -> None:
     assert run.runner.network.account.state < 1 << 20
 
 
-def test_lookups_that_have_waited_are_answered_with_the_rows_there_are() -> None:
+def test_overdue_lookups_are_answered_with_the_available_rows() -> None:
     run = class_of(OUTER)
     offer(run, "t", {"at": 1, "k": 1, "n": 10})
     offer(run, "s", {"at": 2, "id": 1, "k": 1}, {"at": 3, "id": 2, "k": 1})
@@ -130,13 +130,15 @@ def test_lookups_that_have_waited_are_answered_with_the_rows_there_are() -> None
     run.runner.release("q0", 3_000_001, run.now)
     run.step(10**6)
     assert run.rows("q0") == [(1, "a", 10), (2, "a", 10)]
-    offer(run, "t", {"at": 2, "k": 1, "n": 11})  # behind what was answered, and not late for what comes
+    offer(
+        run, "t", {"at": 2, "k": 1, "n": 11}
+    )  # This row is too old for the answered lookups, but in time for later lookups.
     offer(run, "s", {"at": 4, "id": 3, "k": 1})
     run.finish()
     assert run.rows("q0")[2:] == [(3, "a", 11)]
 
 
-def test_a_class_goes_on_from_its_snapshot() -> None:
+def test_a_class_resumes_from_its_snapshot() -> None:
     run, other = class_of(OUTER), class_of(OUTER)
     offer(run, "t", {"at": 1, "k": 1, "n": 10, "g": "ab"})
     offer(run, "s", {"at": 2, "id": 0, "k": 1})
@@ -149,46 +151,50 @@ def test_a_class_goes_on_from_its_snapshot() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "message"),
     [
-        ("SELECT n FROM t [LAST BY k]", "a table alone gives a continuous query nothing to wait for"),
+        ("SELECT n FROM t [LAST BY k]", "a continuous query must read a stream, but FROM has only tables"),
         ("SELECT s.n FROM s JOIN t [LAST BY z] ON s.k = t.k", "there is no such column"),
-        ("SELECT s.n FROM s JOIN t [LAST BY] ON s.k = t.k", "the columns of the key are missing here"),
-        ("SELECT s.n FROM s JOIN t [LAST BY k] ON s.g = t.g", "goes by that key, all of it and nothing else"),
+        ("SELECT s.n FROM s JOIN t [LAST BY] ON s.k = t.k", "LAST BY needs the columns of the key"),
+        ("SELECT s.n FROM s JOIN t [LAST BY k] ON s.g = t.g", "must compare all columns of that key"),
         (
             "SELECT s.n FROM s JOIN t [LAST BY k, g] ON s.k = t.k",
-            "goes by that key, all of it and nothing else",
+            "must compare all columns of that key and no others",
         ),
         ("SELECT s.n FROM s JOIN t [LAST BY k]", "a join with a table needs a key"),
         (
             "SELECT s.n FROM s JOIN (SELECT k, count(*) AS n FROM t [ROWS 2] GROUP BY k) AS q [LAST BY k] ON s.k = q.k",
-            "goes by event time, and one side of this join has none",
+            "needs event time on both sides, but one side has none",
         ),
-        ("SELECT s.n FROM s JOIN places [LAST BY k] ON s.k = places.k", "a table has no window"),
+        ("SELECT s.n FROM s JOIN places [LAST BY k] ON s.k = places.k", "a table cannot have a window"),
     ],
 )
-def test_what_cannot_be_is_refused(sql: str, told: str) -> None:
-    with pytest.raises(PlanningError, match=told):
+def test_invalid_uses_of_last_by_are_refused(sql: str, message: str) -> None:
+    with pytest.raises(PlanningError, match=message):
         class_of(sql)
 
 
 def test_a_stream_that_looks_itself_up_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="a stream cannot look itself up"):
+    with pytest.raises(
+        InvalidInput, match="a query cannot join a stream with the last rows of the same stream"
+    ):
         class_of("SELECT a.n FROM t a JOIN t [LAST BY k] b ON a.k = b.k")
 
 
-def test_such_a_query_is_not_let_in_either() -> None:
+def test_a_query_that_looks_up_its_own_stream_is_not_admitted() -> None:
     streams = ("CREATE STREAM t (ts int64, k int32, WATERMARK FOR ts AS ts)",)
     inner = "SELECT ts, k FROM t"
     outer = "SELECT q.k FROM q JOIN t [LAST BY k] b ON q.k = b.k"
     declared = LiveClass(
         name="c", priority=1, delay_target_ms=300, streams=streams, queries={"q": inner, "r": outer}
     )
-    with pytest.raises(InvalidInput, match=r"queries\.r: a stream cannot look itself up"):
+    with pytest.raises(
+        InvalidInput, match=r"queries\.r: a query cannot join a stream with the last rows of the same stream"
+    ):
         checked(declared)
 
 
-def test_a_class_may_be_split_by_the_key_of_the_lookup_and_by_no_other() -> None:
+def test_a_class_with_a_lookup_can_be_split_only_by_the_key_of_the_lookup() -> None:
     streams = (
         "CREATE STREAM s (ts int64, k int32, g int32, WATERMARK FOR ts AS ts)",
         "CREATE STREAM t (ts int64, k int32, g int32, WATERMARK FOR ts AS ts)",
@@ -204,5 +210,5 @@ def test_a_class_may_be_split_by_the_key_of_the_lookup_and_by_no_other() -> None
         shards=2,
     )
     assert checked(declared).keys == {"q": frozenset({0})}
-    with pytest.raises(InvalidInput, match="joins tuples of different keys"):
+    with pytest.raises(InvalidInput, match="joins tuples of different shards"):
         checked(declared.model_copy(update={"key": "g"}))

@@ -1,4 +1,4 @@
-"""Equivalent plans of the same queries: which operators each has, and what may not be moved."""
+"""Equivalent plans of the same queries: their operators, and conditions that may not be moved."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def network(plan: PlanSettings, *queries: str) -> ClassNetwork:
     return made
 
 
-def test_conditions_on_a_side_stand_below_the_join_or_in_it() -> None:
+def test_conditions_on_one_side_are_checked_before_the_join_or_in_the_join() -> None:
     def names(plan: PlanSettings) -> list[str]:
         return sorted(node.name for node in network(plan, NEAR).nodes)
 
@@ -41,7 +41,7 @@ def test_conditions_on_a_side_stand_below_the_join_or_in_it() -> None:
     assert names(PlanSettings()) == sorted([*names(AFTER), "filter", "filter"])
 
 
-def test_queries_have_operators_in_common_or_each_its_own() -> None:
+def test_equal_queries_share_operators_unless_the_plan_is_unshared() -> None:
     window = "SELECT AVG(temp) AS t FROM readings [RANGE 4 SECONDS]"
     users = {
         shared: sorted(
@@ -64,7 +64,7 @@ def test_queries_have_operators_in_common_or_each_its_own() -> None:
     ]
 
 
-def test_a_query_goes_with_all_that_was_its_own() -> None:
+def test_in_an_unshared_plan_removing_a_query_removes_only_its_own_operators() -> None:
     made = network(APART, NEAR, NEAR)
     made.remove("q0")
     assert [node.users for node in made.nodes] == [{"q1"} for _ in made.nodes]
@@ -96,14 +96,14 @@ def test_a_query_goes_with_all_that_was_its_own() -> None:
         ),
     ],
 )
-def test_only_conditions_of_inner_joins_move(sql: str, moves: bool) -> None:
+def test_only_conditions_of_inner_joins_are_moved_into_the_join(sql: str, moves: bool) -> None:
     plan = arranged(plan_query("q", sql, CATALOG), {}, AFTER, "q")
     (join,) = (one for one in walk(plan) if isinstance(one, IntervalJoin | WindowJoin | TableJoin | LastJoin))
     assert (join.residual != TRUE) == moves
     assert any(isinstance(one, Filter) for one in walk(plan)) != moves
 
 
-def test_a_condition_on_the_rows_that_are_looked_up_stays_below() -> None:
+def test_a_condition_on_looked_up_rows_stays_before_the_join() -> None:
     last = "(SELECT ts, sensor, level FROM alerts WHERE level > 1) [LAST BY sensor]"
     sql = f"SELECT r.temp, a.level FROM readings r JOIN {last} AS a ON r.sensor = a.sensor WHERE r.temp > 0"
     plan = arranged(plan_query("q", sql, CATALOG), {}, AFTER, "q")

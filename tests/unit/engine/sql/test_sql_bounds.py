@@ -1,4 +1,4 @@
-"""Whose start and end `window_start` and `window_end` are, where a window is over a query that has both as columns."""
+"""`window_start` and `window_end` in a windowed query over another query that has columns of these names."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ OUTER = {
 
 
 def fed(run: Run) -> list[tuple[float, ...]]:
-    """The rows, with the two bounds in seconds."""
+    """Offer five rows to the query, and return its answers with the two bounds of each window in seconds."""
     feed(run, row(0), row(0.5), row(1), row(1.5), row(2)).finish()
     return [(start / SECOND, end / SECOND, *rest) for start, end, *rest in run.rows("q0")]
 
 
 @pytest.mark.parametrize("sql", OUTER)
-def test_window_bounds_are_those_of_the_querys_own_window_beside_a_subquerys(sql: str) -> None:
+def test_window_bounds_over_a_subquery_mean_the_outer_window(sql: str) -> None:
     text = sql.format(f"({INNER}) AS q [RANGE 2 SECONDS]")
     assert fed(class_of(text)) == OUTER[sql]
 
 
 @pytest.mark.parametrize("sql", OUTER)
-def test_window_bounds_are_those_of_the_querys_own_window_beside_a_named_querys(sql: str) -> None:
+def test_window_bounds_over_a_named_query_mean_the_outer_window(sql: str) -> None:
     text = sql.format("inner_query [RANGE 2 SECONDS] AS q")
     assert fed(Run(planned({"q0": Statement(text, "", {"inner_query": INNER})}))) == OUTER[sql]
 
 
-def test_a_group_by_the_inner_windows_end_is_asked_for_by_its_stream() -> None:
+def test_a_query_can_group_by_the_qualified_end_of_the_inner_window() -> None:
     sql = f"SELECT q.window_end AS inner_end, sum(c) AS c FROM ({INNER}) AS q [RANGE 4 SECONDS] GROUP BY q.window_end"
     found = [(end, inner / SECOND, c) for _, end, inner, c in fed(class_of(sql))]
     assert found == [(4, 1, 2), (4, 2, 2), (4, 3, 1)]
 
 
-def test_without_a_window_of_time_the_bounds_are_the_inner_querys() -> None:
+def test_window_bounds_without_an_outer_time_window_mean_the_inner_window() -> None:
     assert fed(class_of(f"SELECT window_start, window_end, c FROM ({INNER}) AS q")) == [
         (0, 1, 2),
         (1, 2, 2),
@@ -62,6 +62,6 @@ def test_without_a_window_of_time_the_bounds_are_the_inner_querys() -> None:
     assert fed(class_of(rows)) == [(0, 1, 2), (0, 1, 2), (1, 2, 2), (1, 2, 2), (2, 3, 1)]
 
 
-def test_the_inner_windows_end_is_neither_grouped_nor_aggregated_beside_its_own() -> None:
-    with pytest.raises(PlanningError, match="neither grouped nor aggregated"):
+def test_group_by_the_outer_windows_end_does_not_group_the_inner_end() -> None:
+    with pytest.raises(PlanningError, match="neither in GROUP BY nor inside an aggregate"):
         class_of(f"SELECT q.window_end, sum(c) FROM ({INNER}) AS q [RANGE 2 SECONDS] GROUP BY window_end")

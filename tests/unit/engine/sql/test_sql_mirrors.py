@@ -1,4 +1,4 @@
-"""CREATE MIRROR: what it declares, and what it refuses and where."""
+"""CREATE MIRROR: the mirror that a statement declares, and the errors with their places."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PRICES = """CREATE MIRROR prices (item string, price float64)
 COLUMNS = Schema((Field("item", STRING), Field("price", FLOAT64)))
 
 
-def test_a_mirror_over_http_is_read() -> None:
+def test_a_mirror_over_http_is_parsed() -> None:
     assert parse_create_mirror(PRICES) == Mirror(
         "prices",
         COLUMNS,
@@ -28,7 +28,7 @@ def test_a_mirror_over_http_is_read() -> None:
     )
 
 
-def test_a_mirror_of_rows_is_read_with_its_clauses_in_any_order() -> None:
+def test_a_mirror_of_a_database_is_parsed_with_its_clauses_in_any_order() -> None:
     sql = "create mirror m (id int64) repeat every 9 seconds bandwidth 1e5 bytes per second from database 'sqlite:///x.db' table 'rows'"
     expected = Mirror(
         "m", Schema((Field("id", INT64),)), DatabaseOrigin("sqlite:///x.db", "rows"), (), None, 1e5, True, (), None, 9.0
@@ -36,7 +36,7 @@ def test_a_mirror_of_rows_is_read_with_its_clauses_in_any_order() -> None:
     assert parse_create_mirror(sql) == expected
 
 
-def test_its_stream_has_the_columns_and_when_it_was_seen() -> None:
+def test_the_stream_of_a_mirror_adds_changed_at_and_seen_at() -> None:
     mirror = parse_create_mirror(PRICES)
     assert mirror.stream == parse_create_stream(mirror.stream_sql)
     assert mirror.stream.schema.names == ("item", "price", "changed_at", "seen_at")
@@ -52,28 +52,28 @@ HTTP = "FROM HTTP 'http://h/{key}' "
 
 
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "message"),
     [
         ("CREATE MIRROR m", "the columns are missing"),
-        ("CREATE MIRROR m (k string) KEYS ('a') BANDWIDTH 1 PER SECOND", "FROM is missing"),
-        (f"CREATE MIRROR m (k string) {HTTP}KEYS ('a')", "BANDWIDTH is missing"),
-        (f"CREATE MIRROR m (k string) {HTTP}BANDWIDTH 1 PER SECOND", "KEYS is missing"),
+        ("CREATE MIRROR m (k string) KEYS ('a') BANDWIDTH 1 PER SECOND", "the mirror has no FROM clause"),
+        (f"CREATE MIRROR m (k string) {HTTP}KEYS ('a')", "the mirror has no BANDWIDTH clause"),
+        (f"CREATE MIRROR m (k string) {HTTP}BANDWIDTH 1 PER SECOND", "the mirror has no KEYS clause"),
         (f"CREATE MIRROR m (k string) {HTTP}KEYS ('a') BANDWIDTH 0 PER SECOND", "must be above 0"),
-        (f"CREATE MIRROR m (k string) {HTTP}KEYS ('a') BANDWIDTH 1e-9 PER SECOND", "nothing would be polled"),
+        (f"CREATE MIRROR m (k string) {HTTP}KEYS ('a') BANDWIDTH 1e-9 PER SECOND", "BANDWIDTH must be at least 1e-05"),
         (f"CREATE MIRROR m (k string) {HTTP}KEYS ('a') BANDWIDTH 5", "PER SECOND is missing"),
-        (f"CREATE MIRROR m (k string) {HTTP}KEYS ('a', 'a') BANDWIDTH 5 PER SECOND", "a key is said twice"),
-        (f"CREATE MIRROR m (k string) {HTTP}{HTTP}", "FROM is said twice"),
-        (f"CREATE MIRROR m (k float64) {HTTP}KEYS ('a') BANDWIDTH 5 PER SECOND", "the first column is the key"),
-        (f"CREATE MIRROR m (k string, seen_at timestamp) {HTTP}", "every mirror has a column of this name"),
-        ("CREATE MIRROR m (k string) FROM HTTP 'http://h/' KEYS ('a') BANDWIDTH 5 PER SECOND", "one address"),
-        ("CREATE MIRROR m (k string) FROM HTTP 'ftp://{key}' KEYS ('a') BANDWIDTH 5 PER SECOND", "not an address"),
-        ("CREATE MIRROR m (k string) FROM HTTP h", "missing here, in quotes"),
+        (f"CREATE MIRROR m (k string) {HTTP}KEYS ('a', 'a') BANDWIDTH 5 PER SECOND", "KEYS lists a key twice"),
+        (f"CREATE MIRROR m (k string) {HTTP}{HTTP}", "FROM is given twice"),
+        (f"CREATE MIRROR m (k float64) {HTTP}KEYS ('a') BANDWIDTH 5 PER SECOND", "the first column is the key and must be"),
+        (f"CREATE MIRROR m (k string, seen_at timestamp) {HTTP}", "already has a column of this name"),
+        ("CREATE MIRROR m (k string) FROM HTTP 'http://h/' KEYS ('a') BANDWIDTH 5 PER SECOND", "the same address"),
+        ("CREATE MIRROR m (k string) FROM HTTP 'ftp://{key}' KEYS ('a') BANDWIDTH 5 PER SECOND", "does not begin with http"),
+        ("CREATE MIRROR m (k string) FROM HTTP h", "missing here; write it in quotes"),
         ("CREATE MIRROR m (k string) FROM DATABASE 'x'", "TABLE is missing"),
-        (f"CREATE MIRROR m (k string) {HTTP}SOMETIMES", "not expected here"),
+        (f"CREATE MIRROR m (k string) {HTTP}SOMETIMES", "not a clause of CREATE MIRROR"),
         (f"CREATE MIRROR m (k string) {HTTP}PROFILE ('a')", "a number is missing"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_place(sql: str, told: str) -> None:
-    with pytest.raises(PlanningError, match=told) as caught:
+def test_an_invalid_mirror_is_refused_with_the_place(sql: str, message: str) -> None:
+    with pytest.raises(PlanningError, match=message) as caught:
         parse_create_mirror(sql)
     assert "line 1, column " in str(caught.value)

@@ -1,4 +1,4 @@
-"""Every form of query and its whole plan, W11's eleven among them."""
+"""Every form of query and its whole plan, including the eleven queries of workload W11."""
 
 import pytest
 
@@ -61,7 +61,7 @@ SENSORS = TableSchema(
 HOT = QueryOutput("hot", Schema((Field("ts", INT64), Field("temp", FLOAT64))), time=0, time_unit_us=1000)
 CATALOG = SqlCatalog.of([READINGS, ALERTS, TRADES, LOOSE], [SENSORS], [HOT])
 
-S = 1_000_000  # a second in microseconds
+S = 1_000_000  # one second, in microseconds
 TS, SENSOR, REGION = Column(0, INT64), Column(1, INT32), Column(2, INT32)
 TEMP, HUMIDITY, WIND = Column(3, FLOAT64), Column(4, FLOAT64), Column(5, FLOAT64)
 AT, SYMBOL, PRICE = Column(0, TIMESTAMP), Column(1, STRING), Column(2, decimal(10, 2))
@@ -91,7 +91,7 @@ def windowed(
     *aggregates: Aggregate,
     bound: DataType = INT64,
 ) -> WindowAggregate:
-    """A windowed aggregate with its schema, whose names say nothing."""
+    """Return the plan of a windowed aggregate, with arbitrary column names in its schema."""
     schema = [Field("window_start", bound), Field("window_end", bound)]
     schema += [Field(f"k{place}", below.schema.fields[key].type) for place, key in enumerate(keys)]
     schema += [Field(f"a{place}", one.type) for place, one in enumerate(aggregates)]
@@ -107,11 +107,11 @@ def columns(*of: Column) -> tuple[Column, ...]:
     return of
 
 
-# --- W11 ------------------------------------------------------------------------------------------------
+# --- queries of workload W11 ----------------------------------------------------------------------------
 
 
 def aggregated(window: TimeWindow, key: int, *aggregates: Aggregate, **names: DataType) -> Plan:
-    """One of W11's: the window's bounds, the key, the aggregates."""
+    """Return the plan of a W11 query that selects the window's bounds, the key and the aggregates."""
     below = windowed(Scan(READINGS), window, (key,), *aggregates)
     out = [Column(place, one.type) for place, one in enumerate(below.schema.fields)]
     return Project(below, tuple(out), fields(window_start=INT64, wend=INT64, **names), 1)
@@ -189,7 +189,7 @@ W11 = {
 
 
 @pytest.mark.parametrize("sql", W11)
-def test_w11_query_has_its_plan(sql: str) -> None:
+def test_each_query_of_workload_w11_has_its_expected_plan(sql: str) -> None:
     assert planned(sql) == W11[sql]
 
 
@@ -258,17 +258,17 @@ EXPRESSIONS: dict[str, Expression] = {
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_expression_is_typed_and_in_its_one_form(text: str) -> None:
+def test_expression_is_typed_and_normalized(text: str) -> None:
     expected = EXPRESSIONS[text]
     assert planned(f"SELECT {text} AS x FROM trades") == Project(
         Scan(TRADES), (expected,), fields(x=expected.type)
     )
 
 
-# --- windows, groups, aggregates ------------------------------------------------------------------------
+# --- windows, groups and aggregates ---------------------------------------------------------------------
 
 
-def test_expressions_over_aggregates_and_having_stand_above_the_window() -> None:
+def test_expressions_over_aggregates_and_having_are_planned_above_the_window() -> None:
     sql = (
         "SELECT region, sum(temp) / count(*) AS mean FROM readings [RANGE 10 SECONDS] WHERE wind > 3 "
         "GROUP BY region HAVING max(wind) > 10"
@@ -340,7 +340,7 @@ AGGREGATES = {
 
 
 @pytest.mark.parametrize("text", AGGREGATES)
-def test_aggregate_over_rows_has_its_type(text: str) -> None:
+def test_aggregate_over_a_row_window_has_its_type(text: str) -> None:
     expected = AGGREGATES[text]
     query = plan_query("q", f"SELECT {text} AS x FROM trades [ROWS 100 SLIDE 10]", CATALOG)
     clock = 0 if expected.function in (Aggregation.FIRST, Aggregation.LAST) else None
@@ -370,7 +370,7 @@ def test_distinct_in_a_window_groups_by_all_columns() -> None:
     )
 
 
-def test_query_over_a_query_windows_go_by_the_time_it_carries() -> None:
+def test_window_over_a_query_uses_the_event_time_of_its_output() -> None:
     below = windowed(HOT, TimeWindow(S, S), (), Aggregate(Aggregation.MAX, 1, FLOAT64))
     assert planned("SELECT max(temp) FROM hot [RANGE 1 SECOND]") == Project(
         below,
@@ -380,7 +380,7 @@ def test_query_over_a_query_windows_go_by_the_time_it_carries() -> None:
     )
 
 
-def test_a_windows_result_happens_at_the_windows_end() -> None:
+def test_a_window_result_has_the_windows_end_as_its_event_time() -> None:
     query = plan_query("n", "SELECT window_end, count(*) AS n FROM readings [RANGE 1 SECOND]", CATALOG)
     assert output_of(query) == QueryOutput(
         "n", fields(window_start=INT64, window_end=INT64, n=INT64), time=1, time_unit_us=1000
@@ -390,7 +390,7 @@ def test_a_windows_result_happens_at_the_windows_end() -> None:
 # --- joins ----------------------------------------------------------------------------------------------
 
 
-def test_conditions_go_to_keys_bounds_sides_and_residual() -> None:
+def test_join_conditions_become_keys_bounds_filters_and_a_residual() -> None:
     sql = (
         "SELECT a.price FROM trades a, trades b WHERE a.symbol = b.symbol AND b.at >= a.at "
         "AND b.at < a.at + INTERVAL '1 minute' AND b.price > a.price AND a.ok"
@@ -408,7 +408,7 @@ def test_conditions_go_to_keys_bounds_sides_and_residual() -> None:
     assert planned(sql) == Project(below, (PRICE,), fields(price=decimal(10, 2)))
 
 
-def test_computed_keys_are_added_to_the_side() -> None:
+def test_computed_join_keys_are_added_to_their_side() -> None:
     sql = "SELECT level FROM readings r JOIN alerts a ON r.sensor % 10 = a.sensor AND r.ts = a.ts"
     key = Call("modulo", (SENSOR, value(10, INT32)), INT32)
     side = Project(
@@ -455,7 +455,7 @@ def test_join_with_a_table_keeps_conditions_on_the_table_as_residual() -> None:
     assert planned(sql) == Project(below, (TEMP, Column(7, STRING)), fields(temp=FLOAT64, name=STRING))
 
 
-def test_left_join_keeps_where_above_and_on_inside() -> None:
+def test_left_join_keeps_where_above_the_join_and_on_inside() -> None:
     sql = (
         "SELECT r.* FROM readings r LEFT JOIN sensors s ON r.sensor = s.sensor AND r.temp > 1 "
         "WHERE s.name IS NULL"
@@ -477,7 +477,7 @@ def test_left_join_keeps_where_above_and_on_inside() -> None:
     )
 
 
-def test_joined_result_is_windowed_by_the_first_time_it_selects() -> None:
+def test_window_over_a_join_uses_the_first_selected_event_time() -> None:
     sql = (
         "SELECT level, count(*) AS n FROM (SELECT r.ts, a.level FROM readings r JOIN alerts a "
         "ON r.sensor = a.sensor AND ABS(r.ts - a.ts) < 500) AS x [RANGE 10 SECONDS] GROUP BY level"
@@ -506,10 +506,10 @@ def test_joined_result_is_windowed_by_the_first_time_it_selects() -> None:
     )
 
 
-# --- the rest -------------------------------------------------------------------------------------------
+# --- other forms of queries -----------------------------------------------------------------------------
 
 
-def test_union_all_brings_columns_to_common_types_and_keeps_a_shared_time() -> None:
+def test_union_all_casts_columns_to_common_types_and_keeps_event_time() -> None:
     sql = "SELECT ts, temp FROM readings UNION ALL SELECT ts, level FROM alerts"
     branches = (
         Project(Scan(ALERTS), (TS, Cast(Column(2, INT32), FLOAT64)), fields(c0=INT64, c1=FLOAT64), 0),
@@ -527,25 +527,25 @@ def test_union_all_brings_columns_to_common_types_and_keeps_a_shared_time() -> N
     assert event_time(found) == EventTime(0, 1000)
 
 
-def test_subquery_leaves_no_operator_of_its_own() -> None:
+def test_a_subquery_that_only_selects_adds_no_operator() -> None:
     sql = "SELECT f FROM (SELECT ts, temp * 2 AS f FROM readings WHERE wind > 1) AS x WHERE f > 80"
     double = Call("multiply", (TEMP, value(2.0)), FLOAT64)
     condition = holds("and", holds("greater", WIND, value(1.0)), holds("greater", double, value(80.0)))
     assert planned(sql) == Project(Filter(Scan(READINGS), condition), (double,), fields(f=FLOAT64))
 
 
-def test_stream_without_event_time_is_filtered_as_it_is() -> None:
+def test_stream_without_event_time_can_be_filtered() -> None:
     assert planned("FROM loose WHERE a > 1 AND TRUE") == Filter(
         Scan(LOOSE), holds("greater", Column(0, INT32), value(1, INT32))
     )
 
 
-def test_star_over_a_join_tells_equal_names_apart() -> None:
+def test_star_over_a_join_renames_duplicate_columns() -> None:
     plan = planned("SELECT * FROM readings r JOIN alerts a ON r.sensor = a.sensor AND r.ts = a.ts")
     assert plan.schema.names == (*READINGS.schema.names, "ts_1", "sensor_1", "level")
 
 
-def test_columns_without_a_name_are_named_after_what_they_are() -> None:
+def test_columns_without_an_alias_are_named_after_their_expressions() -> None:
     sql = "SELECT avg(temp), count(*), SCALED(SUM(wind)), avg(temp) + 1, avg(temp) FROM readings [ROWS 5]"
     assert planned(sql).schema.names == (
         "avg_temp",

@@ -25,20 +25,20 @@ def test_stream_has_columns_watermark_and_lateness() -> None:
     assert parse_create_stream(sql) == StreamSchema("s", schema, 0, 5_000_000, 1)
 
 
-def test_int64_time_is_milliseconds() -> None:
+def test_int64_event_time_is_in_milliseconds() -> None:
     sql = "create stream s (x int, ts bigint, watermark for TS as ts);"
     assert parse_create_stream(sql) == StreamSchema(
         "s", Schema((Field("x", INT32), Field("ts", INT64))), 1, 0, 1000
     )
 
 
-def test_stream_without_watermark_has_no_time() -> None:
+def test_stream_without_watermark_has_no_event_time() -> None:
     sql = 'CREATE STREAM "my stream" ("select" text, value real)'
     schema = Schema((Field("select", STRING), Field("value", FLOAT32)))
     assert parse_create_stream(sql) == StreamSchema("my stream", schema)
 
 
-def test_every_name_of_a_type_is_known() -> None:
+def test_every_spelling_of_a_type_is_known() -> None:
     names = {
         "boolean bool": BOOLEAN,
         "int32 int integer": INT32,
@@ -58,39 +58,39 @@ def test_every_name_of_a_type_is_known() -> None:
 
 EXAMPLE = "CREATE STREAM name (ts timestamp, x float64, WATERMARK FOR ts AS ts - INTERVAL '5 seconds')"
 BAD_STREAMS = {
-    "": "line 1, column 1: there is no statement here\n  hint: SELECT … FROM stream …",
-    "CREATE TABLE s (a int)": f"line 1, column 1: a stream is declared with CREATE STREAM\n  hint: {EXAMPLE}",
+    "": "line 1, column 1: the SQL contains no statement\n  hint: SELECT … FROM stream …",
+    "CREATE TABLE s (a int)": f"line 1, column 1: the declaration of a stream does not begin with CREATE STREAM\n  hint: {EXAMPLE}",
     "CREATE STREAM (a int)": f"line 1, column 15: the name of the stream is missing here (got '(')\n  hint: {EXAMPLE}",
     "CREATE STREAM s": f"line 1, column 16: the columns are missing here\n  hint: {EXAMPLE}",
     "CREATE STREAM s (a)": "line 1, column 19: the name of a type is missing here",
     "CREATE STREAM s (a int": "line 1, column 23: a comma or the closing parenthesis is missing here",
-    "CREATE STREAM s (a int) b": "line 1, column 25: this is not expected here (got 'b')",
+    "CREATE STREAM s (a int) b": "line 1, column 25: unexpected text (got 'b')",
     "CREATE STREAM s (a strin)": "line 1, column 20: there is no such type (got 'strin')\n  hint: did you mean string?",
-    "CREATE STREAM s (a int,\n A text)": "line 2, column 2: two columns have one name (got 'A')",
-    "CREATE STREAM s (a decimal(20, 2))": "line 1, column 20: a decimal has 1 to 18 digits (got 20)",
+    "CREATE STREAM s (a int,\n A text)": "line 2, column 2: two columns have the same name (got 'A')",
+    "CREATE STREAM s (a decimal(20, 2))": "line 1, column 20: a decimal must have 1 to 18 digits (got 20)",
     "CREATE STREAM s (a decimal(3, 5))": (
-        "line 1, column 20: a decimal has no more digits after the point than it has in all (got 5)"
+        "line 1, column 20: a decimal cannot have more digits after the point than in total (got 5)"
     ),
     "CREATE STREAM s (a int, WATERMARK FOR b AS b)": (
         "line 1, column 39: there is no such column (got 'b')\n  hint: a"
     ),
     "CREATE STREAM s (a float, WATERMARK FOR a AS a)": (
-        "line 1, column 41: event time is a timestamp, or an int64 of milliseconds since the epoch (got 'a float32')"
+        "line 1, column 41: event time must be a timestamp, or an int64 of milliseconds since the epoch (got 'a float32')"
     ),
     "CREATE STREAM s (a timestamp, WATERMARK FOR a AS a - 5)": (
-        f"line 1, column 54: a watermark is behind by an interval (got '5')\n  hint: {EXAMPLE}"
+        f"line 1, column 54: the delay of a watermark must be an interval (got '5')\n  hint: {EXAMPLE}"
     ),
     "CREATE STREAM s (a timestamp, WATERMARK FOR a AS b - INTERVAL '5 seconds')": (
-        f"line 1, column 50: a watermark is the column, or the column minus an interval\n  hint: {EXAMPLE}"
+        f"line 1, column 50: a watermark must be its column, or its column minus an interval\n  hint: {EXAMPLE}"
     ),
     "CREATE STREAM s (a timestamp, WATERMARK FOR a AS a - INTERVAL '-1 second')": (
-        "line 1, column 54: a watermark is behind by 0 to 366 days (got \"INTERVAL '-1 second'\")"
+        "line 1, column 54: the delay of a watermark must be 0 to 366 days (got \"INTERVAL '-1 second'\")"
     ),
 }
 
 
 @pytest.mark.parametrize("sql", BAD_STREAMS)
-def test_bad_stream_is_told_where_what_and_what_would_work(sql: str) -> None:
+def test_invalid_stream_is_refused_with_place_and_hint(sql: str) -> None:
     with pytest.raises(PlanningError) as caught:
         parse_create_stream(sql)
     assert str(caught.value) == BAD_STREAMS[sql]
@@ -113,31 +113,29 @@ EXPLAIN SELECT * FROM s
 
 BAD_FILES = {
     "SELECT 1;\nDROP TABLE s": (
-        "line 2, column 1: DROP is refused: queries read streams and change nothing\n"
-        "  hint: a query is `SELECT x FROM s WHERE x > 0`"
+        "line 2, column 1: DROP is refused: queries read streams and change nothing\n  hint: write a query such as `SELECT x FROM s WHERE x > 0`"
     ),
     "SELEKT 1": (
-        "line 1, column 1: a statement is CREATE STREAM, CREATE MIRROR, CREATE QUERY or a query (got 'SELEKT')\n"
-        "  hint: did you mean SELECT?"
+        "line 1, column 1: a statement must be CREATE STREAM, CREATE MIRROR, CREATE QUERY, EXPLAIN or a query (got 'SELEKT')\n  hint: did you mean SELECT?"
     ),
     "CREATE QUERY SELECT 1": (
-        "line 1, column 1: CREATE QUERY has no name followed by AS\n  hint: CREATE QUERY name AS SELECT …"
+        "line 1, column 1: CREATE QUERY must be followed by a name and AS\n  hint: CREATE QUERY name AS SELECT …"
     ),
-    "EXPLAIN": "line 1, column 8: a query is missing here\n  hint: EXPLAIN SELECT …",
+    "EXPLAIN": "line 1, column 8: EXPLAIN must be followed by a query\n  hint: EXPLAIN SELECT …",
     "CREATE QUERY a AS SELECT 1; CREATE QUERY A AS SELECT 1": (
-        "line 1, column 42: this name is taken by an earlier statement (got 'A')"
+        "line 1, column 42: an earlier statement already has this name (got 'A')"
     ),
 }
 
 
 @pytest.mark.parametrize("text", BAD_FILES)
-def test_bad_file_is_told_where_and_what(text: str) -> None:
+def test_invalid_file_is_refused_with_place_and_reason(text: str) -> None:
     with pytest.raises(PlanningError) as caught:
         split_statements(text)
     assert str(caught.value) == BAD_FILES[text]
 
 
-def test_catalog_finds_names_without_regard_to_case_and_is_never_changed() -> None:
+def test_catalog_ignores_case_and_is_immutable() -> None:
     stream = parse_create_stream("CREATE STREAM S (a int)")
     table = TableSchema("T", Schema((Field("k", INT32),)))
     catalog = SqlCatalog.of([stream], [table])

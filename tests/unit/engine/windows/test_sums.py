@@ -1,4 +1,4 @@
-"""Sums of integers: exact as long as an int64 holds them, and never a wrong number."""
+"""Sums of integers: exact if they fit into an int64, and NULL otherwise."""
 
 from collections.abc import Sequence
 
@@ -47,5 +47,5 @@ def test_a_sum_is_exact_or_null(panes: list[list[int]], total: int | None) -> No
     assert over_panes(Aggregation.SUM, panes) == total
 
 
-def test_a_mean_is_right_where_the_sum_does_not_fit() -> None:
+def test_a_mean_is_right_although_the_sum_overflows() -> None:
     assert over_panes(Aggregation.AVG, [[LARGEST, LARGEST], [LARGEST]]) == pytest.approx(float(LARGEST))

@@ -1,4 +1,4 @@
-"""The coordinator's core: what it tells lanes and load managers, and its account of who lent to whom."""
+"""The capacity core of a node: its commands to lanes and load managers, and its ledger of loans."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from scheduler.capacity.redistribution import ClassAccount
 
 ORIGINALS = {"gold": 0.6, "silver": 0.3, "bronze": 0.1}
 PRIORITIES = {"gold": 6, "silver": 3, "bronze": 1}
-# At original shares these usages move 0.265 from gold and 0.135 from silver to bronze.
+# Usages which, at original shares, move a share of 0.265 from gold and 0.135 from silver to bronze.
 BRONZE_IN_NEED = {"gold": 0.1, "silver": 0.5, "bronze": 5.0}
 AFTER_BRONZE_IN_NEED = {"gold": 0.335, "silver": 0.165, "bronze": 0.5}
 
@@ -38,7 +38,7 @@ def core(
 
 
 def report(capacity: CapacityCore, usages: Mapping[str, float], at: float = 0.0) -> None:
-    """Reports of a load cycle in which each class's headroom is its share of the lanes."""
+    """Report a load cycle in which each class's headroom equals its share of the lanes."""
     for name, usage in usages.items():
         load = usage * capacity.shares[name] * capacity.lanes
         assert capacity.handle(UsageReported(name, usage, load), at) == ()
@@ -55,14 +55,14 @@ def factors(commands: Sequence[CapacityCommand]) -> dict[str, tuple[float, float
     return {one.name: (one.factor, one.share) for one in commands if isinstance(one, HeadroomScaled)}
 
 
-def test_a_redistribution_tells_the_lanes_all_shares() -> None:
-    lanes_hear = redistribute(core(), BRONZE_IN_NEED)[0]
-    assert isinstance(lanes_hear, SharesChanged)
-    assert lanes_hear.shares == pytest.approx(AFTER_BRONZE_IN_NEED)
-    assert list(lanes_hear.shares) == ["gold", "silver", "bronze"]
+def test_a_redistribution_sends_all_shares_to_the_lanes() -> None:
+    changed = redistribute(core(), BRONZE_IN_NEED)[0]
+    assert isinstance(changed, SharesChanged)
+    assert changed.shares == pytest.approx(AFTER_BRONZE_IN_NEED)
+    assert list(changed.shares) == ["gold", "silver", "bronze"]
 
 
-def test_headrooms_are_scaled_as_shares_move() -> None:
+def test_headrooms_are_scaled_with_the_shares() -> None:
     scaled = factors(redistribute(core(), BRONZE_IN_NEED))
     assert scaled == {
         "gold": pytest.approx((0.335 / 0.6, 0.335)),
@@ -71,7 +71,7 @@ def test_headrooms_are_scaled_as_shares_move() -> None:
     }
 
 
-def test_only_classes_whose_share_moved_are_told() -> None:
+def test_only_classes_with_a_moved_share_get_a_new_headroom() -> None:
     capacity = core({"gold": 0.6, "silver": 0.2, "bronze": 0.2})
     assert factors(capacity.handle(ReclaimRequested("silver"), 0.0)) == {
         "silver": pytest.approx((1.5, 0.3)),
@@ -79,12 +79,12 @@ def test_only_classes_whose_share_moved_are_told() -> None:
     }
 
 
-def test_without_scaling_load_managers_hear_of_the_share_only() -> None:
+def test_without_scaling_load_managers_get_only_the_new_share() -> None:
     scaled = factors(redistribute(core(scale_headroom=False), BRONZE_IN_NEED))
     assert scaled == {name: pytest.approx((1.0, share)) for name, share in AFTER_BRONZE_IN_NEED.items()}
 
 
-def test_nothing_is_told_when_nothing_moves() -> None:
+def test_no_command_is_sent_when_nothing_moves() -> None:
     capacity = core()
     assert redistribute(capacity, dict.fromkeys(ORIGINALS, 2.0)) == ()
     assert capacity.shares == ORIGINALS
@@ -99,8 +99,8 @@ def test_usage_is_the_mean_of_the_reports_since_the_last_redistribution() -> Non
     assert capacity.shares == pytest.approx(AFTER_BRONZE_IN_NEED)
 
 
-def test_a_load_above_the_share_of_the_lanes_is_not_lent_from() -> None:
-    # Gold uses half its headroom, but on two lanes 1.3 processors are more than its share of 0.6·2.
+def test_a_class_with_a_load_above_its_share_lends_nothing() -> None:
+    # Gold uses half its headroom, but on two lanes a load of 1.3 processors exceeds its share of 0.6·2.
     capacity = core(lanes=2)
     capacity.handle(UsageReported("gold", 0.5, 1.3), 0.0)
     assert redistribute(capacity, {"silver": 2.0, "bronze": 1.0}) == ()
@@ -117,14 +117,14 @@ def test_without_any_report_nothing_moves() -> None:
     assert capacity.handle(RedistributionDue(), 0.0) == ()
 
 
-def test_what_was_reported_before_a_move_does_not_count_after_it() -> None:
+def test_reports_from_before_a_move_do_not_count_after_it() -> None:
     capacity = core(AFTER_BRONZE_IN_NEED)
     report(capacity, BRONZE_IN_NEED)
     assert capacity.handle(ReclaimRequested("gold"), 0.0) != ()
     assert capacity.handle(RedistributionDue(), 0.0) == ()
 
 
-def test_a_reclaim_that_moves_nothing_forgets_no_report() -> None:
+def test_a_reclaim_that_moves_nothing_keeps_the_reports() -> None:
     capacity = core()
     report(capacity, BRONZE_IN_NEED)
     assert capacity.handle(ReclaimRequested("gold"), 0.0) == ()
@@ -144,13 +144,13 @@ def test_a_lender_gets_its_share_back_at_once() -> None:
 
 
 def lend(capacity: CapacityCore, times: int = 1) -> float:
-    """Gold has little to do, bronze much, for so many redistributions; gold's share then."""
+    """Redistribute `times` times while gold has little load and bronze much, and return gold's share."""
     for _ in range(times):
         redistribute(capacity, BRONZE_IN_NEED)
     return capacity.shares["gold"]
 
 
-def test_an_owner_that_had_lent_too_much_lends_less_and_forgets_it_in_time() -> None:
+def test_an_owner_that_lent_too_much_lends_less_for_a_while() -> None:
     capacity = core()
     first = lend(capacity)
     capacity.handle(ReclaimRequested("gold"), 0.0)
@@ -158,7 +158,7 @@ def test_an_owner_that_had_lent_too_much_lends_less_and_forgets_it_in_time() -> 
     assert lend(capacity, times=20) <= first
 
 
-def test_an_owner_that_has_to_ask_again_and_again_forgets_more_slowly() -> None:
+def test_an_owner_that_reclaims_repeatedly_lends_less_for_longer() -> None:
     kept = []
     for times in (1, 2, 3):
         capacity = core()
@@ -169,7 +169,7 @@ def test_an_owner_that_has_to_ask_again_and_again_forgets_more_slowly() -> None:
     assert kept[0] < kept[1] < kept[2]
 
 
-def test_an_owner_that_falls_asleep_lends_as_if_it_had_never_asked() -> None:
+def test_an_owner_that_falls_asleep_lends_as_if_it_had_never_reclaimed() -> None:
     capacity = core()
     lend(capacity)
     capacity.handle(ReclaimRequested("gold"), 0.0)
@@ -186,7 +186,7 @@ def test_an_owner_that_falls_asleep_lends_as_if_it_had_never_asked() -> None:
 # -- classes that sleep, come, go and change -------------------------------------------------------------
 
 
-def test_a_class_that_sleeps_lends_as_one_without_load_at_every_redistribution() -> None:
+def test_a_sleeping_class_lends_like_a_class_without_load() -> None:
     capacity = core()
     report(capacity, {"gold": 3.0})
     assert capacity.handle(ClassAsleep("gold"), 0.0) == ()
@@ -198,7 +198,7 @@ def test_a_class_that_sleeps_lends_as_one_without_load_at_every_redistribution()
 
 
 @pytest.mark.parametrize("event", [UsageReported("gold", 2.0, 1.2), ReclaimRequested("gold")])
-def test_a_class_is_awake_as_soon_as_it_is_heard_of(event: UsageReported | ReclaimRequested) -> None:
+def test_a_class_is_awake_after_its_first_message(event: UsageReported | ReclaimRequested) -> None:
     capacity = core()
     capacity.handle(ClassAsleep("gold"), 0.0)
     capacity.handle(event, 0.0)
@@ -206,7 +206,7 @@ def test_a_class_is_awake_as_soon_as_it_is_heard_of(event: UsageReported | Recla
 
 
 @pytest.mark.parametrize("event", [UsageReported, ReclaimRequested, ClassAsleep])
-def test_messages_of_classes_that_are_not_here_are_counted_and_change_nothing(event: type) -> None:
+def test_messages_of_unknown_classes_are_counted_and_change_nothing(event: type) -> None:
     capacity = core()
     before = capacity.state()
     message = UsageReported("gone", 2.0, 0.3) if event is UsageReported else event("gone")
@@ -219,7 +219,7 @@ def terms(**priorities: float) -> ClassesSet:
     return ClassesSet([ClassAccount(name, p, 0.0, 0.0, None) for name, p in priorities.items()])
 
 
-def test_a_new_class_begins_with_its_original_share_and_the_others_are_told() -> None:
+def test_a_new_class_starts_with_its_original_share_and_others_are_scaled() -> None:
     capacity = core()
     shares, *scaled = capacity.handle(terms(gold=6, silver=3, bronze=1, copper=10), 0.0)
     assert isinstance(shares, SharesChanged)
@@ -232,19 +232,19 @@ def test_a_new_class_begins_with_its_original_share_and_the_others_are_told() ->
     ]
 
 
-def test_what_a_class_that_goes_has_lent_ends_and_other_loans_go_on() -> None:
+def test_the_loans_of_a_removed_class_end_and_other_loans_stay() -> None:
     capacity = core(AFTER_BRONZE_IN_NEED)
     capacity.handle(terms(silver=3, bronze=1), 0.0)
     assert capacity.shares == pytest.approx({"silver": 0.75 - 0.135, "bronze": 0.25 + 0.135})
 
 
-def test_a_loan_shrinks_with_the_original_share_of_the_lender() -> None:
+def test_a_loan_shrinks_with_the_original_share_of_its_lender() -> None:
     capacity = core(AFTER_BRONZE_IN_NEED)
     capacity.handle(terms(gold=6, silver=3, bronze=1, copper=10), 0.0)
     assert capacity.shares == pytest.approx({"copper": 0.5, "gold": 0.1675, "silver": 0.0825, "bronze": 0.25})
 
 
-def test_loans_end_where_the_new_terms_do_not_allow_them() -> None:
+def test_loans_shrink_to_the_limits_of_changed_terms() -> None:
     capacity = core(AFTER_BRONZE_IN_NEED)
     kept, limited = (
         replace(capacity.accounts[0], lendable=0.25),
@@ -254,27 +254,27 @@ def test_loans_end_where_the_new_terms_do_not_allow_them() -> None:
     assert capacity.shares == pytest.approx({"gold": 0.45, "silver": 0.25, "bronze": 0.3})
 
 
-def test_shards_of_a_class_share_its_entitlement_and_have_its_priority() -> None:
+def test_shards_of_a_class_divide_its_entitlement_and_have_its_priority() -> None:
     shards = [ClassAccount(f"gold/{n}", 6, 0.0, 0.0, None, entitlement=2.0) for n in range(3)]
     capacity = core()
     capacity.handle(ClassesSet([*shards, ClassAccount("silver", 4, 0.0, 0.0, None)]), 0.0)
     assert capacity.shares == {"gold/0": 0.2, "gold/1": 0.2, "gold/2": 0.2, "silver": 0.4}
 
 
-def test_the_same_classes_again_change_nothing() -> None:
+def test_setting_the_same_classes_again_changes_nothing() -> None:
     capacity = core(AFTER_BRONZE_IN_NEED)
     assert capacity.handle(terms(bronze=1, gold=6, silver=3), 0.0) == ()
     assert capacity.shares == pytest.approx(AFTER_BRONZE_IN_NEED)
 
 
-def test_the_last_class_may_go_and_another_come() -> None:
+def test_the_last_class_may_be_replaced_by_another() -> None:
     capacity = core()
     assert capacity.handle(ClassesSet([]), 0.0) == (SharesChanged({}),)
     assert capacity.handle(RedistributionDue(), 1.0) == ()
     assert capacity.handle(terms(gold=2), 2.0) == (SharesChanged({"gold": 1.0}),)
 
 
-def test_a_class_that_comes_back_is_a_new_one() -> None:
+def test_a_class_that_was_removed_returns_as_a_new_class() -> None:
     capacity = core()
     capacity.handle(ClassAsleep("gold"), 0.0)
     capacity.handle(terms(silver=3, bronze=1), 0.0)
@@ -282,10 +282,10 @@ def test_a_class_that_comes_back_is_a_new_one() -> None:
     assert redistribute(capacity, {"silver": 9.0, "bronze": 9.0}) == ()
 
 
-# -- the state -------------------------------------------------------------------------------------------
+# -- the saved state of the core -------------------------------------------------------------------------
 
 
-def test_a_core_that_starts_again_from_its_state_decides_as_before() -> None:
+def test_a_core_restored_from_its_state_decides_as_before() -> None:
     capacity = core(lanes=2)
     redistribute(capacity, BRONZE_IN_NEED, at=10.0)
     capacity.handle(ClassAsleep("silver"), 11.0)
@@ -298,7 +298,7 @@ def test_a_core_that_starts_again_from_its_state_decides_as_before() -> None:
     assert (again.shares, again.ignored) == (capacity.shares, 1)
 
 
-# -- the lending ledger --------------------------------------------------------------------------------
+# -- the ledger of loans -------------------------------------------------------------------------------
 
 
 def assert_lent(capacity: CapacityCore, at: float, expected: dict[str, dict[str, float]]) -> None:
@@ -308,7 +308,7 @@ def assert_lent(capacity: CapacityCore, at: float, expected: dict[str, dict[str,
     }
 
 
-def test_nothing_is_lent_at_original_shares() -> None:
+def test_at_original_shares_the_ledger_shows_no_lent_capacity() -> None:
     capacity = core()
     redistribute(capacity, dict.fromkeys(ORIGINALS, 2.0))
     assert_lent(capacity, 100.0, {})
@@ -322,14 +322,14 @@ def test_lent_capacity_adds_up_in_processor_seconds() -> None:
     assert_lent(capacity, 14.0, lent)
 
 
-def test_what_was_lent_stays_in_the_ledger_when_it_has_come_back() -> None:
+def test_returned_loans_stay_in_the_ledger() -> None:
     capacity = core()
     redistribute(capacity, BRONZE_IN_NEED, at=10.0)
     capacity.handle(ReclaimRequested("gold"), 20.0)
     assert_lent(capacity, 30.0, {"gold": {"bronze": 0.265 * 10}, "silver": {"bronze": 0.135 * 20}})
 
 
-def test_a_clock_that_jumps_back_takes_nothing_away_and_counts_on_from_there() -> None:
+def test_a_clock_that_jumps_back_removes_nothing_from_the_ledger() -> None:
     capacity = core()
     redistribute(capacity, BRONZE_IN_NEED, at=100.0)
     capacity.lending(104.0)
@@ -337,7 +337,7 @@ def test_a_clock_that_jumps_back_takes_nothing_away_and_counts_on_from_there() -
     assert_lent(capacity, 43.0, {"gold": {"bronze": 0.265 * 7}, "silver": {"bronze": 0.135 * 7}})
 
 
-def test_loans_from_before_the_start_are_counted_from_the_start_on() -> None:
+def test_loans_from_before_the_start_count_from_the_start() -> None:
     capacity = core(AFTER_BRONZE_IN_NEED)
     capacity.handle(RedistributionDue(), 10.0)
     assert_lent(capacity, 14.0, {"gold": {"bronze": 0.265 * 4}, "silver": {"bronze": 0.135 * 4}})
@@ -350,14 +350,14 @@ def test_a_clock_that_jumps_forward_counts_as_ten_redistribution_cycles_at_most(
     assert_lent(capacity, 1e9 + 2, {"gold": {"bronze": 0.265 * 17}, "silver": {"bronze": 0.135 * 17}})
 
 
-def test_what_classes_have_lent_that_are_gone_stays_in_the_ledger() -> None:
+def test_loans_of_removed_classes_stay_in_the_ledger() -> None:
     capacity = core()
     redistribute(capacity, BRONZE_IN_NEED, at=10.0)
     capacity.handle(terms(silver=3, bronze=1), 14.0)
     assert_lent(capacity, 16.0, {"gold": {"bronze": 0.265 * 4}, "silver": {"bronze": 0.135 * 6}})
 
 
-def test_a_long_ledger_accounts_for_all_that_are_gone_under_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_ledger_adds_up_all_removed_classes_under_one_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler.capacity.core, "LEDGER_PAIRS_MAX", 1)
     capacity = core()
     redistribute(capacity, BRONZE_IN_NEED, at=10.0)
@@ -365,10 +365,10 @@ def test_a_long_ledger_accounts_for_all_that_are_gone_under_one_name(monkeypatch
     assert_lent(capacity, 16.0, {"(gone)": {"bronze": (0.265 + 0.135) * 4}})
 
 
-# -- the record ----------------------------------------------------------------------------------------
+# -- the record of moves of shares ---------------------------------------------------------------------
 
 
-def test_every_move_is_recorded_with_what_it_was_decided_on() -> None:
+def test_every_move_is_recorded_with_the_usage_behind_it() -> None:
     capacity = core()
     redistribute(capacity, {"silver": 0.5, "bronze": 5.0}, at=7.0)
     (move,) = capacity.moves
@@ -376,7 +376,7 @@ def test_every_move_is_recorded_with_what_it_was_decided_on() -> None:
     assert (move.after, move.usage) == (capacity.shares, {"gold": None, "silver": 0.5, "bronze": 5.0})
 
 
-def test_a_move_says_in_a_sentence_what_became_of_whom() -> None:
+def test_a_move_is_described_by_the_shares_before_and_after() -> None:
     capacity = core()
     redistribute(capacity, {"silver": 0.5, "bronze": 5.0})
     capacity.handle(ReclaimRequested("silver"), 1.0)
@@ -388,14 +388,14 @@ def test_a_move_says_in_a_sentence_what_became_of_whom() -> None:
     ]
 
 
-def test_who_comes_and_goes_is_recorded() -> None:
+def test_classes_that_come_and_go_are_recorded() -> None:
     capacity = core()
     capacity.handle(terms(gold=6, silver=3, copper=3), 1.0)
-    expected = "classes set: copper comes with 0.250, gold 0.600 → 0.500, silver 0.300 → 0.250, bronze goes"
+    expected = "classes set: copper joins with 0.250, gold 0.600 → 0.500, silver 0.300 → 0.250, bronze leaves"
     assert capacity.moves[-1].sentence() == expected
 
 
-def test_the_record_keeps_the_latest_moves_only() -> None:
+def test_the_record_keeps_only_the_latest_1000_moves() -> None:
     capacity = core()
     for second in range(1005):
         capacity.handle(RedistributionDue(), float(second))

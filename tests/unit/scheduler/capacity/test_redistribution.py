@@ -1,4 +1,4 @@
-"""Capacity between classes: DILoS's worked examples and one situation each for what the paper leaves open."""
+"""Redistribution of capacity between classes: DILoS's worked examples, and one test per situation that the paper leaves open."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ def account(
     borrow_limit: float = 1.0,
     min_share: float = 0.0,
 ) -> ClassAccount:
-    """One of the three classes, by default at its original share."""
+    """Return the account of gold, silver or bronze, by default at its original share."""
     original = ORIGINALS[name]
     return ClassAccount(
         name,
@@ -39,58 +39,61 @@ def assert_shares(actual: Mapping[str, float], gold: float, silver: float, bronz
     assert dict(actual) == pytest.approx({"gold": gold, "silver": silver, "bronze": bronze}, abs=1e-12)
 
 
-def test_what_two_classes_do_not_need_goes_to_the_one_that_does_and_the_rest_back_to_the_first() -> None:
+def test_spare_capacity_goes_to_the_class_in_need_and_the_rest_returns_to_the_highest() -> None:
     moved = redistribute([account("gold", 0.1), account("silver", 0.5), account("bronze", 5.0)])
-    # Supplies 0.51 + 0.135; bronze needs 0.4 of them, gold gets 0.245 back.
+    # Gold can spare a share of 0.51, silver 0.135. Bronze needs 0.4 of this sum, and gold gets the other 0.245 back.
     assert_shares(moved, 0.335, 0.165, 0.5)
 
 
-def test_a_lender_that_comes_back_has_its_own_and_what_lower_classes_had_borrowed() -> None:
+def test_a_returning_lender_gets_its_share_and_what_lower_classes_borrowed() -> None:
     back = [account("gold", 7.0, 0.335), account("silver", 0.15 / 0.165, 0.165), account("bronze", 1.0, 0.5)]
     assert_shares(redistribute(back), 0.735, 0.165, 0.1)
 
 
-def test_a_lender_that_comes_back_with_all_others_has_its_original_share() -> None:
+def test_a_lender_that_returns_with_all_others_gets_its_original_share() -> None:
     back = [account("gold", 7.0, 0.335), account("silver", 9.0, 0.165), account("bronze", 9.0, 0.5)]
     assert_shares(redistribute(back), 0.6, 0.3, 0.1)
 
 
-def test_nothing_moves_when_all_are_overloaded_at_their_original_shares() -> None:
+def test_nothing_moves_when_all_classes_are_overloaded_at_their_original_shares() -> None:
     overloaded = [account("gold", 1.2), account("silver", 3.0), account("bronze", 50.0)]
     assert_shares(redistribute(overloaded), 0.6, 0.3, 0.1)
 
 
-def test_nothing_moves_when_nobody_needs_more() -> None:
+def test_nothing_moves_when_no_class_needs_more() -> None:
     assert_shares(
         redistribute([account("gold", 0.1), account("silver", 0.2), account("bronze", 1.0)]), 0.6, 0.3, 0.1
     )
 
 
-def test_the_answer_keeps_the_order_of_the_question() -> None:
+def test_redistribution_returns_classes_in_the_order_of_its_input() -> None:
     accounts = [account("bronze", 5.0), account("gold", 0.1), account("silver", 0.5)]
     assert list(redistribute(accounts)) == ["bronze", "gold", "silver"]
 
 
 def test_the_higher_class_is_satisfied_first_when_supplies_are_short() -> None:
-    # Bronze supplies 0.9·0.1 − 0.005 = 0.085; gold needs 0.06 of it, silver would like 0.3.
+    # Bronze can spare 0.9·0.1 − 0.005 = 0.085. Gold needs 0.06 of this, so silver gets only 0.025 of the
+    # 0.3 it demands.
     moved = redistribute([account("gold", 1.1), account("silver", 2.0), account("bronze", 0.1)])
     assert_shares(moved, 0.66, 0.325, 0.015)
 
 
 def test_an_owner_is_repaid_with_its_reserve_before_anything_is_lent() -> None:
-    # Gold supplies 0.1·0.6 − 0.03 = 0.03; bronze, at 0.04, needs 0.01 and gets its reserve of 0.005 with it.
+    # Gold can spare 0.1·0.6 − 0.03 = 0.03. Bronze has a share of 0.04, needs 0.01 more, and also gets its
+    # reserve of 0.005.
     accounts = [account("gold", 0.9), account("silver", 2.0, 0.36), account("bronze", 1.25, 0.04)]
     assert_shares(redistribute(accounts), 0.57, 0.375, 0.055)
 
 
-def test_an_owner_is_repaid_from_supplies_before_borrowers_are_touched() -> None:
-    # Silver supplies 0.75·0.3 − 0.015 = 0.21; gold needs 0.13 with its reserve, gets 0.07 more back, silver the rest.
+def test_an_owner_is_repaid_from_supplies_before_borrowers_give_back() -> None:
+    # Silver can spare 0.75·0.3 − 0.015 = 0.21. Gold needs 0.13 including its reserve and gets 0.07 back;
+    # silver keeps the rest.
     accounts = [account("gold", 1.25, 0.4), account("silver", 0.25, 0.3), account("bronze", 1.0, 0.3)]
     assert_shares(redistribute(accounts), 0.6, 0.1, 0.3)
 
 
 def test_an_owner_is_repaid_by_the_lowest_borrower_first() -> None:
-    # Gold owns 0.3 more than it holds and needs 0.2 with its reserve of 0.03 on top.
+    # Gold's share is 0.3 below its original share. Gold needs 0.2, plus its reserve of 0.03.
     accounts = [account("gold", 5 / 3, 0.3), account("silver", 1.0, 0.4), account("bronze", 1.0, 0.3)]
     assert_shares(redistribute(accounts), 0.53, 0.37, 0.1)
 
@@ -100,21 +103,21 @@ def test_a_lower_owner_is_repaid_by_a_higher_borrower() -> None:
     assert_shares(redistribute(accounts), 0.6, 0.3, 0.1)
 
 
-def test_a_higher_class_takes_over_what_a_lower_one_has_borrowed_but_not_the_other_way_round() -> None:
+def test_a_higher_class_takes_over_loans_of_a_lower_class_and_never_the_reverse() -> None:
     upward = [account("gold", 1.0, 0.45), account("silver", 2.0), account("bronze", 2.0, 0.25)]
     downward = [account("gold", 1.0, 0.5), account("silver", 2.0, 0.4), account("bronze", 2.0)]
     assert_shares(redistribute(upward), 0.45, 0.45, 0.1)
     assert_shares(redistribute(downward), 0.5, 0.4, 0.1)
 
 
-def test_classes_of_one_priority_do_not_take_from_each_other() -> None:
+def test_classes_of_equal_priority_do_not_take_from_each_other() -> None:
     first = ClassAccount("first", 1, 0.25, 0.25, 2.0)
     second = ClassAccount("second", 1, 0.25, 0.35, 2.0)
     idle = ClassAccount("idle", 1, 0.5, 0.4, 1.0)
     assert redistribute([first, second, idle]) == {"first": 0.25, "second": 0.35, "idle": 0.4}
 
 
-def test_of_one_priority_the_first_by_name_is_satisfied_first() -> None:
+def test_classes_of_equal_priority_are_satisfied_in_order_of_name() -> None:
     first, second = (ClassAccount(name, 1, 0.25, share=0.25, usage=2.0) for name in ("first", "second"))
     idle = ClassAccount("idle", 2, 0.5, share=0.5, usage=0.375)
     assert redistribute([second, first, idle]) == pytest.approx(
@@ -133,10 +136,10 @@ def test_usage_within_the_reserve_supplies_nothing() -> None:
     )
 
 
-def test_a_class_whose_load_exceeds_its_share_lends_nothing_however_large_its_headroom() -> None:
+def test_a_class_with_a_load_above_its_share_lends_nothing_whatever_its_headroom() -> None:
     eager = [account("silver", 2.0), account("bronze", 1.0)]
     assert_shares(redistribute([account("gold", 0.5, load=0.61), *eager]), 0.6, 0.3, 0.1)
-    # With 0.45 of load and the reserve of 0.03, 0.12 can be spared.
+    # With a load of 0.45 and the reserve of 0.03, gold can spare 0.12.
     assert_shares(redistribute([account("gold", 0.5, load=0.45), *eager]), 0.48, 0.42, 0.1)
 
 
@@ -150,25 +153,25 @@ def test_an_idle_class_lends_down_to_its_floor(lendable: float, min_share: float
     assert_shares(moved, floor, 0.9 - floor, 0.1)
 
 
-def test_nobody_borrows_beyond_its_limit_and_the_next_class_gets_the_rest() -> None:
+def test_no_class_borrows_beyond_its_limit_and_the_next_class_gets_the_rest() -> None:
     accounts = [account("gold", 0.0), account("silver", 9.0, borrow_limit=0.2), account("bronze", 9.0)]
     assert_shares(redistribute(accounts), 0.03, 0.5, 0.47)
 
 
-def test_what_is_left_over_goes_to_the_highest_class_below_its_original_share() -> None:
-    # Bronze gives back 0.2 − 0.005 of its 0.3; gold lacks 0.15, silver 0.05.
+def test_surplus_goes_to_the_highest_class_below_its_original_share() -> None:
+    # Bronze gives back 0.2 − 0.005 of its share of 0.3; gold lacks 0.15 of its original share, silver 0.05.
     accounts = [account("gold", 1.0, 0.45), account("silver", 1.0, 0.25), account("bronze", 1 / 3, 0.3)]
     assert_shares(redistribute(accounts), 0.6, 0.295, 0.105)
 
 
 @pytest.mark.parametrize("usage", [float("inf"), float("nan")])
-def test_a_report_that_is_no_number_does_not_spoil_the_shares(usage: float) -> None:
+def test_a_report_that_is_not_finite_keeps_the_shares_valid(usage: float) -> None:
     moved = redistribute([account("gold", 0.1), account("silver", usage), account("bronze", 1.0)])
     assert all(0 < share < 1 for share in moved.values())
     assert sum(moved.values()) == pytest.approx(1.0)
 
 
-def test_reclaim_gives_the_owner_all_it_owns_at_once() -> None:
+def test_reclaim_returns_the_whole_original_share_at_once() -> None:
     accounts = [account("gold", None, 0.2), account("silver", None, 0.5), account("bronze", None, 0.3)]
     assert_shares(reclaim(accounts, "gold"), 0.6, 0.3, 0.1)
 
@@ -187,7 +190,7 @@ def test_reclaim_takes_from_the_lowest_borrower_first() -> None:
     assert reclaim([lender, higher, lower, owner], "owner") == expected
 
 
-def test_reclaim_leaves_other_lenders_as_they_are() -> None:
+def test_reclaim_leaves_the_shares_of_other_lenders_unchanged() -> None:
     accounts = [account("gold", 9.0, 0.4), account("silver", 0.1, 0.1), account("bronze", 9.0, 0.5)]
     assert_shares(reclaim(accounts, "gold"), 0.6, 0.1, 0.3)
 
@@ -198,7 +201,7 @@ def test_reclaim_at_or_above_the_original_share_changes_nothing() -> None:
     assert_shares(reclaim(accounts, "bronze"), 0.6, 0.2, 0.2)
 
 
-def test_loans_match_what_lenders_lack_with_what_borrowers_hold() -> None:
+def test_loans_match_the_shares_lenders_lack_with_the_shares_borrowers_hold() -> None:
     originals = {"a": 0.5, "b": 0.25, "c": 0.125, "d": 0.125}
     loans = lent_shares(originals, {"a": 0.25, "b": 0.1875, "c": 0.25, "d": 0.3125})
     assert loans == [("a", "c", 0.125), ("a", "d", 0.125), ("b", "d", 0.0625)]

@@ -1,4 +1,4 @@
-"""The thesis's example of five objects, and limits of the formulas."""
+"""Refresh frequencies of mirrored objects: the thesis's example of five objects, and the limits of the formulas."""
 
 from __future__ import annotations
 
@@ -15,19 +15,17 @@ CHANGES = [1, 2, 3, 4, 5]
     [
         ([1, 1, 1, 1, 1], [1.15, 1.36, 1.35, 1.14, 0.00]),
         ([1, 2, 3, 4, 5], [0.33, 0.67, 1.00, 1.33, 1.67]),
-        # The first is 1.6857, which the thesis cuts to 1.68.
+        # The first frequency is 1.6857, which the thesis truncates to 1.68.
         ([5, 4, 3, 2, 1], [1.68, 1.83, 1.49, 0.00, 0.00]),
     ],
 )
-def test_five_objects_are_refreshed_as_the_thesis_has_it(
-    interests: list[float], printed: list[float]
-) -> None:
+def test_five_objects_are_refreshed_as_in_the_thesis(interests: list[float], printed: list[float]) -> None:
     found = refreshes(interests, CHANGES, 5.0).frequencies
     assert found == pytest.approx(printed, abs=0.006)
 
 
-def test_bandwidth_is_worth_the_same_to_a_million_objects_whatever_their_sizes() -> None:
-    """The thesis's large case (Table 2.3), twice as large, and with sizes as in its Fig. 2.11."""
+def test_bandwidth_has_the_same_marginal_worth_for_a_million_objects_of_any_size() -> None:
+    """This is the thesis's large case (Table 2.3) at twice the size, with object sizes as in its Fig. 2.11."""
     count, rng = 1_000_000, np.random.default_rng(1)
     changes, sizes = rng.gamma(1.0, 2.0, count), 1.0 + rng.pareto(1.1, count)
     interests = 1.0 / np.arange(1, count + 1)
@@ -41,18 +39,18 @@ def test_bandwidth_is_worth_the_same_to_a_million_objects_whatever_their_sizes()
         assert worth[~is_refreshed].max() <= found.marginal * (1 + 1e-6)
 
 
-def test_interest_equal_to_change_is_refreshed_in_proportion() -> None:
+def test_objects_with_interest_equal_to_change_are_refreshed_in_proportion() -> None:
     assert refreshes(CHANGES, CHANGES, 5.0).frequencies == pytest.approx(
         [one / 3 for one in CHANGES], rel=1e-9
     )
 
 
-def test_who_uses_what_changes_little_and_is_much_wanted_is_served_first() -> None:
-    """Object of rate 1 wanted twice as much as one of rate 5: the other gets nothing."""
+def test_an_object_that_changes_rarely_and_is_used_often_comes_first() -> None:
+    """Check two objects: one with change rate 1, and one with half its interest and change rate 5, which gets no bandwidth."""
     assert refreshes([2, 1], [1, 5], 0.5).frequencies == pytest.approx([0.5, 0.0])
 
 
-def test_a_large_object_costs_what_it_is_large() -> None:
+def test_a_large_object_costs_bandwidth_by_its_size() -> None:
     found = refreshes([1, 1], [1, 1], 3.0, [1, 4]).frequencies
     assert found @ [1, 4] == pytest.approx(3.0)
     assert found[0] > found[1]
@@ -68,12 +66,13 @@ def test_nothing_is_refreshed_without_bandwidth_change_or_interest() -> None:
         assert (found.frequencies.tolist(), found.marginal) == ([0.0, 0.0], 0.0)
 
 
-def test_freshness_at_its_limits() -> None:
-    # Never refreshed; never changed; changed once in two refreshes; changed far more often than refreshed.
+def test_freshness_is_right_for_extreme_ratios_of_refreshes_to_changes() -> None:
+    # Four objects: one is never refreshed, one never changes, one changes once in two refreshes, and one changes far more
+    # often than it is refreshed.
     found = freshness([0, 0, 2, 1], [3, 0, 1, 1e9])
     assert found == pytest.approx([0, 1, (1 - np.exp(-0.5)) / 0.5, 1e-9])
 
 
-def test_perceived_freshness_weighs_by_interest() -> None:
+def test_perceived_freshness_is_weighted_by_interest() -> None:
     assert perceived_freshness([3, 1], [0, 1], [0, 0]) == 0.75
     assert perceived_freshness([0, 0], [1, 1], [1, 1]) == 1.0

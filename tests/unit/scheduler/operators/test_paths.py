@@ -1,4 +1,4 @@
-"""MavStream's policies on its examples: capacities as the thesis adds them up, and how paths are cut and pruned."""
+"""MavStream's policies on the thesis's examples: the capacities that it computes, and how paths are cut and pruned."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from scheduler.operators.policies.paths import (
 
 
 def believed(*given: tuple[tuple[int, ...], float, float, float]) -> NetworkEstimates:
-    """Operators by downstream, cost, selectivity and size of what comes out; those that nobody feeds are sources."""
+    """Return estimates of operators, each given by downstream, cost, selectivity and output size. Operators without input are sources."""
     fed = {below for downstream, *_ in given for below in downstream}
     operators = tuple(
         ScheduledOperator(f"O{place + 1}", downstream, place not in fed, size)
@@ -25,26 +25,28 @@ def believed(*given: tuple[tuple[int, ...], float, float, float]) -> NetworkEsti
     return NetworkEstimates(Network(operators), tuple(Estimate(cost, kept) for _, cost, kept, _ in given))
 
 
-def test_the_capacity_of_a_path_is_the_inverse_of_what_one_tuple_takes_through_it() -> None:
-    # 1/C1 + s1/C2 + s1·s2/C3 with C = 4, 2, 1 tuples a second and s = 1/2, 1/4, 1.
+def test_the_capacity_of_a_path_is_the_inverse_of_the_time_per_tuple() -> None:
+    # The time per tuple is 1/C1 + s1/C2 + s1·s2/C3. The operators' capacities C are 4, 2 and 1 tuples per second,
+    # their selectivities s are 1/2, 1/4 and 1.
     chain = believed(((1,), 0.25, 0.5, 1), ((2,), 0.5, 0.25, 1), ((), 1.0, 1.0, 1))
     assert service_s(chain, (0, 1, 2)) == 0.25 + 0.5 * 0.5 + 0.125 * 1.0
     assert highest_path_capacity(chain, range(3)) == [1 / 0.625] * 3
 
 
-def test_a_segment_releases_what_its_tuples_take_with_them() -> None:
-    # 1/(1/4 + 1/2·1/2) tuples a second, each of size 8 in and 6 out, of which an eighth is left.
+def test_a_segment_releases_the_memory_of_the_tuples_it_processes() -> None:
+    # The segment processes 1/(1/4 + 1/2·1/2) tuples per second. Input tuples have size 8, output tuples
+    # size 6; an eighth of the tuples is left.
     chain = believed(((1,), 1.0, 1.0, 8), ((2,), 0.25, 0.5, 8), ((3,), 0.5, 0.25, 6), ((), 1.0, 1.0, 1))
     assert release_capacity(chain, (8, (1, 2))) == 2 * (8 - 6 / 8)
 
 
-# Figure 4.2a: project and select come together before a join; in 4.2b each operator is on its own.
-def test_an_operator_that_releases_more_than_the_one_before_goes_with_it() -> None:
+# In Figure 4.2a project and select form one segment before a join; in 4.2b each operator is its own segment.
+def test_an_operator_that_releases_more_joins_the_segment_before_it() -> None:
     project, select, join = ((1,), 1.0, 1.0, 0.8), ((2,), 1.0, 0.5, 0.8), ((), 10.0, 1.0, 1.0)
     assert cut(believed(project, select, join), (0, 1, 2)) == [(1.0, (0, 1)), (0.8, (2,))]
 
 
-def test_operators_that_release_less_and_less_are_segments_of_their_own() -> None:
+def test_operators_with_falling_release_rates_are_separate_segments() -> None:
     falling = believed(((1,), 1.0, 0.25, 1), ((2,), 1.0, 0.5, 1), ((), 10.0, 1.0, 1))
     assert [path for _, path in cut(falling, (0, 1, 2))] == [(0,), (1,), (2,)]
 
@@ -53,13 +55,13 @@ def test_operators_that_release_less_and_less_are_segments_of_their_own() -> Non
     ("gamma", "segments"),
     [(0.9, [(0,), (1, 2, 3)]), (0.7, [(0, 1), (2, 3)]), (0.4, [(0, 1, 2), (3,)]), (0.01, [(0, 1, 2, 3)])],
 )
-def test_a_simplified_path_has_two_segments_at_most(gamma: float, segments: list[tuple[int, ...]]) -> None:
-    # They release 1, 0.8, 0.4 and 0.1 a second.
+def test_a_simplified_path_has_at_most_two_segments(gamma: float, segments: list[tuple[int, ...]]) -> None:
+    # The operators release memory at the rates 1, 0.8, 0.4 and 0.1 per second.
     path = believed(((1,), 0.5, 0.5, 1), ((2,), 0.625, 0.5, 1), ((3,), 1.25, 0.5, 1), ((), 10.0, 1.0, 1))
     assert [found for _, found in cut_once(path, (0, 1, 2, 3), gamma)] == segments
 
 
-def test_what_is_part_of_another_segment_is_dropped() -> None:
+def test_a_segment_contained_in_another_is_dropped() -> None:
     segments = [(1.0, (0, 1)), (1.0, (0, 1, 2)), (1.0, (3,)), (0.5, (1, 2)), (1.0, (2, 4))]
     assert whole_segments(segments) == [(1.0, (0, 1, 2)), (1.0, (2, 4)), (1.0, (3,))]
 
@@ -77,16 +79,16 @@ def drained(kind: str, network: NetworkEstimates) -> list[int]:
 @pytest.mark.parametrize(
     ("kind", "order"),
     [
-        ("path", [2, 3, 0, 1]),  # 1/3 and 1/2 tuples a second
-        ("segment", [0, 2, 3, 1]),  # 0.9; 1/2 (the two together); and 1/20
+        ("path", [2, 3, 0, 1]),  # capacities of the paths: 1/3 and 1/2 tuples per second
+        ("segment", [0, 2, 3, 1]),  # memory released per second by the segments: 0.9, 1/2 and 1/20
     ],
 )
-def test_a_path_or_segment_runs_from_the_source_down(kind: str, order: list[int]) -> None:
+def test_operators_of_a_path_or_segment_run_in_order_from_source_to_end(kind: str, order: list[int]) -> None:
     two = believed(((1,), 1.0, 0.1, 1), ((), 20.0, 1.0, 1), ((3,), 1.5, 1.0, 1), ((), 0.5, 1.0, 1))
     assert drained(kind, two) == order
 
 
-def test_operators_that_cost_nothing_have_their_place() -> None:
+def test_operators_without_cost_are_picked_too() -> None:
     free = believed(((1, 2), 0.0, 1.0, 1), ((), 0.0, 1.0, 1), ((3,), 0.0, 2.0, 1), ((), 1.0, 1.0, 1))
     for kind in ("path", "segment", "simplified-segment"):
         assert sorted(drained(kind, free)) == [0, 1, 2, 3]

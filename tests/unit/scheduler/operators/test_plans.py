@@ -1,4 +1,4 @@
-"""Superboxes and push-through on the thesis's tree: the order of calls, and what they come to when they are run."""
+"""Superboxes and push-through on the thesis's tree: the order of calls, and the time that they take."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from scheduler.operators.policies import NONE
 from scheduler.operators.policies.decision_plans import traversal
 from scheduler.operators.scheduler import OperatorScheduler
 
-# b1 is the root; b2 and b6 feed b1; b4 and b3 feed b2; b5 feeds b3.
+# Tree of operators: b1 is the root; b2 and b6 feed b1; b4 and b3 feed b2; b5 feeds b3.
 NAMES = ("b5", "b4", "b3", "b2", "b6", "b1")
 TREE = Network(
     tuple(
@@ -24,7 +24,9 @@ MIN_LATENCY = "b1 b2 b1 b6 b1 b4 b2 b1 b3 b2 b1 b5 b3 b2 b1"
 
 
 class Run:
-    """Runs operators as their scheduler picks them, on counts of tuples; a call on n tuples takes o + n·p."""
+    """Shell that runs the operators its scheduler picks, on counts of tuples. A call on n tuples takes o +
+    n·p, where o is the cost of a call and p of a tuple.
+    """
 
     def __init__(
         self, settings: PolicySettings, network: Network = TREE, sources_last: bool = False, train: int = 1000
@@ -43,18 +45,18 @@ class Run:
             self.scheduler.ready(operator, 0.0)
 
     def drain(self) -> "Run":
-        """Until nothing is queued; of every answer, how many tuples and calls it came after."""
+        """Run until nothing is queued. Record, per answer, the tuples and calls processed before it."""
         while (number := self.scheduler.pick(0.0)) != NONE:
-            own, tuples = self.network.operators[number], min(self.queued[number], self.train)
-            self.calls.append(own.name)
+            box, tuples = self.network.operators[number], min(self.queued[number], self.train)
+            self.calls.append(box.name)
             self.queued[number] -= tuples
             for _ in range(tuples):
                 self.spent_p += 1
-                if not own.downstream:
+                if not box.downstream:
                     self.answers.append((self.spent_p, len(self.calls)))
             if not self.queued[number]:
                 self.scheduler.idle(number)
-            for below in own.downstream:
+            for below in box.downstream:
                 self.enter(below, tuples)
         return self
 
@@ -79,7 +81,7 @@ def one_tuple_each(kind: str) -> Run:
     ("kind", "calls", "total", "mean"),
     [("min-cost", MIN_COST, (15, 6), (12.5, 6)), ("min-latency", MIN_LATENCY, (15, 15), (43 / 6, 43 / 6))],
 )
-def test_traversals_of_the_thesis_make_the_calls_and_take_the_time_that_it_says(
+def test_traversals_make_the_calls_and_take_the_time_of_the_thesis(
     kind: str, calls: str, total: tuple[int, int], mean: tuple[float, float]
 ) -> None:
     run = one_tuple_each(kind)
@@ -94,17 +96,17 @@ def test_minimum_latency_wins_while_a_tuple_costs_more_than_a_fifth_of_a_call() 
     assert (latency_o - cost_o) / (cost_p - latency_p) == pytest.approx(0.22, abs=0.005)
 
 
-def test_minimum_memory_goes_by_the_pseudo_code() -> None:
+def test_minimum_memory_calls_operators_in_the_order_of_the_thesis_pseudocode() -> None:
     believed = NetworkEstimates(TREE, tuple(Estimate(*TABLE[name]) for name in NAMES))
     plan = traversal("min-memory", believed, list(range(len(NAMES))))
     assert " ".join(NAMES[one] for one in plan) == "b3 b6 b2 b5 b3 b1 b4 b2"
 
 
-def test_what_a_plan_leaves_behind_is_run_by_the_next() -> None:
+def test_the_next_plan_runs_what_a_plan_left_behind() -> None:
     assert one_tuple_each("min-memory").total[0] == 15
 
 
-def test_one_tuple_in_a_chain_makes_the_same_calls_whichever_the_traversal() -> None:
+def test_with_one_tuple_in_a_chain_all_traversals_make_the_same_calls() -> None:
     chain = Network(
         tuple(ScheduledOperator(f"b{4 - n}", (n + 1,) if n < 3 else (), n == 0) for n in range(4))
     )
@@ -116,7 +118,7 @@ def test_one_tuple_in_a_chain_makes_the_same_calls_whichever_the_traversal() -> 
     assert found == {"b4 b3 b2 b1"}
 
 
-# Two chains of three, as the thesis's applications; and a source that both of two queries read.
+# Two chains of three operators, like the thesis's applications, and a source that two queries share.
 CHAINS = Network(
     tuple(
         ScheduledOperator(f"{chain}{3 - place}", (3 * row + place + 1,) if place < 2 else (), place == 0)
@@ -137,21 +139,21 @@ SHARED = Network(
 
 @pytest.mark.parametrize("sources_last", [False, True])
 @pytest.mark.parametrize("kind", ["fixed", "slope-slack", "bucket"])
-def test_what_is_pushed_through_is_out_before_another_decision(kind: str, sources_last: bool) -> None:
+def test_pushed_tuples_reach_the_root_before_the_next_decision(kind: str, sources_last: bool) -> None:
     run = Run(policy_of(f"{kind}:push_through=true"), CHAINS, sources_last)
     run.enter(0, 2)
     run.enter(3, 1)
     assert " ".join(run.drain().calls) in ("b3 b2 b1 c3 c2 c1", "c3 c2 c1 b3 b2 b1")
 
 
-def test_a_capped_train_is_pushed_through_and_then_the_next() -> None:
+def test_a_capped_train_is_pushed_through_before_the_next_train() -> None:
     run = Run(policy_of("fixed:push_through=true"), CHAINS, sources_last=True, train=2)
     run.enter(0, 3)
     assert " ".join(run.drain().calls) == "b3 b2 b1 b3 b2 b1"
 
 
 def test_box_at_a_time_lets_tuples_wait_inside_and_a_superbox_does_not() -> None:
-    # The same two chains, numbered crosswise: round robin goes from one to the other after every box.
+    # The same two chains, but neighbouring numbers belong to different chains, so that round robin changes chains after every operator.
     crosswise = Network(
         tuple(
             ScheduledOperator(f"{chain}{3 - place}", (2 * place + 2 + row,) if place < 2 else (), place == 0)
@@ -168,20 +170,20 @@ def test_box_at_a_time_lets_tuples_wait_inside_and_a_superbox_does_not() -> None
     assert calls == ["b3 c3 b2 c2 b1 c1", "b3 b2 b1 c3 c2 c1"]
 
 
-def test_a_source_that_queries_share_runs_alone_and_each_query_as_a_whole() -> None:
+def test_a_shared_source_runs_alone_and_then_each_query_as_a_whole() -> None:
     run = Run(Superbox(), SHARED, sources_last=True)
     run.enter(0, 2)
     assert " ".join(run.drain().calls) == "s b2 b1 c2 c1"
 
 
-def test_sources_of_one_query_run_only_when_nothing_is_inside_if_they_run_last() -> None:
+def test_sources_that_run_last_wait_until_nothing_is_queued_inside() -> None:
     run = Run(Superbox(), sources_last=True)
     for name in ("b4", "b5", "b6"):
         run.enter(NAMES.index(name), 1)
     assert " ".join(run.drain().calls) == "b5 b3 b2 b1 b4 b2 b1 b6 b1"
 
 
-def test_a_network_that_grows_has_plans_for_what_has_come() -> None:
+def test_operators_added_to_a_network_run_in_its_decision_plans() -> None:
     run = Run(policy_of("fixed:push_through=true"), CHAINS, sources_last=True)
     run.enter(0, 1)
     run.drain()

@@ -1,4 +1,4 @@
-"""Level-2 policies on small networks: the thesis's Example 1, cycles, ties, ranking anew, and sources last."""
+"""Level-2 policies on small networks: the thesis's Example 1, cycles, ties, new rankings, and sources last."""
 
 from collections.abc import Sequence
 
@@ -20,14 +20,14 @@ from scheduler.operators.scheduler import OperatorScheduler, QueryScheduler
 
 
 def queries(*cost_and_selectivity: tuple[float, float]) -> NetworkEstimates:
-    """Queries of a single operator each."""
+    """Return queries of a single operator each."""
     estimates = tuple(Estimate(cost, selectivity) for cost, selectivity in cost_and_selectivity)
     operators = tuple(ScheduledOperator(f"query{number}", source=True) for number in range(len(estimates)))
     return NetworkEstimates(Network(operators), estimates)
 
 
 def policy(kind: str, believed: NetworkEstimates, clusters: int = 0, ready: str = "") -> Policy:
-    """The policy; `ready` names operators with their head's arrival, as in "0:1.5 2:0"."""
+    """Return the policy. `ready` lists the ready operators, each with the arrival of its oldest tuple, such as "0:1.5 2:0"."""
     built = build_policy(policy_of(kind, clusters), believed)
     for one in ready.split():
         operator, head = one.split(":")
@@ -36,7 +36,7 @@ def policy(kind: str, believed: NetworkEstimates, clusters: int = 0, ready: str 
 
 
 def drain(policy: Policy, now: float = 10.0) -> list[int]:
-    """Picks until nothing is ready, each operator left without input by its run."""
+    """Return the picks until no operator is ready; each picked operator runs until it has no input."""
     picks = []
     while (operator := policy.pick(now)) != NONE:
         picks.append(operator)
@@ -50,7 +50,7 @@ KEPT = ((True, True, True), (False, True, False))
 
 
 def responses_and_slowdowns(kind: str) -> tuple[list[float], list[float]]:
-    """Runs Example 1 a tuple a step; of every answer its response and its slowdown."""
+    """Run Example 1 one tuple per step, and return the response and the slowdown of each answer."""
     chosen = policy(kind, EXAMPLE_1, ready="0:0 1:0")
     now, done = 0.0, [0, 0]
     responses, slowdowns = list[float](), list[float]()
@@ -75,7 +75,9 @@ def mean(values: Sequence[float]) -> float:
 @pytest.mark.parametrize(
     ("kind", "first", "response", "slowdown"), [("hr", 0, 12.25, 3.875), ("hnr", 1, 13.0, 2.9)]
 )
-def test_example_1_of_the_thesis(kind: str, first: int, response: float, slowdown: float) -> None:
+def test_policies_run_example_1_as_in_the_thesis(
+    kind: str, first: int, response: float, slowdown: float
+) -> None:
     responses, slowdowns = responses_and_slowdowns(kind)
     assert policy(kind, EXAMPLE_1, ready="0:0 1:0").pick(0.0) == first
     assert (mean(responses), mean(slowdowns)) == pytest.approx((response, slowdown))
@@ -84,13 +86,15 @@ def test_example_1_of_the_thesis(kind: str, first: int, response: float, slowdow
 @pytest.mark.parametrize(
     ("kind", "order"),
     [
-        ("srpt", [2, 1, 3, 0]),  # T = 8, 4, 2, 5
-        ("hr", [2, 0, 1, 3]),  # S/C̄ = 0.1, 0.05, 0.125, 0.02
+        ("srpt", [2, 1, 3, 0]),  # ideal times T = 8, 4, 2, 5
+        ("hr", [2, 0, 1, 3]),  # selectivity per cost S/C̄ = 0.1, 0.05, 0.125, 0.02
         ("hnr", [2, 0, 1, 3]),  # S/(C̄·T) = 0.0125, 0.0125, 0.0625, 0.004
-        ("chain", [2, 1, 3, 0]),  # a root releases its whole input: 1/c = 0.125, 0.25, 0.5, 0.2
+        ("chain", [2, 1, 3, 0]),  # slopes 1/cost = 0.125, 0.25, 0.5, 0.2
     ],
 )
-def test_static_policies_run_queries_by_priority_and_ties_by_number(kind: str, order: list[int]) -> None:
+def test_static_policies_run_queries_by_priority_and_break_ties_by_number(
+    kind: str, order: list[int]
+) -> None:
     believed = queries((8, 0.8), (4, 0.2), (2, 0.25), (5, 0.1))
     assert drain(policy(kind, believed, ready="0:0 1:1 2:2 3:3")) == order
 
@@ -98,12 +102,12 @@ def test_static_policies_run_queries_by_priority_and_ties_by_number(kind: str, o
 @pytest.mark.parametrize(
     ("kind", "younger_head", "while_older_leads", "when_younger_leads"),
     [
-        ("lsf", 9.0, 11.9, 12.1),  # W/T with T = 8 and 2: they meet at 12
-        ("brt", 4.0, 19.9, 20.1),  # W·S/C̄ with 0.1 and 0.125: they meet at 20
-        ("bsd", 9.5, 9.9, 10.1),  # W·S/(C̄·T²) with 0.8/8³ and 0.25/2³: they meet at 10
+        ("lsf", 9.0, 11.9, 12.1),  # priority W/T (wait W, T = 8 and 2): equal at time 12
+        ("brt", 4.0, 19.9, 20.1),  # priority W·S/C̄ (S/C̄ = 0.1 and 0.125): equal at time 20
+        ("bsd", 9.5, 9.9, 10.1),  # W·S/(C̄·T²) (factors 0.8/8³, 0.25/2³): equal at time 10
     ],
 )
-def test_waiting_policies_let_the_older_tuple_lead_until_the_more_urgent_query_has_waited_enough(
+def test_waiting_policies_switch_to_the_urgent_query_once_it_has_waited_enough(
     kind: str, younger_head: float, while_older_leads: float, when_younger_leads: float
 ) -> None:
     chosen = policy(kind, queries((8, 0.8), (2, 0.25)), ready=f"0:0 1:{younger_head}")
@@ -113,7 +117,7 @@ def test_waiting_policies_let_the_older_tuple_lead_until_the_more_urgent_query_h
 @pytest.mark.parametrize("now", [0.0, 1.7e9])
 @pytest.mark.parametrize("clusters", [0, 2])
 @pytest.mark.parametrize("kind", CLUSTERED_KINDS)
-def test_among_tuples_that_have_just_come_the_static_part_decides(
+def test_between_tuples_that_just_arrived_the_static_priority_decides(
     kind: str, clusters: int, now: float
 ) -> None:
     chosen = policy(kind, queries((8, 0.5), (2, 0.5)), clusters, ready=f"0:{now} 1:{now}")
@@ -122,33 +126,33 @@ def test_among_tuples_that_have_just_come_the_static_part_decides(
 
 @pytest.mark.parametrize("clusters", [0, 12])
 @pytest.mark.parametrize("kind", CLUSTERED_KINDS)
-def test_operators_without_cost_or_without_output_have_their_place(kind: str, clusters: int) -> None:
+def test_operators_without_cost_or_output_are_picked_too(kind: str, clusters: int) -> None:
     believed = queries((1, 0.0), (0, 1.0), (1, 1.0))
     assert set(drain(policy(kind, believed, clusters, ready="0:0 1:0 2:0"))) == {0, 1, 2}
     assert policy(kind, believed, clusters, ready="0:0 1:0 2:0").pick(10.0) == 1
 
 
 def test_a_cluster_runs_its_oldest_tuple_first() -> None:
-    # T is 2, 3 and 8: two clusters on [2, 4) and [4, 8], the first two queries share one.
+    # Ideal times are 2, 3 and 8. With clusters [2, 4) and [4, 8], the first two queries share a cluster.
     chosen = policy("lsf", queries((2, 1), (3, 1), (8, 1)), clusters=2, ready="0:5 1:4 2:9")
     assert drain(chosen) == [1, 0, 2]
 
 
-def test_a_cluster_still_runs_its_oldest_tuple_first_when_ranked_anew() -> None:
+def test_a_cluster_runs_its_oldest_tuple_first_after_a_new_ranking() -> None:
     believed = queries((2, 1), (3, 1), (8, 1))
     chosen = policy("lsf", believed, clusters=2, ready="0:5 1:4 2:9")
     chosen.rank(believed)
     assert drain(chosen) == [1, 0, 2]
 
 
-def test_round_robin_goes_round_the_ready_operators() -> None:
+def test_round_robin_cycles_through_the_ready_operators() -> None:
     chosen = policy("rr", queries((1, 1), (1, 1), (1, 1)), ready="2:0 0:0 1:0")
     assert [chosen.pick(0.0) for _ in range(5)] == [0, 1, 2, 0, 1]
     chosen.idle(2)
     assert [chosen.pick(0.0) for _ in range(3)] == [0, 1, 0]
 
 
-def test_round_robin_takes_a_newly_ready_operator_in_its_place_of_the_cycle() -> None:
+def test_round_robin_runs_a_newly_ready_operator_at_its_place_in_the_cycle() -> None:
     chosen = policy("rr", queries((1, 1), (1, 1), (1, 1), (1, 1)), ready="1:0 3:0")
     assert chosen.pick(0.0) == 1
     chosen.ready(0, 0.0)
@@ -156,7 +160,7 @@ def test_round_robin_takes_a_newly_ready_operator_in_its_place_of_the_cycle() ->
     assert [chosen.pick(0.0) for _ in range(5)] == [2, 3, 0, 1, 2]
 
 
-def test_round_robin_starts_from_the_beginning_when_nothing_was_left_to_run() -> None:
+def test_round_robin_restarts_the_cycle_after_everything_ran() -> None:
     chosen = policy("rr", queries((1, 1), (1, 1), (1, 1)), ready="1:0")
     assert drain(chosen) == [1]
     chosen.ready(2, 0.0)
@@ -164,48 +168,46 @@ def test_round_robin_starts_from_the_beginning_when_nothing_was_left_to_run() ->
     assert drain(chosen) == [0, 2]
 
 
-def test_first_come_first_served_follows_the_heads() -> None:
+def test_first_come_first_served_follows_the_oldest_tuples() -> None:
     chosen = policy("fcfs", queries((1, 1), (1, 1), (1, 1)), ready="0:2 1:1 2:1")
     assert chosen.pick(5.0) == 1
     chosen.ready(1, 3.0)
     assert drain(chosen) == [2, 0, 1]
 
 
-# -- longest queue first ---------------------------------------------------------------------------------
+# -- the policy that runs the longest queue first --------------------------------------------------------
 
 
-def test_the_longest_queue_runs_first_and_of_equal_ones_the_lower_number() -> None:
+def test_the_longest_queue_runs_first_and_ties_go_to_the_lower_number() -> None:
     chosen = policy("lqf", queries((1, 1), (1, 1), (1, 1)))
     assert isinstance(chosen, CountingPolicy)
     for operator, tuples in ((0, 2), (1, 5), (2, 5)):
         chosen.pending(operator, tuples)
         chosen.ready(operator, 0.0)
     assert chosen.pick(1.0) == 1
-    chosen.pending(1, 1)  # a train was taken
+    chosen.pending(1, 1)  # a train was taken from this queue, so the queue is shorter now
     assert chosen.pick(1.0) == 2
     chosen.pending(0, 6)
     assert drain(chosen) == [0, 2, 1]
 
 
-# -- every policy --------------------------------------------------------------------------------------
+# -- properties of every policy ------------------------------------------------------------------------
 
 EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 3) for kind in CLUSTERED_KINDS]
-# By what comes first, how much waits, or when an answer is due.
+# These policies decide by arrival order, queue length or due time, not by estimates.
 BY_TIME = ("rr", "fcfs", "lqf", "superbox", "fixed", "slope-slack", "bucket", "edf")
 every_policy = pytest.mark.parametrize(("kind", "clusters"), EVERY_POLICY)
 MIXED = queries((8, 0.8), (4, 0.2), (2, 0.25), (5, 0.1))
 
 
 @every_policy
-def test_twins_of_the_same_age_run_in_the_order_of_their_numbers(kind: str, clusters: int) -> None:
+def test_identical_operators_of_equal_age_run_in_order_of_number(kind: str, clusters: int) -> None:
     twins = queries((2, 0.5), (2, 0.5), (2, 0.5))
     assert drain(policy(kind, twins, clusters, ready="2:1 0:1 1:1")) == [0, 1, 2]
 
 
 @every_policy
-def test_operators_run_even_when_the_clock_has_jumped_back_before_their_heads(
-    kind: str, clusters: int
-) -> None:
+def test_operators_run_even_if_the_clock_jumps_back_before_arrivals(kind: str, clusters: int) -> None:
     chosen = policy(kind, MIXED, clusters, ready="1:1000 3:2000")
     assert set(drain(chosen, now=5.0)) == {1, 3}
 
@@ -221,7 +223,7 @@ def test_nothing_is_picked_when_nothing_is_ready(kind: str, clusters: int) -> No
 
 
 @every_policy
-def test_an_operator_that_went_idle_runs_again_when_it_has_input_again(kind: str, clusters: int) -> None:
+def test_an_idle_operator_runs_again_when_it_has_input_again(kind: str, clusters: int) -> None:
     chosen = policy(kind, MIXED, clusters, ready="1:0")
     chosen.idle(1)
     chosen.pick(0.0)
@@ -234,7 +236,7 @@ def test_an_operator_that_went_idle_runs_again_when_it_has_input_again(kind: str
 
 
 @every_policy
-def test_ranking_anew_keeps_exactly_the_ready_operators(kind: str, clusters: int) -> None:
+def test_a_new_ranking_keeps_exactly_the_ready_operators(kind: str, clusters: int) -> None:
     chosen = policy(kind, MIXED, clusters, ready="0:0 1:1 2:2 3:3")
     chosen.idle(1)
     chosen.rank(queries((1, 0.1), (1, 1.0), (9, 0.9), (3, 0.3)))
@@ -242,19 +244,19 @@ def test_ranking_anew_keeps_exactly_the_ready_operators(kind: str, clusters: int
 
 
 @pytest.mark.parametrize(("kind", "clusters"), [one for one in EVERY_POLICY if one[0] not in BY_TIME])
-def test_ranking_anew_decides_by_the_new_statistics(kind: str, clusters: int) -> None:
+def test_a_new_ranking_decides_by_the_new_estimates(kind: str, clusters: int) -> None:
     chosen = policy(kind, queries((1, 0.5), (9, 0.5)), clusters, ready="0:0 1:0")
     before = chosen.pick(1.0)
     chosen.rank(queries((9, 0.5), (1, 0.5)))
     assert (before, chosen.pick(1.0)) == (0, 1)
 
 
-def test_an_unknown_policy_is_refused_with_the_nearest_ones() -> None:
+def test_an_unknown_policy_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UnknownName, match="did you mean fcfs"):
         policy_of("fcf")
 
 
-def test_a_policy_is_named_with_its_settings() -> None:
+def test_a_policy_is_written_with_its_settings() -> None:
     assert policy_of("fas:beta=0.25") == FreshnessAware(beta=0.25)
     assert policy_of("bsd:clusters=12") == BalanceSlowdown(clusters=12)
 
@@ -264,31 +266,35 @@ def test_a_policy_is_named_with_its_settings() -> None:
     [
         (
             "fas:beta=2",
-            "--policy fas:beta: must be at most 1 .got '2'.\n  hint: give a number from 0 to 1; 1 if left out",
+            "--policy fas:beta: the value must be at most 1 .got '2'.\n  hint: give a number from 0 to 1; 1 if left out",
         ),
-        ("fixed:push_through=maybe", "--policy fixed:push_through: must be true or false .got 'maybe'."),
+        (
+            "fixed:push_through=maybe",
+            "--policy fixed:push_through: the value must be true or false .got 'maybe'.",
+        ),
         (
             "superbox:traversal=min-costs",
-            "--policy superbox:traversal: no such choice .*\n  hint: did you mean min-cost?",
+            "--policy superbox:traversal: the value is not one of the allowed choices .*\n  hint: did you mean min-cost?",
         ),
         (
             "bsd:clustering=uniform",
-            "--policy bsd:clustering: there are no clusters .got 'uniform'.\n  hint: add clusters: 12",
+            "--policy bsd:clustering: the policy option clustering needs clusters, but `clusters` is 0 .got 'uniform'.\n  hint: add clusters: 12",
         ),
         ("fas:alpha=1", "fas has the settings beta"),
         ("hr:beta", "write fas:beta=0.25"),
     ],
 )
-def test_settings_that_a_policy_cannot_have_are_refused_with_those_that_it_has(name: str, words: str) -> None:
+def test_invalid_policy_settings_are_refused_with_a_hint(name: str, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         policy_of(name)
 
 
-# -- freshness ------------------------------------------------------------------------------------------
+# -- the policy for freshness ---------------------------------------------------------------------------
 
 
-def test_the_fresher_output_is_the_one_with_less_to_do_and_beta_zero_does_not_count() -> None:
-    # Priorities (1 − 0.5³)/(3·1) = 0.29 and 0.5/1.5 = 0.33; by rates 0.5 and 0.33.
+def test_freshness_prefers_the_query_with_less_to_do_unless_beta_is_zero() -> None:
+    # The priorities are (1 − 0.5³)/(3·1) = 0.29 and 0.5/1.5 = 0.33. With beta 0 they are the rates 0.5 and
+    # 0.33.
     picked = []
     for beta in (1.0, 0.0):
         chosen = FreshnessPolicy(beta, queries((1, 0.5), (1.5, 0.5)))
@@ -299,7 +305,7 @@ def test_the_fresher_output_is_the_one_with_less_to_do_and_beta_zero_does_not_co
     assert picked == [1, 0]
 
 
-def test_a_query_of_more_weight_is_fresh_first() -> None:
+def test_a_query_with_more_weight_is_refreshed_first() -> None:
     network = Network(
         (ScheduledOperator("q0", source=True), ScheduledOperator("q1", source=True, weight=3.0))
     )
@@ -310,9 +316,9 @@ def test_a_query_of_more_weight_is_fresh_first() -> None:
     assert chosen.pick(0.0) == 1
 
 
-# -- shared operators -------------------------------------------------------------------------------------
+# -- operators that several queries share -----------------------------------------------------------------
 
-# One select for three queries: the first two make its tree, the third costs more than it gains.
+# One select feeds three queries: the first two form its tree, the third costs more than it gains.
 SHARED = Network(
     (
         ScheduledOperator("select", (1, 2, 3), source=True),
@@ -328,15 +334,15 @@ SHARED_ESTIMATES = (Estimate(1, 1), Estimate(1, 1), Estimate(2, 1), Estimate(9, 
 @pytest.mark.parametrize(
     ("sharing", "expected"),
     [
-        # 2/4 for the tree, 0.3 for the other, 1/9 for what is left.
+        # Priorities: 2/4 for the tree, 0.3 for the operator that is not shared, 1/9 for the third query.
         ("pdt", [0, 1, 2, 4, 3]),
-        # 3/13.
+        # The priority of the select among all its queries is 3/13.
         ("sum", [4, 0, 1, 2, 3]),
-        # 1/2.
+        # The priority of the select is 1/2.
         ("max", [0, 1, 2, 3, 4]),
     ],
 )
-def test_a_shared_operator_runs_with_its_tree_and_what_is_left_when_it_is_its_turn(
+def test_a_shared_operator_runs_with_its_tree_before_lower_priorities(
     sharing: str, expected: list[int]
 ) -> None:
     scheduler = QueryScheduler(SHARED, policy_of(f"hr:sharing={sharing}"), SHARED_ESTIMATES)
@@ -351,7 +357,7 @@ def test_a_shared_operator_runs_with_its_tree_and_what_is_left_when_it_is_its_tu
     assert picks == expected
 
 
-def test_whole_queries_run_one_after_the_other_also_when_operators_have_come() -> None:
+def test_whole_queries_run_one_after_another_in_a_network_that_grew() -> None:
     scheduler = QueryScheduler(
         Network((ScheduledOperator("first", source=True),)), policy_of("fcfs"), [Estimate(1, 1)]
     )
@@ -368,10 +374,10 @@ def test_whole_queries_run_one_after_the_other_also_when_operators_have_come() -
     assert scheduler.pick(2.0) == 0
 
 
-# -- the scheduler of a class --------------------------------------------------------------------------
+# -- the scheduler of a class, which runs sources last -------------------------------------------------
 
-# Two streams, each with a filter that answers; the filters are dear and keep little, so that every policy but
-# for the rule would let a source go first.
+# Two streams, each with a filter that answers. The filters are expensive and keep little. Without the rule
+# that sources run last, every policy would run a source first.
 TWO_STREAMS = Network(
     (
         ScheduledOperator("clicks", (2,), source=True),
@@ -395,7 +401,7 @@ def test_sources_run_only_when_no_other_operator_has_input(kind: str, clusters: 
     assert [sorted(picks[:2]), sorted(picks[2:])] == [[2, 3], [0, 1]]
 
 
-def test_what_a_source_lets_in_runs_before_the_next_source() -> None:
+def test_tuples_from_a_source_run_before_the_next_source() -> None:
     scheduler = OperatorScheduler(TWO_STREAMS, Chain(), TWO_STREAMS_ESTIMATES)
     scheduler.ready(0, 0.0)
     scheduler.ready(1, 0.0)

@@ -1,4 +1,4 @@
-"""Aurora's QoS-aware policies on the thesis's examples: slacks, gradients, buckets."""
+"""Aurora's QoS policies on the thesis's examples: slacks, gradients and buckets."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from scheduler.operators.policies.slope import SlopeSlackPolicy
 
 
 def graph(*points: tuple[float, float]) -> UtilityGraph:
-    """Of points in seconds."""
+    """Return the QoS graph through these points, with latencies in seconds."""
     return UtilityGraph.model_validate(
         {"points": [{"latency_ms": 1e3 * at, "utility": worth} for at, worth in points]}
     )
@@ -23,7 +23,7 @@ def due(at_s: float) -> UtilityGraph:
 
 
 def chains(*deadlines: UtilityGraph, length: int = 3) -> NetworkEstimates:
-    """Applications of so many boxes that cost 1 each, the first of which is a source."""
+    """Return one chain of operators for each deadline; each operator costs 1, and the first of a chain is a source."""
     operators = tuple(
         ScheduledOperator(
             f"b{(row + 1) * length - place}",
@@ -48,7 +48,7 @@ def drained(policy: Policy, now: float = 0.0) -> list[int]:
     return picks
 
 
-def test_slacks_are_those_of_the_table() -> None:
+def test_slacks_equal_the_table_of_the_thesis() -> None:
     slacks = dict(zip([one.name for one in TWO.network.operators], least_slack(TWO, range(6)), strict=True))
     assert slacks == {"b1": -3, "b2": -2, "b3": -1, "b4": -7, "b5": -6, "b6": -5}
 
@@ -61,8 +61,8 @@ def test_fixed_priority_runs_boxes_in_the_order_of_the_thesis() -> None:
     assert " ".join(names) == "b3 b2 b1 b6 b5 b4"
 
 
-def test_output_cost_is_what_one_answer_takes_from_a_queue() -> None:
-    # One in two and one in four are kept: of b2's queue 4 tuples are needed, of b3's 8.
+def test_output_cost_is_the_cost_of_one_answer_from_a_queue() -> None:
+    # Selectivities are one half and one quarter, so an answer takes 4 tuples from the queue of b2, or 8 from that of b3.
     believed = NetworkEstimates(
         chains(due(4)).network, (Estimate(1.0, 0.5), Estimate(2.0, 0.25), Estimate(3.0, 1.0))
     )
@@ -84,15 +84,15 @@ def test_a_shared_operator_is_as_urgent_as_the_most_urgent_of_its_queries() -> N
 @pytest.mark.parametrize(
     ("heads", "trains", "first"),
     [
-        ((0, 0), (1, 1), 0),  # slacks 1 and 5
-        ((0, -4.5), (1, 1), 3),  # slacks 1 and 0.5
-        ((-2, 0), (1, 1), 3),  # the first has lost all: eol 5
-        ((-1.05, 0), (1, 1), 0),  # the first is losing all: eol 4.05
-        ((0, 0), (2, 1), 3),  # two tuples take 6 time units to come out
+        ((0, 0), (1, 1), 0),  # flat utilities until slacks of 1 and 5 are used up
+        ((0, -4.5), (1, 1), 3),  # flat utilities until slacks of 1 and 0.5 are used up
+        ((-2, 0), (1, 1), 3),  # at its expected latency of 5, the first has lost all its utility
+        ((-1.05, 0), (1, 1), 0),  # at its expected latency of 4.05, the first is losing utility
+        ((0, 0), (2, 1), 3),  # two tuples take 6 time units to reach the root
     ],
 )
 @pytest.mark.parametrize("kind", ["slope-slack", "bucket"])
-def test_what_loses_most_goes_first_then_what_is_due_soonest(
+def test_the_largest_expected_loss_goes_first_and_then_the_earliest_deadline(
     kind: str, heads: tuple[float, float], trains: tuple[int, int], first: int
 ) -> None:
     policy = build_policy(policy_of(kind), TWO)
@@ -103,7 +103,7 @@ def test_what_loses_most_goes_first_then_what_is_due_soonest(
     assert policy.pick(0.0) == first
 
 
-# Figures 4.8 to 4.11: four parts of each range; utility of 5 there is 1 here.
+# Figures 4.8 to 4.11 of the thesis. Each range has four parts. A utility of 5 in the thesis is 1 here.
 FIRST, SECOND = graph((1, 1.0), (3, 0.6), (4, 0.0)), graph((1, 1.0), (5, 0.2))
 GRID = Grid.over([FIRST, SECOND], 4, 4)
 
@@ -118,7 +118,7 @@ GRID = Grid.over([FIRST, SECOND], 4, 4)
         (SECOND, 2.5, 3, 2, (3, 3)),
     ],
 )
-def test_buckets_are_those_of_the_table(
+def test_buckets_equal_the_table_of_the_thesis(
     graph: UtilityGraph, latency: float, slack_bucket: int, slope_bucket: int, bucket: tuple[int, int]
 ) -> None:
     row, column = bucket
@@ -135,29 +135,31 @@ def bucket_at(graph: UtilityGraph, latency: float) -> int:
     return buckets[sum(one <= latency for one in latencies)]
 
 
-def test_a_graph_moves_through_its_buckets_by_latency() -> None:
-    # Flat, with slack running out; then falling, with slacks of two parts and one; then falling fast; then lost.
+def test_a_graph_passes_through_its_buckets_as_latency_grows() -> None:
+    # While slack runs out, the utility is first flat; then it falls slowly (slacks of two parts and of one part),
+    # then it falls fast, and at the end it is lost.
     latencies, buckets = GRID.moves(FIRST)
     assert latencies == pytest.approx([-2, -1, 0, 1, 2, 3, 4])
     assert buckets == [15, 14, 13, 12, 9, 8, 0, 16]
 
 
-def test_with_one_bucket_the_oldest_goes_first() -> None:
+def test_with_one_bucket_the_oldest_tuple_goes_first() -> None:
     policy = build_policy(policy_of("bucket:gradients=1,slacks=1"), TWO)
     for operator, head in ((0, 3.0), (3, 2.0), (5, 2.5)):
         policy.ready(operator, head)
     assert drained(policy, 3.0) == [3, 5, 0]
 
 
-def test_operators_move_to_other_buckets_as_time_goes_by() -> None:
+def test_operators_change_buckets_as_time_passes() -> None:
     policy = build_policy(policy_of("bucket"), TWO)
     policy.ready(0, 0.0)
     policy.ready(3, 0.0)
-    # The first is out 3 after its pick: due until 1, lost after that; the second is due until 5.
+    # The first operator answers 3 after it was picked, so it must be picked by time 1, or its utility is lost.
+    # The second operator may be picked until 5.
     assert [policy.pick(now) for now in (0.0, 0.9, 1.05, 1.2, 4.9, 5.05, 9.0)] == [0, 0, 0, 3, 3, 3, 0]
 
 
-def test_a_bucket_that_is_never_reached_does_not_grow() -> None:
+def test_a_bucket_that_is_never_picked_does_not_grow() -> None:
     policy = BucketPolicy(20, 20, TWO)
     policy.ready(3, 0.0)
     for second in range(2000):

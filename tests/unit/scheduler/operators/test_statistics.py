@@ -1,4 +1,4 @@
-"""Measured costs and selectivities: averaged by windows, with lone outliers set aside."""
+"""Measured costs and selectivities: averaged by windows, with single outliers ignored."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def starting_at(cost_s: float, selectivity: float, adaptive: bool = True) -> Ope
 
 
 def observe_costs(statistics: OperatorStatistics, *costs_s: float) -> list[float]:
-    """One whole window at each cost; the estimate after each."""
+    """Observe one whole window of samples at each of these costs, and return the estimate after each window."""
     believed = []
     for cost_s in costs_s:
         statistics.observe(0, WINDOW, WINDOW, WINDOW * cost_s)
@@ -46,14 +46,14 @@ def test_a_full_window_is_averaged_in_as_a_whole() -> None:
     assert statistics.changed
 
 
-def test_every_window_starts_from_nothing() -> None:
+def test_measurements_are_reset_after_every_window() -> None:
     statistics = starting_at(1.0, 0.5)
     statistics.observe(0, 100, 100, 100.0)
     statistics.observe(0, 100, 0, 100.0)
     assert statistics.estimates[0].selectivity == pytest.approx(averaged(averaged(0.5, 1.0), 0.0))
 
 
-def test_operators_are_measured_apart() -> None:
+def test_operators_are_measured_separately() -> None:
     statistics = OperatorStatistics([Estimate(1.0, 0.5), Estimate(2.0, 0.25)])
     statistics.observe(0, 50, 50, 50.0)
     statistics.observe(1, 99, 99, 99.0)
@@ -67,23 +67,23 @@ def test_a_window_that_confirms_the_estimate_changes_nothing() -> None:
     assert (statistics.estimates[0], statistics.changed) == (Estimate(1.0, 0.5), False)
 
 
-def test_a_lone_cost_far_above_the_average_is_set_aside() -> None:
+def test_a_single_cost_far_above_the_average_is_ignored() -> None:
     statistics = starting_at(1.0, 1.0)
     assert observe_costs(statistics, 5.0, 1.0, 5.0, 5.0, 1.0) == [1.0] * 5
 
 
-def test_the_third_outlier_in_a_row_and_those_after_it_are_believed() -> None:
+def test_the_third_outlier_in_a_row_and_later_outliers_change_the_estimate() -> None:
     believed = observe_costs(starting_at(1.0, 1.0), 5.0, 5.0, 5.0, 5.0)
     third = averaged(1.0, 5.0)
     assert believed == pytest.approx([1.0, 1.0, third, averaged(third, 5.0)])
 
 
-def test_an_ordinary_window_between_outliers_starts_the_count_again() -> None:
+def test_an_ordinary_window_restarts_the_count_of_outliers_in_a_row() -> None:
     believed = observe_costs(starting_at(1.0, 1.0), 5.0, 5.0, 1.0, 5.0, 5.0)
     assert believed == [1.0] * 5
 
 
-def test_the_selectivity_of_a_set_aside_window_counts() -> None:
+def test_the_selectivity_of_an_ignored_window_counts() -> None:
     statistics = starting_at(1.0, 1.0)
     statistics.observe(0, WINDOW, 0, 5.0 * WINDOW)
     assert_believed(statistics, (1.0, averaged(1.0, 0.0)))
@@ -93,14 +93,15 @@ def test_a_cost_below_the_average_is_never_an_outlier() -> None:
     assert observe_costs(starting_at(1.0, 1.0), 0.01) == pytest.approx([averaged(1.0, 0.01)])
 
 
-def test_jitter_within_a_tenth_of_the_average_is_believed() -> None:
+def test_a_cost_within_a_tenth_of_the_average_is_no_outlier() -> None:
     within, above = starting_at(1.0, 1.0), starting_at(1.0, 1.0)
     assert observe_costs(within, 1.09) == pytest.approx([averaged(1.0, 1.09)])
     assert observe_costs(above, 1.11) == [1.0]
 
 
-def test_what_counts_as_far_above_grows_with_the_spread_seen() -> None:
-    # After a sample 0.8 below, σ = √(0.175·0.64) = 0.335: samples up to 1.5·0.335 = 0.502 above are ordinary.
+def test_the_outlier_limit_grows_with_the_observed_spread() -> None:
+    # After a sample 0.8 below the average, σ = √(0.175·0.64) = 0.335. Samples up to 1.5·0.335 = 0.502 above
+    # the average are no outliers.
     ordinary, far = starting_at(1.0, 1.0), starting_at(1.0, 1.0)
     (now,) = observe_costs(ordinary, 0.2)
     observe_costs(far, 0.2)
@@ -108,14 +109,14 @@ def test_what_counts_as_far_above_grows_with_the_spread_seen() -> None:
     assert observe_costs(far, now + 0.51) == pytest.approx([now])
 
 
-def test_without_adaptation_the_initial_estimates_stand() -> None:
+def test_without_adaptation_the_initial_estimates_stay() -> None:
     statistics = starting_at(1.0, 0.5, adaptive=False)
     for _ in range(5):
         statistics.observe(0, 1000, 1000, 0.0)
     assert (statistics.estimates[0], statistics.changed) == (Estimate(1.0, 0.5), False)
 
 
-def test_what_a_call_without_tuples_costs_is_believed_at_once_and_averaged_in_from_then_on() -> None:
+def test_the_first_measured_cost_of_a_call_without_tuples_replaces_the_estimate() -> None:
     statistics = starting_at(1e-6, 0.5)
     statistics.observe_call(0, 40, 2.0)
     assert_believed(statistics, (2.0, averaged(0.5, 40.0)))
@@ -124,13 +125,13 @@ def test_what_a_call_without_tuples_costs_is_believed_at_once_and_averaged_in_fr
     assert_believed(statistics, (averaged(2.0, 1.8), averaged(averaged(0.5, 40.0), 20.0)))
 
 
-def test_calls_change_nothing_where_costs_are_not_learned() -> None:
+def test_without_adaptation_calls_change_nothing() -> None:
     statistics = starting_at(1.0, 0.5, adaptive=False)
     statistics.observe_call(0, 40, 2.0)
     assert (statistics.estimates[0], statistics.changed) == (Estimate(1.0, 0.5), False)
 
 
-def test_what_is_given_rarely_is_not_forgotten_from_one_time_to_the_next() -> None:
+def test_the_selectivity_of_an_operator_that_rarely_emits_stays_stable() -> None:
     statistics = starting_at(1e-6, 0.5)
     believed = []
     for train in range(3000):
@@ -140,7 +141,7 @@ def test_what_is_given_rarely_is_not_forgotten_from_one_time_to_the_next() -> No
     assert believed[-1] == pytest.approx(1 / 50_000, rel=0.5)
 
 
-def test_what_comes_three_times_where_next_to_nothing_was_expected_is_believed_at_once() -> None:
+def test_three_outputs_where_almost_none_was_expected_count_at_once() -> None:
     statistics = starting_at(1.0, 1e-9)
     for given in (0, 0.5, 0, 1, 0, 0.5):
         assert statistics.estimates[0].selectivity == 1e-9
@@ -149,7 +150,7 @@ def test_what_comes_three_times_where_next_to_nothing_was_expected_is_believed_a
     assert statistics.changed
 
 
-def test_a_window_in_which_something_was_expected_is_averaged_in_however_much_came() -> None:
+def test_a_window_with_expected_output_is_averaged_in_however_large_the_output() -> None:
     statistics = starting_at(1.0, 1e-3)
     for given in (1, 1, 1, 0, 0, 0, 0, 0, 0):
         statistics.observe(0, 100, given, 100.0)

@@ -1,4 +1,4 @@
-"""Turns between classes, one situation each. One round lasts 10 s, so that a share of 0.6 is a quota of 6 s."""
+"""Turns between classes, one situation per test. One round lasts 10 s, so that a share of 0.6 is a quota of 6 s."""
 
 import inspect
 import sys
@@ -22,7 +22,7 @@ SHARES = {"gold": 0.5, "silver": 0.25, "bronze": 0.25}
 
 
 def round_robin(shares: Mapping[str, float] = SHARES, lanes: int = 1, ready: str = "") -> TurnRoundRobin:
-    """A round robin whose classes `ready` have input, except that no lane has been given back yet."""
+    """Return a round robin in which the classes in `ready` have input; no class has given its lane back yet."""
     turns = TurnRoundRobin(shares, round_s=10.0, lanes=lanes)
     for name in ready.split():
         turns.handle(ClassReady(name), 0.0)
@@ -54,7 +54,7 @@ def test_a_class_without_input_is_passed_over() -> None:
     assert ended(turns, "bronze", 2.5, backlog=False) == (Grant("gold", 0, 5.0),)
 
 
-def test_a_class_that_runs_empty_hands_over_at_once() -> None:
+def test_a_class_that_runs_out_of_input_hands_over_at_once() -> None:
     turns = round_robin(ready="gold silver")
     assert ended(turns, "gold", 0.5, backlog=False) == (Grant("silver", 0, 2.5),)
 
@@ -65,7 +65,7 @@ def test_a_lane_stays_free_only_while_no_class_has_input() -> None:
     assert turns.handle(ClassReady("bronze"), 0.0) == (Grant("bronze", 0, 2.5),)
 
 
-def test_input_during_its_own_slice_or_wait_is_no_second_turn() -> None:
+def test_input_during_a_slice_or_a_wait_gives_no_second_turn() -> None:
     turns = round_robin(ready="gold gold silver silver")
     assert ended(turns, "gold", 5.0, backlog=False) == (Grant("silver", 0, 2.5),)
     assert ended(turns, "silver", 2.5, backlog=False) == ()
@@ -77,7 +77,7 @@ def test_an_overrun_is_deducted_from_the_next_quota() -> None:
     assert ended(turns, "silver", 2.5) == (Grant("gold", 0, 5.0 - 1.5),)
 
 
-def test_a_class_in_debt_sits_rounds_out_until_the_debt_is_paid() -> None:
+def test_a_class_in_debt_sits_out_rounds_until_the_debt_is_paid() -> None:
     turns = round_robin(ready="silver bronze")
     ended(turns, "silver", 2.5 + 6.0)
     assert ended(turns, "bronze", 2.5) == (Grant("bronze", 0, 2.5),)
@@ -85,7 +85,7 @@ def test_a_class_in_debt_sits_rounds_out_until_the_debt_is_paid() -> None:
     assert ended(turns, "bronze", 2.5) == (Grant("silver", 0, 3 * 2.5 - 6.0),)
 
 
-def test_a_debt_of_exactly_the_quota_sits_the_round_out() -> None:
+def test_a_class_with_a_debt_of_exactly_its_quota_sits_out_one_round() -> None:
     turns = round_robin(ready="silver bronze")
     ended(turns, "silver", 2.5 + 2.5)
     assert ended(turns, "bronze", 2.5) == (Grant("bronze", 0, 2.5),)
@@ -116,13 +116,13 @@ def test_rounds_without_input_pay_off_a_debt() -> None:
     assert ended(turns, "gold", 5.0) == (Grant("silver", 0, 2.5),)
 
 
-def test_a_class_in_debt_runs_when_nobody_else_waits() -> None:
+def test_a_class_in_debt_runs_when_no_other_class_waits() -> None:
     turns = round_robin(ready="silver")
     assert ended(turns, "silver", 2.5 + 2501.0) == (Grant("silver", 0, 1.5),)
     assert turns.rounds == 1 + 1001
 
 
-def test_when_all_are_in_debt_the_first_to_recover_runs() -> None:
+def test_when_all_classes_are_in_debt_the_first_to_recover_runs() -> None:
     turns = round_robin(ready="gold silver")
     ended(turns, "gold", 5.0 + 1000.0)
     assert ended(turns, "silver", 2.5 + 10.0) == (Grant("silver", 0, 2.5),)
@@ -139,7 +139,7 @@ def test_a_class_with_almost_no_share_still_gets_a_turn() -> None:
 # -- shares and classes that change while slices run ------------------------------------------------
 
 
-def test_new_shares_count_from_the_next_turn_on() -> None:
+def test_new_shares_count_from_the_next_turn() -> None:
     turns = round_robin(ready="gold silver")
     turns.handle(SharesSet({"gold": 0.25, "silver": 0.75, "bronze": 0.0}), 0.0)
     assert ended(turns, "gold", 5.0) == (Grant("silver", 0, 7.5),)
@@ -153,14 +153,14 @@ def test_new_shares_do_not_forgive_debts() -> None:
     assert ended(turns, "bronze", 2.5) == (Grant("silver", 0, 7.5 - 4.0),)
 
 
-def test_a_class_whose_share_shrinks_during_its_slice_owes_nothing_for_what_it_was_granted() -> None:
+def test_a_share_that_shrinks_during_a_slice_causes_no_debt() -> None:
     turns = round_robin(ready="gold silver")
     turns.handle(SharesSet({"gold": 0.1, "silver": 0.65, "bronze": 0.25}), 0.0)
     assert ended(turns, "gold", 5.0) == (Grant("silver", 0, 6.5),)
     assert ended(turns, "silver", 6.5) == (Grant("gold", 0, 1.0),)
 
 
-def test_new_shares_leave_a_waiting_class_its_turn_in_the_round() -> None:
+def test_a_waiting_class_keeps_its_turn_when_shares_change() -> None:
     turns = round_robin(ready="gold silver bronze")
     turns.handle(SharesSet({"bronze": 0.25, "silver": 0.25, "gold": 0.5}), 0.0)
     assert ended(turns, "gold", 5.0) == (Grant("bronze", 0, 2.5),)
@@ -168,7 +168,7 @@ def test_new_shares_leave_a_waiting_class_its_turn_in_the_round() -> None:
     assert turns.rounds == 1
 
 
-def test_a_new_class_takes_part_from_the_next_round_on() -> None:
+def test_a_new_class_takes_part_from_the_next_round() -> None:
     turns = round_robin(ready="gold silver")
     turns.handle(SharesSet({**SHARES, "copper": 0.5}), 0.0)
     assert turns.handle(ClassReady("copper"), 0.0) == ()
@@ -177,7 +177,7 @@ def test_a_new_class_takes_part_from_the_next_round_on() -> None:
     assert ended(turns, "gold", 5.0) == (Grant("copper", 0, 5.0),)
 
 
-def test_a_class_that_left_gives_its_lane_back_and_gets_no_turn() -> None:
+def test_a_class_that_left_gives_back_its_lane_and_gets_no_turn() -> None:
     turns = round_robin(ready="gold silver bronze")
     turns.handle(SharesSet({"silver": 0.25}), 0.0)
     assert ended(turns, "gold", 5.0) == (Grant("silver", 0, 2.5),)
@@ -185,7 +185,7 @@ def test_a_class_that_left_gives_its_lane_back_and_gets_no_turn() -> None:
     assert turns.handle(ClassReady("bronze"), 0.0) == ()
 
 
-def test_a_class_that_comes_back_during_its_slice_keeps_to_its_lane() -> None:
+def test_a_class_that_returns_during_its_slice_keeps_its_lane() -> None:
     turns = round_robin(lanes=2, ready="gold")
     turns.handle(SharesSet({"silver": 0.25}), 0.0)
     turns.handle(SharesSet(SHARES), 0.0)
@@ -193,7 +193,7 @@ def test_a_class_that_comes_back_during_its_slice_keeps_to_its_lane() -> None:
     assert ended(turns, "gold", 10.0 + 4.0) == (Grant("gold", 0, 10.0 - 4.0),)
 
 
-# -- several lanes ------------------------------------------------------------------------------------
+# -- turns on several lanes ---------------------------------------------------------------------------
 
 
 def test_quotas_are_shares_of_all_lanes() -> None:
@@ -209,7 +209,7 @@ def test_a_class_runs_on_one_lane_however_many_are_free() -> None:
     assert ended(turns, "gold", 15.0) == (Grant("gold", 0, 15.0),)
 
 
-def test_the_lowest_free_lane_is_given_first() -> None:
+def test_the_lowest_free_lane_is_granted_first() -> None:
     turns = round_robin(lanes=3, ready="gold silver bronze")
     ended(turns, "bronze", 1.0, backlog=False, lane=2)
     ended(turns, "gold", 1.0, backlog=False, lane=0)
@@ -217,7 +217,7 @@ def test_the_lowest_free_lane_is_given_first() -> None:
     assert turns.handle(ClassReady("gold"), 0.0) == (Grant("gold", 2, 15.0),)
 
 
-def test_a_slice_that_outlasts_the_round_does_not_cost_the_next_turn() -> None:
+def test_a_class_whose_slice_outlasts_the_round_keeps_its_next_turn() -> None:
     turns = round_robin(lanes=2, ready="gold silver bronze")
     ended(turns, "silver", 5.0, lane=1)
     assert ended(turns, "bronze", 5.0, lane=1) == (Grant("silver", 1, 5.0),)
@@ -225,7 +225,7 @@ def test_a_slice_that_outlasts_the_round_does_not_cost_the_next_turn() -> None:
     assert turns.rounds == 2
 
 
-def test_rounds_that_pass_during_a_slice_pay_for_its_overrun_also_when_shares_are_set_meanwhile() -> None:
+def test_rounds_during_a_slice_pay_for_its_overrun_even_if_shares_are_set() -> None:
     turns = round_robin(lanes=2, ready="gold silver bronze")
     for _ in range(5):
         assert ended(turns, "silver", 5.0, lane=1) == (Grant("bronze", 1, 5.0),)
@@ -234,7 +234,7 @@ def test_rounds_that_pass_during_a_slice_pay_for_its_overrun_also_when_shares_ar
     assert ended(turns, "gold", 6 * 10.0 - 5.0, lane=0) == (Grant("gold", 0, 5.0),)
 
 
-# -- hosts --------------------------------------------------------------------------------------------
+# -- several classes in one host ----------------------------------------------------------------------
 
 
 def left(turns: TurnRoundRobin, name: str) -> tuple[Grant, ...]:
@@ -242,7 +242,7 @@ def left(turns: TurnRoundRobin, name: str) -> tuple[Grant, ...]:
 
 
 def one_host(*names: str, lanes: int = 2, ready: str = "") -> TurnRoundRobin:
-    """A round robin of which the named classes run in one host."""
+    """Return a round robin in which the named classes run in one host."""
     turns = round_robin(lanes=lanes)
     turns.handle(HostsSet(dict.fromkeys(names, "host")), 0.0)
     for name in ready.split():
@@ -250,13 +250,13 @@ def one_host(*names: str, lanes: int = 2, ready: str = "") -> TurnRoundRobin:
     return turns
 
 
-def test_classes_of_one_host_run_one_after_the_other_however_many_lanes_are_free() -> None:
+def test_classes_of_one_host_run_one_after_another_even_with_free_lanes() -> None:
     turns = one_host("gold", "silver", ready="gold silver")
     assert ended(turns, "gold", 10.0) == (Grant("silver", 0, 5.0),)
     assert ended(turns, "silver", 5.0) == (Grant("gold", 0, 10.0),)
 
 
-def test_a_class_whose_host_runs_another_lets_the_next_one_go_first() -> None:
+def test_a_class_with_a_busy_host_lets_the_next_class_go_first() -> None:
     turns = one_host("gold", "silver", ready="gold silver")
     assert turns.handle(ClassReady("bronze"), 0.0) == (Grant("bronze", 1, 5.0),)
     assert ended(turns, "gold", 10.0, backlog=False) == (Grant("silver", 0, 5.0),)
@@ -264,27 +264,27 @@ def test_a_class_whose_host_runs_another_lets_the_next_one_go_first() -> None:
 
 
 @pytest.mark.parametrize(("rounds", "quotas"), [(1, 2), (2, 3), (3, 3)])
-def test_a_class_makes_up_for_two_rounds_at_most_that_its_host_kept_it_from(rounds: int, quotas: int) -> None:
+def test_a_class_held_up_by_its_host_makes_up_for_at_most_two_rounds(rounds: int, quotas: int) -> None:
     turns = one_host("gold", "silver", ready="gold silver bronze")
     for _ in range(rounds):
         assert ended(turns, "bronze", 5.0, lane=1) == (Grant("bronze", 1, 5.0),)
     assert ended(turns, "gold", 10.0, backlog=False) == (Grant("silver", 0, quotas * 5.0),)
 
 
-def test_a_class_that_only_its_host_keeps_waiting_begins_no_round() -> None:
+def test_a_class_held_up_by_its_host_alone_starts_no_new_round() -> None:
     turns = one_host("gold", "silver", lanes=3, ready="gold silver bronze")
     assert ended(turns, "bronze", 1.0, backlog=False, lane=1) == ()
     assert turns.rounds == 1
 
 
-def test_who_has_been_kept_waiting_by_its_host_comes_before_later_turns() -> None:
+def test_a_class_held_up_by_its_host_runs_before_later_turns() -> None:
     turns = one_host("gold", "silver", ready="gold silver bronze")
     ended(turns, "bronze", 5.0, lane=1)
-    # Gold's turn in the second round would come before silver's, but silver waits since the first.
+    # Gold's turn in the second round would come before silver's, but silver has waited since the first round.
     assert ended(turns, "gold", 10.0) == (Grant("silver", 0, 10.0),)
 
 
-def test_new_hosts_count_from_the_next_turn_on() -> None:
+def test_new_hosts_count_from_the_next_turn() -> None:
     turns = one_host("gold", "silver", ready="gold silver")
     assert turns.handle(HostsSet({"silver": "other", "bronze": "host"}), 0.0) == (Grant("silver", 1, 5.0),)
     assert turns.handle(ClassReady("bronze"), 0.0) == ()
@@ -292,7 +292,7 @@ def test_new_hosts_count_from_the_next_turn_on() -> None:
     assert ended(turns, "gold", 10.0, backlog=False) == (Grant("bronze", 0, 5.0),)
 
 
-def test_the_slice_of_a_host_that_died_is_over_and_counts_in_full() -> None:
+def test_the_slice_of_a_dead_host_ends_and_counts_in_full() -> None:
     turns = round_robin(ready="gold silver")
     assert left(turns, "gold") == (Grant("silver", 0, 2.5),)
     turns.handle(ClassReady("gold"), 0.0)
@@ -300,7 +300,7 @@ def test_the_slice_of_a_host_that_died_is_over_and_counts_in_full() -> None:
     assert turns.rounds == 2
 
 
-def test_a_class_whose_host_died_waits_no_more_until_it_has_input_again() -> None:
+def test_a_class_of_a_dead_host_stops_waiting_until_it_has_input_again() -> None:
     turns = round_robin(ready="gold silver bronze")
     assert left(turns, "silver") == ()
     assert ended(turns, "gold", 5.0) == (Grant("bronze", 0, 2.5),)
@@ -317,13 +317,13 @@ def test_debts_outlast_the_host() -> None:
     assert ended(turns, "silver", 2.5) == (Grant("gold", 0, 5.0 - 1.5),)
 
 
-def test_when_a_host_dies_those_it_kept_waiting_do_not_wait_for_it() -> None:
+def test_when_a_host_dies_its_other_classes_wait_no_longer() -> None:
     turns = one_host("gold", "silver", ready="gold silver")
     assert left(turns, "gold") == (Grant("silver", 0, 5.0),)
     assert left(turns, "silver") == left(turns, "bronze") == left(turns, "nobody") == ()
 
 
-def test_of_those_a_host_kept_waiting_the_next_has_its_turn_when_the_first_has_left() -> None:
+def test_when_a_held_up_class_leaves_the_next_class_of_its_host_gets_the_turn() -> None:
     turns = one_host("silver", "bronze", "copper", lanes=1)
     turns.handle(SharesSet({**SHARES, "copper": 0.5}), 0.0)
     for name in ("silver", "bronze", "copper", "gold"):
@@ -333,7 +333,7 @@ def test_of_those_a_host_kept_waiting_the_next_has_its_turn_when_the_first_has_l
     assert ended(turns, "silver", 2.5, backlog=False) == (Grant("copper", 0, 5.0),)
 
 
-def test_a_slice_that_is_over_ends_only_once() -> None:
+def test_a_slice_that_has_ended_cannot_end_again() -> None:
     turns = round_robin(ready="gold silver")
     left(turns, "gold")
     assert ended(turns, "gold", 5.0) == ended(turns, "silver", 2.5, lane=3) == ()
@@ -341,16 +341,16 @@ def test_a_slice_that_is_over_ends_only_once() -> None:
     assert turns.handle(ClassReady("bronze"), 0.0) == (Grant("bronze", 0, 2.5),)
 
 
-# -- what a turn costs --------------------------------------------------------------------------------
+# -- the cost of a turn -------------------------------------------------------------------------------
 
 
 def instructions_of(act: Callable[[], object]) -> int:
-    """How many instructions of the interpreter the round robin takes for it."""
+    """Return the number of bytecode instructions that the round robin executes during `act`."""
     instructions = 0
 
     def count(frame: FrameType, event: str, argument: object) -> Callable[..., Any]:
         nonlocal instructions
-        # Nothing but the round robin's own: a collection of garbage may run hooks of others at any moment.
+        # Only the round robin's own code counts: a garbage collection may run unrelated hooks at any moment.
         frame.f_trace_opcodes = frame.f_code.co_filename == inspect.getfile(TurnRoundRobin)
         instructions += event == "opcode" and frame.f_trace_opcodes
         return count
@@ -365,7 +365,9 @@ def instructions_of(act: Callable[[], object]) -> int:
 
 
 def instructions_of_turns(idle: int = 0, in_debt: int = 0, kept_by_host: int = 2) -> int:
-    """Twenty turns on two lanes of gold, silver and the classes of one host, beside others."""
+    """Count the instructions of twenty turns on two lanes, between gold, silver and the classes of one host,
+    with these other classes present.
+    """
     kept, debtors = (
         [f"kept{number}" for number in range(kept_by_host)],
         [f"d{number}" for number in range(in_debt)],
@@ -389,13 +391,13 @@ def instructions_of_turns(idle: int = 0, in_debt: int = 0, kept_by_host: int = 2
     return instructions_of(twenty_turns)
 
 
-def test_idle_classes_make_a_turn_no_dearer() -> None:
+def test_idle_classes_make_a_turn_no_more_expensive() -> None:
     assert instructions_of_turns(idle=0) == instructions_of_turns(idle=2000) > 0
 
 
-def test_classes_in_debt_make_a_turn_no_dearer() -> None:
+def test_classes_in_debt_make_a_turn_no_more_expensive() -> None:
     assert instructions_of_turns(in_debt=0) == instructions_of_turns(in_debt=2000)
 
 
-def test_classes_that_wait_for_their_host_make_a_turn_no_dearer() -> None:
+def test_classes_held_up_by_their_host_make_a_turn_hardly_more_expensive() -> None:
     assert instructions_of_turns(kept_by_host=2000) < 1.5 * instructions_of_turns(kept_by_host=20)

@@ -1,4 +1,4 @@
-"""Golab's example: seven MAX queries over one synopsis; its costs are had by running the schedules, and by the formula."""
+"""Golab's example of seven MAX queries over one synopsis. Costs are checked by running the schedules and by the formula."""
 
 from collections.abc import Iterator
 from math import isclose, lcm
@@ -11,7 +11,7 @@ from scheduler.windows import Lateness, PeriodicQuery, PeriodicScheduler, ScanCo
 from scheduler.windows.periods import cheapest_periods, cost_rate, own_periods, shortest_periods
 from scheduler.windows.scan_model import COMPARISONS, SubGroup, sub_groups_of
 
-# (window, slide) in minutes; the synopsis is updated every minute.
+# Queries, each as (window, slide) in minutes. The synopsis is updated every minute.
 EXAMPLE = ((10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5))
 
 
@@ -31,7 +31,7 @@ def scheduler_of(settings: PeriodicSettings, among: list[PeriodicQuery]) -> Peri
 
 
 def minutes(scheduler: PeriodicScheduler, count: int) -> Iterator[tuple[int, Task]]:
-    """Every run of so many minutes, each at the minute it falls due."""
+    """Yield every run of the first `count` minutes, with the minute in which the run is due."""
     for minute in range(1, count + 1):
         scheduler.updated("max", 60.0 * minute)
         while (task := scheduler.pick(60.0 * minute)) is not None:
@@ -44,7 +44,7 @@ def numbers(task: Task) -> str:
 
 
 def cost_of_running(periods: tuple[int, ...], among: list[PeriodicQuery]) -> float:
-    """Per minute, over the time after which the schedule repeats, each sub-group at the period given for it."""
+    """Return the cost per minute, over one hyperperiod, with each sub-group at its given period."""
     by_slide = dict(zip(sorted({query.slide for query in among}), periods, strict=True))
     at_periods = [
         PeriodicQuery(one.name, "max", "G1", one.window, by_slide[one.slide], one.at_most) for one in among
@@ -55,7 +55,7 @@ def cost_of_running(periods: tuple[int, ...], among: list[PeriodicQuery]) -> flo
 
 
 class TestTheWorkedExample:
-    def test_one_run_of_each_sub_group_costs_9_14_and_29(self) -> None:
+    def test_one_run_of_the_three_sub_groups_costs_9_14_and_29_as_in_the_paper(self) -> None:
         assert sub_groups_of(queries()) == (
             SubGroup(2, 10, 3, windows=21),
             SubGroup(3, 15, 2, windows=27),
@@ -66,17 +66,17 @@ class TestTheWorkedExample:
     @pytest.mark.parametrize(
         ("slides", "periods", "per_minute"),
         [
-            (EXAMPLE[:5], (2, 3), 46 / 6),  # 7.67
+            (EXAMPLE[:5], (2, 3), 46 / 6),  # the paper prints 7.67
             (EXAMPLE[:5], (2, 2), 7.0),
-            # The paper prints 11.63; but its own schedule costs 358 in 30 minutes.
+            # The paper prints 11.63, but its own schedule costs 358 in 30 minutes, which is 11.93.
             (EXAMPLE, (2, 3, 5), 358 / 30),
             (EXAMPLE, (2, 2, 5), 11.4),
             (EXAMPLE, (2, 2, 2), 14.5),
-            (EXAMPLE, (2, 3, 3), 38 / 3),  # 12.67
-            (EXAMPLE, (2, 3, 2), 101 / 6),  # 16.83
+            (EXAMPLE, (2, 3, 3), 38 / 3),  # the paper prints 12.67
+            (EXAMPLE, (2, 3, 2), 101 / 6),  # the paper prints 16.83
         ],
     )
-    def test_schedules_cost_what_the_paper_says(
+    def test_schedules_have_the_costs_given_in_the_paper(
         self, slides: tuple[tuple[int, int], ...], periods: tuple[int, ...], per_minute: float
     ) -> None:
         among = queries(slides)
@@ -92,7 +92,7 @@ class TestTheWorkedExample:
     @pytest.mark.parametrize(
         ("kind", "runs"),
         [
-            # Figure 4 a, b and c.
+            # Runs of each schedule in Figure 4 a, b and c of the paper.
             ("aggressive", ["2:1234567", "4:1234567", "6:1234567", "8:1234567", "10:1234567"]),
             ("conservative", ["2:123", "3:45", "4:123", "5:67", "6:12345", "8:123", "9:45", "10:12367"]),
             ("hybrid", ["2:12345", "4:12345", "5:67", "6:12345", "8:12345", "10:1234567"]),
@@ -102,11 +102,11 @@ class TestTheWorkedExample:
             ),
         ],
     )
-    def test_schedules_run_as_the_figure_shows(self, kind: str, runs: list[str]) -> None:
+    def test_schedules_run_as_in_the_figure(self, kind: str, runs: list[str]) -> None:
         scheduler = scheduler_of(periodic_of(kind), queries())
         assert [f"{minute}:{numbers(task)}" for minute, task in minutes(scheduler, 10)] == runs
 
-    def test_over_an_hour_the_hybrid_schedule_is_the_cheapest(self) -> None:
+    def test_the_hybrid_schedule_is_the_cheapest_over_an_hour(self) -> None:
         cost = {
             kind: sum(task.cost for _, task in minutes(scheduler_of(periodic_of(kind), queries()), 30)) / 30
             for kind in ("none", "conservative", "aggressive", "hybrid")
@@ -120,13 +120,13 @@ class TestTheWorkedExample:
 
 
 class TestOverload:
-    """As in Figure 4 d, the first two sub-groups are late when the third falls due."""
+    """Overload as in Figure 4 d of the paper: the first two sub-groups are late when the third becomes due."""
 
     @pytest.mark.parametrize(
         ("late", "runs"),
         [("off", ["123", "45", "67"]), ("late", ["12345", "67"]), ("late-pending", ["1234567"])],
     )
-    def test_late_sharing_takes_along_what_is_late(self, late: str, runs: list[str]) -> None:
+    def test_late_sharing_includes_late_sub_groups_in_a_run(self, late: str, runs: list[str]) -> None:
         scheduler, found = scheduler_of(periodic_of("conservative", late=late), queries()), []
         for minute in range(1, 6):
             scheduler.updated("max", 60.0 * minute)
@@ -137,31 +137,31 @@ class TestOverload:
 
 
 class TestTheProtocol:
-    def test_a_run_tells_how_late_each_sub_group_was(self) -> None:
+    def test_a_run_reports_how_late_each_sub_group_was(self) -> None:
         scheduler = scheduler_of(periodic_of("conservative", late="late"), queries(EXAMPLE[:5]))
         for minute in range(1, 5):
             scheduler.updated("max", 60.0 * minute)
         task = scheduler.pick(250.0)
         assert task is not None
-        # Due at 120 and 180, and in time for another minute.
+        # The first sub-group was due at 120, the second at 180. Both are in time if they run within another minute.
         assert scheduler.done(task, 260.0) == (
             Lateness(("Q1", "Q2", "Q3"), updates=2, tardiness_s=80.0, response_s=140.0),
             Lateness(("Q4", "Q5"), updates=1, tardiness_s=20.0, response_s=80.0),
         )
 
-    def test_nobody_is_late_by_a_period_shorter_than_its_slide(self) -> None:
+    def test_a_period_shorter_than_the_slide_makes_no_query_late(self) -> None:
         scheduler = scheduler_of(periodic_of("hybrid"), queries(EXAMPLE[:5]))
         for minute in range(1, 4):
             scheduler.updated("max", 60.0 * minute)
         task = scheduler.pick(200.0)
         assert task is not None
-        # All were due at 120; but the second sub-group may wait until 180.
+        # All queries were due at 120, but the second sub-group may wait until 180.
         assert scheduler.done(task, 250.0) == (
             Lateness(("Q1", "Q2", "Q3"), updates=1, tardiness_s=70.0, response_s=130.0),
             Lateness(("Q4", "Q5"), updates=0, tardiness_s=10.0, response_s=70.0),
         )
 
-    def test_a_late_run_is_followed_by_one_a_whole_period_later(self) -> None:
+    def test_after_a_late_run_the_next_run_is_a_whole_period_later(self) -> None:
         scheduler = scheduler_of(periodic_of("conservative"), queries(((10, 4),)))
         for minute in range(1, 7):
             scheduler.updated("max", 60.0 * minute)
@@ -174,10 +174,10 @@ class TestTheProtocol:
             if (task := scheduler.pick(60.0 * minute)) is not None:
                 runs.append(minute)
                 scheduler.done(task, 60.0 * minute)
-        # At 6, two minutes late: next at 10; that is in time, so 12 and 16 again.
+        # The run at 6 was two minutes late, so the next run is at 10. The run at 10 is in time, so runs at 12 and 16 follow.
         assert runs == [10, 12, 16]
 
-    def test_updates_during_a_run_count_for_the_next_one(self) -> None:
+    def test_updates_during_a_run_count_for_the_next_run(self) -> None:
         scheduler = scheduler_of(periodic_of("conservative"), queries(((10, 2),)))
         scheduler.updated("max", 60.0)
         scheduler.updated("max", 120.0)
@@ -192,7 +192,7 @@ class TestTheProtocol:
         assert after is not None
         assert (after.number, after.parts[0].due, after.parts[0].promised) == (5, 4, 4)
 
-    def test_exact_queries_run_at_multiples_of_their_slides_only(self) -> None:
+    def test_exact_queries_run_only_at_multiples_of_their_slides(self) -> None:
         among = [*queries(EXAMPLE[:3]), PeriodicQuery("E", "max", "G1", 15, 3, at_most=False)]
         scheduler = scheduler_of(periodic_of("hybrid"), among)
         assert scheduler.periods("max", "G1") == {"Q1": 2, "Q2": 2, "Q3": 2, "E": 3}
@@ -205,12 +205,12 @@ class TestTheProtocol:
             scheduler.updated("max", 60.0 * minute)
         assert [minute + 6 for minute, _ in minutes(scheduler, 10)] == [7, 8, 12, 16]
 
-    def test_eager_schedules_run_each_sub_group_once_on_every_state(self) -> None:
+    def test_eager_schedules_run_each_sub_group_once_on_every_synopsis_state(self) -> None:
         scheduler = scheduler_of(periodic_of("conservative", eager=True), queries(EXAMPLE[:5]))
         runs = [f"{minute}:{numbers(task)}" for minute, task in minutes(scheduler, 3)]
         assert runs == ["1:123", "1:45", "2:123", "2:45", "3:123", "3:45"]
 
-    def test_a_synopsis_may_jump(self) -> None:
+    def test_sub_groups_become_due_although_numbers_of_synopsis_states_skip_values(self) -> None:
         scheduler = build_periodic(periodic_of("conservative"))
         scheduler.open("max", 60.0, number=28_000_001)
         scheduler.add(queries(((10, 5),))[0])
@@ -225,7 +225,7 @@ class TestTheProtocol:
             28_000_006,
         )
 
-    def test_queries_come_and_go(self) -> None:
+    def test_added_and_removed_queries_change_the_periods(self) -> None:
         others, first = queries()[3:], queries()[:3]
         scheduler = scheduler_of(periodic_of("hybrid"), others)
         alone = {"Q4": 3, "Q5": 3, "Q6": 5, "Q7": 5}
@@ -242,7 +242,7 @@ class TestTheProtocol:
             "6:45",
         ]
 
-    def test_a_query_that_goes_while_it_runs_or_waits_is_not_run_again(self) -> None:
+    def test_a_query_removed_while_running_or_waiting_does_not_run_again(self) -> None:
         scheduler = scheduler_of(periodic_of("conservative"), queries(EXAMPLE[:5]))
         for minute in (1, 2):
             scheduler.updated("max", 60.0 * minute)
@@ -258,15 +258,15 @@ class TestTheProtocol:
     def test_measured_costs_change_the_periods(self) -> None:
         scheduler = scheduler_of(periodic_of("hybrid"), queries(EXAMPLE[:5]))
         assert set(scheduler.periods("max", "G1").values()) == {2}
-        # What a query costs apart from the scan, so that running it more often does not pay.
+        # Apart from the scan, each query now costs much, so that it does not pay to run a query more often.
         scheduler.price("max", "G1", ScanCosts(interval=1.0, answer=20.0))
         assert set(scheduler.periods("max", "G1").values()) == {2, 3}
 
-    def test_what_cannot_be_is_refused(self) -> None:
+    def test_invalid_queries_and_schedules_are_refused(self) -> None:
         scheduler = scheduler_of(periodic_of("hybrid"), queries())
-        with pytest.raises(InvalidInput, match="slide must cover at least one interval"):
+        with pytest.raises(InvalidInput, match="slide is shorter than one interval"):
             PeriodicQuery("Q", "max", "G1", window=5, slide=0)
-        with pytest.raises(InvalidInput, match="there is a query of this name"):
+        with pytest.raises(InvalidInput, match="a query of this name already exists"):
             scheduler.add(queries()[0])
         with pytest.raises(UnknownName, match="no such synopsis"):
             scheduler.add(PeriodicQuery("Q", "maximum", "G1", 5, 1))

@@ -1,4 +1,4 @@
-"""Who gets in, what each key may do, and how often: every route, with every kind of key."""
+"""Access to the routes: which key may call which route, sessions of the console, and rate limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from services.api.sessions import COOKIE
 from services.common.weir_home import Home
 from tests.support.api import Api, api_over
 
-# Names in paths; what is another's, and what the keys are for.
+# Names filled in for the parameters of paths: declarations that the keys of a tenant or a feeder must not touch.
 NAMES = {"tenant": "other", "query": "all", "stream": "hot", "name": "other", "id": "none"}
 OPEN = {"/healthz", "/readyz"}
 
@@ -27,7 +27,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 
 def routes(api: Api) -> list[tuple[str, str]]:
-    """All of them, as the description has them, with names filled in."""
+    """Return all routes of the OpenAPI description, with names filled in."""
     paths = api("GET", "/openapi.json").json()["paths"]
     return [
         (method.upper(), re.sub(r"{(\w+)}", lambda found: NAMES[found[1]], path))
@@ -41,56 +41,56 @@ def status(api: Api, method: str, path: str, who: str | None, **more: object) ->
     return api(method, path, body, who=who, **more).status_code
 
 
-def test_nothing_but_health_is_told_without_a_key_or_with_a_wrong_one(api: Api) -> None:
+def test_only_health_routes_answer_without_a_valid_key(api: Api) -> None:
     wrong = {"Authorization": f"Bearer {api.keys['admin'][:-1]}x"}
     for headers in ({}, wrong):
-        told = {
+        statuses = {
             (method, path): status(api, method, path, None, headers=headers) for method, path in routes(api)
         }
-        assert told == {route: 200 if route[1] in OPEN else 401 for route in told}
+        assert statuses == {route: 200 if route[1] in OPEN else 401 for route in statuses}
 
 
 @pytest.mark.parametrize("path", ["/v1/none", "/openapi.json", "/none", "/v1", "/docs", "/healthz/x"])
-def test_what_is_not_there_is_not_told_without_a_key_either(api: Api, path: str) -> None:
+def test_request_to_an_unknown_path_without_a_key_answers_401(api: Api, path: str) -> None:
     assert api("GET", path, who=None).status_code == 401
 
 
-def test_tenant_touches_nothing_of_another(api: Api) -> None:
+def test_tenant_cannot_touch_another_tenant(api: Api) -> None:
     before = api.declared()
-    told = {
+    statuses = {
         (method, path): status(api, method, path, "acme")
         for method, path in routes(api)
         if "/tenants/other" in path
     }
-    assert told == {
+    assert statuses == {
         (method, path): 403 if path == "/v1/tenants/other" and method != "GET" else 404
-        for method, path in told
+        for method, path in statuses
     }
     assert api.declared() == before
 
 
-def test_tenant_changes_nothing_but_its_queries(api: Api) -> None:
-    told = {
+def test_tenant_can_change_only_its_queries(api: Api) -> None:
+    statuses = {
         (method, path): status(api, method, path, "acme")
         for method, path in routes(api)
         if method != "GET" and "/tenants/other/" not in path
     }
-    # It may say what is wrong with what it sends.
+    # A tenant may call these two routes, but their body is invalid here.
     may_ask = {("POST", "/v1/apply"): 422, ("POST", "/v1/plan"): 422}
-    assert told == {route: may_ask.get(route, 403) for route in told}
+    assert statuses == {route: may_ask.get(route, 403) for route in statuses}
 
 
-def test_key_that_writes_to_a_stream_sees_that_stream_alone(api: Api) -> None:
-    told = {(method, path): status(api, method, path, "feeder") for method, path in routes(api)}
+def test_key_for_pushing_rows_sees_only_its_stream(api: Api) -> None:
+    statuses = {(method, path): status(api, method, path, "feeder") for method, path in routes(api)}
     open_to_it = {("GET", path) for path in (*OPEN, "/v1/streams", "/v1/caller")}
-    assert {route for route, one in told.items() if one != 403} == open_to_it
+    assert {route for route, status in statuses.items() if status != 403} == open_to_it
     streams = api("GET", "/v1/streams", who="feeder").json()["items"]
-    assert [one["document"]["name"] for one in streams] == ["ticks"]
+    assert [item["document"]["name"] for item in streams] == ["ticks"]
     assert api("GET", "/v1/streams/ticks", who="feeder").status_code == 200
     assert "source" not in api("GET", "/v1/streams/ticks", who="feeder").text
 
 
-def test_caller_shows_what_its_key_allows(api: Api) -> None:
+def test_caller_route_shows_the_permissions_of_the_key(api: Api) -> None:
     assert api("GET", "/v1/caller", who="acme").json() == {
         "principal": "acme",
         "scopes": ["tenant:acme"],
@@ -100,7 +100,7 @@ def test_caller_shows_what_its_key_allows(api: Api) -> None:
     assert api("GET", "/v1/caller").json()["is_admin"]
 
 
-def test_key_that_is_revoked_is_nobodys_at_once(api: Api) -> None:
+def test_revoked_key_is_refused_at_once(api: Api) -> None:
     made = api("POST", "/v1/keys", {"principal": "temp", "scopes": ["tenant:acme"], "expires_s": 3600})
     assert (made.status_code, made.headers["Cache-Control"]) == (201, "no-store")
     api.keys["temp"] = made.json()["key"]
@@ -112,7 +112,9 @@ def test_key_that_is_revoked_is_nobodys_at_once(api: Api) -> None:
     seen.append(api("GET", "/v1/tenants/acme", who="temp").status_code)
     assert (seen, revoked) == ([200, 401], [204, 404])
     assert api.keys["temp"] not in api("GET", "/v1/keys").text
-    log = [(one["who"], one["action"]) for one in api("GET", "/v1/audit?kind=Key&limit=2").json()["items"]]
+    log = [
+        (entry["who"], entry["action"]) for entry in api("GET", "/v1/audit?kind=Key&limit=2").json()["items"]
+    ]
     assert log == [("admin", "revoked"), ("admin", "created")]
 
 
@@ -128,14 +130,14 @@ def test_key_that_is_revoked_is_nobodys_at_once(api: Api) -> None:
         ({"principal": "x", "scopes": "admin"}, "#/scopes"),
     ],
 )
-def test_key_that_cannot_be_is_not_made(api: Api, body: object, pointer: str) -> None:
+def test_invalid_key_is_not_created(api: Api, body: object, pointer: str) -> None:
     before = api("GET", "/v1/keys").json()
     answer = api("POST", "/v1/keys", body)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
     assert api("GET", "/v1/keys").json() == before
 
 
-def test_audit_goes_on_where_it_ended(api: Api) -> None:
+def test_pages_of_the_audit_log_continue_without_gaps(api: Api) -> None:
     whole = api("GET", "/v1/audit?limit=10000").json()
     page = api("GET", "/v1/audit?limit=4").json()
     found = page["items"]
@@ -145,46 +147,46 @@ def test_audit_goes_on_where_it_ended(api: Api) -> None:
     assert (found, whole["next"]) == (whole["items"], None)
 
 
-# -- consoles --------------------------------------------------------------------------------------------------
+# -- access of the console -------------------------------------------------------------------------------------
 
 
-def test_console_changes_something_only_where_it_says_that_it_is_one(api: Api) -> None:
-    (admin,) = (one for one in api.service.snapshot.now.by_id.values() if one.principal == "admin")
+def test_change_by_a_session_requires_the_console_header(api: Api) -> None:
+    (admin,) = (key for key in api.service.snapshot.now.by_id.values() if key.principal == "admin")
     token = api.service.sessions.begin(admin.id)
     cookie = {"Cookie": f"a=b; {COOKIE}={token}"}
     body = {"priority_class": "gold"}
-    told = [
+    statuses = [
         api("GET", "/v1/tenants", who=None, headers=cookie).status_code,
         api("PUT", "/v1/tenants/new", body, who=None, headers=cookie).status_code,
         api("PUT", "/v1/tenants/new", body, who=None, headers=cookie | {"X-Weir-Console": "1"}).status_code,
     ]
     api.service.catalog.keys.revoke(admin.id, "test")
     api.service.snapshot.refresh()
-    told.append(api("GET", "/v1/tenants", who=None, headers=cookie).status_code)
-    assert told == [200, 403, 201, 401]
+    statuses.append(api("GET", "/v1/tenants", who=None, headers=cookie).status_code)
+    assert statuses == [200, 403, 201, 401]
 
 
-# -- limits ----------------------------------------------------------------------------------------------------
+# -- limits on the rate of requests ----------------------------------------------------------------------------
 
 
-def test_key_that_asks_too_often_is_told_to_come_again(tmp_path: Path) -> None:
+def test_key_with_too_many_requests_must_wait(tmp_path: Path) -> None:
     with api_over(Home(tmp_path), requests_burst=3, requests_per_s=0.01) as api:
         answers = [api("GET", "/v1/tenants") for _ in range(4)]
-        assert [one.status_code for one in answers] == [200, 200, 200, 429]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
         assert answers[3].headers["Retry-After"] == "100"
-        assert answers[3].json()["detail"] == "the key has made more than 0.01 requests a second"
+        assert answers[3].json()["detail"] == "the key has made more than 0.01 requests per second"
         assert api("GET", "/v1/tenants", who="acme").status_code == 200
 
 
-def test_wrong_keys_shut_nobody_else_out(tmp_path: Path) -> None:
+def test_wrong_keys_are_limited_without_blocking_valid_keys(tmp_path: Path) -> None:
     with api_over(Home(tmp_path), failures_per_minute=2) as api:
         wrong = {"Authorization": "Bearer weir_wrong"}
-        told = [api("GET", "/v1/tenants", who=None, headers=wrong).status_code for _ in range(4)]
-        assert told == [401, 401, 429, 429]
+        statuses = [api("GET", "/v1/tenants", who=None, headers=wrong).status_code for _ in range(4)]
+        assert statuses == [401, 401, 429, 429]
         assert api("GET", "/v1/tenants").status_code == 200
 
 
-def test_rate_is_what_a_key_may_ask_in_the_long_run() -> None:
+def test_requests_of_a_key_are_limited_to_the_rate_in_the_long_run() -> None:
     now = 0.0
     limits = RateLimits(ServiceSettings(requests_per_s=10, requests_burst=5), lambda: now)
     let_in = 0
@@ -198,7 +200,7 @@ def test_rate_is_what_a_key_may_ask_in_the_long_run() -> None:
     assert let_in == 5 + 99
 
 
-def test_readers_of_a_key_are_bounded() -> None:
+def test_number_of_waiting_readers_per_key_is_limited() -> None:
     limits = RateLimits(ServiceSettings(streams_per_key=2))
     with limits.waiting("k"), limits.waiting("k"):
         with limits.waiting("another"):

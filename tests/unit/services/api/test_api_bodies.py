@@ -1,4 +1,4 @@
-"""Bodies that are more than they look: work and memory stay in proportion to what was sent, and the answer is a 4xx."""
+"""Request bodies that expand when parsed: work and memory stay in proportion to the body's size, and the answer is a 4xx status."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
         yield found
 
 
-def test_what_is_checked_takes_no_more_memory_than_some_times_the_body() -> None:
+def test_checking_a_body_takes_little_memory() -> None:
     data = json.loads(json.dumps([{"k" * 100_000: [0] * 10_000}]))
     tracemalloc.start()
     check_data(data)
@@ -35,19 +35,19 @@ def test_what_is_checked_takes_no_more_memory_than_some_times_the_body() -> None
     assert most < 1_000_000
 
 
-def test_text_that_is_none_is_told_with_its_place() -> None:
-    with pytest.raises(InvalidInput) as told:
+def test_invalid_text_is_reported_with_its_place() -> None:
+    with pytest.raises(InvalidInput) as caught:
         check_data([{"a": ["", {"b.c": [0, "x\0"]}]}])
-    assert (told.value.field, told.value.value) == ("a[1].b.c[1]", "x\0")
+    assert (caught.value.field, caught.value.value) == ("a[1].b.c[1]", "x\0")
 
 
-def test_more_values_than_anybody_needs_are_refused() -> None:
+def test_body_with_too_many_values_is_refused() -> None:
     with pytest.raises(Malformed, match="too many values"):
         check_data([[0] * NODES_MAX])
 
 
 class Key(str):
-    """Counts how often one is compared with another."""
+    """String that counts how often it is compared with other strings."""
 
     compared = 0
     __hash__ = str.__hash__
@@ -57,21 +57,21 @@ class Key(str):
         return str.__eq__(self, other)
 
 
-def test_a_key_given_twice_is_found_among_many_without_comparing_all_with_all() -> None:
+def test_duplicate_key_is_found_with_few_comparisons() -> None:
     pairs: list[tuple[str, Any]] = [(Key(f"a{n}"), n) for n in range(1000)]
-    with pytest.raises(Malformed, match="given twice") as told:
+    with pytest.raises(Malformed, match="occurs twice") as caught:
         without_repetition([*pairs, (Key("a999"), 0)])
-    assert (told.value.value, Key.compared < 100) == ("a999", True)
+    assert (caught.value.value, Key.compared < 100) == ("a999", True)
 
 
 def merging(levels: int) -> str:
-    """Each level merges the one before ten times."""
+    """Return YAML in which each level merges the previous level ten times."""
     lines = ["a0: &a0 {k: v}"]
     lines += [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}" for n in range(1, levels)]
     return "\n".join(lines)
 
 
-def test_merged_keys_make_no_more_of_a_text_than_it_looks() -> None:
+def test_number_of_merged_yaml_keys_is_limited() -> None:
     with pytest.raises(InvalidInput, match=f"more than {MERGED_MAX:,} merged keys"):
         parse_yaml(merging(10))
     assert parse_yaml("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}") == {
@@ -83,17 +83,18 @@ def test_merged_keys_make_no_more_of_a_text_than_it_looks() -> None:
 @pytest.mark.parametrize(
     "number", ["0x" + "f" * NUMBER_MAX, "0" + "7" * NUMBER_MAX, "1" + ":59" * 200, "1" + ":59" * 200 + ".5"]
 )
-def test_numbers_of_hundreds_of_digits_are_out_of_range(api: Api, number: str) -> None:
-    told = api("PUT", "/v1/priority-classes/x", content=f"priority: {number}", headers=YAML)
-    assert told.status_code == 400
+def test_number_with_hundreds_of_digits_is_refused(api: Api, number: str) -> None:
+    answer = api("PUT", "/v1/priority-classes/x", content=f"priority: {number}", headers=YAML)
+    assert answer.status_code == 400
     assert (
-        told.json()["detail"] == f"a value is out of its range: a number of more than {NUMBER_MAX} characters"
+        answer.json()["detail"]
+        == f"the file contains a value out of range: the file contains a number of more than {NUMBER_MAX} characters"
     )
 
 
-@pytest.mark.parametrize("told", ["5", "true", "2026-01-01", "abc", "{a: 1}"])
-def test_documents_that_are_no_list_are_refused(api: Api, told: str) -> None:
+@pytest.mark.parametrize("documents", ["5", "true", "2026-01-01", "abc", "{a: 1}"])
+def test_documents_that_are_not_a_list_are_refused(api: Api, documents: str) -> None:
     before = api.declared()
-    answer = api("POST", "/v1/apply", content=f"documents: {told}", headers=YAML)
+    answer = api("POST", "/v1/apply", content=f"documents: {documents}", headers=YAML)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "#/documents")
     assert api.declared() == before

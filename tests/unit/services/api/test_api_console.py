@@ -1,4 +1,4 @@
-"""The console's session and files: who gets what, under which policy; and what the files themselves must keep to."""
+"""Session and files of the console: permissions to sign in and to read files, security policy, and rules for the files."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 
 def sign_in(api: Api, key: str, **headers: str) -> tuple[int, str, str]:
-    """Status, where to, and the cookie; the client keeps it, as a browser does."""
+    """Sign in; return status, location and cookie. The client keeps the cookie, as a browser does."""
     answer = api("POST", "/console/sign-in", who=None, data={"key": key}, headers=headers)
     return answer.status_code, answer.headers.get("Location", ""), answer.headers.get("Set-Cookie", "")
 
 
-# -- the session -----------------------------------------------------------------------------------------------
+# -- the session of a browser ----------------------------------------------------------------------------------
 
 
-def test_without_a_session_there_is_the_sign_in_page_and_nothing_else(api: Api) -> None:
+def test_only_the_sign_in_page_is_served_without_a_session(api: Api) -> None:
     paths = (
         "/",
         "/console",
@@ -48,48 +48,48 @@ def test_without_a_session_there_is_the_sign_in_page_and_nothing_else(api: Api) 
         "/console/nothing",
     )
     answers = [api("GET", path, who=None) for path in paths]
-    found = [(one.status_code, one.headers.get("Location", "")) for one in answers]
+    found = [(answer.status_code, answer.headers.get("Location", "")) for answer in answers]
     public = [(200, "") for _ in PUBLIC]
     to_console, to_sign_in = (303, "/console/"), (303, "/console/sign-in")
     refused, missing = (401, ""), (404, "")
     assert found == [to_console, to_console, to_sign_in, (200, ""), refused, refused, *public, missing]
 
 
-def test_a_key_becomes_a_session_that_does_not_hold_it(api: Api) -> None:
+def test_signing_in_gives_a_cookie_that_does_not_contain_the_key(api: Api) -> None:
     status, location, cookie = sign_in(api, api.keys["acme"])
     assert (status, location) == (303, "/console/")
     name_and_value, *attributes = cookie.split("; ")
     assert sorted(attributes) == ["HttpOnly", "Max-Age=43200", "Path=/", "SameSite=strict"]
     assert api.keys["acme"] not in cookie
     assert name_and_value.startswith("weir_session=")
-    told = api("GET", "/console/session", who=None).json()
-    assert told == {"principal": "acme", "scopes": ["tenant:acme"], "is_admin": False, "tenants": ["acme"]}
+    caller = api("GET", "/console/session", who=None).json()
+    assert caller == {"principal": "acme", "scopes": ["tenant:acme"], "is_admin": False, "tenants": ["acme"]}
     assert api("GET", "/console/sign-in", who=None).headers["Location"] == "/console/"
 
 
-def test_cookies_of_others_at_this_address_keep_nobody_out(api: Api) -> None:
-    """Browsers send those of all ports of a machine, whatever is in them."""
+def test_cookies_of_other_services_do_not_block_a_session(api: Api) -> None:
+    """A browser sends the cookies of all ports of a machine to each port, and some of these cookies are malformed."""
     token = sign_in(api, api.keys["acme"])[2].partition(";")[0]
     for others in ('a={"b": [1, 2]}; ', "a=b c; ", 'a="'):
-        told = api("GET", "/console/session", who=None, headers={"Cookie": f"{others}; {token}"})
-        assert (others, told.status_code) == (others, 200)
+        answer = api("GET", "/console/session", who=None, headers={"Cookie": f"{others}; {token}"})
+        assert (others, answer.status_code) == (others, 200)
 
 
-def test_who_signs_in_again_and_again_ends_no_session_but_its_own() -> None:
+def test_repeated_sign_in_ends_only_sessions_of_the_same_key() -> None:
     sessions = Sessions()
     ours = sessions.begin("admin")
     theirs = [sessions.begin("acme") for _ in range(2 * SESSIONS_OF_KEY_MAX)]
-    live = [sessions.key_id(one) is not None for one in theirs]
+    live = [sessions.key_id(token) is not None for token in theirs]
     assert sessions.key_id(ours) == "admin"
     assert live == [False] * SESSIONS_OF_KEY_MAX + [True] * SESSIONS_OF_KEY_MAX
 
 
-def test_with_tls_the_cookie_is_for_tls_alone(tmp_path: Path) -> None:
+def test_cookie_is_marked_secure_with_tls(tmp_path: Path) -> None:
     with api_over(Home(tmp_path), tls_certificate=tmp_path / "a.pem", tls_key=tmp_path / "b.pem") as api:
         assert "Secure" in sign_in(api, api.keys["admin"])[2].split("; ")
 
 
-def test_a_session_reads_and_changes_as_its_key_does(api: Api) -> None:
+def test_session_has_the_permissions_of_its_key(api: Api) -> None:
     sign_in(api, api.keys["admin"])
     tenant = {"priority_class": "gold"}
     assert api("GET", "/v1/tenants/acme", who=None).json()["name"] == "acme"
@@ -99,28 +99,28 @@ def test_a_session_reads_and_changes_as_its_key_does(api: Api) -> None:
 
 
 @pytest.mark.parametrize("key", ["weir_wrong", "", "weir_ü€\x00", "x" * 10_000])
-def test_a_wrong_key_is_told_and_begins_nothing(api: Api, key: str) -> None:
+def test_wrong_key_is_refused_without_a_session(api: Api, key: str) -> None:
     answer = api("POST", "/console/sign-in", who=None, data={"key": key})
     assert (answer.status_code, "Set-Cookie" in answer.headers, WRONG in answer.text) == (401, False, True)
     assert api("GET", "/console/session", who=None).status_code == 401
 
 
 @pytest.mark.parametrize("body", [b"", b"key", b"&" * 1000, b"\xff\xfe=\x00", b'{"key": 1}'])
-def test_what_is_no_form_is_a_wrong_key(api: Api, body: bytes) -> None:
+def test_malformed_sign_in_form_is_refused_like_a_wrong_key(api: Api, body: bytes) -> None:
     answer = api("POST", "/console/sign-in", who=None, content=body)
     assert (answer.status_code, WRONG in answer.text) == (401, True)
 
 
-def test_a_key_that_only_writes_is_told_so(api: Api) -> None:
+def test_key_that_only_pushes_rows_cannot_sign_in(api: Api) -> None:
     answer = api("POST", "/console/sign-in", who=None, data={"key": api.keys["feeder"]})
     assert answer.status_code == 403
     assert WRITES_ONLY.partition("'")[0] in answer.text
 
 
-def test_who_tries_too_many_wrong_keys_has_to_wait(tmp_path: Path) -> None:
+def test_too_many_wrong_keys_must_wait(tmp_path: Path) -> None:
     with api_over(Home(tmp_path), failures_per_minute=1) as api:
         answers = [api("POST", "/console/sign-in", who=None, data={"key": "weir_no"}) for _ in range(2)]
-        assert [one.status_code for one in answers] == [401, 429]
+        assert [answer.status_code for answer in answers] == [401, 429]
         assert int(answers[1].headers["Retry-After"]) > 0
         assert sign_in(api, api.keys["admin"])[0] == 303
 
@@ -135,7 +135,9 @@ def test_who_tries_too_many_wrong_keys_has_to_wait(tmp_path: Path) -> None:
         ({"Sec-Fetch-Site": "same-origin", "Origin": "http://behind.a.proxy"}, 303),
     ],
 )
-def test_another_site_signs_nobody_in_or_out(api: Api, headers: dict[str, str], status: int) -> None:
+def test_request_from_another_site_does_not_sign_in_or_out(
+    api: Api, headers: dict[str, str], status: int
+) -> None:
     sign_in(api, api.keys["acme"])
     answers = (
         sign_in(api, api.keys["admin"], **headers),
@@ -146,7 +148,7 @@ def test_another_site_signs_nobody_in_or_out(api: Api, headers: dict[str, str], 
     assert seen.status_code == (401 if status == 303 else 200)
 
 
-def test_another_site_cannot_sign_somebody_in(api: Api) -> None:
+def test_sign_in_is_refused_for_requests_from_other_sites(api: Api) -> None:
     for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 303), ("none", 303)):
         assert sign_in(api, api.keys["admin"], **{"Sec-Fetch-Site": site})[0] == status
 
@@ -158,29 +160,29 @@ def test_signing_out_ends_the_session_for_good(api: Api) -> None:
     assert api("GET", "/v1/tenants", who=None, headers={"Cookie": cookie}).status_code == 401
 
 
-def test_a_session_ends_with_its_key(api: Api) -> None:
+def test_session_ends_when_its_key_is_revoked(api: Api) -> None:
     sign_in(api, api.keys["acme"])
-    (id_,) = [one.id for one in api.service.catalog.keys.all() if one.principal == "acme"]
+    (id_,) = [info.id for info in api.service.catalog.keys.all() if info.principal == "acme"]
     assert api("DELETE", f"/v1/keys/{id_}").status_code == 204
     assert api("GET", "/console/session", who=None).status_code == 401
 
 
-# -- files -----------------------------------------------------------------------------------------------------
+# -- files of the console --------------------------------------------------------------------------------------
 
 
-def test_every_answer_forbids_what_is_not_served_here(api: Api) -> None:
+def test_every_answer_has_a_strict_content_security_policy(api: Api) -> None:
     pages = [
         api("GET", path, who=None) for path in ("/", "/console/sign-in", f"{ASSETS.address}/console.css")
     ]
     sign_in(api, api.keys["admin"])
     pages += [api("GET", path, who=None) for path in ("/console/", f"{ASSETS.address}/main.js")]
-    (policy,) = {one.headers["Content-Security-Policy"] for one in pages}
+    (policy,) = {page.headers["Content-Security-Policy"] for page in pages}
     assert {"default-src 'none'", "script-src 'self'", "style-src 'self'"} < set(policy.split("; "))
     assert "unsafe" not in policy
-    assert {one.headers["X-Content-Type-Options"] for one in pages} == {"nosniff"}
+    assert {page.headers["X-Content-Type-Options"] for page in pages} == {"nosniff"}
 
 
-def test_files_are_kept_under_their_hash_and_pages_are_not(api: Api) -> None:
+def test_browsers_may_cache_files_but_not_pages(api: Api) -> None:
     sign_in(api, api.keys["admin"])
     page, file = (api("GET", path, who=None) for path in ("/console/", f"{ASSETS.address}/main.js"))
     assert page.headers["Cache-Control"] == "no-store"
@@ -191,12 +193,12 @@ def test_files_are_kept_under_their_hash_and_pages_are_not(api: Api) -> None:
 
 
 @pytest.mark.parametrize("name", ["index.html", "../console.py", "..%2fconsole.py", "vendor", ""])
-def test_only_the_console_s_files_are_served(api: Api, name: str) -> None:
+def test_only_files_of_the_console_are_served(api: Api, name: str) -> None:
     sign_in(api, api.keys["admin"])
     assert api("GET", f"{ASSETS.address}/{name}", who=None).status_code == 404
 
 
-def test_another_byte_in_any_file_is_another_address(tmp_path: Path) -> None:
+def test_changed_file_changes_the_address_of_all_files(tmp_path: Path) -> None:
     for name in ("index.html", "sign-in.html", "a.js", "b.js"):
         (tmp_path / name).write_text("x", encoding="utf-8")
     before = read_assets(tmp_path).address
@@ -210,7 +212,7 @@ def own_files(*suffixes: str) -> dict[str, str]:
     return {path.name: path.read_text("utf-8") for path in paths}
 
 
-def test_pages_name_files_that_are_there_and_hold_no_script_or_style() -> None:
+def test_pages_name_existing_files_and_have_no_inline_script_or_style() -> None:
     for page in own_files(".html").values():
         named = re.findall(r'(?:src|href)="\{assets\}/([^"]+)"', page)
         assert set(named) <= set(ASSETS.files)
@@ -219,46 +221,46 @@ def test_pages_name_files_that_are_there_and_hold_no_script_or_style() -> None:
         assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=", page)
 
 
-def test_modules_import_what_is_there_and_take_no_text_for_markup() -> None:
+def test_modules_import_existing_files_and_never_parse_text_as_markup() -> None:
     for name, text in own_files(".js").items():
         imported = re.findall(r'from "\./([^"]+)"', text)
         assert set(imported) <= set(ASSETS.files), name
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b", text), name
 
 
-def test_no_file_asks_anybody_else() -> None:
+def test_files_refer_to_no_other_host() -> None:
     for name, text in own_files(".js", ".css", ".html").items():
         addresses = set(re.findall(r"https?://[^\s\"'`]+", text)) - {"http://www.w3.org/2000/svg"}
         assert addresses == set(), name
 
 
-def test_the_chart_library_is_what_its_readme_says() -> None:
+def test_chart_library_has_the_hashes_of_its_readme() -> None:
     readme = (VENDOR / "README.md").read_text("utf-8")
-    told = dict(re.findall(r"^\| `([\w.]+)` \| `sha512-([\w+/=]+)` \|$", readme, re.MULTILINE))
+    listed = dict(re.findall(r"^\| `([\w.]+)` \| `sha512-([\w+/=]+)` \|$", readme, re.MULTILINE))
     found = {
         path.name: base64.b64encode(hashlib.sha512(path.read_bytes()).digest()).decode()
         for path in VENDOR.iterdir()
         if path.name != "README.md"
     }
-    assert told == found
+    assert listed == found
 
 
-def test_the_wheel_holds_every_file_of_the_console() -> None:
-    packed = {one.distribution_path for one in WheelBuilder(str(ROOT)).recurse_included_files()}
+def test_wheel_contains_every_file_of_the_console() -> None:
+    packed = {file.distribution_path for file in WheelBuilder(str(ROOT)).recurse_included_files()}
     wanted = {path.relative_to(ROOT).as_posix() for path in FOLDER.rglob("*") if path.is_file()}
-    assert set(ASSETS.files) <= {one.removeprefix("services/api/console/") for one in wanted}
+    assert set(ASSETS.files) <= {name.removeprefix("services/api/console/") for name in wanted}
     assert wanted <= packed
     assert {path.suffix for path in FOLDER.rglob("*") if path.is_file()} <= {*MEDIA_TYPES, ".html", ".md", ""}
 
 
-# -- colours ---------------------------------------------------------------------------------------------------
+# -- colours of the console ------------------------------------------------------------------------------------
 
 COLOURS = dict(
     re.findall(r"--([\w-]+): light-dark\((#\w{6}, #\w{6})\)", (FOLDER / "console.css").read_text("utf-8"))
 )
 TEXTS = ("text", "muted", "accent", "good", "bad", "warned")
 SURFACES = ("page", "surface", "sunken")
-# WCAG 2.2, level AA: of text, and of what is to be told apart without being text.
+# Least contrast by WCAG 2.2, level AA: first of text, then of graphics and controls.
 TEXT_LEAST, GRAPHIC_LEAST = 4.5, 3.0
 PAIRS = [
     *((text, surface, TEXT_LEAST) for text in TEXTS for surface in SURFACES),
@@ -272,22 +274,24 @@ PAIRS = [
 
 def luminance(colour: str) -> float:
     parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
-    return sum(weight * one for weight, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def contrast(one: str, other: str) -> float:
-    dark, light = sorted((luminance(one), luminance(other)))
+def contrast(front: str, back: str) -> float:
+    dark, light = sorted((luminance(front), luminance(back)))
     return (light + 0.05) / (dark + 0.05)
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize(("front", "back", "least"), PAIRS)
-def test_colours_can_be_told_from_what_they_are_on(front: str, back: str, least: float, theme: int) -> None:
-    one, other = (COLOURS[name].split(", ")[theme] for name in (front, back))
-    assert contrast(one, other) >= least
+def test_colours_have_enough_contrast_to_their_background(
+    front: str, back: str, least: float, theme: int
+) -> None:
+    colours = (COLOURS[name].split(", ")[theme] for name in (front, back))
+    assert contrast(*colours) >= least
 
 
-def test_contrast_is_computed_as_it_is_defined() -> None:
+def test_contrast_of_known_colours_is_correct() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)

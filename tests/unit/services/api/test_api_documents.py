@@ -1,4 +1,4 @@
-"""Routes of declarations: what is declared, shown, changed and deleted, under which conditions, and what is refused."""
+"""Routes of declarations: they are listed, shown, changed and deleted under conditions, and invalid requests are refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NEW = {"priority_class": "gold"}
 TENANT = {"kind": "Tenant", "name": "new", "priority_class": "gold"}
 
 
-def test_put_creates_keeps_and_changes(api: Api) -> None:
+def test_put_creates_keeps_and_changes_a_declaration(api: Api) -> None:
     answers = []
     for body in (NEW, NEW, {"priority_class": "silver"}):
         answer = api("PUT", "/v1/tenants/new", body)
@@ -42,11 +42,11 @@ def test_put_creates_keeps_and_changes(api: Api) -> None:
     ]
     shown = api("GET", "/v1/tenants/new")
     assert (shown.headers["ETag"], shown.json()) == (changed, answers[2][2])
-    log = [(one["who"], one["action"], one["fields"]) for one in audited(api, "Tenant", "new")]
+    log = [(entry["who"], entry["action"], entry["fields"]) for entry in audited(api, "Tenant", "new")]
     assert log == [("admin", "changed", ["priority_class"]), ("admin", "created", [])]
 
 
-def test_how_much_a_query_s_freshness_counts_is_put_shown_and_refused(api: Api) -> None:
+def test_weight_of_a_query_is_stored_shown_and_checked(api: Api) -> None:
     query, path = {"sql": "SELECT value FROM ticks", "weight": 2.5}, "/v1/tenants/acme/queries/fresh"
     answer = api("PUT", path, query)
     assert (answer.status_code, api("GET", path).json()["weight"]) == (201, 2.5)
@@ -77,36 +77,36 @@ def audited(api: Api, kind: str, name: str) -> list[Any]:
         ("new", {"If-None-Match": "*"}, 201),
     ],
 )
-def test_put_is_made_under_its_conditions_only(
+def test_put_changes_a_declaration_only_if_if_match_and_if_none_match_hold(
     api: Api, path: str, headers: dict[str, str], status: int
 ) -> None:
     before = api.declared()
     etag = api("GET", "/v1/tenants/acme").headers["ETag"]
-    told = {name: value.replace("{etag}", etag) for name, value in headers.items()}
-    answer = api("PUT", f"/v1/tenants/{path}", {"priority_class": "bronze"}, headers=told)
+    sent = {name: value.replace("{etag}", etag) for name, value in headers.items()}
+    answer = api("PUT", f"/v1/tenants/{path}", {"priority_class": "bronze"}, headers=sent)
     assert (answer.status_code, api.declared() != before) == (status, status < 300)
 
 
-def test_who_has_it_already_is_not_sent_it_again(api: Api) -> None:
+def test_unchanged_declaration_is_not_sent_again(api: Api) -> None:
     etag = api("GET", "/v1/tenants/acme").headers["ETag"]
     answers = [
-        api("GET", "/v1/tenants/acme", headers={"If-None-Match": told})
-        for told in (etag, f'W/{etag}, "1"', '"1"')
+        api("GET", "/v1/tenants/acme", headers={"If-None-Match": known})
+        for known in (etag, f'W/{etag}, "1"', '"1"')
     ]
-    assert [(one.status_code, bool(one.content)) for one in answers] == [
+    assert [(answer.status_code, bool(answer.content)) for answer in answers] == [
         (304, False),
         (304, False),
         (200, True),
     ]
 
 
-def test_what_is_deleted_is_not_there_the_second_time(api: Api) -> None:
+def test_second_delete_answers_404(api: Api) -> None:
     answers = [api("DELETE", "/v1/tenants/acme/queries/odd") for _ in range(2)]
-    assert [(one.status_code, one.content[:1]) for one in answers] == [(204, b""), (404, b"{")]
+    assert [(answer.status_code, answer.content[:1]) for answer in answers] == [(204, b""), (404, b"{")]
     assert api("GET", "/v1/tenants/acme/queries/odd").status_code == 404
 
 
-def test_change_that_is_not_enacted_in_time_is_made_with_a_warning(api: Api) -> None:
+def test_change_that_does_not_run_in_time_is_saved_with_a_warning(api: Api) -> None:
     enacted = []
 
     def enact() -> bool:
@@ -119,35 +119,41 @@ def test_change_that_is_not_enacted_in_time_is_made_with_a_warning(api: Api) -> 
         for name in ("n1", "n2")
     )
     assert (first.status_code, first.headers.get("Weir-Warning")) == (201, None)
-    assert (second.status_code, "does not run yet" in second.headers["Weir-Warning"]) == (201, True)
-    # It is waited for when the catalog has it.
+    assert (second.status_code, "do not run yet" in second.headers["Weir-Warning"]) == (201, True)
+    # The catalog has the change before the service waits for the change to take effect.
     assert enacted[1] == enacted[0] + 1
     assert api("PUT", "/v1/tenants/acme/queries/n3?dry_run=true", {"sql": "SELECT * FROM ticks"}).is_success
     assert len(enacted) == 2
 
 
-def test_what_is_in_use_is_not_deleted(api: Api) -> None:
+def test_declaration_in_use_is_not_deleted(api: Api) -> None:
     before = api.declared()
-    told = {
+    answers = {
         path: api("DELETE", path) for path in ("/v1/streams/ticks", "/v1/tenants/acme", "/v1/streams/hot")
     }
-    assert {path: (one.status_code, one.json()["detail"]) for path, one in told.items()} == {
+    assert {path: (answer.status_code, answer.json()["detail"]) for path, answer in answers.items()} == {
         "/v1/streams/ticks": (
             409,
-            f"in use by Query acme/odd, key {key_of(api, 'feeder')} (got 'Stream ticks')",
+            f"the declaration is in use by Query acme/odd, key {key_of(api, 'feeder')} (got 'Stream ticks')",
         ),
-        "/v1/tenants/acme": (409, f"in use by Query acme/odd, key {key_of(api, 'acme')} (got 'Tenant acme')"),
-        "/v1/streams/hot": (409, "in use by Feed sensors, Query other/all (got 'Stream hot')"),
+        "/v1/tenants/acme": (
+            409,
+            f"the declaration is in use by Query acme/odd, key {key_of(api, 'acme')} (got 'Tenant acme')",
+        ),
+        "/v1/streams/hot": (
+            409,
+            "the declaration is in use by Feed sensors, Query other/all (got 'Stream hot')",
+        ),
     }
     assert api.declared() == before
 
 
 def key_of(api: Api, principal: str) -> str:
-    (found,) = [one["id"] for one in api("GET", "/v1/keys").json()["items"] if one["principal"] == principal]
+    (found,) = [key["id"] for key in api("GET", "/v1/keys").json()["items"] if key["principal"] == principal]
     return str(found)
 
 
-def test_dry_run_tells_what_would_change_and_changes_nothing(api: Api) -> None:
+def test_dry_run_shows_the_changes_and_makes_none(api: Api) -> None:
     before = api.declared()
     changed = api("PUT", "/v1/tenants/acme?dry_run=true", {"priority_class": "bronze"})
     gone = api("DELETE", "/v1/tenants/acme/queries/odd?dry_run=true")
@@ -168,7 +174,7 @@ def test_dry_run_tells_what_would_change_and_changes_nothing(api: Api) -> None:
             "warnings": [],
         },
     )
-    told = {
+    deletion = {
         "kind": "Query",
         "tenant": "acme",
         "name": "odd",
@@ -176,7 +182,7 @@ def test_dry_run_tells_what_would_change_and_changes_nothing(api: Api) -> None:
         "fields": [],
         "changes": {},
     }
-    assert (gone.status_code, gone.json()["changes"]) == (200, [told])
+    assert (gone.status_code, gone.json()["changes"]) == (200, [deletion])
     assert (refused.status_code, stale.status_code) == (422, 412)
     assert api.declared() == before
 
@@ -189,7 +195,7 @@ def test_dry_run_tells_what_would_change_and_changes_nothing(api: Api) -> None:
         {"priority": 1, "delay_target_ms": 1, "policy": {"kind": "bsd", "clusters": 10**30}},
     ],
 )
-def test_number_that_nothing_holds_is_refused(api: Api, body: object) -> None:
+def test_number_out_of_range_is_refused(api: Api, body: object) -> None:
     assert api("PUT", "/v1/priority-classes/huge", body).status_code == 422
     assert api("GET", "/v1/priority-classes").status_code == 200
 
@@ -197,25 +203,25 @@ def test_number_that_nothing_holds_is_refused(api: Api, body: object) -> None:
 @pytest.mark.parametrize(
     "query", ["dry-run=true", "dryrun=true", "dry_run=true&dry_run=false", "dry_run=perhaps"]
 )
-def test_parameter_that_is_misspelt_changes_nothing(api: Api, query: str) -> None:
+def test_misspelt_parameter_is_refused(api: Api, query: str) -> None:
     answer = api("PUT", f"/v1/tenants/new?{query}", NEW)
     assert (answer.status_code, answer.json()["errors"][0]["parameter"]) == (422, query.partition("=")[0])
     assert api("GET", "/v1/tenants/new").status_code == 404
 
 
-def test_lists_go_on_where_they_ended(api: Api) -> None:
+def test_pages_of_a_list_continue_where_the_previous_page_ended(api: Api) -> None:
     whole = api("GET", "/v1/queries?limit=10000").json()
-    assert [one["document"]["name"] for one in whole["items"]] == ["odd", "all"]
+    assert [item["document"]["name"] for item in whole["items"]] == ["odd", "all"]
     first = api("GET", "/v1/queries?limit=1").json()
-    # What comes to be meanwhile is at the end, and nothing is told twice.
+    # A query declared meanwhile comes last, and no query is listed twice.
     api("PUT", "/v1/tenants/acme/queries/more", {"sql": "SELECT value FROM ticks"})
     rest = api("GET", f"/v1/queries?limit=2&after={first['next']}").json()
-    assert [one["document"]["name"] for one in first["items"] + rest["items"]] == ["odd", "all", "more"]
+    assert [item["document"]["name"] for item in first["items"] + rest["items"]] == ["odd", "all", "more"]
     assert (whole["next"], rest["next"]) == (None, None)
     assert api("GET", "/v1/tenants/acme/queries").json()["items"] == [whole["items"][0], rest["items"][1]]
 
 
-def test_secrets_are_shown_to_nobody_and_kept_where_they_stand(api: Api) -> None:
+def test_secrets_are_hidden_and_kept_when_the_shown_document_is_put(api: Api) -> None:
     feed, session = api("GET", "/v1/feeds/sensors").json(), api("GET", "/v1/session").json()
     options = {"subscribe": "t", "kafka.bootstrap.servers": "broker:9092"}
     assert feed["source"]["options"] == {**options, "kafka.sasl.jaas.config": "(hidden)"}
@@ -223,7 +229,7 @@ def test_secrets_are_shown_to_nobody_and_kept_where_they_stand(api: Api) -> None
     feed["source"]["options"]["subscribe"] = "u"
     answer = api("PUT", "/v1/feeds/sensors", feed)
     assert (answer.status_code, answer.json()) == (200, feed)
-    (kept,) = (one.declaration.source.options for one in api.service.catalog.all("Feed"))  # type: ignore[union-attr]  # of that kind
+    (kept,) = (feed.declaration.source.options for feed in api.service.catalog.all("Feed"))  # type: ignore[union-attr]  # it is a feed
     assert kept == {**options, "subscribe": "u", "kafka.sasl.jaas.config": "hunter2hunter2"}
     everything = "".join(
         api("GET", path).text for path in ("/v1/feeds", "/v1/session", "/v1/audit", "/v1/streams", "/v1/keys")
@@ -231,12 +237,12 @@ def test_secrets_are_shown_to_nobody_and_kept_where_they_stand(api: Api) -> None
     assert "hunter2" not in everything + answer.text
 
 
-def test_there_is_no_secret_to_keep_where_there_was_none(api: Api) -> None:
+def test_hidden_value_without_a_stored_secret_is_refused(api: Api) -> None:
     body = {"conf": {"spark.hadoop.other.secret.key": "(hidden)"}}
     answer = api("PUT", "/v1/session", body)
     assert (answer.status_code, answer.json()["errors"]) == (
         422,
-        [{"pointer": "#/conf/spark.hadoop.other.secret.key", "detail": "there is no secret to keep"}],
+        [{"pointer": "#/conf/spark.hadoop.other.secret.key", "detail": "no secret is stored for this field"}],
     )
 
 
@@ -249,26 +255,27 @@ priority_class: gold
 """
 
 
-def test_apply_is_the_same_by_yaml_and_by_json(api: Api) -> None:
+def test_apply_treats_yaml_and_json_alike(api: Api) -> None:
     by_yaml = api(
         "POST", "/v1/apply?dry_run=true", content=APPLIED, headers={"Content-Type": "application/yaml"}
     )
     query = {"kind": "Query", "tenant": "new", "name": "some", "sql": "SELECT * FROM ticks"}
     by_json = api("POST", "/v1/apply", {"documents": [TENANT, query]})
     assert by_yaml.json() == by_json.json()
-    assert [(one["kind"], one["action"]) for one in by_json.json()["changes"]] == [
+    assert [(change["kind"], change["action"]) for change in by_json.json()["changes"]] == [
         ("Tenant", "created"),
         ("Query", "created"),
     ]
     assert [
-        one["action"] for one in api("POST", "/v1/apply", {"documents": [TENANT, query]}).json()["changes"]
+        change["action"]
+        for change in api("POST", "/v1/apply", {"documents": [TENANT, query]}).json()["changes"]
     ] == [
         "unchanged",
         "unchanged",
     ]
 
 
-def test_apply_is_made_whole_or_not_at_all(api: Api) -> None:
+def test_apply_changes_everything_or_nothing(api: Api) -> None:
     before = api.declared()
     wrong = {"kind": "Query", "tenant": "new", "name": "some", "sql": "SELECT nothing FROM ticks"}
     answer = api("POST", "/v1/apply", {"documents": [TENANT, wrong]})
@@ -279,7 +286,7 @@ def test_apply_is_made_whole_or_not_at_all(api: Api) -> None:
     assert api.declared() == before
 
 
-def test_tenant_applies_queries_of_its_own_only(api: Api) -> None:
+def test_tenant_applies_only_its_own_queries(api: Api) -> None:
     own = {"kind": "Query", "tenant": "acme", "name": "own", "sql": "SELECT * FROM hot"}
     statuses = [
         api("POST", "/v1/apply", {"documents": documents}, who="acme").status_code
@@ -288,7 +295,7 @@ def test_tenant_applies_queries_of_its_own_only(api: Api) -> None:
     assert statuses == [200, 403, 404, 404]
 
 
-def test_changes_of_others_are_seen(api: Api) -> None:
+def test_changes_by_another_process_are_seen(api: Api) -> None:
     api.service.catalog.apply(documents_of("{kind: Tenant, name: late, priority_class: gold}"), "another")
     api.service.snapshot.refresh()
     assert api("GET", "/v1/tenants/late").status_code == 200
@@ -297,29 +304,29 @@ def test_changes_of_others_are_seen(api: Api) -> None:
 # -- what tenants see ------------------------------------------------------------------------------------------
 
 
-def test_tenant_sees_its_own_and_all_streams_without_their_sources(api: Api) -> None:
+def test_tenant_sees_its_own_declarations_and_streams_without_sources(api: Api) -> None:
     seen = {
-        path: [one["document"] for one in api("GET", path, who="acme").json()["items"]]
+        path: [item["document"] for item in api("GET", path, who="acme").json()["items"]]
         for path in ("/v1/tenants", "/v1/queries", "/v1/priority-classes", "/v1/streams")
     }
-    assert {path: [one["name"] for one in those] for path, those in seen.items()} == {
+    assert {path: [document["name"] for document in documents] for path, documents in seen.items()} == {
         "/v1/tenants": ["acme"],
         "/v1/queries": ["odd"],
         "/v1/priority-classes": ["gold"],
         "/v1/streams": ["ticks", "hot"],
     }
-    assert [sorted(one) for one in seen["/v1/streams"]] == [["columns", "kind", "name", "time"]] * 2
+    assert [sorted(document) for document in seen["/v1/streams"]] == [["columns", "kind", "name", "time"]] * 2
     assert "source" not in api("GET", "/v1/streams/ticks", who="acme").json()
 
 
 @pytest.mark.parametrize("path", ["/v1/tenants/{}", "/v1/tenants/{}/queries", "/v1/tenants/{}/queries/all"])
-def test_another_tenant_is_as_one_that_is_not_there(api: Api, path: str) -> None:
+def test_another_tenant_answers_like_a_missing_tenant(api: Api, path: str) -> None:
     other, none = (api("GET", path.format(name), who="acme") for name in ("other", "another"))
     assert other.status_code == none.status_code == 404
     assert other.text.replace("'other'", "'another'") == none.text
 
 
-# -- what is refused -------------------------------------------------------------------------------------------
+# -- requests that are refused ---------------------------------------------------------------------------------
 
 DEEP = "[" * 100_000
 MALFORMED = [
@@ -351,8 +358,8 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize(("body", "status"), MALFORMED, ids=[str(one[:40]) for one, _ in MALFORMED])
-def test_body_that_cannot_be_is_told_so_and_changes_nothing(api: Api, body: bytes, status: int) -> None:
+@pytest.mark.parametrize(("body", "status"), MALFORMED, ids=[str(body[:40]) for body, _ in MALFORMED])
+def test_malformed_body_is_refused_and_changes_nothing(api: Api, body: bytes, status: int) -> None:
     before = api.declared()
     answer = api("PUT", "/v1/tenants/new", content=body, headers={"Content-Type": "application/json"})
     assert (answer.status_code, answer.headers["Content-Type"]) == (status, "application/problem+json")
@@ -373,7 +380,9 @@ def test_body_that_cannot_be_is_told_so_and_changes_nothing(api: Api, body: byte
         ({}, "#/priority_class"),
     ],
 )
-def test_problem_points_at_its_place_in_the_body(api: Api, body: object, pointer: str) -> None:
+def test_error_has_the_json_pointer_of_the_wrong_field_in_the_body(
+    api: Api, body: object, pointer: str
+) -> None:
     (error,) = api("PUT", "/v1/tenants/new", body).json()["errors"]
     assert error["pointer"] == pointer
 
@@ -392,7 +401,7 @@ def test_problem_points_at_its_place_in_the_body(api: Api, body: object, pointer
         ("/v1/tenants/", 404),
     ],
 )
-def test_name_that_cannot_be_is_told_so(api: Api, path: str, status: int) -> None:
+def test_invalid_name_is_refused(api: Api, path: str, status: int) -> None:
     assert api("PUT", path, NEW).status_code == status
 
 
@@ -416,7 +425,7 @@ def test_name_that_cannot_be_is_told_so(api: Api, path: str, status: int) -> Non
         ),
     ],
 )
-def test_body_is_read_as_what_it_says_it_is(api: Api, content: str, media: str, status: int) -> None:
+def test_body_is_read_by_its_media_type(api: Api, content: str, media: str, status: int) -> None:
     answer = api("PUT", "/v1/tenants/new", content=content, headers={"Content-Type": media})
     assert answer.status_code == status, answer.text
 
@@ -426,12 +435,12 @@ def test_sql_of_ten_megabytes_is_too_large(api: Api) -> None:
     path = "/v1/tenants/acme/queries/long"
     documents = [{"kind": "Query", "tenant": "acme", "name": "long", "sql": sql}]
     answers = [api("PUT", path, {"sql": sql}), api("POST", "/v1/apply", {"documents": documents})]
-    assert [one.status_code for one in answers] == [413, 422]
+    assert [answer.status_code for answer in answers] == [413, 422]
     assert len(answers[1].content) < 1000
     assert answers[1].json()["errors"][0]["pointer"] == "#/documents/0/sql"
 
 
-def test_chunks_are_counted_too(api: Api) -> None:
+def test_size_of_chunked_bodies_is_limited(api: Api) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(40):
             yield b" " * 50_000
@@ -462,7 +471,7 @@ PATHS = st.sampled_from(
 )
 
 
-def test_nothing_that_is_sent_is_our_mistake(api: Api) -> None:
+def test_no_body_causes_a_server_error(api: Api) -> None:
     @settings(max_examples=150, deadline=None)
     @given(path=PATHS, body=JSON | st.dictionaries(FIELDS, JSON, max_size=4))
     def holds(path: str, body: object) -> None:
@@ -476,22 +485,22 @@ def test_nothing_that_is_sent_is_our_mistake(api: Api) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_the_same_with_postgresql_which_may_go_away(tmp_path: Path) -> None:
+def test_routes_work_with_postgresql_and_report_its_absence(tmp_path: Path) -> None:
     with ExitStack() as database:
         home = Home(tmp_path, database.enter_context(postgresql()))
         with api_over(home) as api:
-            test_put_creates_keeps_and_changes(api)
-            test_what_is_in_use_is_not_deleted(api)
-            test_apply_is_made_whole_or_not_at_all(api)
-            test_lists_go_on_where_they_ended(api)
-            test_secrets_are_shown_to_nobody_and_kept_where_they_stand(api)
+            test_put_creates_keeps_and_changes_a_declaration(api)
+            test_declaration_in_use_is_not_deleted(api)
+            test_apply_changes_everything_or_nothing(api)
+            test_pages_of_a_list_continue_where_the_previous_page_ended(api)
+            test_secrets_are_hidden_and_kept_when_the_shown_document_is_put(api)
             assert api("GET", "/v1/audit?name=%00").status_code == 422
             database.close()
-            told = [
+            answers = [
                 api("GET", "/v1/tenants/acme"),
                 api("PUT", "/v1/tenants/acme", NEW),
                 api("GET", "/v1/keys"),
             ]
-    assert [one.status_code for one in told] == [200, 503, 503]
-    assert told[1].json()["type"] == "urn:weir:problem:catalog-away"
-    assert told[1].headers["Retry-After"] == "1"
+    assert [answer.status_code for answer in answers] == [200, 503, 503]
+    assert answers[1].json()["type"] == "urn:weir:problem:catalog-away"
+    assert answers[1].headers["Retry-After"] == "1"

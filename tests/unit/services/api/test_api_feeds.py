@@ -1,4 +1,4 @@
-"""Feeds by REST and on the command line: administrators see all of it, tenants neither sources nor errors."""
+"""Feeds over REST and on the command line: administrators see everything, tenants see neither sources nor errors."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Fed:
 
 @pytest.fixture
 def fed(tmp_path: Path) -> Iterator[Fed]:
-    """A feed that runs, one that fails, one of which nothing is reported yet, and a stream without a feed."""
+    """Serve a running feed, a failed feed, a feed without a report, and a stream without a feed."""
     with ExitStack() as stack:
         found = stack.enter_context(served(tmp_path / "home"))
         found.catalog.apply(documents_of(DOCUMENTS), "test")
@@ -103,7 +103,7 @@ def fed(tmp_path: Path) -> Iterator[Fed]:
         yield Fed(found, system)
 
 
-def test_administrators_see_how_feeds_run_and_why_not(fed: Fed) -> None:
+def test_administrators_see_states_figures_and_errors_of_feeds(fed: Fed) -> None:
     with fed.client("admin") as weir:
         readings, broken, sensors = weir.live.feed_statuses()
         assert weir.live.feed_status("broken") == broken
@@ -131,20 +131,20 @@ def test_administrators_see_how_feeds_run_and_why_not(fed: Fed) -> None:
         "last_error_at": "2027-01-15T08:00:00Z",
     }
     assert broken | expected == broken
-    assert (sensors["state"], [one["name"] for one in sensors["streams"]]) == ("starting", ["hot"])
+    assert (sensors["state"], [stream["name"] for stream in sensors["streams"]]) == ("starting", ["hot"])
 
 
-def test_streams_without_a_feed_are_told_apart(fed: Fed) -> None:
+def test_streams_without_a_feed_are_listed_separately(fed: Fed) -> None:
     headers = {"Authorization": f"Bearer {fed.served.key('admin')}"}
-    told = httpx.get(f"{fed.served.url}/v1/feeding", headers=headers).json()
-    assert told["pushed"] == [UNREJECTED | {"name": "pushed", "rows": 12, "offered": 0, "late": 0}]
+    feeding = httpx.get(f"{fed.served.url}/v1/feeding", headers=headers).json()
+    assert feeding["pushed"] == [UNREJECTED | {"name": "pushed", "rows": 12, "offered": 0, "late": 0}]
 
 
-def test_tenants_see_states_and_neither_sources_nor_errors(fed: Fed) -> None:
+def test_tenants_see_states_of_feeds_without_sources_and_errors(fed: Fed) -> None:
     with fed.client("tenant:gold") as weir:
-        told = weir.live.feed_statuses()
-        assert [one["name"] for one in told] == ["Readings", "broken", "sensors"]
-        assert {key for one in told for key in one} == FOR_TENANTS
+        statuses = weir.live.feed_statuses()
+        assert [status["name"] for status in statuses] == ["Readings", "broken", "sensors"]
+        assert {key for status in statuses for key in status} == FOR_TENANTS
         assert weir.live.feed_status("Readings")["streams"][0]["late"] == 50
         with pytest.raises(UnknownName, match="no such Feed"):
             weir.live.feed_status("pushed")
@@ -156,21 +156,21 @@ def test_tenants_see_states_and_neither_sources_nor_errors(fed: Fed) -> None:
         feeder.live.feed_statuses()
 
 
-def test_feeds_of_which_no_process_reports_are_stopped(fed: Fed) -> None:
+def test_feeds_without_a_reporting_process_are_stopped(fed: Fed) -> None:
     service = fed.served.service
     service.brought = None
-    assert [(one.feed, one.state, one.last_error) for one in service.feeds()] == [
+    assert [(feed.feed, feed.state, feed.last_error) for feed in service.feeds()] == [
         (name, "stopped", NO_PROCESS) for name in ("Readings", "broken", "sensors")
     ]
     service.told_feeds.tell(FEEDS[:1], time.monotonic())
-    assert [(one.feed, one.state) for one in service.feeds()] == [
+    assert [(feed.feed, feed.state) for feed in service.feeds()] == [
         ("Readings", "running"),
         ("broken", "starting"),
         ("sensors", "starting"),
     ]
 
 
-def test_problems_are_those_of_feeds_that_do_not_run() -> None:
+def test_feeds_that_do_not_run_are_listed_as_problems() -> None:
     stopped = replace(FEEDS[0], state="stopped")
     assert problems_of([*FEEDS, stopped, replace(stopped, state="starting")]) == [
         "feed broken does not run: Path does not exist: /nowhere",
@@ -179,8 +179,8 @@ def test_problems_are_those_of_feeds_that_do_not_run() -> None:
 
 
 def test_get_feeds_shows_states_and_the_last_error(fed: Fed) -> None:
-    code, told = fed.weir("get", "feeds")
-    lines = [" ".join(line.split()) for line in told.splitlines() if line.strip()]
+    code, output = fed.weir("get", "feeds")
+    lines = [" ".join(line.split()) for line in output.splitlines() if line.strip()]
     behind = lines[2].split()[-5:-3]
     assert (code, lines) == (
         0,
@@ -193,16 +193,16 @@ def test_get_feeds_shows_states_and_the_last_error(fed: Fed) -> None:
             "broken: error at 08:00:00Z: Path does not exist: /nowhere; next try in 4 s",
         ],
     )
-    code, told = fed.weir("get", "feed", "broken", scope="tenant:gold")
+    code, output = fed.weir("get", "feed", "broken", scope="tenant:gold")
     assert code == 0
-    assert "broken – failed 0 – – – – 3" in " ".join(told.split())
+    assert "broken – failed 0 – – – – 3" in " ".join(output.split())
     assert fed.weir("get", "feeds", "-o", "yaml")[1].startswith("kind: Feed\nname: sensors\n")
 
 
-def test_wide_get_feeds_shows_figures_and_the_last_error_and_no_json(fed: Fed) -> None:
-    code, told = fed.weir("get", "feeds", "-o", "wide")
-    head, _, readings, broken, sensors = (line.rstrip() for line in told.splitlines())
-    assert (code, "{" in told) == (0, False)
+def test_wide_get_feeds_shows_figures_and_the_last_error_without_json(fed: Fed) -> None:
+    code, output = fed.weir("get", "feeds", "-o", "wide")
+    head, _, readings, broken, sensors = (line.rstrip() for line in output.splitlines())
+    assert (code, "{" in output) == (0, False)
     names = "feed source state rows/s lag behind late rejected restarts rows batch ms last batch streams last error"
     assert " ".join(head.split()) == names
     assert readings.split()[-5:-1] == ["500", "150", "08:01:00Z", "Readings"]
@@ -212,7 +212,7 @@ def test_wide_get_feeds_shows_figures_and_the_last_error_and_no_json(fed: Fed) -
     assert "hot" in fed.weir("get", "feeds", "-o", "wide", scope="tenant:gold")[1]
 
 
-def test_figures_of_a_feed_have_no_more_digits_than_are_known(fed: Fed) -> None:
+def test_figures_of_a_feed_are_rounded(fed: Fed) -> None:
     with fed.client("admin") as weir:
         assert weir.live.feed_status("broken")["next_try_s"] == 4.4
         behind_s = weir.live.feed_status("Readings")["behind_s"]
@@ -220,29 +220,32 @@ def test_figures_of_a_feed_have_no_more_digits_than_are_known(fed: Fed) -> None:
     assert "next_try_s: 4.4 " in " ".join(fed.weir("describe", "feed", "broken")[1].split())
 
 
-def test_a_description_rounds_what_was_measured_and_keeps_what_is_declared() -> None:
-    told = {"max_drop": 0.123456789, "status": {"lag": 4.400000000023283, "streams": [{"rate": 12345.678}]}}
-    fields = description("Feed f", told).fields
+def test_description_rounds_measurements_but_not_declared_values() -> None:
+    document = {
+        "max_drop": 0.123456789,
+        "status": {"lag": 4.400000000023283, "streams": [{"rate": 12345.678}]},
+    }
+    fields = description("Feed f", document).fields
     assert fields == {"max_drop": 0.123456789, "status": {"lag": "4.4", "streams": [{"rate": "12,346"}]}}
 
 
 def test_describe_feed_shows_its_declaration_and_status(fed: Fed) -> None:
-    code, told = fed.weir("describe", "feed", "broken", "-o", "yaml")
+    code, output = fed.weir("describe", "feed", "broken", "-o", "yaml")
     assert code == 0
-    assert "kind: Stream\nname: broken\n" in told
-    assert "last_error: 'Path does not exist: /nowhere'" in told
-    code, told = fed.weir("describe", "feed", "sensors")
+    assert "kind: Stream\nname: broken\n" in output
+    assert "last_error: 'Path does not exist: /nowhere'" in output
+    code, output = fed.weir("describe", "feed", "sensors")
     assert code == 0
-    assert "status: name: sensors state: starting" in " ".join(told.split())
-    code, told = fed.weir("describe", "feed", "sensors", "-o", "yaml", scope="tenant:gold")
-    assert (code, told.splitlines()[:3]) == (0, ["status:", "  name: sensors", "  state: starting"])
+    assert "status: name: sensors state: starting" in " ".join(output.split())
+    code, output = fed.weir("describe", "feed", "sensors", "-o", "yaml", scope="tenant:gold")
+    assert (code, output.splitlines()[:3]) == (0, ["status:", "  name: sensors", "  state: starting"])
     for arguments in (("describe", "feed", "pushed"), ("get", "feed", "pushed")):
-        code, told = fed.weir(*arguments)
+        code, output = fed.weir(*arguments)
         assert code != 0
-        assert "no such Feed" in told
+        assert "no such Feed" in output
 
 
-def test_without_a_service_get_feeds_says_that_states_are_not_known(
+def test_get_feeds_without_a_service_says_that_states_are_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
@@ -250,9 +253,9 @@ def test_without_a_service_get_feeds_says_that_states_are_not_known(
     file = tmp_path / "documents.yaml"
     file.write_text(DOCUMENTS, encoding="utf-8")
     assert CliRunner().invoke(app, ["apply", "-f", str(file)]).exit_code == 0
-    told = CliRunner().invoke(app, ["get", "feeds"]).stdout
-    assert "sensors rate – – – – – –" in " ".join(told.split())
+    output = CliRunner().invoke(app, ["get", "feeds"]).stdout
+    assert "sensors rate – – – – – –" in " ".join(output.split())
     assert (
-        "states are not known: no service is known; set WEIR_ENDPOINT, or start one here with `weir up`"
-        in (" ".join(told.split()))
+        "states are not known: the address of the Weir service is not known; set WEIR_ENDPOINT, or start a service here with `weir up`"
+        in (" ".join(output.split()))
     )

@@ -1,4 +1,4 @@
-"""Whatever anybody sends, the service answers as it is described: Schemathesis draws requests from its own description."""
+"""Schemathesis draws requests from the service's OpenAPI description; every response must match the description."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from tests.support.api import Api, api_over
 
 EXAMPLES = 8
 SCHEMA = schemathesis.openapi.from_dict(json.loads(FILE.read_text(encoding="utf-8")))
-# Whoever asks for health may say anything along with it.
+# Health routes are left out, because they ignore whatever a request contains.
 OPERATIONS = {
-    one.label: one
-    for one in (found.ok() for found in SCHEMA.get_all_operations() if isinstance(found, Ok))
-    if one.path.startswith("/v1/")
+    operation.label: operation
+    for operation in (found.ok() for found in SCHEMA.get_all_operations() if isinstance(found, Ok))
+    if operation.path.startswith("/v1/")
 }
 REFUSED = SCHEMA.config.checks.negative_data_rejection
 REFUSED.expected_statuses = [*REFUSED.expected_statuses, "412", "413", "431"]
-# Names that are there, so that not everything ends at a name that is not.
+# Names that exist, so that not every request ends at an unknown name.
 NAMES = {"tenant": "acme", "query": "odd", "stream": "ticks", "name": "gold"}
-# What a schema allows may be refused for what it means, as a name that is not there.
-NOT_ASKED = ("positive_data_acceptance", "not_a_server_error")
+# Checks that are left out: the service may refuse a request that fits the schema, for example for an unknown name.
+NOT_CHECKED = ("positive_data_acceptance", "not_a_server_error")
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, str]]:
+def served_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, str]]:
     folder: Path = tmp_path_factory.mktemp("home")
     with api_over(Home(folder), port=0) as api, Serving(api.service) as serving:
         yield api, serving.url
@@ -45,10 +45,12 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Api, str]]
 
 @pytest.mark.parametrize("mode", GenerationMode)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_every_answer_is_as_described(there: tuple[Api, str], operation: str, mode: GenerationMode) -> None:
-    api, url = there
+def test_every_answer_matches_the_openapi_description(
+    served_api: tuple[Api, str], operation: str, mode: GenerationMode
+) -> None:
+    api, url = served_api
     key = {"Authorization": f"Bearer {api.keys['admin']}"}
-    excluded = [one for name in NOT_ASKED for one in schemathesis.checks.CHECKS.get_by_names([name])]
+    excluded = [check for name in NOT_CHECKED for check in schemathesis.checks.CHECKS.get_by_names([name])]
 
     @settings(
         max_examples=EXAMPLES,
@@ -58,8 +60,8 @@ def test_every_answer_is_as_described(there: tuple[Api, str], operation: str, mo
     )
     @given(case=OPERATIONS[operation].as_strategy(generation_mode=mode), is_there=st.booleans())
     def holds(case: Any, is_there: bool) -> None:
-        # Once they are sent, an empty list is no parameter at all, and an object is a text like any other.
-        assume(not any(one == [] or isinstance(one, dict) for one in (case.query or {}).values()))
+        # In a query string an empty list is no parameter, and an object is plain text, so such cases are skipped.
+        assume(not any(value == [] or isinstance(value, dict) for value in (case.query or {}).values()))
         if is_there and mode == GenerationMode.POSITIVE:
             case.path_parameters.update({name: NAMES.get(name, name) for name in case.path_parameters or {}})
         answer = case.call(base_url=url, headers=key)

@@ -1,4 +1,4 @@
-"""Routes of what runs: what they tell, to whom, and what while the system is away."""
+"""Routes of the running system: what they show to which key, and what they return while the system is away."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ FOR_ADMINISTRATORS = ("/v1/system", "/v1/lending")
 
 
 class Running:
-    """A service over a system in this process, and keys for it."""
+    """Service over a system in this process, with keys for it."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         catalog = Catalog(Home(folder / "home"))
@@ -78,7 +78,9 @@ class Running:
             "silver": "tenant:silver",
             "feeder": "ingest:Readings",
         }
-        self.keys = {who: catalog.keys.create(who, [scope], "test")[0] for who, scope in scopes.items()}
+        self.keys = {
+            caller: catalog.keys.create(caller, [scope], "test")[0] for caller, scope in scopes.items()
+        }
         self.system = InProcess().declare(
             declared("gold", 6.0), declared("silver", 3.0), declared("bronze", 1.0)
         )
@@ -91,14 +93,14 @@ class Running:
         self._transport = httpx.ASGITransport(make_app(self.service))
 
     def see(self) -> None:
-        """As the watch does once a second."""
+        """Poll the system, as the watch does every second."""
         self.now += 1
         self.watch.look()
         if not self.watch.problem:
             self.watch.history.note(self.watch.view())
 
-    def ask(self, path: str, who: str = "admin") -> httpx.Response:
-        return self.ask_with({"Authorization": f"Bearer {self.keys[who]}"}, path)
+    def ask(self, path: str, caller: str = "admin") -> httpx.Response:
+        return self.ask_with({"Authorization": f"Bearer {self.keys[caller]}"}, path)
 
     def ask_with(self, headers: Mapping[str, str], path: str) -> httpx.Response:
         async def asked() -> httpx.Response:
@@ -107,8 +109,8 @@ class Running:
 
         return asyncio.run(asked())
 
-    def get(self, path: str, who: str = "admin") -> Any:
-        answer = self.ask(path, who)
+    def get(self, path: str, caller: str = "admin") -> Any:
+        answer = self.ask(path, caller)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -126,7 +128,7 @@ class Running:
         self.system.managers[name].handle(ended, self.system.now)
 
     def lend(self) -> None:
-        """gold and silver have little to do, bronze much."""
+        """Give gold and silver little load and bronze much, and let bronze borrow."""
         for _ in range(3):
             self.system.cycle("gold", 0.02)
             self.system.cycle("silver", 0.28)
@@ -141,10 +143,10 @@ def running(tmp_path: Path) -> Iterator[Running]:
         yield Running(tmp_path, stack)
 
 
-# -- classes ---------------------------------------------------------------------------------------------------
+# -- views of classes ------------------------------------------------------------------------------------------
 
 
-def test_a_class_is_told_as_weir_top_has_it(running: Running) -> None:
+def test_status_of_a_class_has_the_figures_of_weir_top(running: Running) -> None:
     ledger = TupleLedger(offered=100, delivered=60, shed=10, late=2, rejected=3, failed=1)
     running.system.cycle("gold", 0.2, (ledger, 24), p99_ms=12.5, mean_ms=4.5, response_ms={"mean": 4.0})
     running.see()
@@ -163,25 +165,25 @@ def test_a_class_is_told_as_weir_top_has_it(running: Running) -> None:
     assert found["response_ms"] == {"mean": 4.0, "p50": 0, "p95": 0, "p99": 0, "max": 0, "l2": 0}
     assert (found["age_s"], found["at"]) == (0.0, "2033-05-18T03:33:21Z")
     everything = running.get("/v1/classes")
-    assert [one["name"] for one in everything["items"]] == ["gold", "silver", "bronze"]
+    assert [item["name"] for item in everything["items"]] == ["gold", "silver", "bronze"]
     assert everything["items"][0] == found
 
 
-def test_a_tenant_sees_its_own_class_alone(running: Running) -> None:
+def test_tenant_sees_only_its_own_class(running: Running) -> None:
     running.see()
-    assert [one["name"] for one in running.get("/v1/classes", "silver")["items"]] == ["silver"]
-    assert [one["name"] for one in running.get("/v1/history", "silver")["classes"]] == ["silver"]
+    assert [item["name"] for item in running.get("/v1/classes", "silver")["items"]] == ["silver"]
+    assert [item["name"] for item in running.get("/v1/history", "silver")["classes"]] == ["silver"]
     running.system.cycle("gold", 0.1, (TupleLedger(5, 5), 0))
     running.system.cycle("silver", 0.1, (TupleLedger(7, 7), 0))
     running.see()
-    assert [one["offered"] for one in running.get("/v1/ledger", "silver")["items"]] == [7]
+    assert [item["offered"] for item in running.get("/v1/ledger", "silver")["items"]] == [7]
 
 
 @pytest.mark.parametrize(
     ("name", "state", "reason"),
     [("idle", "no queries", "it has no queries"), ("soon", "starting", "its queries are being started")],
 )
-def test_a_tenant_of_which_nothing_runs_is_told_why(
+def test_tenant_without_a_running_class_gets_the_reason(
     running: Running, name: str, state: str, reason: str
 ) -> None:
     running.see()
@@ -201,9 +203,11 @@ def test_a_tenant_of_which_nothing_runs_is_told_why(
     assert (quality["running"], quality["items"]) == (False, [])
 
 
-def test_how_good_answers_were_is_told_by_query_and_of_the_class(running: Running) -> None:
-    told = Qualities(("q",), (4,), (3.5,), (1,), (0.4,), (0.25,), (0.125,), (4,), (1,), (0.1,), (50.0,))
-    counted = UnitCounts(1, 1.0, False, quality=told)
+def test_quality_of_answers_is_shown_by_query_and_by_class(running: Running) -> None:
+    quality_counts = Qualities(
+        ("q",), (4,), (3.5,), (1,), (0.4,), (0.25,), (0.125,), (4,), (1,), (0.1,), (50.0,)
+    )
+    counted = UnitCounts(1, 1.0, False, quality=quality_counts)
     utility = {"mean": 0.875, "lost": 0.125, "of_queries": 0.875, "missed": 1, "missed_pct": 25.0}
     staleness, slowdown = {"mean": 0.125, "max": 0.125}, {"mean": 12.5, "of_queries": 12.5}
     tardiness = {"due": 4, "tardy": 1, "mean_ms": 25.0, "max_ms": 100.0}
@@ -240,11 +244,11 @@ def test_how_good_answers_were_is_told_by_query_and_of_the_class(running: Runnin
     assert running.get("/v1/tenants/silver/quality")["items"] == []
 
 
-# -- who may, and whether anything runs ------------------------------------------------------------------------
+# -- permissions, and responses without a running system -------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", ALL)
-def test_nobody_learns_anything_with_a_key_that_is_not_for_it(running: Running, path: str) -> None:
+def test_routes_show_nothing_to_keys_without_permission(running: Running, path: str) -> None:
     running.see()
     assert running.ask_with({}, path).status_code == 401
     assert running.ask(path, "feeder").status_code == 403
@@ -258,36 +262,36 @@ def test_nobody_learns_anything_with_a_key_that_is_not_for_it(running: Running, 
 
 
 @pytest.mark.parametrize("path", ALL)
-def test_where_nothing_runs_that_is_the_answer(running: Running, path: str) -> None:
+def test_routes_answer_503_if_nothing_runs(running: Running, path: str) -> None:
     running.service.watch = None
     answer = running.ask(path)
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:weir:problem:not-running")
 
 
-def test_while_the_coordinator_is_away_the_last_view_is_told_with_its_age(running: Running) -> None:
+def test_last_view_is_shown_with_its_age_while_the_coordinator_is_away(running: Running) -> None:
     running.see()
     before = running.get("/v1/classes")
     running.system.is_away = True
     running.see()
     after = running.get("/v1/classes")
-    assert after == before | {"age_s": 1.0, "items": [one | {"age_s": 1.0} for one in before["items"]]}
+    assert after == before | {"age_s": 1.0, "items": [item | {"age_s": 1.0} for item in before["items"]]}
     assert running.get("/v1/system")["problems"][-1].startswith("the running system does not answer")
     for path in ("/v1/tenants/gold/explain", "/v1/lending", "/v1/tenants/gold/operators"):
         answer = running.ask(path)
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
 
 
-def test_before_the_system_was_seen_at_all_it_is_not_running(running: Running) -> None:
+def test_routes_answer_503_before_the_first_poll(running: Running) -> None:
     running.system.is_away = True
     running.watch.start()
     assert running.ask("/v1/classes").status_code == 503
     running.watch.stop()
 
 
-# -- the ledger ------------------------------------------------------------------------------------------------
+# -- routes of the ledger --------------------------------------------------------------------------------------
 
 
-def test_the_ledger_tells_each_fate_by_class_and_stream_and_whether_it_closes(running: Running) -> None:
+def test_ledger_shows_each_fate_by_class_and_stream_and_whether_it_closes(running: Running) -> None:
     ledger = TupleLedger(offered=100, delivered=60, shed=10, late=2, rejected=3, failed=1)
     running.system.cycle("gold", 0.2, (ledger, 24))
     running.see()
@@ -313,10 +317,10 @@ def test_the_ledger_tells_each_fate_by_class_and_stream_and_whether_it_closes(ru
     assert found["closes"] is False
 
 
-# -- explanations ----------------------------------------------------------------------------------------------
+# -- explanations of decisions ---------------------------------------------------------------------------------
 
 
-def test_an_explanation_agrees_with_the_decisions_in_it(running: Running) -> None:
+def test_explanation_agrees_with_its_decisions(running: Running) -> None:
     for _ in range(20):
         running.system.cycle("bronze", 0.9, response=3.0, results=9, results_per_s=3.0, p95_ms=90.0)
     running.see()
@@ -326,14 +330,14 @@ def test_an_explanation_agrees_with_the_decisions_in_it(running: Running) -> Non
     running.report("bronze", Figures(keep=1.0, results=9, results_per_s=3.0, p95_ms=90.0))
     running.see()
     found = running.get("/v1/tenants/bronze/explain?last=3")
-    words = f"nothing is shed now, and in the last minute up to {dropped:.0%} of its input was."
+    words = f"nothing is shed now, but in the last minute up to {dropped:.0%} of its input was shed."
     assert found["words"].endswith(words)
     running.now += 100
     running.see()
     assert running.get("/v1/tenants/bronze/explain?last=3")["words"].endswith("; nothing is shed.")
 
 
-def test_a_decision_newer_than_the_view_counts_as_of_the_last_minute(running: Running) -> None:
+def test_decision_newer_than_the_view_counts_for_the_last_minute(running: Running) -> None:
     running.report("bronze", Figures(keep=1.0, results=9, results_per_s=3.0, p95_ms=90.0))
     running.now = EPOCH_S - NOW_S
     running.see()
@@ -342,18 +346,19 @@ def test_a_decision_newer_than_the_view_counts_as_of_the_last_minute(running: Ru
     found = running.get("/v1/tenants/bronze/explain?last=3")
     dropped = max(item["figures"].get("drop", 0.0) for item in found["items"])
     assert (
-        f"nothing is shed now, and in the last minute up to {dropped:.0%} of its input was" in found["words"]
+        f"nothing is shed now, but in the last minute up to {dropped:.0%} of its input was shed"
+        in found["words"]
     )
 
 
-def test_each_decision_is_told_in_words_with_its_branch_and_its_figures(running: Running) -> None:
+def test_decision_is_explained_with_words_branch_and_figures(running: Running) -> None:
     running.system.cycle("bronze", 0.15, response=3.0)
     running.system.cycle("bronze", 0.2, response=3.0)
     running.see()
     found = running.get("/v1/tenants/bronze/explain?last=1")
     *moves, last = found["items"]
     explanation = running.system.managers["bronze"].explanations[-1]
-    assert [one["branch"] for one in moves] == ["classes set"]
+    assert [move["branch"] for move in moves] == ["classes set"]
     assert (last["about"], last["unit"], last["branch"]) == ("load", "bronze", "drop more")
     assert last["words"] == explanation.words()
     figures = last["figures"]
@@ -366,16 +371,18 @@ def test_each_decision_is_told_in_words_with_its_branch_and_its_figures(running:
     assert running.ask("/v1/tenants/bronze/explain?last=0").status_code == 422
 
 
-def test_who_lent_to_whom_is_told_by_name_to_administrators_alone(running: Running) -> None:
+def test_only_administrators_see_the_names_of_lenders_and_borrowers(running: Running) -> None:
     running.lend()
     running.see()
-    *_, move = [one for one in running.get("/v1/tenants/gold/explain")["items"] if one["about"] == "shares"]
-    loan = next(one for one in move["figures"]["loans"] if one["lender"] == "gold")
+    *_, move = [
+        item for item in running.get("/v1/tenants/gold/explain")["items"] if item["about"] == "shares"
+    ]
+    loan = next(loan for loan in move["figures"]["loans"] if loan["lender"] == "gold")
     assert (move["branch"], loan["borrower"]) == ("redistribution", "bronze")
     assert f"gold lends {loan['share']:.3f} to bronze" in move["words"]
     assert set(move["figures"]["after"]) == {"gold", "silver", "bronze"}
     *_, own = [
-        one for one in running.get("/v1/tenants/gold/explain", "gold")["items"] if one["about"] == "shares"
+        item for item in running.get("/v1/tenants/gold/explain", "gold")["items"] if item["about"] == "shares"
     ]
     assert own["figures"]["after"] == {
         "gold": move["figures"]["after"]["gold"],
@@ -395,12 +402,12 @@ def test_no_name_of_another_class_reaches_a_tenant(running: Running, path: str) 
     host = plane.units_of("silver")["silver"]
     plane.report(host, [report_of("silver", 2.0, 0.9, reclaim=True)], running.system.now)
     running.see()
-    told = running.ask(f"/v1/tenants/gold/{path}", "gold").text
-    assert "silver" not in told
-    assert "bronze" not in told
+    text = running.ask(f"/v1/tenants/gold/{path}", "gold").text
+    assert "silver" not in text
+    assert "bronze" not in text
 
 
-def test_operators_are_told_with_what_was_measured_of_them(running: Running) -> None:
+def test_operators_are_shown_with_their_measurements(running: Running) -> None:
     running.see()
     found = running.get("/v1/tenants/gold/operators", "gold")
     assert found["items"] == [
@@ -428,34 +435,34 @@ def test_first_estimates_of_operators_are_marked(tuples: int, calls: int, is_mea
     assert operator(line).measured is is_measured
 
 
-# -- lending, history, the system ------------------------------------------------------------------------------
+# -- lending, history, and the system --------------------------------------------------------------------------
 
 
-def test_lending_is_told_by_pair_and_to_a_tenant_its_own_side(running: Running) -> None:
+def test_lending_is_shown_by_pair_and_to_a_tenant_without_names(running: Running) -> None:
     running.lend()
     running.see()
     found = running.get("/v1/lending")
-    pairs = {(one["lender"], one["borrower"]): one for one in found["items"]}
+    pairs = {(loan["lender"], loan["borrower"]): loan for loan in found["items"]}
     assert ("gold", "bronze") in pairs
-    assert [one["branch"] for one in found["moves"]][-1] == "redistribution"
+    assert [move["branch"] for move in found["moves"]][-1] == "redistribution"
     own = running.get("/v1/tenants/gold/lending", "gold")
     (line,) = own["items"]
     assert (line["lender"], line["borrower"]) == ("gold", "another class")
-    lent = [one["lent_s"] for (lender, _), one in pairs.items() if lender == "gold"]
+    lent = [loan["lent_s"] for (lender, _), loan in pairs.items() if lender == "gold"]
     assert line["lent_s"] == pytest.approx(sum(lent))
     assert min(line["lent_s"], line["now"]) > 0
     assert running.get("/v1/tenants/gold/lending")["items"] == [
-        one for one in found["items"] if "gold" in (one["lender"], one["borrower"])
+        loan for loan in found["items"] if "gold" in (loan["lender"], loan["borrower"])
     ]
 
 
-def test_history_has_the_same_moments_for_all_series_of_those_who_are_asked_for(running: Running) -> None:
+def test_history_has_the_same_times_for_all_requested_classes(running: Running) -> None:
     for _ in range(3):
         running.system.cycle("gold", 0.2, p50_ms=3.0, p95_ms=5.0)
         running.see()
     found = running.get("/v1/history?seconds=2&tenant=gold&tenant=bronze&tenant=nobody")
     assert found["at"] == [NOW_S + 2, NOW_S + 3]
-    assert [one["name"] for one in found["classes"]] == ["gold", "bronze"]
+    assert [class_["name"] for class_ in found["classes"]] == ["gold", "bronze"]
     gold = found["classes"][0]
     assert set(gold["series"]) == set(FIGURES)
     assert {len(values) for values in gold["series"].values()} == {2}
@@ -464,24 +471,24 @@ def test_history_has_the_same_moments_for_all_series_of_those_who_are_asked_for(
     assert running.ask("/v1/history?seconds=601").status_code == 422
 
 
-def test_the_system_is_told_with_its_nodes_units_and_problems(running: Running) -> None:
+def test_system_is_shown_with_its_nodes_units_and_problems(running: Running) -> None:
     running.see()
     found = running.get("/v1/system")
     assert found["nodes"] == [{"name": "n1", "lanes": 1, "endpoint": "grpc://127.0.0.1:2"}]
     assert (found["gateway"], found["classes"], found["name"]) == ("grpc://127.0.0.1:2", 3, "test")
-    assert [one["tenant"] for one in found["units"]] == ["gold", "silver", "bronze"]
+    assert [unit["tenant"] for unit in found["units"]] == ["gold", "silver", "bronze"]
     assert (found["problems"], found["unplaced"], found["failures"]) == (["a source is away"], [], [])
     assert found["uptime_s"] == 1.0
 
 
-def test_a_unit_that_was_given_up_is_told_with_its_reason(running: Running) -> None:
+def test_unit_that_was_given_up_is_shown_with_its_reason(running: Running) -> None:
     plane = running.system.world.plane
     report = replace(report_of("gold", 0, 0, asleep=True), problem="given up: RuntimeError('broken')")
     plane.report(plane.units_of("gold")["gold"], [report], 0.1)
     running.see()
-    told = "gold: given up: RuntimeError('broken')"
-    assert running.get("/v1/tenants/gold/status")["problems"] == [told]
-    assert running.get("/v1/system")["problems"] == ["a source is away", told]
+    problem = "gold: given up: RuntimeError('broken')"
+    assert running.get("/v1/tenants/gold/status")["problems"] == [problem]
+    assert running.get("/v1/system")["problems"] == ["a source is away", problem]
 
 
 def test_readiness_counts_classes_in_trouble_without_their_names(running: Running) -> None:
@@ -496,17 +503,17 @@ def test_readiness_counts_classes_in_trouble_without_their_names(running: Runnin
         "status": "ready",
         "classes": {"given up": 1, "starved": 1},
     }
-    states = {one["name"]: one["state"] for one in running.get("/v1/classes")["items"]}
+    states = {item["name"]: item["state"] for item in running.get("/v1/classes")["items"]}
     assert states == {"gold": "given up", "silver": "starved", "bronze": "starting"}
-    assert [one.partition(":")[0] for one in running.get("/v1/system")["problems"]] == [
+    assert [problem.partition(":")[0] for problem in running.get("/v1/system")["problems"]] == [
         "a source is away",
         "gold",
         "silver",
     ]
 
 
-def test_class_that_is_given_up_has_an_explanation_and_nothing_else(running: Running) -> None:
-    running.system.managers.pop("gold")  # its host has no such unit any more
+def test_class_that_was_given_up_still_has_an_explanation(running: Running) -> None:
+    running.system.managers.pop("gold")  # its host does not have the unit any more
     plane = running.system.world.plane
     broken = replace(report_of("gold", 0, 0, asleep=True), problem="given up: broken", trouble="given up")
     plane.report(plane.units_of("gold")["gold"], [broken], 0.1)
@@ -518,13 +525,13 @@ def test_class_that_is_given_up_has_an_explanation_and_nothing_else(running: Run
     assert running.get("/v1/ledger")["given_up"] == ["gold"]
 
 
-def test_a_class_that_goes_while_it_is_asked_for_is_not_running(running: Running) -> None:
+def test_class_removed_during_a_request_is_not_running(running: Running) -> None:
     running.see()
     running.system.remove("gold")
     assert running.ask("/v1/tenants/gold/explain").status_code == 503
 
 
-def test_times_of_decisions_are_those_of_the_wall(running: Running) -> None:
+def test_times_of_decisions_are_wall_clock_times(running: Running) -> None:
     running.system.cycle("gold", 0.2)
     running.see()
     *_, last = running.get("/v1/tenants/gold/explain")["items"]

@@ -1,4 +1,4 @@
-"""How mirrors fare, by REST: to administrators all of it, to tenants how fresh they are, of mirrors that really poll."""
+"""Status of mirrors over REST, for mirrors that really poll: administrators see everything, tenants only their freshness."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Polled:
 
 @pytest.fixture
 def polled(tmp_path: Path) -> Iterator[Polled]:
-    """A mirror that polls, one whose store is broken, and one that is about to begin."""
+    """Serve a mirror that polls, a mirror with a broken store, and a mirror that has not started."""
     with ExitStack() as stack:
         store = stack.enter_context(object_store(a={"price": 1}))
         found = stack.enter_context(served(tmp_path / "home"))
@@ -51,20 +51,24 @@ def polled(tmp_path: Path) -> Iterator[Polled]:
         ]
         found.catalog.apply([*documents_of(TENANT), *documents], "test")
         found.service.snapshot.refresh()
-        for one in documents[:2]:
-            assert isinstance(one.declaration, MirrorDeclaration)
-            mirrors.begin(read_mirror(one.declaration))
+        for document in documents[:2]:
+            assert isinstance(document.declaration, MirrorDeclaration)
+            mirrors.begin(read_mirror(document.declaration))
         found.service.mirrors = mirrors.progress
-        seen(mirrors, "prices", lambda it: it.statistics.failing == 1 and it.statistics.held == 1)
-        seen(mirrors, "broken", lambda it: it.state == "waiting")
+        seen(
+            mirrors,
+            "prices",
+            lambda progress: progress.statistics.failing == 1 and progress.statistics.held == 1,
+        )
+        seen(mirrors, "broken", lambda progress: progress.state == "waiting")
         yield Polled(found, mirrors, store)
 
 
-def test_administrators_are_told_how_mirrors_fare_and_what_is_wrong(polled: Polled) -> None:
+def test_administrators_see_figures_and_problems_of_mirrors(polled: Polled) -> None:
     with polled.client("admin") as weir:
-        told = {one["name"]: one for one in weir.live.mirrors()}
+        statuses = {status["name"]: status for status in weir.live.mirrors()}
         prices = weir.live.mirror_status("prices")
-    assert {name: one["state"] for name, one in told.items()} == {
+    assert {name: status["state"] for name, status in statuses.items()} == {
         "prices": "running",
         "broken": "waiting",
         "soon": "starting",
@@ -73,20 +77,20 @@ def test_administrators_are_told_how_mirrors_fare_and_what_is_wrong(polled: Poll
     assert (prices["bandwidth"], prices["unit"]) == (50.0, "polls")
     assert prices["polls"] >= prices["changes"] + prices["failures"] >= 2
     assert prices["bytes"] > 0
-    assert list(prices["problems"]) == ["not JSON: b'<html>'"]
-    assert prices["last_problem"]["told"] == "garbage: not JSON: b'<html>'"
-    assert "500 Internal Server Error" in told["broken"]["last_problem"]["told"]
-    assert told["soon"] | SOON == told["soon"]
+    assert list(prices["problems"]) == ["the object is not JSON: b'<html>'"]
+    assert prices["last_problem"]["told"] == "garbage: the object is not JSON: b'<html>'"
+    assert "500 Internal Server Error" in statuses["broken"]["last_problem"]["told"]
+    assert statuses["soon"] | SOON == statuses["soon"]
 
 
 SOON: dict[str, Any] = {"objects": 0, "polls": 0, "problems": {}, "last_problem": None}
 
 
-def test_tenants_are_told_how_fresh_mirrors_are_and_nothing_of_their_stores(polled: Polled) -> None:
+def test_tenants_see_freshness_of_mirrors_but_not_their_stores(polled: Polled) -> None:
     with polled.client("tenant:acme") as weir:
-        told = weir.live.mirrors()
-        assert [one["name"] for one in told] == ["prices", "broken", "soon"]
-        assert {key for one in told for key in one} == SEEN_BY_TENANTS
+        statuses = weir.live.mirrors()
+        assert [status["name"] for status in statuses] == ["prices", "broken", "soon"]
+        assert {key for status in statuses for key in status} == SEEN_BY_TENANTS
         assert weir.live.mirror_status("prices").keys() == SEEN_BY_TENANTS
         with pytest.raises(UnknownName, match="no such Mirror"):
             weir.live.mirror_status("another")
@@ -96,14 +100,14 @@ def test_tenants_are_told_how_fresh_mirrors_are_and_nothing_of_their_stores(poll
         feeder.live.mirrors()
 
 
-def test_where_nothing_runs_that_is_told(polled: Polled) -> None:
+def test_status_of_mirrors_without_a_system_answers_503(polled: Polled) -> None:
     polled.served.service.mirrors = None
     headers = {"Authorization": f"Bearer {polled.served.key('admin')}"}
     answer = httpx.get(f"{polled.served.url}/v1/mirroring", headers=headers)
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:weir:problem:not-running")
 
 
-def test_what_is_described_of_a_mirror_tells_how_it_fares(polled: Polled) -> None:
+def test_weir_describe_shows_the_status_of_a_mirror(polled: Polled) -> None:
     environ = {"WEIR_ENDPOINT": polled.served.url, "WEIR_API_KEY": polled.served.key("admin")}
     result = CliRunner().invoke(app, ["describe", "mirror", "broken", "-o", "yaml"], env=environ)
     assert result.exit_code == 0, result.output

@@ -1,4 +1,4 @@
-"""The admission plan over REST: what it tells whom, what it refuses, and what admission makes of it."""
+"""The admission plan over REST: what each key sees of it, what is refused, and how admission uses it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLASS = {
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Api]:
-    """With a planner for what would run here."""
+    """Serve an API with a planner for a system that does not run yet."""
     with api_over(Home(tmp_path)) as found:
         found.service.planner = Planner(found.service.catalog, LiveSettings())
         yield found
@@ -38,7 +38,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 @pytest.fixture
 def flooded(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Api]:
-    """Where more comes on one stream than can be; the admission is the parameter."""
+    """Serve an API for a system with more input than any machine can process; the parameter is the admission setting."""
     with api_over(Home(tmp_path), admission=request.param) as found:
         found("PUT", "/v1/priority-classes/bronze", CLASS)
         found.service.planner = Planner(found.service.catalog, LiveSettings(), Told())
@@ -49,25 +49,25 @@ def planned(api: Api, *documents: dict[str, Any], who: str = "admin", **more: An
     return api("POST", "/v1/plan", {"documents": list(documents)}, who=who, **more)
 
 
-def test_a_plan_tells_each_class_and_changes_nothing(api: Api) -> None:
+def test_plan_lists_each_class_and_changes_nothing(api: Api) -> None:
     before = api.declared()
     answer = planned(api, QUERY)
     assert (answer.status_code, api.declared()) == (200, before)
     found = answer.json()
-    assert [(one["name"], one["planned"], one["holds"]) for one in found["classes"]] == [
+    assert [(plan["name"], plan["planned"], plan["holds"]) for plan in found["classes"]] == [
         ("other", False, True),
         ("acme", True, True),
     ]
     assert (found["holds"], found["holds_now"], found["warnings"]) == (True, True, [])
     acme = found["classes"][1]
     assert acme["at_worst"]["p95_ms"] <= acme["target_ms"]
-    assert found["assumed"][0].startswith("nothing runs here")
+    assert found["assumed"][0].startswith("no system runs here")
 
 
-def test_a_tenant_is_told_of_nobody_else(api: Api) -> None:
+def test_plan_for_a_tenant_shows_only_its_class(api: Api) -> None:
     api.service.planner = Planner(api.service.catalog, LiveSettings(), Told())
     found = planned(api, QUERY, who="acme").json()
-    assert [one["name"] for one in found["classes"]] == ["acme"]
+    assert [plan["name"] for plan in found["classes"]] == ["acme"]
     assert "other" not in str(found).replace("another class", "")
 
 
@@ -82,7 +82,7 @@ def test_a_tenant_is_told_of_nobody_else(api: Api) -> None:
         ("admin", {"kind": "Nonsense"}, 422),
     ],
 )
-def test_who_may_not_declare_it_may_not_plan_it(
+def test_plan_requires_the_permission_to_declare(
     api: Api, who: str, document: dict[str, Any], status: int
 ) -> None:
     assert planned(api, document, who=who).status_code == status
@@ -91,28 +91,28 @@ def test_who_may_not_declare_it_may_not_plan_it(
 @pytest.mark.parametrize(
     "rate", ["ticks", "ticks:many", ":5", "tick:5", "ticks:-1", "ticks:inf", "ticks:nan"]
 )
-def test_a_rate_that_cannot_be_is_refused(api: Api, rate: str) -> None:
+def test_invalid_rate_is_refused(api: Api, rate: str) -> None:
     assert planned(api, QUERY, params={"rate": rate}).status_code == 422
 
 
-def test_rates_are_as_they_are_said(api: Api) -> None:
+def test_given_rate_replaces_the_assumed_rate(api: Api) -> None:
     found = planned(api, QUERY, params={"rate": "Ticks:1e9"}).json()
-    assert "stream ticks: 1,000,000,000 rows a second, as you say" in found["assumed"]
+    assert "stream ticks: 1,000,000,000 rows per second, as given" in found["assumed"]
     assert found["classes"][1]["after"]["drop"] > 0.5
 
 
-def test_without_a_planner_nobody_answers(tmp_path: Path) -> None:
+def test_plan_without_a_planner_answers_503(tmp_path: Path) -> None:
     with api_over(Home(tmp_path)) as api:
         answer = planned(api, QUERY)
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:weir:problem:not-running")
 
 
-def test_a_system_that_does_not_answer_is_planned_with_everything_assumed(api: Api) -> None:
+def test_plan_without_an_answer_of_the_system_uses_assumptions(api: Api) -> None:
     api.service.planner = Planner(api.service.catalog, LiveSettings(), Told(is_away=True))
     assert planned(api, QUERY).json()["assumed"][0].startswith("the running system does not answer")
 
 
-def test_more_plans_than_there_is_room_for_are_refused(api: Api) -> None:
+def test_too_many_plans_at_a_time_are_refused(api: Api) -> None:
     planner = Planner(api.service.catalog, LiveSettings())
     api.service.planner = planner
     for _ in range(AT_A_TIME):
@@ -121,9 +121,9 @@ def test_more_plans_than_there_is_room_for_are_refused(api: Api) -> None:
         planner.plan([])
     answer = planned(api, QUERY)
     assert (answer.status_code, answer.headers["Retry-After"]) == (429, "1")
-    # Who plans keeps nobody from changing what is theirs.
+    # A change is still made meanwhile, with a warning instead of a plan.
     changed = api("PUT", "/v1/tenants/other/queries/new", {"sql": "SELECT * FROM ticks"})
-    warned = "no plan was made: many plans are being made"
+    warned = "no plan was made: the service is already making too many plans"
     assert (changed.status_code, changed.headers["Weir-Warning"]) == (201, warned)
     for _ in range(AT_A_TIME):
         planner.room.release()
@@ -132,29 +132,29 @@ def test_more_plans_than_there_is_room_for_are_refused(api: Api) -> None:
 
 @pytest.fixture
 def failing(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Api]:
-    """Where every plan fails, in a process of its own; the admission is the parameter."""
+    """Serve an API with a planner process in which every plan fails; the parameter is the admission setting."""
     with api_over(Home(tmp_path), admission=request.param) as found, Aside() as aside:
         found.service.planner = Planner(found.service.catalog, LiveSettings(), Told(lanes=0), aside.plan)
         yield found
 
 
 MORE = "/v1/tenants/acme/queries/more"
-FAILED = "no plan could be made"
+FAILED = "the service could not make a plan"
 
 
 @pytest.mark.parametrize("failing", ["warn"], indirect=True)
-def test_a_plan_that_fails_is_warned_of_and_the_change_is_made(failing: Api) -> None:
+def test_failed_plan_gives_a_warning_and_the_change_is_made(failing: Api) -> None:
     made = failing("PUT", MORE, QUERY)
     assert (made.status_code, made.headers["Weir-Warning"]) == (201, f"no plan was made: {FAILED}")
     assert failing("GET", MORE).status_code == 200
 
 
 @pytest.mark.parametrize("failing", ["refuse"], indirect=True)
-def test_a_plan_that_fails_is_a_problem_to_who_wants_one(failing: Api) -> None:
+def test_failed_plan_is_a_problem_if_admission_refuses(failing: Api) -> None:
     before = failing.declared()
     for answer in (failing("PUT", MORE, QUERY), planned(failing, QUERY)):
-        told = answer.json()
-        assert (answer.status_code, told["type"], told["detail"]) == (
+        problem = answer.json()
+        assert (answer.status_code, problem["type"], problem["detail"]) == (
             503,
             "urn:weir:problem:not-running",
             FAILED,
@@ -163,7 +163,7 @@ def test_a_plan_that_fails_is_a_problem_to_who_wants_one(failing: Api) -> None:
 
 
 @pytest.mark.parametrize("flooded", ["warn"], indirect=True)
-def test_admission_warns_of_what_would_miss_its_target(flooded: Api) -> None:
+def test_admission_warns_of_a_missed_delay_target(flooded: Api) -> None:
     assert "Weir-Warning" not in flooded("PUT", "/v1/tenants/strict", STRICT).headers
     answer = flooded("PUT", "/v1/tenants/strict/queries/q", FLOOD)
     assert answer.status_code == 201
@@ -171,17 +171,17 @@ def test_admission_warns_of_what_would_miss_its_target(flooded: Api) -> None:
 
 
 @pytest.mark.parametrize("flooded", ["refuse"], indirect=True)
-def test_admission_refuses_what_would_miss_its_target_and_changes_nothing(flooded: Api) -> None:
+def test_admission_refuses_a_change_that_misses_a_delay_target(flooded: Api) -> None:
     before = flooded.declared()
     answer = flooded("POST", "/v1/apply", {"documents": [STRICT, FLOOD]})
     assert (answer.status_code, flooded.declared()) == (409, before)
-    told = answer.json()
-    assert (told["type"], told["plan"]["holds"]) == ("urn:weir:problem:would-miss-target", False)
+    problem = answer.json()
+    assert (problem["type"], problem["plan"]["holds"]) == ("urn:weir:problem:would-miss-target", False)
     assert flooded("PUT", "/v1/tenants/calm", {"priority_class": "gold"}).status_code == 201
 
 
 @pytest.mark.parametrize("flooded", ["off"], indirect=True)
-def test_admission_that_is_off_asks_nobody_but_in_a_dry_run(flooded: Api) -> None:
+def test_admission_that_is_off_plans_only_in_a_dry_run(flooded: Api) -> None:
     dry = flooded("POST", "/v1/apply?dry_run=true", {"documents": [STRICT, FLOOD]}).json()
     assert dry["plan"]["holds"] is False
     answer = flooded("POST", "/v1/apply", {"documents": [STRICT, FLOOD]})

@@ -1,4 +1,4 @@
-"""The service on the network: it listens, by TLS or not, is bounded there too, and ends soon whoever is still reading."""
+"""The service on the network: it listens with or without TLS, limits requests, and ends soon even while clients still read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def call(serving: Serving, api: Api, path: str, **more: Any) -> httpx.Response:
     return httpx.get(serving.url + path, headers=headers, **more)
 
 
-def test_it_listens_where_it_says_until_it_ends(api: Api) -> None:
+def test_service_listens_at_its_address_until_it_ends(api: Api) -> None:
     with Serving(api.service) as serving:
         assert call(serving, api, "/v1/tenants/acme").json()["name"] == "acme"
         assert httpx.get(f"{serving.url}/healthz").json() == {"status": "ok"}
@@ -49,37 +49,43 @@ def test_it_listens_where_it_says_until_it_ends(api: Api) -> None:
         httpx.get(f"{serving.url}/healthz")
 
 
-def test_it_is_ready_when_nothing_is_missing(api: Api) -> None:
+def test_service_is_ready_when_nothing_is_missing(api: Api) -> None:
     missing = "the system is being started"
     api.service.waits_for = lambda: missing
-    told = [api("GET", "/readyz", who=None), api("GET", "/healthz", who=None)]
+    answers = [api("GET", "/readyz", who=None), api("GET", "/healthz", who=None)]
     missing = ""
-    told.append(api("GET", "/readyz", who=None))
-    assert [one.status_code for one in told] == [503, 200, 200]
-    assert (told[0].json()["type"], told[0].headers["Retry-After"]) == ("urn:weir:problem:not-running", "1")
+    answers.append(api("GET", "/readyz", who=None))
+    assert [answer.status_code for answer in answers] == [503, 200, 200]
+    assert (answers[0].json()["type"], answers[0].headers["Retry-After"]) == (
+        "urn:weir:problem:not-running",
+        "1",
+    )
 
 
-def test_what_needs_the_system_says_that_it_is_being_started(api: Api) -> None:
+def test_rows_are_refused_while_the_system_is_starting(api: Api) -> None:
     api.service.waits_for = lambda: "the system is being started"
     answer = api("POST", "/v1/streams/ticks/rows?force=true", [{"value": 1}])
-    told = answer.json()
+    problem = answer.json()
     assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
-    assert (told["detail"], told["hint"]) == ("the system is being started", "ask again in a few seconds")
+    assert (problem["detail"], problem["hint"]) == (
+        "the system is being started",
+        "try again in a few seconds",
+    )
 
 
-def test_changes_by_others_are_followed(api: Api) -> None:
+def test_changes_by_other_processes_are_followed(api: Api) -> None:
     with Serving(api.service) as serving:
         api.service.catalog.apply(documents_of("{kind: Tenant, name: late, priority_class: gold}"), "another")
         until_s = time.monotonic() + 30
         while call(serving, api, "/v1/tenants/late").status_code != 200:
             assert time.monotonic() < until_s
-    used = {one.principal: one.used_at for one in api.service.catalog.keys.all()}
+    used = {info.principal: info.used_at for info in api.service.catalog.keys.all()}
     assert used["admin"] is not None
     assert used["acme"] is None
 
 
-def test_readers_are_sent_away_when_it_ends(api: Api) -> None:
-    """One that has begun to read, one that still waits, and one that does not read what it is sent."""
+def test_readers_are_disconnected_when_the_service_ends(api: Api) -> None:
+    """The first reader has begun to read, the second still waits for rows, and the third reads nothing of what it is sent."""
     serving = Serving(api.service)
     add_endless(serving)
     serving.start()
@@ -96,7 +102,7 @@ def test_readers_are_sent_away_when_it_ends(api: Api) -> None:
 
 
 def add_endless(serving: Serving) -> None:
-    """Routes that go on until they are ended, beside those that are there."""
+    """Add routes with responses that continue until the service ends."""
 
     async def endlessly(size: int) -> Any:
         while True:
@@ -134,18 +140,18 @@ def read_all(reader: socket.socket) -> bytes:
         b"GET /healthz HTTP/1.1\r\n" + b"A: b\r\n" * 200_000,
     ],
 )
-def test_head_of_a_request_is_bounded(api: Api, head: bytes) -> None:
+def test_size_of_a_request_head_is_limited(api: Api, head: bytes) -> None:
     with Serving(api.service) as serving:
         where = urlsplit(serving.url)
         with socket.create_connection((where.hostname, where.port), timeout=30) as caller:
             caller.sendall(head)
-            told, _, body = read_all(caller).partition(b"\r\n\r\n")
-        assert told.startswith(b"HTTP/1.1 431")
+            response, _, body = read_all(caller).partition(b"\r\n\r\n")
+        assert response.startswith(b"HTTP/1.1 431")
         assert json.loads(body)["type"] == "urn:weir:problem:head-too-large"
         assert httpx.get(f"{serving.url}/healthz").status_code == 200
 
 
-def test_what_is_not_http_is_told_so(api: Api) -> None:
+def test_bytes_that_are_not_http_are_refused(api: Api) -> None:
     with Serving(api.service) as serving:
         where = urlsplit(serving.url)
         with socket.create_connection((where.hostname, where.port), timeout=30) as caller:
@@ -155,15 +161,15 @@ def test_what_is_not_http_is_told_so(api: Api) -> None:
     assert json.loads(body)["type"] == "urn:weir:problem:malformed"
 
 
-def test_port_that_is_taken_is_told(api: Api) -> None:
+def test_port_in_use_is_reported(api: Api) -> None:
     with Serving(api.service) as serving:
         taken = ServiceSettings(port=urlsplit(serving.url).port)
         another = Serving(Service(api.service.catalog, taken, api.service.snapshot))
-        with pytest.raises(InvalidInput, match="cannot be listened at"):
+        with pytest.raises(InvalidInput, match="the service cannot listen at this address"):
             another.start()
 
 
-# -- TLS -------------------------------------------------------------------------------------------------------
+# -- connections with TLS --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +177,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return certificate_in(tmp_path_factory.mktemp("tls"))
 
 
-def test_it_is_served_by_tls_alone_if_it_is_set(tmp_path: Path, pair: tuple[Path, Path]) -> None:
+def test_service_with_tls_refuses_plain_http(tmp_path: Path, pair: tuple[Path, Path]) -> None:
     certificate, key = pair
     settings: dict[str, Any] = {"port": 0, "tls_certificate": certificate, "tls_key": key}
     with api_over(Home(tmp_path), **settings) as api, Serving(api.service) as serving:
@@ -192,46 +198,46 @@ def test_it_is_served_by_tls_alone_if_it_is_set(tmp_path: Path, pair: tuple[Path
         ("key.pem", "cert.pem", "--tls-certificate"),
     ],
 )
-def test_files_that_are_no_pair_are_told(
+def test_mismatched_certificate_and_key_are_reported(
     tmp_path: Path, pair: tuple[Path, Path], certificate: str, key: str, field: str
 ) -> None:
     folder = pair[0].parent
     settings: dict[str, Any] = {"port": 0, "tls_certificate": folder / certificate, "tls_key": folder / key}
-    with api_over(Home(tmp_path), **settings) as api, pytest.raises(InvalidInput) as told:
+    with api_over(Home(tmp_path), **settings) as api, pytest.raises(InvalidInput) as caught:
         Serving(api.service).start()
-    assert told.value.field == field
+    assert caught.value.field == field
 
 
-# -- the description -------------------------------------------------------------------------------------------
+# -- the OpenAPI description -----------------------------------------------------------------------------------
 
 
-def test_description_is_as_the_routes_are() -> None:
-    """`python -m services.api.openapi` writes it anew."""
+def test_openapi_file_matches_the_routes() -> None:
+    """After a change of routes, `python -m services.api.openapi` writes the file again."""
     assert openapi.FILE.read_text(encoding="utf-8") == openapi.described()
 
 
-def test_description_names_every_operation_once_with_its_problems() -> None:
+def test_openapi_names_every_operation_once_with_its_problems() -> None:
     described = json.loads(openapi.described())
     operations = [
-        (f"{method} {path}", one)
+        (f"{method} {path}", operation)
         for path, methods in described["paths"].items()
-        for method, one in methods.items()
+        for method, operation in methods.items()
     ]
-    names = [one["operationId"] for _, one in operations]
+    names = [operation["operationId"] for _, operation in operations]
     assert described["openapi"] == "3.1.0"
     assert sorted(set(names)) == sorted(names)
     lacking = [
         label
-        for label, one in operations
-        if "security" not in one and not {"401", "429"} <= one["responses"].keys()
+        for label, operation in operations
+        if "security" not in operation and not {"401", "429"} <= operation["responses"].keys()
     ]
     assert lacking == []
     named = set(re.findall(r'"#/components/schemas/([^"]+)"', openapi.described()))
     assert named - described["components"]["schemas"].keys() == set()
 
 
-def test_form_that_does_not_come_keeps_no_connection(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has shown a key yet."""
+def test_incomplete_form_does_not_keep_a_connection_open(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller has not sent a valid key yet, so its connection must not be kept open."""
     monkeypatch.setattr(console, "FORM_S", 0.01)
     head = b"POST /console/sign-in HTTP/1.1\r\nHost: weir\r\nContent-Length: %d\r\n\r\nkey="
     with Serving(api.service) as serving:
@@ -239,5 +245,5 @@ def test_form_that_does_not_come_keeps_no_connection(api: Api, monkeypatch: pyte
         for length, status in ((100, b"400"), (FORM_BYTES + 1, b"413")):
             with socket.create_connection((address.hostname, address.port)) as slow:
                 slow.sendall(head % length)
-                told = slow.makefile("rb").read()  # up to the end of the connection
-            assert told.split()[1] == status
+                response = slow.makefile("rb").read()  # The caller reads up to the end of the connection.
+            assert response.split()[1] == status

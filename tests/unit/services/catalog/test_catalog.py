@@ -1,4 +1,4 @@
-"""The catalog over its databases: what is kept, what is refused, what is told of changes, and who may come in."""
+"""The catalog on SQLite and on PostgreSQL: stored declarations, refused changes, the audit log, and keys."""
 
 from __future__ import annotations
 
@@ -93,13 +93,13 @@ def document(text: str) -> Document:
 
 
 def picture(catalog: Catalog) -> list[tuple[Any, ...]]:
-    """All that is to be seen of it."""
-    stored = [(one.ref, one.declaration, one.version, one.reads) for one in catalog.all()]
-    return [*stored, *((one.id, one.action, one.name) for one in catalog.audit())]
+    """Return the catalog's declarations and its audit log."""
+    stored = [(item.ref, item.declaration, item.version, item.reads) for item in catalog.all()]
+    return [*stored, *((entry.id, entry.action, entry.name) for entry in catalog.audit())]
 
 
 def refused(catalog: Catalog, text: str) -> str:
-    """Why; and nothing has changed."""
+    """Return the error for the documents, after checking that nothing has changed."""
     before = picture(catalog)
     with pytest.raises(InvalidInput) as caught:
         catalog.apply(documents_of(text, "new.yaml"), "ops")
@@ -107,17 +107,17 @@ def refused(catalog: Catalog, text: str) -> str:
     return str(caught.value).partition("\n")[0]
 
 
-# -- what is kept --------------------------------------------------------------------------------------------------
+# -- stored declarations -------------------------------------------------------------------------------------------
 
 
-def test_everything_is_back_when_it_is_opened_again(catalog: Catalog, home: Home) -> None:
+def test_reopened_catalog_has_all_declarations(catalog: Catalog, home: Home) -> None:
     before, desired = picture(catalog), catalog.desired()
     catalog.close()
     with closing(Catalog(home)) as again:
         assert (picture(again), again.desired()) == (before, desired)
 
 
-def test_a_mirror_and_its_stream_are_back_when_it_is_opened_again(catalog: Catalog, home: Home) -> None:
+def test_reopened_catalog_has_mirrors_and_their_streams(catalog: Catalog, home: Home) -> None:
     catalog.apply(documents_of(MIRROR), "ops")
     before, desired = picture(catalog), catalog.desired()
     catalog.close()
@@ -128,29 +128,29 @@ def test_a_mirror_and_its_stream_are_back_when_it_is_opened_again(catalog: Catal
         assert (again.desired().mirrors, "prices" in again.desired().streams) == ({}, True)
 
 
-def test_new_catalog_has_the_three_priority_classes_that_may_go_for_good(home: Home) -> None:
+def test_deleted_preset_priority_classes_stay_deleted(home: Home) -> None:
     with closing(Catalog(home)) as catalog:
-        assert [one.ref.name for one in catalog.all()] == ["gold", "silver", "bronze"]
+        assert [item.ref.name for item in catalog.all()] == ["gold", "silver", "bronze"]
         for name in ("gold", "silver", "bronze"):
             catalog.delete(Ref("PriorityClass", name), "ops")
     with closing(Catalog(home)) as catalog:
         assert catalog.all() == []
 
 
-def test_putting_what_is_there_changes_nothing(catalog: Catalog) -> None:
+def test_putting_an_equal_declaration_changes_nothing(catalog: Catalog) -> None:
     before = picture(catalog)
-    assert {one.action for one in catalog.apply(documents_of(BASE), "another")} == {"unchanged"}
+    assert {change.action for change in catalog.apply(documents_of(BASE), "another")} == {"unchanged"}
     explicit = document("{kind: Tenant, name: acme, priority_class: gold, shards: 1, overrides: {}}")
     catalog.put(explicit.declaration, "another")
     assert picture(catalog) == before
 
 
-def test_versions_are_given_once(catalog: Catalog) -> None:
+def test_versions_are_never_reused(catalog: Catalog) -> None:
     silver = document("{kind: Tenant, name: acme, priority_class: silver}").declaration
     first = catalog.get(ACME).version
     second = catalog.put(silver, "ops", version=first).version
     assert second > first
-    with pytest.raises(VersionDiffers, match=f"it is at version {second} now"):
+    with pytest.raises(VersionDiffers, match=f"the declaration has changed: its version is now {second}"):
         catalog.put(silver, "ops", version=first)
     with pytest.raises(VersionDiffers):
         catalog.put(silver, "ops", version=0)
@@ -160,24 +160,24 @@ def test_versions_are_given_once(catalog: Catalog) -> None:
     assert catalog.put(new, "ops").version > third + 1
 
 
-def test_query_keeps_its_place_when_it_changes(catalog: Catalog) -> None:
+def test_changed_query_keeps_its_place(catalog: Catalog) -> None:
     catalog.apply([document("{kind: Query, tenant: acme, name: odd, sql: SELECT value FROM ticks}")], "ops")
-    (one,) = catalog.desired().classes
-    assert list(one.queries) == ["odd", "big"]
+    (class_,) = catalog.desired().classes
+    assert list(class_.queries) == ["odd", "big"]
     assert catalog.get(Ref("Query", "big", "acme")).reads == ("odd",)
 
 
 def test_class_of_a_tenant_has_the_streams_that_its_queries_read(catalog: Catalog) -> None:
     catalog.apply([document("{kind: Tenant, name: idle, priority_class: bronze}")], "ops")
     wanted = catalog.desired()
-    (one,) = wanted.classes
-    assert (one.name, one.priority, one.delay_target_ms) == ("acme", 6, 300)
-    assert one.streams == (wanted.streams["ticks"],)
+    (class_,) = wanted.classes
+    assert (class_.name, class_.priority, class_.delay_target_ms) == ("acme", 6, 300)
+    assert class_.streams == (wanted.streams["ticks"],)
     assert list(wanted.streams) == ["ticks", "other"]
     assert wanted.file is None
 
 
-def test_log_tells_who_changed_which_fields_and_no_secret(catalog: Catalog, clock: Clock) -> None:
+def test_audit_log_names_principal_and_fields_without_secrets(catalog: Catalog, clock: Clock) -> None:
     text = """{kind: Stream, name: fed, columns: {x: int64}, source: {format: weir_feeder,
         options: {path: in, password: HUSH, other: 1}}}"""
     clock.now = 2000.0
@@ -190,20 +190,20 @@ def test_log_tells_who_changed_which_fields_and_no_secret(catalog: Catalog, cloc
     assert "HUSH" not in repr(catalog.audit())
 
 
-# -- what is refused -----------------------------------------------------------------------------------------------
+# -- refused changes -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("ref", "by"),
     [
-        (Ref("PriorityClass", "gold"), "in use by Tenant acme"),
-        (ACME, "in use by Query acme/odd, Query acme/big"),
-        (TICKS, "in use by Query acme/odd"),
-        (ODD, "in use by Query acme/big"),
+        (Ref("PriorityClass", "gold"), "the declaration is in use by Tenant acme"),
+        (ACME, "the declaration is in use by Query acme/odd, Query acme/big"),
+        (TICKS, "the declaration is in use by Query acme/odd"),
+        (ODD, "the declaration is in use by Query acme/big"),
     ],
     ids=str,
 )
-def test_what_is_in_use_is_not_deleted(catalog: Catalog, ref: Ref, by: str) -> None:
+def test_declaration_in_use_is_not_deleted(catalog: Catalog, ref: Ref, by: str) -> None:
     before = picture(catalog)
     with pytest.raises(InUse) as caught:
         catalog.delete(ref, "ops")
@@ -211,18 +211,18 @@ def test_what_is_in_use_is_not_deleted(catalog: Catalog, ref: Ref, by: str) -> N
     assert picture(catalog) == before
 
 
-def test_stream_that_a_feed_or_a_key_needs_is_not_deleted(catalog: Catalog) -> None:
+def test_stream_in_use_by_a_feed_or_a_key_is_not_deleted(catalog: Catalog) -> None:
     feed = "{kind: Feed, name: all, source: {format: weir_feeder}, streams: {other: {}}}"
     catalog.apply([document(feed)], "ops")
     _, key = catalog.keys.create("feeder", ["ingest:OTHER"], "ops")
-    with pytest.raises(InUse, match=f"in use by Feed all, key {key.id}"):
+    with pytest.raises(InUse, match=f"the declaration is in use by Feed all, key {key.id}"):
         catalog.delete(Ref("Stream", "other"), "ops")
     catalog.delete(Ref("Feed", "all"), "ops")
     catalog.keys.revoke(key.id, "ops")
     catalog.delete(Ref("Stream", "other"), "ops")
 
 
-def test_what_is_not_there_is_told_with_what_is(catalog: Catalog) -> None:
+def test_unknown_name_is_reported_with_a_similar_name(catalog: Catalog) -> None:
     with pytest.raises(UnknownName, match=r"no such Tenant \(got 'acmee'\)\n  hint: did you mean acme"):
         catalog.get(Ref("Tenant", "acmee"))
     with pytest.raises(UnknownName, match="no such Tenant"):
@@ -235,7 +235,7 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             "{kind: Tenant, name: b, priority_class: goldd}",
@@ -247,7 +247,7 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
         ),
         (
             "{kind: Tenant, name: Acme, priority_class: gold}",
-            "document 2 (Tenant Acme): name: the name is in use: Tenant acme (got 'Acme')",
+            "document 2 (Tenant Acme): name: the name is already used by Tenant acme (got 'Acme')",
         ),
         (
             "{kind: Stream, name: Odd, columns: {x: int64}}",
@@ -263,7 +263,7 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
         ),
         (
             "{kind: Query, tenant: fine, name: q, sql: SELECT x AS _KEPT FROM other}",
-            "document 2 (Query q): sql: every answer has a column of this name (got '_KEPT')",
+            "document 2 (Query q): sql: every answer of a query already has a column of this name (got '_KEPT')",
         ),
         (
             "{kind: Query, tenant: acme, name: odd, sql: SELECT x FROM other}",
@@ -280,7 +280,7 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
         ),
         (
             "{kind: Stream, name: s, sql: CREATE STREAM t (x int64)}",
-            "document 2 (Stream s): sql: the SQL declares a stream of another name (got 't')",
+            "document 2 (Stream s): sql: the SQL declares a stream with another name (got 't')",
         ),
         (
             "{kind: Feed, name: f, source: {format: weir_feeder}, streams: {othr: {}}}",
@@ -289,28 +289,28 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
         (
             "{kind: Stream, name: t, columns: {x: int64}, source: {format: weir_feeder}}\n---\n"
             "{kind: Feed, name: t, source: {format: weir_feeder}, streams: {other: {}}}",
-            "document 3 (Feed t): feeds: a stream with a source of its own has that name (got 't')",
+            "document 3 (Feed t): feeds: the feed has the name of a stream that has its own source (got 't')",
         ),
         (
             "{kind: Feed, name: f, source: {format: weir_feeder}, streams: {other: {}}}\n---\n"
             "{kind: Feed, name: g, source: {format: weir_feeder}, streams: {other: {}}}",
-            "document 3 (Feed g): streams: feed f brings it already (got 'other')",
+            "document 3 (Feed g): streams: feed f already supplies this stream (got 'other')",
         ),
         (
             "{kind: Tenant, name: acme, priority_class: gold, shards: 2, key: value}",
-            "document 2 (Tenant acme): shards: cannot change while the class runs, from 1 (got 2)",
+            "document 2 (Tenant acme): shards: this field cannot change while the class runs; it is 1 now (got 2)",
         ),
         (
             "{kind: Tenant, name: b, priority_class: gold, shards: 2}",
-            "document 2 (Tenant b): shards: a class is split by the values of a column (got 2)",
+            "document 2 (Tenant b): shards: the class has several shards, but no key column to split its tuples by (got 2)",
         ),
         (
             "{kind: Tenant, name: b, priority_class: gold, overrides: {victim: fair}}",
-            "document 2 (Tenant b): victim: fairness is between the values of a column (got 'fair')",
+            "document 2 (Tenant b): victim: `victim: fair` needs a key column, but the class has none (got 'fair')",
         ),
         (
             "{kind: PriorityClass, name: gold, priority: 6, delay_target_ms: 300, min_share: 0.6}",
-            "Tenant acme: min_share: a minimum share cannot exceed the original share",
+            "Tenant acme: min_share: min_share exceeds the class's original share",
         ),
         (
             "{kind: PriorityClass, name: gold, priority: 6, delay_target_ms: 300, limits: {queries: 1}}",
@@ -318,51 +318,55 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
         ),
         (
             "{kind: Tenant, name: acme, priority_class: gold, limits: {queries: 1}}",
-            "document 2 (Tenant acme): limits.queries: the class has as many queries as it may have (got 1)",
+            "document 2 (Tenant acme): limits.queries: the class already has the maximum number of queries that its limits allow (got 1)",
         ),
     ],
 )
-def test_documents_that_do_not_hold_together_change_nothing(catalog: Catalog, text: str, said: str) -> None:
-    told = refused(catalog, GOOD + text)
-    assert said in told
+def test_inconsistent_documents_change_nothing(catalog: Catalog, text: str, message: str) -> None:
+    error = refused(catalog, GOOD + text)
+    assert message in error
 
 
 @pytest.mark.slow
-def test_ten_megabytes_of_sql_are_refused_before_they_are_read(catalog: Catalog, tmp_path: Path) -> None:
+def test_ten_megabytes_of_sql_are_refused_before_parsing(catalog: Catalog, tmp_path: Path) -> None:
     query = "{kind: Query, tenant: acme, name: q, sql: '%s'}"
-    assert "sql: must have at most 100,000 characters" in refused(catalog, query % ("x" * 10_000_000))
+    assert "sql: the value must have at most 100,000 characters" in refused(
+        catalog, query % ("x" * 10_000_000)
+    )
     assert "sql: " in refused(catalog, query % ("SELECT " + "(" * 90_000))
 
 
-def test_broken_catalog_is_told_as_such(tmp_path: Path) -> None:
+def test_broken_or_unreachable_database_is_reported(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.database.write_text("this is no database, however long it is " * 100, encoding="utf-8")
     with pytest.raises(CatalogAway, match="not a database"):
         Catalog(home)
     with pytest.raises(CatalogAway):
         Catalog(Home(tmp_path, "postgresql://nobody@127.0.0.1:1/none"))
-    with pytest.raises(InvalidInput, match="not a PostgreSQL database") as caught:
+    with pytest.raises(
+        InvalidInput, match="the catalog address is not that of a PostgreSQL database"
+    ) as caught:
         Catalog(Home(tmp_path, "mysql://me:HUSH@host/db"))
     assert "HUSH" not in str(caught.value)
 
 
-# -- the database --------------------------------------------------------------------------------------------------
+# -- the database behind the catalog -------------------------------------------------------------------------------
 
 
-def test_tables_are_what_the_migrations_make(home: Home) -> None:
+def test_migrations_create_the_declared_tables(home: Home) -> None:
     with closing(Database(home)) as database, database.reading() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
         assert revision_of(connection) == REVISION == ScriptDirectory(str(MIGRATIONS)).get_current_head()
 
 
-def test_catalog_of_a_newer_version_is_left_alone(home: Home) -> None:
+def test_catalog_of_a_newer_version_is_refused(home: Home) -> None:
     with closing(Database(home)) as database, database.changing() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(InvalidInput, match=r"a newer version of Weir has made this catalog \(got '9999'\)"):
+    with pytest.raises(InvalidInput, match=r"the catalog was made by a newer version of Weir \(got '9999'\)"):
         Catalog(home)
 
 
-def test_files_are_their_owners_alone(tmp_path: Path) -> None:
+def test_files_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     home = home_of({"WEIR_HOME": str(tmp_path / "home")})
     with closing(Catalog(home)) as catalog:
         catalog.keys.create("ops", ["admin"], "ops")
@@ -388,69 +392,69 @@ for number in range(20):
 """
 
 
-def test_processes_that_change_it_at_a_time_lose_nothing(home: Home) -> None:
+def test_concurrent_processes_lose_no_change(home: Home) -> None:
     command = [sys.executable, "-c", WRITER, str(home.folder), home.dsn or ""]
     writers = [subprocess.Popen([*command, f"w{place}"]) for place in (1, 2, 3)]
-    assert [one.wait() for one in writers] == [0, 0, 0]
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
     with closing(Catalog(home)) as catalog:
-        names = {one.ref.name for one in catalog.all("Tenant")}
+        names = {item.ref.name for item in catalog.all("Tenant")}
         assert names == {"shared", *(f"w{place}-{number}" for place in (1, 2, 3) for number in range(20))}
         log = catalog.audit(most=1000)
-    assert len({one.id for one in log}) == len(log) == 3 + 60 + 60
-    assert [one.action for one in log if one.name == "shared"] == ["changed"] * 59 + ["created"]
+    assert len({entry.id for entry in log}) == len(log) == 3 + 60 + 60
+    assert [entry.action for entry in log if entry.name == "shared"] == ["changed"] * 59 + ["created"]
 
 
-# -- keys ----------------------------------------------------------------------------------------------------------
+# -- API keys ------------------------------------------------------------------------------------------------------
 
 
-def known(catalog: Catalog, key: str, now: float = 1000.0) -> KeyRecord | None:
-    """Who comes in with it, where the running system's keys are shown."""
+def known_key(catalog: Catalog, key: str, now: float = 1000.0) -> KeyRecord | None:
+    """Return the record of the key that the running system would find, or None."""
     return catalog.desired().keys.record_of(key, now)
 
 
-def test_key_is_shown_once_and_kept_as_its_hash(catalog: Catalog, home: Home) -> None:
+def test_key_is_shown_once_and_stored_as_a_hash(catalog: Catalog, home: Home) -> None:
     key, info = catalog.keys.create("ops", ["admin", "ingest:Ticks,other", "tenant:acme"], "root")
     assert len(key) == 48
     assert key.startswith("weir_")
     assert info.scopes == ("admin", "ingest:other", "ingest:ticks", "tenant:acme")
-    found = known(catalog, key)
+    found = known_key(catalog, key)
     assert found is not None
     assert (found.id, found.scopes) == (info.id, frozenset(info.scopes))
-    assert known(catalog, key[:-1]) is None
+    assert known_key(catalog, key[:-1]) is None
     assert key not in repr(catalog.keys.all()) + repr(catalog.audit()) + repr(found)
     with closing(Catalog(Home(home.folder, home.dsn, "another pepper it is"))) as other:
-        assert known(other, key) is None
+        assert known_key(other, key) is None
 
 
-def test_principal_has_two_live_keys(catalog: Catalog, clock: Clock) -> None:
+def test_principal_has_at_most_two_live_keys(catalog: Catalog, clock: Clock) -> None:
     first, second = (catalog.keys.create("ops", ["admin"], "root", 1100.0)[1] for _ in range(2))
-    with pytest.raises(InvalidInput, match="has 2 live keys already") as caught:
+    with pytest.raises(InvalidInput, match="the principal already has 2 live keys") as caught:
         catalog.keys.create("ops", ["admin"], "root")
     assert first.id in caught.value.hint
     catalog.keys.create("dev", ["admin"], "root")
     catalog.keys.revoke(first.id, "root")
     third, _ = catalog.keys.create("ops", ["admin"], "root")
     clock.now = 1100.0
-    assert not {one.id: one for one in catalog.keys.all()}[second.id].is_live(clock.now)
+    assert not {info.id: info for info in catalog.keys.all()}[second.id].is_live(clock.now)
     catalog.keys.create("ops", ["admin"], "root")
-    assert known(catalog, third, clock.now) is not None
+    assert known_key(catalog, third, clock.now) is not None
 
 
-def test_revoked_and_expired_keys_are_nobodys(catalog: Catalog, clock: Clock) -> None:
-    one, info = catalog.keys.create("ops", ["admin"], "root")
-    other, _ = catalog.keys.create("ops", ["admin"], "root", expires_at=1010.0)
+def test_revoked_and_expired_keys_are_refused(catalog: Catalog, clock: Clock) -> None:
+    revoked, info = catalog.keys.create("ops", ["admin"], "root")
+    expiring, _ = catalog.keys.create("ops", ["admin"], "root", expires_at=1010.0)
     assert len(catalog.desired().keys.records) == 2
     catalog.keys.revoke(info.id, "root")
     catalog.keys.revoke(info.id, "root")
-    assert known(catalog, one) is None
-    assert known(catalog, other) is not None
+    assert known_key(catalog, revoked) is None
+    assert known_key(catalog, expiring) is not None
     clock.now = 1010.0
-    assert known(catalog, other, clock.now) is None
+    assert known_key(catalog, expiring, clock.now) is None
     assert catalog.desired().keys.records == ()
     assert [entry.action for entry in catalog.audit(info.ref)] == ["revoked", "created"]
 
 
-def test_last_use_is_written_once_a_minute(catalog: Catalog, clock: Clock) -> None:
+def test_last_use_is_written_once_per_minute(catalog: Catalog, clock: Clock) -> None:
     _, info = catalog.keys.create("ops", ["admin"], "root")
     seen = []
     for now in (1001.0, 1030.0, 1060.9, 1061.0, 1500.0):
@@ -462,36 +466,34 @@ def test_last_use_is_written_once_a_minute(catalog: Catalog, clock: Clock) -> No
 
 
 @pytest.mark.parametrize(
-    ("principal", "scopes", "said"),
+    ("principal", "scopes", "message"),
     [
-        ("ops", ["root"], "scope: not a scope (got 'root')"),
-        ("ops", [], "scope: a key is for something"),
+        ("ops", ["root"], "scope: this is not a scope (got 'root')"),
+        ("ops", [], "scope: the key needs at least one scope"),
         ("ops", ["tenant:acmee"], "scope: no such tenant (got 'tenant:acmee')"),
         ("ops", ["ingest:ticks,"], "scope: no such stream (got 'ingest:ticks,')"),
-        ("ö" * 9, ["admin"], "principal: not a valid name (got 'ööööööööö')"),
+        ("ö" * 9, ["admin"], "principal: this is not a valid name (got 'ööööööööö')"),
     ],
 )
-def test_keys_that_cannot_be_are_refused(
-    catalog: Catalog, principal: str, scopes: list[str], said: str
-) -> None:
+def test_invalid_keys_are_refused(catalog: Catalog, principal: str, scopes: list[str], message: str) -> None:
     before = picture(catalog)
     with pytest.raises(InvalidInput) as caught:
         catalog.keys.create(principal, scopes, "root")
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
     assert (catalog.keys.all(), picture(catalog)) == ([], before)
 
 
-def test_pepper_that_others_may_read_or_that_is_short_is_refused(tmp_path: Path) -> None:
+def test_pepper_that_is_short_or_readable_by_others_is_refused(tmp_path: Path) -> None:
     home = Home(tmp_path)
     assert home.pepper() == home.pepper()
     (tmp_path / "pepper").chmod(0o644)
-    with pytest.raises(InvalidInput, match="others may read the pepper"):
+    with pytest.raises(InvalidInput, match="other users may read the pepper, the secret for API keys"):
         home.pepper()
-    with pytest.raises(InvalidInput, match="too short"):
+    with pytest.raises(InvalidInput, match="the pepper, the secret for API keys, is too short"):
         Home(tmp_path, given_pepper="salt").pepper()
 
 
-def test_tables_hold_no_key_in_any_form(tmp_path: Path) -> None:
+def test_database_files_do_not_contain_the_key(tmp_path: Path) -> None:
     home = Home(tmp_path)
     with closing(Catalog(home)) as catalog:
         key, _ = catalog.keys.create("ops", ["admin"], "root")
@@ -500,14 +502,14 @@ def test_tables_hold_no_key_in_any_form(tmp_path: Path) -> None:
     assert key.removeprefix("weir_").encode() not in files
 
 
-def test_document_is_kept_as_it_was_written(catalog: Catalog) -> None:
+def test_stored_document_has_exactly_the_fields_that_the_user_wrote(catalog: Catalog) -> None:
     text = "{kind: Tenant, name: b, priority_class: gold, overrides: {policy: {kind: hr}, victim: random}}"
     catalog.apply([document(text)], "ops")
-    (told,) = [one.after for one in catalog.diff([document(text)])]
-    assert json.loads(json.dumps(told)) == yaml.safe_load(text)
+    (stored,) = [change.after for change in catalog.diff([document(text)])]
+    assert json.loads(json.dumps(stored)) == yaml.safe_load(text)
 
 
-def test_catalog_that_too_many_wait_for_is_away() -> None:
+def test_full_connection_pool_is_reported_as_unavailable() -> None:
     engine = sa.create_engine(
         "sqlite://", poolclass=sa.pool.QueuePool, pool_size=1, max_overflow=0, pool_timeout=0
     )

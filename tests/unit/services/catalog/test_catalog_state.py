@@ -1,4 +1,4 @@
-"""What a catalog keeps in memory is what is in its database, whoever changes what."""
+"""The catalog's state in memory equals its database, though several processes change it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STREAM = "{{kind: Stream, name: {0}, columns: {{ts: timestamp, value: int64}}, t
 TENANT = "{{kind: Tenant, name: {0}, priority_class: {1}}}"
 QUERY = "{{kind: Query, tenant: {0}, name: {1}, sql: SELECT value FROM {2}{3}}}"
 NAMES = st.sampled_from(["a", "B", "c"])
-# Some read the output of another query of the tenant.
+# Some queries read the output of another query of their tenant.
 QUERIES = st.builds(
     QUERY.format,
     st.sampled_from("aB"),
@@ -45,10 +45,10 @@ CHANGES = st.lists(st.tuples(st.integers(0, 1), st.lists(TEXTS, min_size=1, max_
 
 @settings(deadline=None, max_examples=40)
 @given(CHANGES)
-def test_what_is_in_memory_is_what_is_in_the_database(
+def test_memory_equals_the_database_after_changes_by_two_processes(
     changes: list[tuple[int, list[str] | Ref]],
 ) -> None:
-    """Two processes change it in turns, each with a memory of its own."""
+    """Two catalogs, each with its own memory, change one database in turns, as two processes would."""
     with TemporaryDirectory() as folder:
         home = Home(Path(folder))
         both = [Catalog(home), Catalog(home)]
@@ -62,19 +62,19 @@ def test_what_is_in_memory_is_what_is_in_the_database(
                     both[which].apply(documents_of("\n---\n".join(change)), "test")
             except InvalidInput:
                 pass
-        anew = Catalog(home)
-        expected = picture(anew)
-        assert [picture(one) for one in both] == [expected] * 2
-        for one in (anew, *both):
-            one.close()
+        reopened = Catalog(home)
+        expected = picture(reopened)
+        assert [picture(catalog) for catalog in both] == [expected] * 2
+        for catalog in (reopened, *both):
+            catalog.close()
 
 
 def picture(catalog: Catalog) -> object:
-    """All that is known, in its order, and what would run."""
+    """Return the catalog's whole state in its order, and the classes and streams that should run."""
     state = catalog.state()
     wanted = catalog.desired()
     return (
-        [(ref, one) for ref, one in state.items()],
+        [(ref, item) for ref, item in state.items()],
         {kind: state.names(kind) for kind in ("Stream", "Tenant", "Query")},
         {name: state.queries_of(name) for name in state.names("Tenant")},
         sorted(state.sql_catalog().entries),
@@ -83,7 +83,7 @@ def picture(catalog: Catalog) -> object:
     )
 
 
-def test_what_others_have_seen_never_changes() -> None:
+def test_changing_a_copy_leaves_the_original_state_unchanged() -> None:
     before = CatalogState(
         map(stored, (STREAM.format("s"), TENANT.format("a", "gold"), QUERY.format("a", "q", "s", "")))
     )
@@ -94,20 +94,20 @@ def test_what_others_have_seen_never_changes() -> None:
     after.remove(Ref("Query", "q", "a"))
     after.remove(Ref("Stream", "s"))
     assert list(before.items()) == seen
-    assert [one.ref.name for one in before.queries_of("a")] == ["q"]
-    assert [one.ref.name for one in after.queries_of("a")] == ["r"]
+    assert [query.ref.name for query in before.queries_of("a")] == ["q"]
+    assert [query.ref.name for query in after.queries_of("a")] == ["r"]
     assert (before.in_use(Ref("Stream", "S")), after.in_use(Ref("Stream", "S"))) == (Ref("Stream", "s"), None)
 
 
 def stored(text: str) -> StoredDeclaration:
-    (one,) = documents_of(text)
-    return StoredDeclaration(one.declaration)
+    (document,) = documents_of(text)
+    return StoredDeclaration(document.declaration)
 
 
-def test_stored_query_that_cannot_be_planned_any_more_is_no_reason_to_refuse_other_changes() -> None:
+def test_stored_query_that_cannot_be_planned_blocks_no_other_query() -> None:
     texts = [STREAM.format("sa"), TENANT.format("a", "gold"), QUERY.format("a", "qa", "sa", "")]
     state = applied(
-        CatalogState([StoredDeclaration(one) for one in PRESETS]), documents_of("\n---\n".join(texts))
+        CatalogState([StoredDeclaration(preset) for preset in PRESETS]), documents_of("\n---\n".join(texts))
     )
     (worse,) = documents_of(QUERY.format("a", "worse", "nothing", ""))
     state.put(StoredDeclaration(worse.declaration, reads=("nothing",)))

@@ -1,4 +1,4 @@
-"""What is wanted and what runs: steps lead from one to the other, and the thread goes on whatever fails."""
+"""Reconciling: steps lead from what runs to what the catalog declares, and a failed step stops no other step."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FILE = StreamsFile.model_validate(
 
 
 class Machine:
-    """Runs what it is told in memory, and refuses what a real one would."""
+    """System in memory that performs steps, and asserts the conditions under which a real system can perform each step."""
 
     def __init__(self, running: SystemState | None = None) -> None:
         self.now = running or SystemState()
@@ -80,14 +80,14 @@ def name_of(sql: str) -> str:
 
 
 def after(now: SystemState, step: Step) -> SystemState:
-    classes, streams = {one.name: one for one in now.classes}, dict(now.streams)
+    classes, streams = {class_.name: class_ for class_ in now.classes}, dict(now.streams)
     mirrors = dict(now.mirrors)
     match step:
         case EndMirror(name):
             del mirrors[name]
         case BeginMirror(mirror):
-            assert mirror.name not in mirrors, "the one before polls"
-            assert mirror.name in streams, "nobody takes what it brings"
+            assert mirror.name not in mirrors, "the previous mirror still polls"
+            assert mirror.name in streams, "the mirror has no stream"
             mirrors[mirror.name] = mirror
         case PublishKeys(keys):
             return replace(now, keys=keys)
@@ -96,27 +96,31 @@ def after(now: SystemState, step: Step) -> SystemState:
         case RemoveClass(name):
             classes.pop(name, None)
         case DropStream(name):
-            assert name not in mirrors, "a mirror brings it"
+            assert name not in mirrors, "a mirror still fills the stream"
             sql = streams.pop(name)
-            assert not any(sql in one.streams for one in classes.values()), "somebody reads it"
+            assert not any(sql in class_.streams for class_ in classes.values()), (
+                "a class still reads the stream"
+            )
         case DeclareStream(name, sql):
-            assert name not in streams, "another is there"
-            read = {other for one in classes.values() for other in one.streams}
-            assert sql in read or name_of(sql) not in map(name_of, read), "a class reads another one"
+            assert name not in streams, "the stream exists already"
+            read = {other for class_ in classes.values() for other in class_.streams}
+            assert sql in read or name_of(sql) not in map(name_of, read), (
+                "a class reads another stream of this name"
+            )
             streams[name] = sql
         case ApplyClasses(changed):
-            for one in changed:
-                assert one.name not in classes or classes[one.name].shards == one.shards
-                others = set(streams.values()) - set(one.streams)
-                assert not {name_of(sql) for sql in one.streams} & set(map(name_of, others)), (
-                    "another is there"
+            for class_ in changed:
+                assert class_.name not in classes or classes[class_.name].shards == class_.shards
+                others = set(streams.values()) - set(class_.streams)
+                assert not {name_of(sql) for sql in class_.streams} & set(map(name_of, others)), (
+                    "another stream of this name exists"
                 )
-                classes[one.name] = one
+                classes[class_.name] = class_
     return replace(now, classes=tuple(classes.values()), streams=streams, mirrors=mirrors)
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> Desired:
+def desired_states(draw: st.DrawFn) -> Desired:
     columns = draw(st.dictionaries(st.sampled_from("stu"), st.sampled_from("xy")))
     streams = {name: f"CREATE STREAM {name} ({column} int64)" for name, column in columns.items()}
     names = draw(st.lists(st.sampled_from(["a", "b", "c"]), unique=True))
@@ -137,27 +141,28 @@ def wishes(draw: st.DrawFn) -> Desired:
     mirrors = {
         name: MirrorDeclaration(kind="Mirror", name=name, sql=f"{name} {columns[name]} {version}")
         for name, version in draw(st.dictionaries(st.sampled_from("stu"), st.integers(1, 2))).items()
-        if name in streams  # each has its stream, with which it changes
+        if name in streams  # a mirror has a stream of the same name, and the stream changes with the mirror
     }
     return Desired(0, classes, streams, draw(st.sampled_from([None, FILE])), keys, mirrors)
 
 
-@given(st.lists(wishes(), max_size=5))
-def test_steps_lead_from_whatever_runs_to_what_is_wanted(wanted: list[Desired]) -> None:
+@given(st.lists(desired_states(), max_size=5))
+def test_steps_lead_from_any_running_state_to_the_desired_state(wanted: list[Desired]) -> None:
     now = SystemState()
-    for one in wanted:
-        for step in steps(one, now):
+    for desired in wanted:
+        for step in steps(desired, now):
             now = after(now, step)
-        assert {it.name: it for it in now.classes} == {it.name: it for it in one.classes}
-        assert (now.streams, now.file, now.keys) == (one.streams, one.file, one.keys)
-        assert now.mirrors == one.mirrors
-        assert steps(one, now) == []
+        running, declared = ({class_.name: class_ for class_ in state.classes} for state in (now, desired))
+        assert running == declared
+        assert (now.streams, now.file, now.keys) == (desired.streams, desired.file, desired.keys)
+        assert now.mirrors == desired.mirrors
+        assert steps(desired, now) == []
 
 
-def test_stream_that_is_written_otherwise_is_the_same() -> None:
-    one = Desired(0, (), {"s": "CREATE STREAM s (x int64)"}, None, KeyRing())
+def test_stream_with_equivalent_sql_needs_no_step() -> None:
+    desired = Desired(0, (), {"s": "CREATE STREAM s (x int64)"}, None, KeyRing())
     now = SystemState(streams={"s": "create stream s (x BIGINT)"}, keys=KeyRing())
-    assert steps(one, now) == []
+    assert steps(desired, now) == []
 
 
 DOCUMENTS = """
@@ -170,10 +175,10 @@ DOCUMENTS = """
 
 
 def has_classes(*names: str) -> Callable[[SystemState], bool]:
-    return lambda running: tuple(one.name for one in running.classes) == names
+    return lambda running: tuple(class_.name for class_ in running.classes) == names
 
 
-def test_machine_follows_the_catalog_and_a_new_one_has_it_all_again(tmp_path: Path) -> None:
+def test_system_follows_the_catalog_also_after_a_restart(tmp_path: Path) -> None:
     home = Home(tmp_path)
     with closing(Catalog(home)) as catalog:
         machine = Machine()
@@ -191,7 +196,7 @@ def test_machine_follows_the_catalog_and_a_new_one_has_it_all_again(tmp_path: Pa
             assert again.now == machine.now
 
 
-def test_what_fails_is_told_and_keeps_nothing_else_from_being_done(tmp_path: Path) -> None:
+def test_failed_step_is_reported_and_other_steps_are_performed(tmp_path: Path) -> None:
     with closing(Catalog(Home(tmp_path))) as catalog:
         machine = Machine()
         machine.fails = lambda step: isinstance(step, ApplyClasses)
@@ -200,12 +205,12 @@ def test_what_fails_is_told_and_keeps_nothing_else_from_being_done(tmp_path: Pat
             machine.wait(lambda now: "s" in now.streams)
             catalog.apply(documents_of("{kind: Stream, name: t, columns: {x: int64}}"), "x")
             machine.wait(lambda now: "t" in now.streams)
-            assert all("not today" in one for one in reconciling.problems)
+            assert all("not today" in problem for problem in reconciling.problems)
             machine.fails = lambda step: False
             machine.wait(has_classes("a"))
 
 
-def test_one_thing_that_cannot_be_keeps_nothing_else_from_coming_back(tmp_path: Path) -> None:
+def test_classes_start_though_another_step_fails_at_the_start(tmp_path: Path) -> None:
     with closing(Catalog(Home(tmp_path))) as catalog:
         catalog.apply(documents_of(DOCUMENTS), "x")
         machine = Machine()
@@ -216,7 +221,7 @@ def test_one_thing_that_cannot_be_keeps_nothing_else_from_coming_back(tmp_path: 
             assert list(reconciling.problems) == ["PublishKeys: not today"]
 
 
-def test_use_of_keys_at_the_machine_is_written(tmp_path: Path) -> None:
+def test_use_of_keys_is_written_to_the_catalog(tmp_path: Path) -> None:
     with closing(Catalog(Home(tmp_path))) as catalog:
         _, info = catalog.keys.create("ops", ["admin"], "x")
         machine = Machine()
@@ -228,7 +233,7 @@ def test_use_of_keys_at_the_machine_is_written(tmp_path: Path) -> None:
 
 
 def class_over(name: str, *columns: str, streams: dict[str, str]) -> LiveClass:
-    """A class with a query over each of these streams, by the column that it reads."""
+    """Return a class with one query per stream; each query reads one of the columns."""
     return LiveClass(
         name=name,
         priority=1,
@@ -241,7 +246,7 @@ def class_over(name: str, *columns: str, streams: dict[str, str]) -> LiveClass:
     )
 
 
-def test_class_goes_on_without_a_stream_that_becomes_another_one() -> None:
+def test_class_runs_without_a_stream_while_the_stream_is_replaced() -> None:
     a, before, after = "CREATE STREAM a (v int64)", "CREATE STREAM b (v int64)", "CREATE STREAM b (w int64)"
     running = SystemState((class_over("t", "v", "v", streams={"a": a, "b": before}),), {"a": a, "b": before})
     wanted = class_over("t", "v", "w", streams={"a": a, "b": after})
@@ -255,7 +260,7 @@ def test_class_goes_on_without_a_stream_that_becomes_another_one() -> None:
     ]
 
 
-def test_names_that_differ_in_letters_case_are_one_stream() -> None:
+def test_stream_name_in_another_case_replaces_the_stream() -> None:
     before, after = "CREATE STREAM a (v int64)", "CREATE STREAM A (v int64)"
     running = SystemState((class_over("t", "v", streams={"a": before}),), {"a": before})
     wanted = class_over("t", "v", streams={"A": after})
@@ -268,14 +273,14 @@ def test_names_that_differ_in_letters_case_are_one_stream() -> None:
     ]
 
 
-def test_new_stream_comes_with_the_classes_that_read_it() -> None:
+def test_new_stream_is_declared_after_the_classes_that_read_it() -> None:
     sql = "CREATE STREAM a (v int64)"
     wanted = class_over("t", "v", streams={"a": sql})
     found = steps(Desired(1, (wanted,), {"a": sql}, None, KeyRing()), SystemState())
     assert found[1:] == [ApplyClasses((wanted,)), DeclareStream("a", sql)]
 
 
-def test_change_that_is_waited_for_is_enacted_before_the_next_look(tmp_path: Path) -> None:
+def test_awaited_change_is_enacted_before_the_next_poll(tmp_path: Path) -> None:
     with closing(Catalog(Home(tmp_path))) as catalog:
         machine = Machine()
         with Reconciling(catalog, machine, look_s=2 * WAIT_S) as reconciling:
@@ -285,7 +290,7 @@ def test_change_that_is_waited_for_is_enacted_before_the_next_look(tmp_path: Pat
             assert reconciling.wait_enacted(0.0)
 
 
-def test_wait_for_a_change_ends_in_time_where_the_system_does_not_answer(tmp_path: Path) -> None:
+def test_wait_for_a_change_times_out_if_the_system_does_not_answer(tmp_path: Path) -> None:
     class Gone(Machine):
         def running(self) -> SystemState:
             if self.now.classes:
@@ -300,16 +305,16 @@ def test_wait_for_a_change_ends_in_time_where_the_system_does_not_answer(tmp_pat
 
 
 class Planning(Machine):
-    """Refuses classes some query of which cannot be planned, as a control plane does."""
+    """System that refuses classes with a query that cannot be planned, as a control plane does."""
 
     def perform(self, step: Step) -> None:
         if isinstance(step, ApplyClasses):
-            for one in step.classes:
-                checked(one)
+            for class_ in step.classes:
+                checked(class_)
         super().perform(step)
 
 
-def test_classes_that_can_run_do_and_so_do_the_other_queries_of_one_that_cannot(tmp_path: Path) -> None:
+def test_queries_that_cannot_be_planned_do_not_stop_other_queries(tmp_path: Path) -> None:
     a = "CREATE STREAM a (v int64)"
     good = class_over("good", "v", streams={"a": a})
     bad = good.model_copy(
@@ -330,9 +335,9 @@ def test_classes_that_can_run_do_and_so_do_the_other_queries_of_one_that_cannot(
     left = bad.model_copy(update={"queries": good.queries, "weights": {"qa": 3.0}})
     assert ran == machine.now.classes == (good, left)
     why = "there is no such stream (got 'nothing'); known: a"
-    assert [one.partition(": ")[0] for one in problems] == [
+    assert [problem.partition(": ")[0] for problem in problems] == [
         "Query bad/worse does not run",
         "Query none/worse does not run",
     ]
-    assert all(why in one for one in problems)
+    assert all(why in problem for problem in problems)
     assert again == problems

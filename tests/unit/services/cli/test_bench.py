@@ -1,4 +1,4 @@
-"""`weir bench`: W11 over files, beside its contestants; what is wrong is told before anything runs."""
+"""`weir bench`: workload W11 over files, other engines over the same files for comparison, and wrong options."""
 
 import json
 from concurrent.futures import ProcessPoolExecutor
@@ -20,7 +20,7 @@ from services.race.race import CONTESTANTS, SPAWN, Contestant, contestants
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """25 seconds of what the workload's generator writes, with fewer tuples."""
+    """Return a folder with 25 seconds of input for W11, in the generator's format but with fewer tuples."""
     seconds, rate = 25, 40
     rng = np.random.default_rng(1)
     ts = 1_700_000_000_000 + np.arange(seconds * rate) * 1000 // rate
@@ -55,7 +55,7 @@ def test_answers_do_not_depend_on_the_length_of_trains(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_contestant_answers_as_the_engine_does(folder: Path) -> None:
+def test_every_contestant_gives_the_same_answers_as_the_engine(folder: Path) -> None:
     alone = reported(folder, "--train", "100")
     report = reported(folder, "--train", "100", "--beside", ", ".join(CONTESTANTS))
     assert {key: type(value) for key, value in report.items()} == {
@@ -71,13 +71,13 @@ def test_every_contestant_answers_as_the_engine_does(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("train", [7, 100, 1000])
-def test_polars_micro_batches_of_any_length_answer_as_the_engine_does(folder: Path, train: int) -> None:
+def test_polars_gives_the_same_answers_for_micro_batches_of_any_length(folder: Path, train: int) -> None:
     data = w11_workload.read(folder)
     polars = w11_workload.report(CONTESTANTS["polars"].run(data, train), data)
     assert polars["queries"] == w11_workload.report(w11_workload.run_engine(data, 100), data)["queries"]
 
 
-def test_answers_are_held_against_the_oracle_if_there_is_one(folder: Path) -> None:
+def test_answers_are_compared_with_the_oracle_file_if_it_exists(folder: Path) -> None:
     oracle = folder / "oracle.json"
     oracle.write_text(json.dumps({"queries": reported(folder)["queries"]}))
     assert all(query["right"] for query in reported(folder)["queries"].values())
@@ -90,7 +90,7 @@ def test_answers_are_held_against_the_oracle_if_there_is_one(folder: Path) -> No
     assert report["contestants"]["hand"]["right"] is False
 
 
-def test_two_tables_fit_a_terminal_of_eighty_columns(folder: Path) -> None:
+def test_both_tables_fit_into_eighty_columns(folder: Path) -> None:
     result = bench(folder, "--beside", "hand", columns=80)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -101,19 +101,19 @@ def test_two_tables_fit_a_terminal_of_eighty_columns(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("names", ["duckdbb", "hand,", "", "hand,spark"])
-def test_an_unknown_contestant_is_told_before_anything_runs(folder: Path, names: str) -> None:
+def test_an_unknown_contestant_is_refused_before_anything_runs(folder: Path, names: str) -> None:
     result = CliRunner().invoke(app, ["bench", "w11", "--data", str(folder / "nothing"), "--beside", names])
     assert isinstance(result.exception, UnknownName)
     assert "--beside: no such contestant" in str(result.exception)
 
 
-def test_a_contestant_without_its_package_says_what_to_install() -> None:
+def test_a_missing_contestant_package_is_an_error_that_says_what_to_install() -> None:
     known = {"other": Contestant("", w11_workload.run_by_hand, "no_such_package")}
     with pytest.raises(InvalidInput, match=r"needs the package no_such_package(.|\n)*pip install"):
         contestants("other", known)
 
 
-def test_peak_memory_is_that_of_the_process_alone() -> None:
+def test_peak_memory_of_a_child_process_leaves_out_its_parent() -> None:
     held = np.ones(50_000_000)
     with ProcessPoolExecutor(1, SPAWN) as process:
         assert 1 < process.submit(peak_rss_mb).result() < held.nbytes / 2**20

@@ -1,4 +1,4 @@
-"""Declarations from the command line: what goes to stdout, what to stderr, and the exit code; here and at a service alike."""
+"""Commands that change and show declarations, with and without a service: stdout, stderr and exit codes."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ QUERY = {"kind": "Query", "tenant": "acme", "name": "q", "sql": "SELECT x FROM t
 
 STRICT = {"kind": "PriorityClass", "name": "strict", "priority": 1, "delay_target_ms": 200}
 HELD = (
-    "warning: priority class strict may drop 5% of its input at most and has no max_age_ms: under more load its input is held"
-    " back at the producers; declare max_age_ms to bound the age of answers instead\n"
+    "warning: priority class strict may drop at most 5% of its input and has no max_age_ms: under more load its producers"
+    " have to wait; declare max_age_ms to drop old tuples instead\n"
 )
 
 
@@ -47,7 +47,7 @@ def here(terminal: Terminal) -> Terminal:
 def weir(
     request: pytest.FixtureRequest, here: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[Terminal]:
-    """On the catalog of this home, or at a service by its administrator; nothing is made in the home then."""
+    """Return a terminal that uses the catalog of its home, or a service as its administrator; then its home stays empty."""
     if request.param == "here":
         yield here
         return
@@ -63,7 +63,7 @@ def write(*documents: dict[str, Any], file: str = "d.yaml") -> str:
     return file
 
 
-def test_what_is_applied_is_there_and_nothing_differs(weir: Terminal) -> None:
+def test_a_file_that_was_applied_shows_no_differences(weir: Terminal) -> None:
     file = write(STREAM, TENANT, QUERY)
     code, out, _ = weir("diff", "-f", file)
     assert (code, out.splitlines()[-1].strip()) == (1, "3 to add, 0 to change, 0 to delete")
@@ -89,7 +89,7 @@ IMPOSSIBLE: list[dict[str, Any]] = [
 ]
 
 
-def test_commands_of_a_home_go_through_its_service_which_refuses_what_cannot_hold(
+def test_commands_use_the_service_of_the_home_which_refuses_impossible_targets(
     here: Terminal, tmp_path: Path
 ) -> None:
     home = Home(tmp_path / "home")
@@ -106,19 +106,19 @@ def test_commands_of_a_home_go_through_its_service_which_refuses_what_cannot_hol
         assert here("delete", "query", "acme/q")[0] == 0
         assert here("query", "rm", "acme/r")[0] == 0
         assert [ref for ref in map(str, running.catalog.state()) if "hasty" in ref or "Query" in ref] == []
-        # The service has made each change: its administrator, not the user of the command line.
+        # The audit names `admin`, because the service made the changes, not the user of the command line.
         assert {entry.who for entry in running.catalog.audit()} == {"weir", "admin", "test"}
 
 
-def test_a_catalog_without_a_service_says_that_delay_targets_were_not_checked(here: Terminal) -> None:
-    said = "warning: no service runs here: delay targets were not checked; `weir plan` checks them\n"
+def test_without_a_service_a_change_warns_that_delay_targets_were_not_checked(here: Terminal) -> None:
+    message = "warning: no service runs here: delay targets were not checked; `weir plan` checks them\n"
     assert here("apply", "-f", write(STREAM))[::2] == (0, "")
-    assert here("apply", "-f", write(*IMPOSSIBLE))[::2] == (0, said)
+    assert here("apply", "-f", write(*IMPOSSIBLE))[::2] == (0, message)
     assert here("apply", "-f", write(*IMPOSSIBLE))[::2] == (0, "")
-    assert here("query", "add", "hasty/r", "SELECT x FROM ticks")[::2] == (0, said)
+    assert here("query", "add", "hasty/r", "SELECT x FROM ticks")[::2] == (0, message)
 
 
-def test_a_service_that_was_killed_is_not_asked(here: Terminal, tmp_path: Path) -> None:
+def test_commands_do_not_call_a_service_that_was_killed(here: Terminal, tmp_path: Path) -> None:
     home = Home(tmp_path / "home").made()
     home.endpoint.write_text("http://127.0.0.1:1", encoding="utf-8")
     assert here("apply", "-f", write(STREAM))[0] == 0
@@ -130,11 +130,11 @@ def test_a_service_that_was_killed_is_not_asked(here: Terminal, tmp_path: Path) 
             f" (got {str(home.folder)!r})",
             "  hint: start it with `weir up`",
         ]
-    told = " ".join(here("get", "feeds")[1].split())
-    assert "states are not known: WEIR_HOME: the system of this home is not running" in told
+    feeds = " ".join(here("get", "feeds")[1].split())
+    assert "states are not known: WEIR_HOME: the system of this home is not running" in feeds
 
 
-def test_a_change_inside_a_field_is_shown_by_its_own_name(weir: Terminal) -> None:
+def test_a_change_of_a_nested_field_is_shown_with_its_path(weir: Terminal) -> None:
     weir("apply", "-f", write(STREAM, TENANT))
     limited = {**TENANT, "limits": {"groups": 30}}
     out = weir("apply", "-f", write(STREAM, limited))[1]
@@ -144,7 +144,7 @@ def test_a_change_inside_a_field_is_shown_by_its_own_name(weir: Terminal) -> Non
     assert {"limits.groups: 30 → 40", "limits.queries: – → 5"} <= set(lines)
 
 
-def test_what_answers_are_worth_is_declared_with_a_query_changed_and_taken_back(weir: Terminal) -> None:
+def test_a_utility_graph_is_added_to_a_query_changed_and_removed(weir: Terminal) -> None:
     weir("apply", "-f", write(STREAM, TENANT))
     sql = "SELECT x FROM ticks"
     assert weir("query", "add", "acme/q", sql, "--utility", "200:1,400:0.5,900:0")[0] == 0
@@ -162,28 +162,28 @@ def test_what_answers_are_worth_is_declared_with_a_query_changed_and_taken_back(
 
 
 @pytest.mark.parametrize(
-    ("utility", "said"),
+    ("utility", "message"),
     [
-        ("soon", "--utility: not a point of a utility graph (got 'soon')"),
+        ("soon", "--utility: this is not a point of a utility graph (got 'soon')"),
         (
             "200:0.5,400:1",
-            "utility[1].utility: utility must not rise with latency, and it is 0.5 at 200 ms (got 1)",
+            "utility[1].utility: utility must not rise with latency, but it is 0.5 at 200 ms (got 1)",
         ),
         (
             "200:1,100:0",
-            "utility[1].latency_ms: latencies must ascend, and the point before has 200 ms (got 100)",
+            "utility[1].latency_ms: latencies must ascend, but the point before has 200 ms (got 100)",
         ),
-        ("200:2", "utility[0].utility: must be at most 1 (got 2)"),
+        ("200:2", "utility[0].utility: the value must be at most 1 (got 2)"),
     ],
 )
-def test_a_utility_that_cannot_be_changes_nothing(weir: Terminal, utility: str, said: str) -> None:
+def test_an_invalid_utility_graph_changes_nothing(weir: Terminal, utility: str, message: str) -> None:
     weir("apply", "-f", write(STREAM, TENANT))
     code, _, err = weir("query", "add", "acme/q", "SELECT x FROM ticks", "--utility", utility)
-    assert (code, said in err, "hint:" in err) == (2, True, True)
+    assert (code, message in err, "hint:" in err) == (2, True, True)
     assert weir("get", "queries", "-o", "json")[1].strip() == "[]"
 
 
-def test_how_much_a_query_s_freshness_counts_is_declared_with_it_changed_and_taken_back(
+def test_a_query_weight_is_added_changed_and_removed(
     weir: Terminal,
 ) -> None:
     weir("apply", "-f", write(STREAM, TENANT))
@@ -195,18 +195,18 @@ def test_how_much_a_query_s_freshness_counts_is_declared_with_it_changed_and_tak
     file = write({**QUERY, "weight": 4})
     assert weir("diff", "-f", file)[0] == 1
     assert json.loads(weir("apply", "-f", file, "-o", "json")[1])[0]["changes"] == {"weight": [2.5, 4.0]}
-    for wrong, said in (
-        ("0", "must be at least 0.001 (got 0)"),
-        ("nan", "must be a finite number (got nan)"),
+    for wrong, why in (
+        ("0", "the value must be at least 0.001 (got 0)"),
+        ("nan", "the value must be a finite number (got nan)"),
     ):
         code, _, err = weir("query", "add", "acme/q", sql, "--weight", wrong)
-        assert (code, f"weight: {said}" in err, "give a number from 0.001 to 1000" in err) == (2, True, True)
+        assert (code, f"weight: {why}" in err, "give a number from 0.001 to 1000" in err) == (2, True, True)
     assert yaml.safe_load(weir("get", "query", "acme/q", "-o", "yaml")[1])["weight"] == 4
     assert weir("query", "add", "acme/q", sql)[0] == 0
     assert "weight" not in yaml.safe_load(weir("get", "query", "acme/q", "-o", "yaml")[1])
 
 
-def test_what_is_shown_as_yaml_can_be_applied_again(weir: Terminal) -> None:
+def test_yaml_output_can_be_applied_again(weir: Terminal) -> None:
     weir("apply", "-f", write(STREAM, TENANT, QUERY))
     for kind in ("priorityclasses", "tenants", "queries"):
         Path("again.yaml").write_text(weir("get", kind, "-o", "yaml")[1], encoding="utf-8")
@@ -231,13 +231,13 @@ def test_secrets_are_shown_nowhere(weir: Terminal) -> None:
             ("diff", "-f", other),
         )
     ]
-    told = "".join(out + err for _, out, err in shown)
-    assert "(hidden)" in told
+    printed = "".join(out + err for _, out, err in shown)
+    assert "(hidden)" in printed
     assert json.loads(shown[4][1])[0]["columns"] == STREAM["columns"]
-    assert not re.search("HUSH|LOUD", told)
+    assert not re.search("HUSH|LOUD", printed)
 
 
-def test_what_was_shown_without_its_secrets_keeps_them(weir: Terminal) -> None:
+def test_applying_output_with_hidden_secrets_keeps_the_secrets(weir: Terminal) -> None:
     weir("apply", "-f", write(STREAM))
     Path("again.yaml").write_text(weir("get", "streams", "-o", "yaml")[1], encoding="utf-8")
     assert weir("diff", "-f", "again.yaml")[0] == 0
@@ -246,42 +246,42 @@ def test_what_was_shown_without_its_secrets_keeps_them(weir: Terminal) -> None:
     code, out, err = weir("apply", "-f", write(hidden, file="n.yaml"))
     assert (code, out) == (2, "")
     assert err.startswith(
-        "error: n.yaml, document 1 (Stream new): source.options.password: there is no secret"
+        "error: n.yaml, document 1 (Stream new): source.options.password: no secret is stored"
     )
 
 
-def test_description_tells_who_uses_it_and_who_has_changed_it(weir: Terminal) -> None:
+def test_describe_shows_the_queries_and_the_changes_of_a_stream(weir: Terminal) -> None:
     weir("apply", "-f", write(STREAM, TENANT, QUERY))
     weir("apply", "-f", write({**STREAM, "source": None}))
-    told = json.loads(weir("describe", "stream", "ticks", "-o", "json")[1])
-    assert told["used_by"] == ["Query acme/q"]
-    assert [(one["action"], one["fields"]) for one in told["changes"]] == [
+    described = json.loads(weir("describe", "stream", "ticks", "-o", "json")[1])
+    assert described["used_by"] == ["Query acme/q"]
+    assert [(change["action"], change["fields"]) for change in described["changes"]] == [
         ("changed", ["source"]),
         ("created", []),
     ]
-    assert told["version"] == told["changes"][0]["id"]
+    assert described["version"] == described["changes"][0]["id"]
 
 
-def test_what_is_in_use_stays_until_it_is_not(weir: Terminal) -> None:
+def test_a_tenant_can_be_deleted_only_after_its_queries(weir: Terminal) -> None:
     weir("apply", "-f", write(STREAM, TENANT, QUERY))
     code, out, err = weir("delete", "tenant", "acme")
     assert (code, out) == (2, "")
     assert err.startswith(
-        "error: in use by Query acme/q (got 'Tenant acme')\n  hint: delete or change these first"
+        "error: the declaration is in use by Query acme/q (got 'Tenant acme')\n  hint: delete or change the named declarations and keys first"
     )
     assert weir("delete", "query", "acme/q") == (0, "deleted Query acme/q\n", "")
     assert weir("delete", "tenant", "acme")[0] == 0
     assert weir("delete", "tenant", "acme")[0] == 2
 
 
-def test_file_with_a_mistake_changes_nothing(weir: Terminal) -> None:
+def test_a_file_with_a_mistake_changes_nothing(weir: Terminal) -> None:
     code, out, err = weir("apply", "-f", write(TENANT, {**QUERY, "sql": "SELECT"}))
     assert (code, out) == (2, "")
     assert err.startswith("error: d.yaml, document 2 (Query q): ")
     assert weir("get", "tenants", "-o", "json")[1] == "[]\n"
 
 
-def test_key_is_made_listed_and_revoked(weir: Terminal) -> None:
+def test_a_key_is_created_listed_and_revoked(weir: Terminal) -> None:
     weir("apply", "-f", write(STREAM, TENANT))
     code, out, _ = weir("keys", "create", "feeder", "-s", "ingest:ticks", "--expires", "2d", "-o", "json")
     made = json.loads(out)
@@ -294,10 +294,10 @@ def test_key_is_made_listed_and_revoked(weir: Terminal) -> None:
     assert weir("keys", "revoke", made["id"]) == (0, f"revoked {made['id']}\n", "")
     assert "revoked" in weir("keys", "ls")[1]
     assert weir("keys", "revoke", "nobody")[0] == 2
-    assert "not a length of time" in weir("keys", "create", "x", "-s", "admin", "--expires", "soon")[2]
+    assert "this is not a duration" in weir("keys", "create", "x", "-s", "admin", "--expires", "soon")[2]
 
 
-def test_catalog_that_is_away_has_an_exit_code_of_its_own(
+def test_a_catalog_that_does_not_answer_has_its_own_exit_code(
     here: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WEIR_CATALOG", "postgresql://nobody@127.0.0.1:1/none")
@@ -316,7 +316,7 @@ def test_catalog_that_is_away_has_an_exit_code_of_its_own(
         ({}, ""),
     ],
 )
-def test_a_class_that_would_make_producers_wait_is_warned_of(
+def test_a_class_that_would_hold_back_its_producers_gives_a_warning(
     weir: Terminal, tmp_path: Path, command: str, terms: dict[str, Any], warned: str
 ) -> None:
     (tmp_path / "strict.yaml").write_text(yaml.safe_dump(STRICT | terms))

@@ -1,4 +1,4 @@
-"""The table of `weir top` and of the demonstration, and what it is made of."""
+"""Tables of classes and queries in `weir top` and `weir demo`, and the class views that they show."""
 
 from dataclasses import replace
 
@@ -77,7 +77,7 @@ def printed(table: Sheet, width: int) -> list[str]:
     return [line.rstrip() for line in printed.get().splitlines() if line.strip()]
 
 
-def test_a_class_in_one_unit_is_shown_as_the_unit_is() -> None:
+def test_a_class_of_one_unit_has_the_figures_of_the_unit() -> None:
     (view,) = views_of(
         ("gold", seated("gold", BUSY, share=0.4)), lending={"silver": {"gold": 1.25}, "gold": {"silver": 0.5}}
     )
@@ -85,7 +85,7 @@ def test_a_class_in_one_unit_is_shown_as_the_unit_is() -> None:
     assert (view.lent_s, view.borrowed_s, view.units, view.asleep) == (0.5, 1.25, 1, False)
 
 
-def test_of_shards_counts_are_added_and_the_slowest_gives_the_response_time() -> None:
+def test_a_sharded_class_adds_counts_and_takes_the_slowest_response_time() -> None:
     slow = replace(
         BUSY,
         p99_ms=900.0,
@@ -137,7 +137,7 @@ def test_no_figure_is_cut_off_at_eighty_columns(width: int) -> None:
     assert max(map(len, (head, first, second, *states))) <= 80
 
 
-def test_quality_of_classes_fits_eighty_columns_and_is_not_known_before_they_report() -> None:
+def test_class_quality_table_fits_eighty_columns() -> None:
     views = views_of(
         ("class1", seated("class1", BUSY)),
         ("class2", seated("class2", Figures(), asleep=True)),
@@ -152,7 +152,7 @@ def test_quality_of_classes_fits_eighty_columns_and_is_not_known_before_they_rep
     ]
     assert max(map(len, (head, *rows))) <= 80
     late = replace(BUSY, tardiness={"due": 99, "tardy": 9, "mean_ms": 1.0, "max_ms": 5.0}, tardy_now=0.256)
-    # The service tells of classes without windows that nothing was due.
+    # For a class without windows, the service reports that no window answer was due.
     plain = replace(BUSY, tardiness={"due": 0, "tardy": 0, "mean_ms": 0.0, "max_ms": 0.0})
     alone = printed(class_quality_table("system 1234", views_of(("class2", seated("class2", plain)))), 80)
     assert "tardy" not in alone[1]
@@ -163,7 +163,7 @@ def test_quality_of_classes_fits_eighty_columns_and_is_not_known_before_they_rep
     assert max(map(len, (head, *rows))) <= 80
 
 
-def test_quality_of_queries_fits_eighty_columns() -> None:
+def test_query_quality_table_fits_eighty_columns() -> None:
     query = {"query": "alerts_within_a_minute", "deadline_ms": 12_345.5, "answers": 98_765_432}
     worth = {"mean": 0.4, "missed": 7_654_321}
     fresh = {
@@ -190,10 +190,12 @@ def test_quality_of_queries_fits_eighty_columns() -> None:
     items[1] |= {"tardiness": {"answers": 98_765_432, "tardy": 9_876_543, "mean_ms": 0.5}}
     head, _, *rows = printed(quality_table({"tenant": "acme", "items": items}), 90)
     assert [row.split()[-1] for row in (head, *rows)] == ["tardy", "–", "10%"]
-    assert "nothing of acme has reported" in printed(quality_table({"tenant": "acme", "items": []}), 80)[-1]
+    assert (
+        "no query of acme has reported yet" in printed(quality_table({"tenant": "acme", "items": []}), 80)[-1]
+    )
 
 
-def test_a_lossless_class_drops_nothing_whatever_its_load_manager_would_keep() -> None:
+def test_a_lossless_class_drops_nothing_even_if_its_load_manager_would() -> None:
     (view,) = views_of(("gold", seated("gold", replace(BUSY, keep=0.05))))
     assert view.drop == pytest.approx(0.95)
     lossless = replace(view, settings=declared("gold", lossless=True))
@@ -209,7 +211,7 @@ def test_a_class_that_has_not_reported_yet_has_no_figures() -> None:
     assert (row.split(), state) == (["gold", "0.30/0.30", *["–"] * 8], "starting: gold")
 
 
-def test_each_class_that_is_not_well_is_explained_below_the_table() -> None:
+def test_classes_with_problems_are_explained_below_the_table() -> None:
     starved = Figures(queued=130_000, queue_age_s=54.0, keep=0.1, taken_per_s=3.0)
     units = {name: seated(name, starved) for name in ("clicks", "broken", "late", "held")}
     reported = units["broken"].report
@@ -233,17 +235,18 @@ def test_each_class_that_is_not_well_is_explained_below_the_table() -> None:
     ]
     assert " ".join(rows[4:]) == (
         "broken: given up: there is no such stream (got 'b'); it is started again when its tenant, queries or streams are"
-        " changed, or with the system"
+        " changed, or the system is restarted"
         " clicks: starved: 130,000 tuples wait, the oldest for 54 s, no answer has come in the last 5 s, and it has 30% of"
         " the lanes"
-        " late: late: 88% of the rows of pages come behind its watermark"
-        " held: held back: its input waits in the log of its stream, and producers wait when that is full: 1,234,567 tuples wait, the oldest for 7.2 min"
+        " late: late: 88% of the rows of stream pages come behind its watermark"
+        " held: held back: its queue is full, so input waits in the stream's log, and producers wait when the log is full:"
+        " 1,234,567 tuples wait, the oldest for 7.2 min"
     )
     names = [row[0] for row in class_view_table("", views).rows]
     assert [name.spans[0].style for name in names] == ["bold red", "bold red", "yellow", "yellow"]
 
 
-def test_a_class_is_printed_with_everything_that_is_known_of_it() -> None:
+def test_json_of_a_class_has_its_shares_and_figures() -> None:
     (view,) = views_of(("gold", seated("gold", BUSY)))
     found = as_json(view)
     assert (found["name"], found["share"]) == ("gold", {"original": 0.3, "now": 0.3})
@@ -254,11 +257,11 @@ def test_a_class_is_printed_with_everything_that_is_known_of_it() -> None:
     ("count", "shown"),
     [(0, "0"), (999, "999"), (999.6, "1k"), (1234, "1.23k"), (123_456, "123k"), (2.5e6, "2.5M"), (3e9, "3G")],
 )
-def test_counts_have_three_figures(count: float, shown: str) -> None:
+def test_counts_are_shortened_to_three_digits(count: float, shown: str) -> None:
     assert compact(count) == shown
 
 
-def test_the_mean_between_two_looks_comes_from_the_means_up_to_each() -> None:
+def test_the_mean_between_two_views_is_computed_from_their_means() -> None:
     def at(results: int, mean_ms: float) -> ClassView:
         figures = Figures(results=results, response_ms={"mean": mean_ms})
         return views_of(("gold", seated("gold", figures)))[0]
@@ -268,7 +271,7 @@ def test_the_mean_between_two_looks_comes_from_the_means_up_to_each() -> None:
     assert mean_between(None, at(10, 5.0)) == 5.0
 
 
-def test_a_live_query_is_told_of_as_a_simulated_one_is() -> None:
+def test_live_queries_are_reported_like_simulated_queries() -> None:
     graph = UtilityGraph.step(300.0)
     plain = QueryWorth("plain", graph, 1.0, 10, 5.0, 0.75, 3, 0.25, slowdown=99.0)
     window = QueryWorth("window", graph, 1.0, 8, 5.0, 1.0, 0, 0.5, due=8, tardy=2, tardiness_ms=20.0)
@@ -288,7 +291,7 @@ def test_a_live_query_is_told_of_as_a_simulated_one_is() -> None:
     assert tardiness_of([plain]) is None
 
 
-def test_what_a_class_is_for_and_runs_by_is_told_below_the_table() -> None:
+def test_objective_and_policy_of_a_class_are_shown_below_the_table() -> None:
     silver = declared("silver", objective="memory")
     gold = declared("gold", objective="slowdown", policy={"kind": "auto"})
     views = [
@@ -305,7 +308,7 @@ def test_what_a_class_is_for_and_runs_by_is_told_below_the_table() -> None:
     )
 
 
-def test_class_and_node_are_named_while_their_processes_are_restarted() -> None:
+def test_restarting_processes_are_reported_with_their_class_or_node() -> None:
     unit = seated("ops", None)
     system = SystemStatus({"n1": 1}, (), {"ops#0": unit, "ops#1": unit}, (), {})
     status = CoordinatorStatus(1, 0.0, system, (), ("host-h1", "dispatcher-n1", "host-h2"), (), 0)
@@ -316,8 +319,11 @@ def test_class_and_node_are_named_while_their_processes_are_restarted() -> None:
     assert restarts(replace(status, quarantined=())) == []
 
 
-def test_a_class_without_recent_reports_is_named_with_the_age_of_its_figures() -> None:
+def test_a_class_without_recent_reports_is_listed_with_the_age_of_its_figures() -> None:
     (view,) = views_of(("ops", seated("ops", BUSY)))
     table = class_view_table("", [replace(view, age_s=8.2)])
-    assert "ops: busy: no report for 8 s; its figures are as old" in Text.from_markup(table.caption).plain
+    assert (
+        "ops: busy: no report for 8 s; its figures are from its last report"
+        in Text.from_markup(table.caption).plain
+    )
     assert "no report" not in class_view_table("", [replace(view, age_s=1.0)]).caption

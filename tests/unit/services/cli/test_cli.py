@@ -1,4 +1,4 @@
-"""The `weir` command as a user or a script meets it: what goes to stdout, what to stderr, and the exit code."""
+"""Commands `weir sim` and `weir demo`, and usage errors of every command: stdout, stderr and exit codes."""
 
 import gc
 import json
@@ -44,7 +44,7 @@ def weir(terminal: Terminal) -> Terminal:
     return terminal
 
 
-# -- weir sim ----------------------------------------------------------------------------------------------------
+# -- the command weir sim ----------------------------------------------------------------------------------------
 
 
 def test_a_run_prints_its_classes_and_promises(weir: Terminal) -> None:
@@ -55,19 +55,23 @@ def test_a_run_prints_its_classes_and_promises(weir: Terminal) -> None:
         assert words in done.out
 
 
-def test_a_broken_promise_is_no_failure_of_a_what_if(weir: Terminal) -> None:
+def test_the_old_option_json_prints_the_same_as_output_json(weir: Terminal) -> None:
+    assert weir("sim", "--replay", "none", "--json") == weir("sim", "--replay", "none", "-o", "json")
+
+
+def test_a_simulation_with_a_broken_promise_exits_with_0(weir: Terminal) -> None:
     done = weir("sim", "small.yaml", "--manager", "none")
     assert (done.code, "✗ broken" in done.out) == (0, True)
 
 
-def test_json_is_one_object_and_nothing_else_on_stdout(weir: Terminal) -> None:
+def test_json_output_is_one_object_and_nothing_else(weir: Terminal) -> None:
     done = weir("sim", "small.yaml", "-o", "json")
     assert (done.code, done.err) == (0, "")
     assert (done.json["scenario"], done.json["ledger_closed"]) == ("small", True)
     assert [one["name"] for one in done.json["classes"]] == ["gold", "bronze"]
 
 
-def test_report_and_explanations_go_to_stderr_beside_json(weir: Terminal, tmp_path: Path) -> None:
+def test_report_and_explanations_go_to_stderr_if_the_output_is_json(weir: Terminal, tmp_path: Path) -> None:
     alone = weir("sim", "small.yaml", "-o", "json")
     done = weir("sim", "small.yaml", "-o", "json", "--report", "out", "--explain", "bronze")
     assert (done.code, done.out) == (0, alone.out)
@@ -87,7 +91,7 @@ def test_explanations_follow_the_tables(weir: Terminal) -> None:
     )
 
 
-def test_a_class_to_explain_is_looked_up_before_the_run(weir: Terminal) -> None:
+def test_an_unknown_class_to_explain_is_refused_before_the_run(weir: Terminal) -> None:
     assert weir("sim", "small.yaml", "-o", "json", "--explain", "bronce") == refusal(
         "--explain: no such class (got 'bronce')",
         "  hint: did you mean bronze?",
@@ -97,8 +101,8 @@ def test_a_class_to_explain_is_looked_up_before_the_run(weir: Terminal) -> None:
 def test_a_report_that_cannot_be_written_is_refused_before_the_run(weir: Terminal, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file", encoding="utf-8")
     assert weir("sim", "small.yaml", "--report", "taken") == refusal(
-        "--report: cannot be a folder: file exists (got 'taken')",
-        "  hint: choose another place",
+        "--report: the folder cannot be created: file exists (got 'taken')",
+        "  hint: choose another folder",
     )
 
 
@@ -133,7 +137,7 @@ def test_seconds_set_the_length_of_the_run(weir: Terminal) -> None:
 
 
 def test_a_shorter_run_leaves_out_the_faults_that_would_come_after_it(weir: Terminal, tmp_path: Path) -> None:
-    # A run that is drained goes on after its last arrival, where the fault would still strike.
+    # A drained run continues after its last arrival, so a later fault would still strike.
     for name, fault in (("faulty", "{kind: clock_jumps, at_s: 2, by_s: 1}"), ("sound", "")):
         (tmp_path / f"{name}.yaml").write_text(SMALL + f"drain: true\nfaults: [{fault}]\n", encoding="utf-8")
     short, without = (
@@ -156,26 +160,26 @@ def test_a_shorter_run_leaves_out_the_faults_that_would_come_after_it(weir: Term
         ("1e300", "1e+300"),
     ],
 )
-def test_an_absurd_length_is_refused(weir: Terminal, value: str, shown: str) -> None:
+def test_an_invalid_length_of_a_run_is_refused(weir: Terminal, value: str, shown: str) -> None:
     assert weir("sim", "small.yaml", f"--seconds={value}") == refusal(
-        f"--seconds: must be above 0 and at most 86400 (got {shown})",
-        "  hint: give seconds of virtual time",
+        f"--seconds: the simulated time must be above 0 and at most 86400 seconds (got {shown})",
+        "  hint: write seconds of virtual time",
     )
 
 
 def test_a_negative_seed_is_refused(weir: Terminal) -> None:
     assert weir("sim", "small.yaml", "--seed=-1") == refusal(
-        "--seed: must not be negative (got -1)",
-        "  hint: any whole number from 0 on",
+        "--seed: the seed must not be negative (got -1)",
+        "  hint: write a whole number, 0 or more",
     )
 
 
-def test_a_policy_replaces_that_of_every_class(weir: Terminal) -> None:
+def test_the_option_policy_replaces_the_policy_of_every_class(weir: Terminal) -> None:
     answer = weir("sim", "small.yaml", "-o", "json", "--policy", "fcfs").json
     assert answer["policy"] == "fcfs"
     assert (
         answer["classes"] == weir("sim", "small.yaml", "-o", "json").json["classes"]
-    )  # one query: nothing to choose
+    )  # with a single query, all policies pick alike
 
 
 @pytest.mark.parametrize(
@@ -207,39 +211,45 @@ def test_a_policy_replaces_that_of_every_class(weir: Terminal) -> None:
         (
             ("missing.yaml",),
             (
-                "missing.yaml: cannot be read: no such file or directory",
+                "missing.yaml: the file cannot be read: no such file or directory",
                 "  hint: check the path and its permissions",
             ),
         ),
         (
             ("small.yaml", "--compare", "--policies"),
-            ("--compare and --policies exclude each other", "  hint: run the command twice"),
+            ("--compare and --policies cannot be combined", "  hint: run the command twice"),
         ),
         (
             ("small.yaml", "--compare", "--manager", "none"),
-            ("--manager: --compare runs every manager (got 'none')", "  hint: leave out one of the two"),
+            (
+                "--manager: this option cannot be combined with --compare, which runs every manager (got 'none')",
+                "  hint: leave out one of these options",
+            ),
         ),
         (
             ("small.yaml", "--policies", "--policy", "hr"),
-            ("--policy: --policies runs every policy (got 'hr')", "  hint: leave out one of the two"),
+            (
+                "--policy: this option cannot be combined with --policies, which runs every policy (got 'hr')",
+                "  hint: leave out one of these options",
+            ),
         ),
         (
             ("small.yaml", "--compare", "--report", "out"),
-            ("--report is about one run", "  hint: leave out --compare and --policies"),
+            ("--report works only for a single run", "  hint: leave out --compare and --policies"),
         ),
         (
             ("small.yaml", "--policies", "--explain", "gold"),
-            ("--explain is about one run", "  hint: leave out --compare and --policies"),
+            ("--explain works only for a single run", "  hint: leave out --compare and --policies"),
         ),
     ],
 )
-def test_a_wrong_argument_is_refused_with_what_to_do(
+def test_a_wrong_argument_is_refused_with_a_hint(
     weir: Terminal, arguments: tuple[str, ...], lines: tuple[str, ...]
 ) -> None:
     assert weir("sim", *arguments) == refusal(*lines)
 
 
-def test_a_mistake_in_a_file_is_named_with_its_place_brackets_and_all(weir: Terminal, tmp_path: Path) -> None:
+def test_a_mistake_in_a_file_is_reported_with_the_path_of_its_key(weir: Terminal, tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text(SMALL.replace("priority: 3", "priorty: 3"), encoding="utf-8")
     assert weir("sim", "wrong.yaml") == refusal(
         "wrong.yaml: classes[0].priorty: unknown key (got 'priorty')",
@@ -248,30 +258,30 @@ def test_a_mistake_in_a_file_is_named_with_its_place_brackets_and_all(weir: Term
 
 
 WRONG_USAGE = [
-    (("results", "acme/q", "--limit", "0"), "--limit: must be at least 1 (got 0)", "write 1 or more"),
-    (("results", "acme/q", "--tail", "-3"), "--tail: must be at least 1 (got -3)", "write 1 or more"),
-    (("explain", "--last", "0"), "--last: must be at least 1 (got 0)", "write a number from 1 to 1,000"),
-    (("explain", "--last", "1001"), "--last: must be at most 1,000 (got 1001)", "write a number from 1 to 1,000"),
-    (("top", "--interval", "0"), "--interval: must be at least 0.1 (got 0)", "write a number from 0.1 to 3,600"),
-    (("up", "--lanes", "0"), "--lanes: must be at least 1 (got 0)", "write a number from 1 to 256"),
-    (("up", "--api-port", "70000"), "--api-port: must be at most 65,535 (got 70000)", "write a number from 0 to 65,535"),
-    (("plan", "--lanes", "257"), "--lanes: must be at most 256 (got 257)", "write a number from 1 to 256"),
-    (("run", "q.sql", "--train", "0"), "--train: must be at least 1 (got 0)", "write a number from 1 to 10,000,000"),
-    (("sim", "small.yaml", "--seed", "1.5"), "--seed: must be a whole number (got '1.5')", "write digits alone"),
-    (("top", "--interval", "often"), "--interval: must be a number (got 'often')", "write digits, as in 0.5"),
-    (("results", "acme/q", "-o", "jsno"), "--output: not one of the choices (got 'jsno')", "did you mean json?"),
-    (("results",), "TENANT/QUERY: required, but missing", "write weir results [OPTIONS] TENANT/QUERY"),
-    (("results", "a/q", "b"), "weir results: too many arguments (got 'b')", "write weir results [OPTIONS] TENANT/QUERY"),
+    (("results", "acme/q", "--limit", "0"), "--limit: the value must be at least 1 (got 0)", "write 1 or more"),
+    (("results", "acme/q", "--tail", "-3"), "--tail: the value must be at least 1 (got -3)", "write 1 or more"),
+    (("explain", "--last", "0"), "--last: the value must be at least 1 (got 0)", "write a number from 1 to 1,000"),
+    (("explain", "--last", "1001"), "--last: the value must be at most 1,000 (got 1001)", "write a number from 1 to 1,000"),
+    (("top", "--interval", "0"), "--interval: the value must be at least 0.1 (got 0)", "write a number from 0.1 to 3,600"),
+    (("up", "--lanes", "0"), "--lanes: the value must be at least 1 (got 0)", "write a number from 1 to 256"),
+    (("up", "--api-port", "70000"), "--api-port: the value must be at most 65,535 (got 70000)", "write a number from 0 to 65,535"),
+    (("plan", "--lanes", "257"), "--lanes: the value must be at most 256 (got 257)", "write a number from 1 to 256"),
+    (("run", "q.sql", "--train", "0"), "--train: the value must be at least 1 (got 0)", "write a number from 1 to 10,000,000"),
+    (("sim", "small.yaml", "--seed", "1.5"), "--seed: the value must be a whole number (got '1.5')", "write digits only"),
+    (("top", "--interval", "often"), "--interval: the value must be a number (got 'often')", "write digits, as in 0.5"),
+    (("results", "acme/q", "-o", "jsno"), "--output: the value is not one of the choices (got 'jsno')", "did you mean json?"),
+    (("results",), "TENANT/QUERY: a required value is missing", "write weir results [OPTIONS] TENANT/QUERY"),
+    (("results", "a/q", "b"), "weir results: the command has too many arguments (got 'b')", "write weir results [OPTIONS] TENANT/QUERY"),
     (("results", "a/q", "--limti", "3"), "weir results: no such option (got '--limti')", "did you mean --limit?"),
-    (("results", "a/q", "--limit"), "--limit: the value is missing", "write --limit and its value"),
+    (("results", "a/q", "--limit"), "--limit: the option has no value", "write --limit and its value"),
     (("simulate",), "weir: no such command (got 'simulate')", "did you mean sim or results?"),
     (("query", "list"), "weir query: no such command (got 'list')", "did you mean ls or quality?"),
-    (("sim",), "SCENARIO: required, but missing", "write the name of a scenario, or --replay LOG"),
+    (("sim",), "SCENARIO: a required value is missing", "write the name of a scenario, or --replay LOG"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("arguments", "title", "hint"), WRONG_USAGE)
-def test_wrong_usage_is_an_error_like_any_other(
+def test_wrong_usage_is_reported_with_a_hint(
     weir: Terminal, arguments: tuple[str, ...], title: str, hint: str
 ) -> None:
     assert weir(*arguments) == refusal(title, f"  hint: {hint}")
@@ -285,16 +295,16 @@ def test_a_group_without_a_command_prints_its_help(weir: Terminal, arguments: tu
     assert "results" in done.err or "quality" in done.err
 
 
-def test_the_version_is_printed_alone(weir: Terminal) -> None:
+def test_version_prints_only_the_version(weir: Terminal) -> None:
     assert weir("--version") == Outcome(0, f"weir {version('weir')}\n", "")
 
 
-def test_an_interrupted_run_says_so_by_its_code_and_leaves_no_traceback(weir: Terminal) -> None:
+def test_an_interrupted_run_exits_with_130_and_prints_no_traceback(weir: Terminal) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    gc.disable()  # hypothesis has a callback in it, which nothing is raised out of
+    gc.disable()  # hypothesis runs a callback in garbage collections, where an exception would be lost
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.3)
         done = weir("sim", "small.yaml", "--seconds", "86400")
@@ -306,10 +316,10 @@ def test_an_interrupted_run_says_so_by_its_code_and_leaves_no_traceback(weir: Te
     assert "Traceback" not in done.err
 
 
-# -- several runs side by side -------------------------------------------------------------------------------------
+# -- comparisons of several runs ----------------------------------------------------------------------------------
 
 
-def test_comparing_runs_every_manager_as_it_runs_alone(weir: Terminal) -> None:
+def test_compare_gives_each_manager_the_result_of_its_own_run(weir: Terminal) -> None:
     done = weir("sim", "small.yaml", "--compare", "-o", "json", "--seconds", "1", "--seed", "3")
     assert (done.code, done.err) == (0, "")
     assert [one["manager"] for one in done.json] == list(MANAGERS)
@@ -321,7 +331,7 @@ def test_comparing_runs_every_manager_as_it_runs_alone(weir: Terminal) -> None:
 
 
 @pytest.mark.slow
-def test_comparing_policies_shows_each_and_what_the_paper_found(weir: Terminal, tmp_path: Path) -> None:
+def test_policies_shows_every_policy_and_the_findings_of_the_paper(weir: Terminal, tmp_path: Path) -> None:
     few = "name: few\nextends: sharaf-qos\nseconds: 5\nnetworks: {testbed: {queries: 5}}\n"
     (tmp_path / "few.yaml").write_text(few, encoding="utf-8")
     done = weir("sim", "few.yaml", "--policies")
@@ -351,7 +361,7 @@ classes:
 
 
 @pytest.mark.slow
-def test_policies_are_compared_for_every_class_and_by_tardiness_where_there_are_windows(
+def test_policies_are_compared_per_class_and_by_tardiness_if_there_are_windows(
     weir: Terminal, tmp_path: Path
 ) -> None:
     (tmp_path / "windows.yaml").write_text(WINDOWS, encoding="utf-8")
@@ -377,7 +387,7 @@ def test_policies_are_compared_without_shedding_unless_a_manager_is_named(weir: 
     assert [job.scenario.classes[0].policy_name for job in jobs] == list(POLICY_KINDS)
 
 
-# -- weir sim --record and --replay ----------------------------------------------------------------------------------
+# -- the options --record and --replay of weir sim -------------------------------------------------------------------
 
 
 def test_a_recorded_run_is_replayed_core_by_core(weir: Terminal) -> None:
@@ -395,7 +405,7 @@ def test_a_recorded_run_is_replayed_core_by_core(weir: Terminal) -> None:
     ]
 
 
-def test_a_replay_that_disagrees_says_where_and_fails(weir: Terminal, tmp_path: Path) -> None:
+def test_a_replay_that_disagrees_prints_the_line_and_fails(weir: Terminal, tmp_path: Path) -> None:
     weir("sim", "small.yaml", "--record", "events")
     log = tmp_path / "events/turns-node-1.jsonl"
     first, grant, rest = log.read_text("utf-8").split("\n", 2)
@@ -411,7 +421,7 @@ def test_a_replay_that_disagrees_says_where_and_fails(weir: Terminal, tmp_path: 
     assert [core["agrees"] for core in answer.json["cores"]] == [False, True, True, True]
 
 
-def test_a_message_that_got_lost_fails_a_replay(weir: Terminal, tmp_path: Path) -> None:
+def test_a_replay_fails_if_a_message_was_lost(weir: Terminal, tmp_path: Path) -> None:
     recorded_run(tmp_path / "events", lending())
     log = tmp_path / "events/load-gold-1.jsonl"
     write_lines(
@@ -419,10 +429,10 @@ def test_a_message_that_got_lost_fails_a_replay(weir: Terminal, tmp_path: Path) 
     )
     done = weir("sim", "--replay", "events")
     assert done.code == 1
-    assert "1 of 4 messages never came to load gold" in done.out
+    assert "1 of 4 messages never reached load gold" in done.out
 
 
-def test_a_torn_end_is_told_and_no_failure(weir: Terminal, tmp_path: Path) -> None:
+def test_a_torn_end_of_a_log_is_reported_but_does_not_fail_the_replay(weir: Terminal, tmp_path: Path) -> None:
     weir("sim", "small.yaml", "--record", "events")
     log = tmp_path / "events/load-gold-1.jsonl"
     log.write_bytes(log.read_bytes()[:-9])
@@ -431,45 +441,45 @@ def test_a_torn_end_is_told_and_no_failure(weir: Terminal, tmp_path: Path) -> No
     assert (done.code, done.out.splitlines()[-2:]) == (
         0,
         [
-            "events/load-gold-1.jsonl: incomplete: the last line is torn",
+            "events/load-gold-1.jsonl: incomplete: the last line was not fully written",
             "events/load-bronze-2.jsonl: incomplete: it has no header",
         ],
     )
 
 
-def test_a_line_that_cannot_be_replayed_is_named(weir: Terminal, tmp_path: Path) -> None:
+def test_a_log_without_a_header_is_refused(weir: Terminal, tmp_path: Path) -> None:
     (tmp_path / "wrong.jsonl").write_text("{}\n", "utf-8")
     assert weir("sim", "--replay", "wrong.jsonl") == refusal(
-        "wrong.jsonl: line 1: no header of version 1",
-        "  hint: give a log that Weir has recorded",
+        "wrong.jsonl: line 1: the line is not an event-log header of version 1",
+        "  hint: give an event log that Weir recorded",
     )
 
 
 @pytest.mark.parametrize(
-    "beside",
+    "options",
     [("small.yaml",), ("--seed", "0"), ("--compare",), ("--manager", "dilos"), ("--record", "other")],
 )
-def test_a_log_is_replayed_alone(weir: Terminal, beside: tuple[str, ...]) -> None:
-    assert weir("sim", "--replay", "events", *beside) == refusal(
-        "--replay: a log is replayed as it was recorded",
-        "  hint: give it alone, or with -o json",
+def test_replay_cannot_be_combined_with_options_of_a_run(weir: Terminal, options: tuple[str, ...]) -> None:
+    assert weir("sim", "--replay", "events", *options) == refusal(
+        "--replay: this option cannot be combined with options of a run",
+        "  hint: write --replay LOG alone, or with -o json",
     )
 
 
-def test_a_comparison_is_not_recorded(weir: Terminal) -> None:
+def test_a_comparison_cannot_be_recorded(weir: Terminal) -> None:
     assert weir("sim", "small.yaml", "--compare", "--record", "events") == refusal(
-        "--record is about one run",
+        "--record works only for a single run",
         "  hint: leave out --compare and --policies",
     )
 
 
-def test_the_commands_of_the_page_on_replay_work(weir: Terminal) -> None:
+def test_the_commands_in_the_replay_page_work(weir: Terminal) -> None:
     (commands,) = re.findall(r"```console\n(.*?)```", (ROOT / "docs/replay.md").read_text("utf-8"), re.DOTALL)
     outcomes = [weir(*line.removeprefix("$ weir ").split()) for line in commands.splitlines()]
     assert [done.code for done in outcomes] == [0, 0, 0]
 
 
-# -- weir demo -----------------------------------------------------------------------------------------------------
+# -- the command weir demo -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -483,27 +493,27 @@ def test_the_commands_of_the_page_on_replay_work(weir: Terminal) -> None:
         (
             ("--seconds=nan",),
             (
-                "--seconds: must be at least 5 and at most 3600 (got nan)",
-                "  hint: leave it out for the default",
+                "--seconds: the value must be at least 5 and at most 3600 (got nan)",
+                "  hint: leave --seconds out for the default",
             ),
         ),
         (
             ("--load=0",),
             (
-                "--load: must be at least 0.01 and at most 10 (got 0)",
-                "  hint: leave it out for the default",
+                "--load: the value must be at least 0.01 and at most 10 (got 0)",
+                "  hint: leave --load out for the default",
             ),
         ),
         (
             ("--scenario", "overload", "--load", "0.4"),
             (
-                "--load: class 1 asks for 0.48 alone (got 0.4)",
-                "  hint: give more, or choose another scenario",
+                "--load: the load must be above 0.48, the load of class 1 alone (got 0.4)",
+                "  hint: write a larger load, or choose another scenario",
             ),
         ),
     ],
 )
-def test_what_the_demo_cannot_run_is_refused_before_anything_starts(
+def test_invalid_options_of_the_demo_are_refused_before_anything_starts(
     weir: Terminal, arguments: tuple[str, ...], lines: tuple[str, ...]
 ) -> None:
     assert weir("demo", *arguments) == refusal(*lines)
@@ -512,12 +522,18 @@ def test_what_the_demo_cannot_run_is_refused_before_anything_starts(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--report", "small.yaml"), "--report: cannot be a folder: file exists (got 'small.yaml')"),
-        (("--result", "small.yaml/x.json"), "--result: cannot be a folder: file exists (got 'small.yaml')"),
-        (("--result", "."), "--result: is a folder (got '.')"),
+        (
+            ("--report", "small.yaml"),
+            "--report: the folder cannot be created: file exists (got 'small.yaml')",
+        ),
+        (
+            ("--result", "small.yaml/x.json"),
+            "--result: the folder cannot be created: file exists (got 'small.yaml')",
+        ),
+        (("--result", "."), "--result: this path is a folder (got '.')"),
     ],
 )
-def test_a_place_the_demo_cannot_write_to_is_refused_before_the_run(
+def test_an_output_path_that_the_demo_cannot_write_is_refused_before_the_run(
     weir: Terminal, arguments: tuple[str, ...], line: str
 ) -> None:
     done = weir("demo", *arguments)
@@ -525,7 +541,7 @@ def test_a_place_the_demo_cannot_write_to_is_refused_before_the_run(
     assert done.err.startswith(f"error: {line}\n  hint: ")
 
 
-# -- tables --------------------------------------------------------------------------------------------------------
+# -- tables of results ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["dilos-sc", "dilos-steps", "overload-2x"])
@@ -547,11 +563,11 @@ def test_no_figure_of_a_preset_is_cut_off_at_eighty_columns(weir: Terminal, name
         (2e6, "2,000s"),
     ],
 )
-def test_milliseconds_have_three_figures(value: float, shown: str) -> None:
+def test_milliseconds_are_shortened_for_tables(value: float, shown: str) -> None:
     assert milliseconds(value) == shown
 
 
-def test_only_the_first_columns_of_a_table_are_text() -> None:
+def test_only_the_first_columns_of_a_table_are_left_aligned() -> None:
     table = plain_table("", ("first", "second", "third"), left=2)
     table.add_row("a", "b", "1")
     console = Console(width=80, file=StringIO(), record=True)
@@ -563,6 +579,6 @@ def test_only_the_first_columns_of_a_table_are_text() -> None:
     ]
 
 
-def test_a_manager_that_does_not_exist_is_refused_also_beside_compare() -> None:
+def test_an_unknown_manager_is_refused_even_with_compare() -> None:
     with pytest.raises(UnknownName, match="did you mean dilos"):
         sim(scenario="dilos-sc", manager="dilo", compare=True)

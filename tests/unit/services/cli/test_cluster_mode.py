@@ -1,4 +1,4 @@
-"""What `weir up` and `weir ingest` do on a cluster, as far as no cluster is needed: settings, keys that are given, feeds to follow."""
+"""`weir up` and `weir ingest` for a cluster, tested without a cluster: settings, keys from the environment, and feeds."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ FILE = StreamsFile.model_validate(
 )
 
 
-# -- settings --------------------------------------------------------------------------------------------------
+# -- settings of a service in a cluster ------------------------------------------------------------------------
 
 
-def test_options_go_before_the_file_and_the_file_before_defaults(tmp_path: Path) -> None:
+def test_options_override_the_file_and_the_file_overrides_defaults(tmp_path: Path) -> None:
     file = tmp_path / "weir.yaml"
     file.write_text("live: {lanes: 3}\nservice: {port: 1, admission: 'off'}\n", encoding="utf-8")
     found = settings_of(file, {"--api-port": ("service.port", 2), "--lanes": ("live.lanes", None)})
@@ -50,7 +50,7 @@ def test_options_go_before_the_file_and_the_file_before_defaults(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("live: {lanes: 0}", "live.lanes"),
         ("lanes: 1", "lanes"),
@@ -58,16 +58,18 @@ def test_options_go_before_the_file_and_the_file_before_defaults(tmp_path: Path)
         ("- 1", "hold keys"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_named_by_its_key(tmp_path: Path, text: str, told: str) -> None:
+def test_a_mistake_in_the_settings_file_is_reported_with_its_key(
+    tmp_path: Path, text: str, message: str
+) -> None:
     file = tmp_path / "weir.yaml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(InvalidInput) as problem:
         settings_of(file, {})
-    assert told in str(problem.value)
+    assert message in str(problem.value)
     assert str(file) in str(problem.value)
 
 
-def test_what_is_wrong_on_the_command_line_is_named_by_its_option(tmp_path: Path) -> None:
+def test_a_mistake_on_the_command_line_is_reported_with_its_option(tmp_path: Path) -> None:
     file = tmp_path / "weir.yaml"
     file.write_text("live: {lanes: 3}", encoding="utf-8")
     with pytest.raises(InvalidInput) as problem:
@@ -89,7 +91,7 @@ def test_settings_are_shown_with_their_defaults(tmp_path: Path) -> None:
     assert shown() == UpSettings()
 
 
-def test_settings_of_a_pod_are_shown_from_the_values_of_its_chart(tmp_path: Path) -> None:
+def test_config_render_computes_settings_from_chart_values(tmp_path: Path) -> None:
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
     first.write_text("config: {live: {lanes: 3}}\napi: {tls: {enabled: true}}", encoding="utf-8")
     second.write_text("config: {live: {lanes: 2, manager: common}}", encoding="utf-8")
@@ -97,16 +99,16 @@ def test_settings_of_a_pod_are_shown_from_the_values_of_its_chart(tmp_path: Path
     assert (found.live.lanes, found.live.manager) == (2, "common")
     assert (found.gateway.host, found.cluster.address) == ("node", "127.0.0.1:6379")
     assert found.service.scheme == "https"
-    with pytest.raises(InvalidInput, match="one of the two"):
+    with pytest.raises(InvalidInput, match="this option cannot be combined with --config"):
         shown("-f", str(first), "-c", str(second))
 
 
-def test_cluster_that_does_not_answer_in_time_is_told_of() -> None:
-    with pytest.raises(InvalidInput, match="no Ray cluster answers there"):
+def test_a_cluster_that_does_not_answer_in_time_is_an_error() -> None:
+    with pytest.raises(InvalidInput, match="no Ray cluster answers at this address"):
         wait_answers("127.0.0.1:1", 0.1)
 
 
-# -- keys that are given ---------------------------------------------------------------------------------------
+# -- keys from the environment ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -120,7 +122,7 @@ def live(catalog: Catalog) -> list[tuple[str, tuple[str, ...]]]:
     return [(one.principal, one.scopes) for one in catalog.keys.all() if one.revoked_at is None]
 
 
-def test_key_that_is_given_counts_however_often_it_is_given(catalog: Catalog) -> None:
+def test_adopting_a_key_again_adds_no_second_key(catalog: Catalog) -> None:
     key = new_key()
     for _ in range(3):
         catalog.keys.adopt(key, "feeds", ["feeds"], "ops")
@@ -129,7 +131,7 @@ def test_key_that_is_given_counts_however_often_it_is_given(catalog: Catalog) ->
     assert holder.digest == catalog.keys.digest_of(key.encode())
 
 
-def test_of_keys_that_were_given_one_after_another_the_last_two_count(catalog: Catalog) -> None:
+def test_only_the_last_two_adopted_keys_stay_valid(catalog: Catalog) -> None:
     first, second, third = new_key(), new_key(), new_key()
     for key in (first, second, third):
         catalog.keys.adopt(key, "admin", ["admin"], "ops")
@@ -140,29 +142,31 @@ def test_of_keys_that_were_given_one_after_another_the_last_two_count(catalog: C
 
 
 @pytest.mark.parametrize("key", ["", "secret", "weir_short", "weir_" + 40 * " "])
-def test_what_is_no_key_is_refused_and_not_shown(catalog: Catalog, key: str) -> None:
-    with pytest.raises(InvalidInput, match="not a key") as problem:
+def test_an_invalid_key_is_refused_and_not_shown(catalog: Catalog, key: str) -> None:
+    with pytest.raises(InvalidInput, match="this is not an API key") as problem:
         catalog.keys.adopt(key, "admin", ["admin"], "ops")
     assert not key.strip() or key not in str(problem.value)
 
 
-def test_keys_are_taken_from_the_environment_where_there_are_any() -> None:
+def test_keys_are_read_from_the_environment() -> None:
     environ = {"WEIR_ADMIN_KEY": "a\n", "WEIR_METRICS_KEY": " ", "WEIR_API_KEY": "b"}
     assert given_keys(environ) == {"admin": "a"}
 
 
-# -- feeds to follow -------------------------------------------------------------------------------------------
+# -- feeds that the service runs -------------------------------------------------------------------------------
 
 
 @dataclass
-class Said:
+class ServiceAnswer:
+    """Feeds that the service has to run, and the endpoints to which their streams go."""
+
     file: StreamsFile | None
     endpoints: Mapping[str, str]
 
 
 @dataclass
-class Recorded:
-    """Takes the place of Spark, and writes down what it is to bring."""
+class RecordingSpark:
+    """Stand-in for Spark that records which feeds it is asked to run."""
 
     brought: list[tuple[StreamsFile | None, Mapping[str, str]]] = field(default_factory=list)
     refuses: bool = False
@@ -178,15 +182,15 @@ class Recorded:
 
 @dataclass
 class Service:
-    said: Said | None
+    answer: ServiceAnswer | None
     feeds: ToldFeeds = field(default_factory=ToldFeeds)
 
-    def ask(self) -> Said:
-        if self.said is None:
+    def ask(self) -> ServiceAnswer:
+        if self.answer is None:
             raise Away("the service does not answer")
-        return self.said
+        return self.answer
 
-    def tell(self, feeds: Sequence[FeedProgress]) -> None:
+    def report(self, feeds: Sequence[FeedProgress]) -> None:
         self.feeds.tell(feeds, 0.0)
 
 
@@ -198,47 +202,47 @@ def looks(following: FollowedFeeds, times: Sequence[int]) -> list[str]:
     return problems
 
 
-def test_feeds_are_begun_anew_only_when_they_or_their_doors_change(tmp_path: Path) -> None:
-    here, there = {"ticks": "grpc://10.0.0.1:1"}, {"ticks": "grpc://10.0.0.2:1"}
-    service, spark, alive = Service(Said(FILE, here)), Recorded(), tmp_path / "alive"
-    following = FollowedFeeds(service.ask, service.tell, spark, alive)
+def test_feeds_are_restarted_only_when_they_or_their_endpoints_change(tmp_path: Path) -> None:
+    first, second = {"ticks": "grpc://10.0.0.1:1"}, {"ticks": "grpc://10.0.0.2:1"}
+    service, spark, alive = Service(ServiceAnswer(FILE, first)), RecordingSpark(), tmp_path / "alive"
+    following = FollowedFeeds(service.ask, service.report, spark, alive)
     assert looks(following, [0, 1, 2]) == ["", "", ""]
-    service.said = None
+    service.answer = None
     assert looks(following, [3]) == ["the service does not answer"]
-    service.said = Said(FILE, dict(here))
+    service.answer = ServiceAnswer(FILE, dict(first))
     assert looks(following, [4]) == [""]
-    service.said = Said(FILE, there)
+    service.answer = ServiceAnswer(FILE, second)
     assert looks(following, [5]) == [""]
-    service.said = Said(None, {})
+    service.answer = ServiceAnswer(None, {})
     assert looks(following, [6]) == [""]
-    assert spark.brought == [(FILE, here), (FILE, there), (None, {})]
+    assert spark.brought == [(FILE, first), (FILE, second), (None, {})]
     assert alive.exists()
     assert looks(following, [7]) == [""]
     assert service.feeds.seen(0.0) == ()
 
 
-def test_service_is_told_how_feeds_fare_and_takes_silence_for_a_stop() -> None:
-    service = Service(Said(FILE, {}))
-    looks(FollowedFeeds(service.ask, service.tell, Recorded()), [0, 1])
+def test_feed_states_are_reported_and_silence_counts_as_stopped() -> None:
+    service = Service(ServiceAnswer(FILE, {}))
+    looks(FollowedFeeds(service.ask, service.report, RecordingSpark()), [0, 1])
     assert [(one.feed, one.state) for one in service.feeds.seen(SILENT_S / 2)] == [("ticks", "starting")]
     assert [(one.feed, one.state) for one in service.feeds.seen(SILENT_S)] == [("ticks", "stopped")]
 
 
-def test_feeds_that_cannot_be_brought_are_tried_again() -> None:
-    service, spark = Service(Said(FILE, {})), Recorded(refuses=True)
-    following = FollowedFeeds(service.ask, service.tell, spark)
+def test_feeds_that_cannot_start_are_tried_again() -> None:
+    service, spark = Service(ServiceAnswer(FILE, {})), RecordingSpark(refuses=True)
+    following = FollowedFeeds(service.ask, service.report, spark)
     assert looks(following, [0]) == ["there is no Java"]
     spark.refuses = False
     assert looks(following, [1]) == [""]
     assert spark.brought == [(FILE, {})]
 
 
-def test_stream_goes_through_the_door_of_its_own_node() -> None:
+def test_a_stream_uses_the_endpoint_of_its_own_node() -> None:
     door = GatewayAddress("grpc://first:1", "key", endpoints={"ticks": "grpc://second:1"})
     assert (door.of("ticks"), door.of("hot")) == ("grpc://second:1", "grpc://first:1")
 
 
-def test_feed_without_a_node_for_its_stream_keeps_no_other_waiting() -> None:
+def test_a_feed_without_a_node_does_not_hold_up_other_feeds() -> None:
     streams = {name: {"columns": {"x": "int64"}, "source": {"format": "rate"}} for name in ("ticks", "soon")}
     file = parse_model(StreamsFile, {"streams": streams})
     placed = placed_feeds(file, {"ticks": "grpc://10.0.0.1:1"})

@@ -1,4 +1,4 @@
-"""Which systems somebody finds on this machine, without being told of one."""
+"""Search for a running system on this machine when a command is given no address."""
 
 import os
 from pathlib import Path
@@ -14,14 +14,14 @@ FIRST, SECOND = Cluster("10.0.0.1:6379", "token"), Cluster("10.0.0.2:6379", None
 
 
 def noted(base: Path, system: str, cluster: Cluster) -> int:
-    """A system that is alive as long as what is returned is open."""
+    """Record the cluster of a system in its folder. The system counts as alive while the returned file descriptor is open."""
     dirs = RunDirs(base, system, "n1")
     held = dirs.hold()
     dirs.note_cluster(cluster)
     return held
 
 
-def test_only_systems_that_are_alive_are_found(tmp_path: Path) -> None:
+def test_only_running_systems_are_found(tmp_path: Path) -> None:
     held, gone = noted(tmp_path, "one", FIRST), noted(tmp_path, "two", SECOND)
     assert clusters(tmp_path) == {"one": FIRST, "two": SECOND}
     os.close(gone)
@@ -30,13 +30,13 @@ def test_only_systems_that_are_alive_are_found(tmp_path: Path) -> None:
     assert clusters(tmp_path) == {}
 
 
-def test_the_only_system_is_found_with_what_its_cluster_asks_for(
+def test_the_only_system_is_found_with_its_address_and_authentication(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = Home(tmp_path / "home")
     monkeypatch.setattr(top, "shared_memory", lambda: tmp_path)
     monkeypatch.delenv(top.AUTH_MODE, raising=False)
-    with pytest.raises(InvalidInput, match="WEIR_HOME: no system runs from it"):
+    with pytest.raises(InvalidInput, match="WEIR_HOME: no system runs from this folder"):
         top.reachable(None, home)
     running = noted(tmp_path, "one", FIRST)
     assert top.reachable(None, home) == FIRST.address
@@ -50,7 +50,7 @@ def test_the_only_system_is_found_with_what_its_cluster_asks_for(
     os.close(other)
 
 
-def test_the_home_goes_before_other_systems_and_those_of_other_homes_are_left_alone(
+def test_the_system_of_the_home_comes_first_and_systems_of_other_homes_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = Home(tmp_path / "home")
@@ -71,7 +71,7 @@ def test_the_home_goes_before_other_systems_and_those_of_other_homes_are_left_al
 
 
 @pytest.mark.parametrize("left", ["endpoint", "system.json"])
-def test_a_home_of_a_killed_service_offers_no_other_system(
+def test_after_a_kill_the_home_does_not_offer_another_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
 ) -> None:
     home = Home(tmp_path / "home").made()
@@ -81,14 +81,14 @@ def test_a_home_of_a_killed_service_offers_no_other_system(
         home.endpoint.write_text("http://127.0.0.1:1", encoding="utf-8")
     else:
         home.note_system(OwnSystem("mine", "10.0.0.4:6379", "token", on_cluster=False))
-    with pytest.raises(Away, match="WEIR_HOME: the system of this home is not running") as told:
+    with pytest.raises(Away, match="WEIR_HOME: the system of this home is not running") as raised:
         top.reachable(None, home)
-    assert told.value.hint == "start it with `weir up`"
+    assert raised.value.hint == "start it with `weir up`"
     assert top.reachable(FIRST.address, home) == FIRST.address
     os.close(demo)
 
 
 @pytest.mark.parametrize("address", ["auto", "local", "10.0.0.1", "http://10.0.0.1:1", ""])
-def test_a_system_is_not_looked_for_by_anything_but_its_address(tmp_path: Path, address: str) -> None:
-    with pytest.raises(InvalidInput, match="--address: not the address of a Ray cluster"):
+def test_only_the_address_of_a_ray_cluster_is_accepted(tmp_path: Path, address: str) -> None:
+    with pytest.raises(InvalidInput, match="--address: this is not the address of a Ray cluster"):
         top.reachable(address, Home(tmp_path))

@@ -1,4 +1,4 @@
-"""What the demonstration offers, and what it runs."""
+"""Scenarios of `weir demo`: loads and rates of the classes, and the feeds that deliver them."""
 
 from pathlib import Path
 
@@ -18,30 +18,30 @@ from services.ingest.declared_streams import declared
 
 
 def constant(asked: dict[str, list[tuple[float, float]]]) -> list[float]:
-    """The loads of classes of which none changes."""
+    """Return the load of each class, after checking that no load changes over time."""
     ((first,), *_) = parts = list(asked.values())
     assert {at_s for ((at_s, _),) in parts} == {first[0]} == {0.0}
     return [part for ((_, part),) in parts]
 
 
-def test_three_equal_classes_are_together_what_the_machine_can_do() -> None:
+def test_three_equal_classes_split_the_load_evenly() -> None:
     assert constant(loads(SCENARIOS["sc"], 1.0, 60)) == pytest.approx([1 / 3] * 3)
     assert constant(loads(SCENARIOS["sc"], 0.9, 60)) == pytest.approx([0.3] * 3)
 
 
-def test_the_steps_of_the_paper_fill_the_time_there_is() -> None:
+def test_the_load_steps_of_the_paper_are_spread_over_the_whole_run() -> None:
     asked = loads(SCENARIOS["steps"], 1.0, 60)
     assert [at_s for at_s, _ in asked["class1"]] == [0, 10, 20, 30, 40, 50]
     assert [part for _, part in asked["class1"]] == pytest.approx(
         [500 / 3900, 1400 / 3900, 2100 / 3900, 900 / 3900, 1500 / 3900, 2000 / 3900]
     )
-    # The highest step is what the class's own share can just do; the others ask for more than theirs.
+    # The greatest load of class 1 is just below its share of 0.6; each of the other classes has a load above its share.
     assert 0.5 < max(part for _, part in asked["class1"]) < 0.6
     assert asked["class2"][0][1] > 0.3
     assert asked["class3"][0][1] > 0.1
 
 
-def test_in_the_scenario_of_lending_one_class_is_idle_while_another_asks_for_more_than_its_share() -> None:
+def test_in_the_lending_scenario_a_class_idles_while_another_exceeds_its_share() -> None:
     asked = loads(SCENARIOS["lending"], 1.0, 100)
     shares = {"class1": 0.6, "class2": 0.3, "class3": 0.1}
 
@@ -54,18 +54,18 @@ def test_in_the_scenario_of_lending_one_class_is_idle_while_another_asks_for_mor
         return [name for name, part in at(moment).items() if part > shares[name]]
 
     assert [beyond(moment) for moment in (0, 30, 55, 70, 90)] == [[], ["class2"], ["class2"], [], ["class3"]]
-    # What is borrowed is there: only while class 1 is back do all of them ask for more than there is.
+    # All loads together fit into the machine, so that idle capacity can be lent, except at 55 s, when class 1 is busy again.
     assert [sum(at(moment).values()) < 1 for moment in (0, 30, 55, 70, 90)] == [True, True, False, True, True]
     assert at(30)["class1"] < 0.1 < 0.4 < at(55)["class1"] < shares["class1"]
     assert loads(SCENARIOS["lending"], 0.5, 100)["class2"][1] == (20, 0.425)
 
 
-def test_under_overload_the_first_class_asks_for_less_than_its_share_and_the_others_split_the_rest() -> None:
+def test_under_overload_class_1_stays_below_its_share_and_the_others_split_the_rest() -> None:
     assert constant(loads(SCENARIOS["overload"], 2.0, 60)) == pytest.approx([0.48, 0.76, 0.76])
 
 
-def test_an_overload_that_leaves_nothing_for_the_others_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"class 1 asks for 0\.48 alone"):
+def test_an_overload_below_the_load_of_class_1_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"the load must be above 0\.48"):
         loads(SCENARIOS["overload"], 0.4, 60)
 
 
@@ -74,7 +74,7 @@ def test_a_scenario_that_does_not_exist_is_refused() -> None:
         demo_scenario("step")
 
 
-def test_rates_are_parts_of_what_the_machine_can_do() -> None:
+def test_rates_are_loads_times_the_capacity_of_the_machine() -> None:
     found = rates({"class1": [(0.0, 0.5), (10.0, 0.25)]}, 2e6)["class1"]
     assert [(step.at_s, step.rate) for step in found.steps] == [(0, 1e6), (10, 5e5)]
     assert planned(found, 30) == 10 * 1e6 + 20 * 5e5
@@ -82,7 +82,7 @@ def test_rates_are_parts_of_what_the_machine_can_do() -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_class_has_the_eleven_queries_on_streams_of_its_own(name: str) -> None:
+def test_every_class_has_the_eleven_queries_on_its_own_streams(name: str) -> None:
     classes = live_classes(SCENARIOS[name])
     assert [(one.name, one.priority, one.delay_target_ms) for one in classes] == [
         ("class1", 6, 300),
@@ -98,7 +98,7 @@ def test_every_class_has_the_eleven_queries_on_streams_of_its_own(name: str) -> 
     assert len(streams) == 6
 
 
-def test_classes_for_calibration_share_nothing_with_those_of_the_scenario() -> None:
+def test_calibration_classes_share_no_names_or_streams_with_the_scenario() -> None:
     scenario = SCENARIOS["sc"]
     some, others = live_classes(scenario), live_classes(scenario, "calibrate_", lossless=True)
     assert not {one.name for one in some} & {one.name for one in others}
@@ -106,7 +106,7 @@ def test_classes_for_calibration_share_nothing_with_those_of_the_scenario() -> N
     assert all(one.lossless for one in others)
 
 
-def test_a_feed_brings_what_is_planned_after_a_slow_beginning_and_then_nothing() -> None:
+def test_a_feed_starts_slowly_delivers_the_planned_rows_and_stops() -> None:
     classes = live_classes(SCENARIOS["steps"])
     plan = rates(loads(SCENARIOS["steps"], 1.0, 12), 30_000.0)
     feeds = streams_file(classes, plan, 12, Path("rows.parquet")).all_feeds()
@@ -120,7 +120,7 @@ def test_a_feed_brings_what_is_planned_after_a_slow_beginning_and_then_nothing()
         assert schedule.due(1e6) == pytest.approx(fed(plan[one.name], 12), abs=1)
 
 
-def test_the_streams_of_a_feed_are_those_that_its_class_reads() -> None:
+def test_a_feed_has_the_streams_that_its_class_reads() -> None:
     classes = live_classes(SCENARIOS["sc"])
     file = streams_file(classes, rates(loads(SCENARIOS["sc"], 1.0, 10), 1e5), 10, Path("rows.parquet"))
     schemas = declared(file)
@@ -132,7 +132,7 @@ def test_the_streams_of_a_feed_are_those_that_its_class_reads() -> None:
             assert file.streams[name].declaration(name) in one.streams
 
 
-def test_rows_of_all_streams_are_in_one_file_in_order_and_can_be_told_apart(tmp_path: Path) -> None:
+def test_one_file_holds_the_rows_of_all_streams_in_time_order(tmp_path: Path) -> None:
     readings = pa.table({"ts": [1, 3, 5], "sensor": [7, 8, 9], "temp": [0.5, 1.5, 2.5]})
     alerts = pa.table({"ts": [2, 6], "sensor": [7, 9], "level": [4, 5]})
     write_rows({"readings": readings, "alerts": alerts}, tmp_path / "rows.parquet")

@@ -1,4 +1,4 @@
-"""`weir down` ends what runs from its own home; more only when asked, and after a question."""
+"""`weir down` ends the system of its own home, and another system only with `--address` and a confirmation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from services.cli.main import main
 from services.common.weir_home import Home, OwnSystem, held
 
-# Takes the place of `weir up`: holds the home until it is ended in order.
+# Stand-in for `weir up`: it holds the lock of the home until SIGTERM ends it.
 HOLDER = """
 import signal, sys
 from pathlib import Path
@@ -54,7 +54,7 @@ def down(
     return int(ended.value.code or 0), printed.out, printed.err
 
 
-def test_where_nothing_runs_one_line_says_so(
+def test_down_prints_one_line_if_nothing_runs(
     home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert down(monkeypatch, capsys) == (0, f"nothing runs from {home.folder}\n", "")
@@ -62,7 +62,7 @@ def test_where_nothing_runs_one_line_says_so(
     assert down(monkeypatch, capsys) == (0, f"nothing runs from {home.folder}\n", "")
 
 
-def test_only_what_runs_from_the_own_home_is_ended(
+def test_down_ends_only_the_system_of_its_own_home(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with holding(home) as mine, holding(Home(tmp_path / "theirs")) as theirs:
@@ -72,7 +72,7 @@ def test_only_what_runs_from_the_own_home_is_ended(
         assert theirs.poll() is None
 
 
-def test_another_system_is_ended_after_a_question_that_only_a_terminal_can_answer(
+def test_ending_another_system_needs_a_terminal_or_the_option_yes(
     home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with (Path("/dev/null")).open() as nothing:
@@ -80,25 +80,27 @@ def test_another_system_is_ended_after_a_question_that_only_a_terminal_can_answe
         code, out, err = down(monkeypatch, capsys, "--address", "127.0.0.1:1")
     assert (code, out) == (2, "")
     assert err.splitlines()[0] == (
-        "error: --address: this ends a system that others may use (got '127.0.0.1:1')"
+        "error: --address: other users may use this system, and there is no terminal to ask for a confirmation (got '127.0.0.1:1')"
     )
     assert "add --yes" in err
     code, out, err = down(monkeypatch, capsys, "--address", "127.0.0.1:1", "--yes")
     assert (code, out) == (2, "")
-    assert err.splitlines()[0] == "error: --address: no Ray cluster answers there (got '127.0.0.1:1')"
+    assert (
+        err.splitlines()[0] == "error: --address: no Ray cluster answers at this address (got '127.0.0.1:1')"
+    )
 
 
-def test_no_address_stands_for_any_ray_process_of_the_machine(
+def test_auto_is_not_accepted_as_an_address(
     home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, err = down(monkeypatch, capsys, "--address", "auto", "--yes")
     assert (code, err.splitlines()[0]) == (
         2,
-        "error: --address: not the address of a Ray cluster (got 'auto')",
+        "error: --address: this is not the address of a Ray cluster (got 'auto')",
     )
 
 
-def test_a_start_removes_what_a_killed_one_has_left_in_the_home(home: Home) -> None:
+def test_a_start_removes_files_that_a_killed_system_left_in_the_home(home: Home) -> None:
     with holding(home) as killed:
         home.endpoint.write_text("http://127.0.0.1:1", encoding="utf-8")
         home.note_system(OwnSystem("killed", "127.0.0.1:1", None, on_cluster=False))
@@ -120,7 +122,7 @@ def test_a_system_on_a_cluster_stays_known_while_no_weir_up_runs(home: Home) -> 
     assert home.system() == clustered
 
 
-def test_a_start_waits_for_a_command_that_checks_the_home_at_that_moment(home: Home) -> None:
+def test_a_start_waits_while_another_command_checks_the_home(home: Home) -> None:
     with held(home):
         pass
     program = "import fcntl, sys; file = open(sys.argv[1]); fcntl.flock(file, fcntl.LOCK_SH)\n"

@@ -1,4 +1,4 @@
-"""Help of every command: the same by every way to ask for it, with examples that the real parser accepts."""
+"""Help of every command: `-h`, `--help` and `weir help` print the same text, and its examples work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DOCUMENTS = """
 ---
 {kind: Tenant, name: acme, priority_class: gold}
 """
-# Without a service. `diff` finds what the example before it has changed, or not.
+# Examples that run without a service, in this order: later examples use what earlier examples have declared.
 RUN_HERE = {
     "": ["weir help query add", 'weir query add acme/odd "SELECT * FROM ticks WHERE value % 2 = 1"'],
     "plan": EXAMPLES["plan"][:1],
@@ -38,7 +38,6 @@ RUN_HERE = {
     "config": EXAMPLES["config"][:1],
     "config show": EXAMPLES["config show"],
     "run": EXAMPLES["run"],
-    "papers": EXAMPLES["papers"][:1],
     "help": EXAMPLES["help"],
     "version": EXAMPLES["version"],
     "query rm": EXAMPLES["query rm"][1:],
@@ -58,7 +57,7 @@ ALL = [words for words, _ in commands(get_command(app))]
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
-def test_every_way_to_ask_for_help_shows_the_same_with_examples_in_eighty_columns(
+def test_every_help_option_prints_the_same_text_with_examples(
     terminal: Terminal, words: tuple[str, ...]
 ) -> None:
     code, out, err = terminal(*words, "-h")
@@ -69,7 +68,7 @@ def test_every_way_to_ask_for_help_shows_the_same_with_examples_in_eighty_column
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_what_an_option_means_is_a_sentence() -> None:
+def test_help_texts_of_commands_and_options_are_sentences() -> None:
     for words, command in commands(get_command(app)):
         assert command.help[0].isupper(), words
         for parameter in command.params:
@@ -82,7 +81,7 @@ def test_what_an_option_means_is_a_sentence() -> None:
             assert not text.startswith(("Whose", "Who ", "Of ", "As ", "For ", "Its ")), (words, text)
 
 
-def test_no_flag_has_a_type(terminal: Terminal) -> None:
+def test_help_shows_no_python_types(terminal: Terminal) -> None:
     for words in ALL:
         out = terminal(*words, "-h")[1]
         assert "bool" not in out
@@ -90,7 +89,7 @@ def test_no_flag_has_a_type(terminal: Terminal) -> None:
         assert "int range" not in out
 
 
-def test_every_command_has_examples_and_no_example_is_of_another_command() -> None:
+def test_every_command_has_its_own_examples() -> None:
     assert {" ".join(words) for words in ALL} == set(EXAMPLES)
     for name, examples in EXAMPLES.items():
         for example in examples:
@@ -98,7 +97,7 @@ def test_every_command_has_examples_and_no_example_is_of_another_command() -> No
 
 
 def words_of(example: str) -> list[str]:
-    """Return the words after `weir`; what is piped into it, and a comment, are left out."""
+    """Return the words after `weir`, without a preceding pipe and without a comment."""
     program, *words = shlex.split(example.rpartition(" | ")[2], comments=True)
     assert program == "weir"
     return words

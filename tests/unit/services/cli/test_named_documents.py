@@ -1,4 +1,4 @@
-"""Documents that `weir apply`, `diff` and `delete` are given: files, folders, standard input; and several at once."""
+"""Documents as arguments of `weir apply`, `diff` and `delete`: files, folders, standard input, and several names."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def names(weir: Terminal, kind: str) -> list[str]:
     return [one["name"] for one in json.loads(weir("get", kind, "-o", "json")[1])]
 
 
-def test_documents_come_from_standard_input(weir: Terminal) -> None:
+def test_documents_can_come_from_standard_input(weir: Terminal) -> None:
     code, out, err = weir("apply", "-f", "-", stdin=STREAM)
     assert (code, err, names(weir, "streams")) == (0, "", ["ticks"])
     assert "1 created" in out
     assert weir("apply", "-f", "-", stdin="kind: Stream")[2].startswith("error: standard input:1, document 1")
 
 
-def test_a_folder_stands_for_its_documents_in_the_order_of_their_names(weir: Terminal) -> None:
+def test_a_folder_is_read_in_the_order_of_its_file_names(weir: Terminal) -> None:
     written("all/2.json", json.dumps({"kind": "Tenant", "name": "acme", "priority_class": "gold"}))
     written("all/1.yaml", STREAM)
     written("all/notes.txt", "none of it")
@@ -55,30 +55,30 @@ def test_a_folder_stands_for_its_documents_in_the_order_of_their_names(weir: Ter
     assert (code, "the folder has no .yaml, .yml, .json file" in err) == (2, True)
 
 
-def test_files_are_named_with_and_without_the_option(weir: Terminal) -> None:
+def test_files_can_be_given_with_and_without_the_option_f(weir: Terminal) -> None:
     assert weir("apply", written("s.yaml", STREAM), "-f", written("t.yaml", TENANT))[0] == 0
     assert (names(weir, "streams"), names(weir, "tenants")) == (["ticks"], ["acme"])
     code, _, err = weir("apply")
     assert (code, err) == (
         2,
-        "error: --file: required, but missing\n  hint: write -f FILE, -f FOLDER, or -f - for standard input\n",
+        "error: --file: a required value is missing\n  hint: write -f FILE, -f FOLDER, or -f - for standard input\n",
     )
 
 
-def test_every_document_that_is_wrong_is_named_with_its_line(weir: Terminal) -> None:
+def test_every_wrong_document_is_reported_with_its_line(weir: Terminal) -> None:
     text = "kind: Stream\nname: s\ncolumns: {x: int64}\nwatermark: 5\n---\nkind: Tenantt\nname: x\n"
     other = "# a comment\n\nkind: Tenant\nnam: x\npriority_class: gold\n"
     code, out, err = weir("apply", "-f", written("a.yaml", text), "-f", written("b.yaml", other))
     assert (code, out) == (2, "")
     assert [line for line in err.splitlines() if not line.startswith("  hint: ")] == [
-        "error: a.yaml:4, document 1 (Stream s): watermark: must be text (got 5)",
+        "error: a.yaml:4, document 1 (Stream s): watermark: the value must be text (got 5)",
         "error: a.yaml:6, document 2: kind: no such kind (got 'Tenantt')",
         "error: b.yaml:4, document 1 (Tenant): nam: unknown key (got 'nam')",
     ]
     assert names(weir, "streams") == []
 
 
-def test_documents_are_deleted_before_what_they_use(weir: Terminal) -> None:
+def test_documents_are_deleted_before_the_documents_they_use(weir: Terminal) -> None:
     file = written("all.yaml", STREAM + "---\n" + TENANT + QUERIES)
     assert weir("apply", file)[0] == 0
     assert weir("delete", "-f", file) == (
@@ -89,7 +89,7 @@ def test_documents_are_deleted_before_what_they_use(weir: Terminal) -> None:
     )
 
 
-def test_several_are_deleted_at_once_or_none_if_a_name_is_wrong(weir: Terminal) -> None:
+def test_several_queries_are_deleted_together_or_not_at_all(weir: Terminal) -> None:
     assert weir("apply", written("all.yaml", STREAM + "---\n" + TENANT + QUERIES))[0] == 0
     code, out, err = weir("delete", "query", "acme/third", "acme/secund")
     assert (code, out, "secund" in err) == (2, "", True)
@@ -98,11 +98,11 @@ def test_several_are_deleted_at_once_or_none_if_a_name_is_wrong(weir: Terminal) 
         "deleted Query acme/third\ndeleted Query acme/second\n",
         "",
     )
-    # There is one tenant: it need not be named.
+    # With a single tenant, its name may be left out.
     assert weir("query", "rm", "first") == (0, "deleted Query acme/first\n", "")
 
 
-def test_all_of_a_kind_are_deleted_only_if_it_is_confirmed(weir: Terminal) -> None:
+def test_deleting_all_documents_of_a_kind_needs_a_confirmation(weir: Terminal) -> None:
     assert weir("apply", written("all.yaml", STREAM + "---\n" + TENANT + QUERIES))[0] == 0
     code, out, err = weir("query", "rm", "--all")
     assert (code, out, "add --yes" in err) == (2, "", True)

@@ -1,4 +1,4 @@
-"""`weir plan`, as a user meets it: here with everything assumed, and at a service; what it prints, and the exit code."""
+"""`weir plan` without a service, where it assumes all rates and costs, and with a service: output and exit codes."""
 
 from __future__ import annotations
 
@@ -61,35 +61,35 @@ def weir(
         yield planning
 
 
-def test_what_holds_ends_with_0_and_what_does_not_with_1(weir: Terminal) -> None:
+def test_plan_exits_with_0_if_all_targets_hold_and_with_1_otherwise(weir: Terminal) -> None:
     code, out, err = weir()
     assert (code, err) == (0, "")
     assert "plan: all targets hold" in out
-    assert "assumed: stream ticks: 1,000 rows a second, as its source says" in out
+    assert "assumed: stream ticks: 1,000 rows per second, from the options of its source" in out
     code, out, err = weir(*FLOOD)
     assert (code, err) == (1, "")
     assert "plan: targets would be missed" in out
     assert "class late would miss its delay target of 500 ms" in out
 
 
-def test_the_plan_is_the_same_however_it_is_shown(weir: Terminal) -> None:
-    told = json.loads(weir("-o", "json", *FLOOD)[1])
-    assert told == yaml.safe_load(weir("-o", "yaml", *FLOOD)[1])
-    assert [(one["name"], one["planned"], one["holds"]) for one in told["classes"]] == [
+def test_json_and_yaml_show_the_same_plan(weir: Terminal) -> None:
+    printed_plan = json.loads(weir("-o", "json", *FLOOD)[1])
+    assert printed_plan == yaml.safe_load(weir("-o", "yaml", *FLOOD)[1])
+    assert [(one["name"], one["planned"], one["holds"]) for one in printed_plan["classes"]] == [
         ("acme", False, True),
         ("late", True, False),
     ]
 
 
 @pytest.mark.parametrize("wrong", ["ticks", "ticks=many", "tick=5", "ticks=-1"])
-def test_a_rate_that_cannot_be_is_wrong_input(weir: Terminal, wrong: str) -> None:
+def test_an_invalid_rate_is_refused(weir: Terminal, wrong: str) -> None:
     code, out, err = weir("--rate", wrong)
     assert (code, out) == (2, "")
     assert "error:" in err
     assert "hint:" in err
 
 
-def test_documents_that_cannot_be_are_wrong_input(weir: Terminal) -> None:
+def test_invalid_documents_are_refused(weir: Terminal) -> None:
     Path("new.yaml").write_text("{kind: Tenant, name: late, priority_class: goldd}", encoding="utf-8")
     code, out, err = weir()
     assert (code, out) == (2, "")
@@ -97,13 +97,13 @@ def test_documents_that_cannot_be_are_wrong_input(weir: Terminal) -> None:
     assert "did you mean gold?" in err
 
 
-def test_lanes_are_those_that_are_said_where_nothing_runs(planning: Terminal, tmp_path: Path) -> None:
+def test_without_a_service_the_option_lanes_sets_the_lanes(planning: Terminal, tmp_path: Path) -> None:
     with opened(Home(tmp_path / "home")) as catalog:
         catalog.apply(documents_of(HERE), "test")
     busy = [json.loads(planning("-o", "json", *FLOOD, "--lanes", lanes)[1])["busy"] for lanes in ("1", "4")]
     assert busy[1] < busy[0]
 
 
-def test_a_service_has_lanes_of_its_own(weir: Terminal, request: pytest.FixtureRequest) -> None:
+def test_the_option_lanes_is_refused_with_a_service(weir: Terminal, request: pytest.FixtureRequest) -> None:
     expected = 2 if request.node.name.endswith("[service]") else 0
     assert weir("--lanes", "2")[0] == expected

@@ -1,4 +1,4 @@
-"""The table of a run, as a terminal of eighty columns shows it."""
+"""Result tables of a run in a terminal of 80 columns."""
 
 from io import StringIO
 from typing import Any
@@ -19,7 +19,7 @@ LONG = {
 }
 
 
-def test_millions_of_tuples_leave_every_figure_whole_in_eighty_columns() -> None:
+def test_large_counts_fit_into_eighty_columns() -> None:
     result: dict[str, Any] = {
         "scenario": "steps",
         "manager": "dilos",
@@ -48,7 +48,7 @@ def test_millions_of_tuples_leave_every_figure_whole_in_eighty_columns() -> None
     assert row == ["class1", "0.60→0.52", "6.98M", "20.94%", "42.8", "93.6", "112", "300", "1.00", "127k"]
 
 
-# -- how good the answers were ---------------------------------------------------------------------------------
+# -- columns of the quality of answers ------------------------------------------------------------------------
 
 
 def query(missed: int, tardy: int | None = None) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def query(missed: int, tardy: int | None = None) -> dict[str, Any]:
     }
 
 
-def of_answers(queries: dict[str, Any] | None, **more: Any) -> list[list[str]]:
+def answer_rows(queries: dict[str, Any] | None, **more: Any) -> list[list[str]]:
     one = LONG | {
         "results": 13_000_000,
         "slowdown": {"mean": 99_999.0},
@@ -81,8 +81,8 @@ def of_answers(queries: dict[str, Any] | None, **more: Any) -> list[list[str]]:
     return [line.split() for line in text.splitlines() if line.strip()][1:]
 
 
-def test_answers_of_a_run_are_told_with_missed_deadlines_and_the_queries_that_were_late() -> None:
-    found = of_answers({"fine": query(0), "late": query(500)})
+def test_answers_table_shows_missed_deadlines_and_late_queries() -> None:
+    found = answer_rows({"fine": query(0), "late": query(500)})
     assert found == [
         ["class", "answers", "mean", "ms", "slow", "worth", "missed", "stale"],
         found[1],
@@ -91,18 +91,18 @@ def test_answers_of_a_run_are_told_with_missed_deadlines_and_the_queries_that_we
     ]
 
 
-def test_where_there_are_windows_the_part_of_tardy_answers_is_told() -> None:
+def test_answers_table_shows_the_part_of_tardy_window_answers() -> None:
     late = {"due": 10_000, "tardy": 2_500, "mean_ms": 1.0, "max_ms": 9.0}
-    found = of_answers({"in time": query(0, 0), "tardy": query(0, 40)}, tardiness=late)
+    found = answer_rows({"in time": query(0, 0), "tardy": query(0, 40)}, tardiness=late)
     assert [row[-1] for row in (found[0], *found[2:])] == ["tardy", "25%", "40%"]
 
 
-def test_of_many_late_queries_the_worst_are_shown_and_the_others_counted() -> None:
-    found = of_answers({f"q{missed}": query(missed) for missed in range(1, 9)})
+def test_answers_table_shows_the_worst_late_queries_and_counts_the_others() -> None:
+    found = answer_rows({f"q{missed}": query(missed) for missed in range(1, 9)})
     assert [row[0] for row in found[3:-1]] == [f"q{missed}" for missed in range(8, 8 - QUERIES_TOLD, -1)]
     assert " ".join(found[-1]) == "3 more queries answered late: -o json"
 
 
-def test_what_was_not_measured_is_a_dash() -> None:
-    found = of_answers(None, slowdown=None, utility=None, staleness=None)
+def test_figures_that_were_not_measured_are_dashes() -> None:
+    found = answer_rows(None, slowdown=None, utility=None, staleness=None)
     assert found[-1] == ["class1", "13M", "42.8", "–", "–", "–", "–"]

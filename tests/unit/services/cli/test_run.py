@@ -1,4 +1,4 @@
-"""`weir run`: a user's files in, answers out, mistakes told with their place."""
+"""`weir run` over a user's files: answers, window schedules, failed rows, and mistakes with their place."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ CREATE QUERY mean AS
 @pytest.fixture
 def readings(tmp_path: Path) -> Path:
     path = tmp_path / "readings.parquet"
-    seconds = np.array([0, 1, 1, 3, 0, 5])  # the fifth comes too late
+    seconds = np.array([0, 1, 1, 3, 0, 5])  # the fifth row is late
     table = pa.table(
         {
             "ts": pa.array(seconds * 1_000_000, pa.timestamp("us", tz="UTC")),
@@ -78,7 +78,7 @@ CREATE QUERY often AS SELECT COUNT(*) AS n FROM readings [RANGE 200 SECONDS SLID
 @pytest.mark.parametrize(
     ("schedule", "ends"), [("none", ["03", "06", "09"]), ("hybrid", ["02", "04", "06", "08"])]
 )
-def test_windows_that_slide_by_at_most_so_much_are_scheduled_as_asked(
+def test_windows_with_slide_at_most_follow_the_chosen_schedule(
     tmp_path: Path, readings: Path, schedule: str, ends: list[str]
 ) -> None:
     lines = run(
@@ -88,16 +88,16 @@ def test_windows_that_slide_by_at_most_so_much_are_scheduled_as_asked(
     assert [one["window_end"][17:19] for one in early][: len(ends)] == ends
 
 
-def test_a_schedule_that_there_is_none_of_is_refused(tmp_path: Path, readings: Path) -> None:
+def test_an_unknown_schedule_is_refused(tmp_path: Path, readings: Path) -> None:
     with pytest.raises(WeirError, match="schedule"):
         run(written(tmp_path, EARLY), "-i", f"readings={readings}", "--windows", "lazy")
 
 
-def test_a_run_closes_with_what_was_measured_and_what_was_left_out(tmp_path: Path, readings: Path) -> None:
-    told = run(written(tmp_path, SQL), "-i", f"readings={readings}", "--explain")
-    assert "operator network" in told
-    assert "source:readings" in told
-    assert "source:readings: 1 tuples came too late for their windows and were left out" in told
+def test_a_run_ends_with_its_measurements_and_the_rows_it_left_out(tmp_path: Path, readings: Path) -> None:
+    printed = run(written(tmp_path, SQL), "-i", f"readings={readings}", "--explain")
+    assert "operator network" in printed
+    assert "source:readings" in printed
+    assert "source:readings: 1 tuples came too late for their windows and were left out" in printed
 
 
 def test_answers_are_written_as_parquet(tmp_path: Path, readings: Path) -> None:
@@ -106,30 +106,30 @@ def test_answers_are_written_as_parquet(tmp_path: Path, readings: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "told"),
+    ("text", "arguments", "message"),
     [
         (SQL.replace("AVG(temp)", "AVG(tmp)"), [], "queries.sql: line 5, column 34"),
         (SQL.replace("FROM readings WHERE", "FROM reading WHERE"), [], "did you mean readings?"),
-        ("CREATE STREAM s (a int64)", [], "there is no query in it"),
-        (SQL, ["-i", "readings"], "must be NAME=FILE"),
+        ("CREATE STREAM s (a int64)", [], "there is no query in the SQL"),
+        (SQL, ["-i", "readings"], "the value must be NAME=FILE"),
         (SQL, ["-i", "redings=x.parquet"], "did you mean readings?"),
         (SQL, ["-i", "readings=missing.parquet"], "there is no such file (got 'missing.parquet')"),
-        (SQL, ["-i", "readings=notes.txt"], "not a format that is read"),
+        (SQL, ["-i", "readings=notes.txt"], "the file does not have a supported format"),
     ],
 )
-def test_a_mistake_is_told_before_anything_runs(
-    tmp_path: Path, readings: Path, text: str, arguments: list[str], told: str
+def test_a_mistake_is_reported_before_anything_runs(
+    tmp_path: Path, readings: Path, text: str, arguments: list[str], message: str
 ) -> None:
     given = ["run", written(tmp_path, text), *(arguments or ["-i", f"readings={readings}"])]
     result = CliRunner().invoke(app, given)
     assert isinstance(result.exception, WeirError)
-    assert told in str(result.exception)
+    assert message in str(result.exception)
 
 
-def test_a_row_that_fails_is_counted_with_its_reason_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_failed_row_is_counted_and_the_other_rows_are_answered(tmp_path: Path) -> None:
     data = tmp_path / "s.parquet"
     pq.write_table(pa.table({"a": pa.array([1, 2**63 - 1, 3])}), data)
     text = "CREATE STREAM s (a int64); CREATE QUERY next AS SELECT a + 1 AS b FROM s"
-    told = run(written(tmp_path, text), "-i", f"s={data}")
-    assert "next: 2 rows" in told
-    assert "1 tuples failed" in told
+    printed = run(written(tmp_path, text), "-i", f"s={data}")
+    assert "next: 2 rows" in printed
+    assert "1 tuples failed" in printed

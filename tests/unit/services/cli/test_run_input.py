@@ -1,4 +1,4 @@
-"""The input of `weir run`: SQL inline, from a file or stdin, and rows of files that nothing declares."""
+"""Input of `weir run`: SQL as an argument, a file or stdin, and files of rows with inferred column types."""
 
 from __future__ import annotations
 
@@ -54,22 +54,24 @@ def answers(*arguments: str, stdin: str | None = None) -> list[tuple[str, object
     return sorted((one["window_end"][17:19], one["page"], one["total"]) for one in map(json.loads, lines))
 
 
-# -- stdin --------------------------------------------------------------------------------------------------
+# -- SQL and rows from stdin --------------------------------------------------------------------------------
 
 
-def test_rows_of_an_input_are_read_from_stdin_whatever_their_format() -> None:
+def test_stdin_may_hold_csv_json_lines_or_a_json_array() -> None:
     lines = "\n".join(map(json.dumps, ROWS))
     for rows in (csv_of(ROWS).decode(), lines, json.dumps(ROWS)):
         assert answers(SUMS, "-i", "clicks=-", stdin=rows) == ANSWERS
         assert answers(SUMS.replace("clicks", "'-'"), stdin=rows) == ANSWERS
 
 
-def test_stdin_is_read_once_and_not_empty() -> None:
-    assert "stdin can be read only once" in refused("-", "-i", "clicks=-")
+def test_reading_stdin_twice_or_without_rows_is_refused() -> None:
+    assert "several inputs are to be read from stdin, which can be read only once" in refused(
+        "-", "-i", "clicks=-"
+    )
     assert "stdin has no rows" in refused(SUMS, "-i", "clicks=-")
 
 
-# -- files -----------------------------------------------------------------------------------------------
+# -- files of rows ---------------------------------------------------------------------------------------
 
 
 def csv_of(rows: list[Row]) -> bytes:
@@ -137,21 +139,21 @@ def test_sql_comes_from_an_argument_a_file_or_stdin(tmp_path: Path, clicks: Path
     assert answers(SUMS, *given) == answers(str(file), *given) == answers("-", *given, stdin=SUMS) == ANSWERS
 
 
-def test_from_may_name_a_file_itself(tmp_path: Path, clicks: Path) -> None:
+def test_from_clause_may_name_a_file_instead_of_a_stream(tmp_path: Path, clicks: Path) -> None:
     assert answers(SUMS.replace("FROM clicks", f"FROM '{clicks}'")) == ANSWERS
     tumbling = f"FROM TUMBLE('{clicks}', ts, INTERVAL '10 seconds')"
     assert answers(SUMS.replace("FROM clicks [RANGE 10 SECONDS]", tumbling)) == ANSWERS
 
 
-def test_a_text_that_is_compared_stays_a_text(clicks: Path) -> None:
+def test_a_file_name_in_a_comparison_stays_a_text(clicks: Path) -> None:
     sql = f"SELECT page FROM clicks WHERE page IS DISTINCT FROM '{clicks}' AND page = '/b'"
     assert len(run(sql, "-i", f"clicks={clicks}", "-o", "json").stdout.splitlines()) == 2
 
 
-# -- inference -------------------------------------------------------------------------------------------
+# -- inference of column types ---------------------------------------------------------------------------
 
 
-def test_the_inferred_declaration_is_printed_and_means_the_same(clicks: Path) -> None:
+def test_the_printed_inferred_declaration_gives_the_same_answers(clicks: Path) -> None:
     given = ("-i", f"clicks={clicks}")
     assert run("--schema", *given).stdout == DECLARED
     assert answers(DECLARED + SUMS, *given) == answers(SUMS, *given)
@@ -161,12 +163,12 @@ def test_explain_shows_the_inferred_declaration(clicks: Path) -> None:
     assert DECLARED in run(SUMS, "-i", f"clicks={clicks}", "--explain").stdout
 
 
-def test_a_file_with_two_timestamps_needs_to_know_which_is_the_event_time(tmp_path: Path) -> None:
+def test_a_file_with_two_timestamps_needs_the_option_time(tmp_path: Path) -> None:
     path = tmp_path / "clicks.csv"
     path.write_bytes(csv_of([{**row, "seen": row["ts"]} for row in ROWS]))
     given = (SUMS, "-i", f"clicks={path}")
     assert refused(*given) == (
-        "--input clicks: the file has several columns of timestamps (got 'ts, seen')\n"
+        "--input clicks: the file has several columns of timestamps, so the event time must be chosen (got 'ts, seen')\n"
         "  hint: choose the event time: --time clicks.ts or --time clicks.seen"
     )
     assert answers(*given, "--time", "seen") == answers(*given, "--time", "clicks.TS") == ANSWERS
@@ -183,20 +185,25 @@ def test_event_time_may_be_a_number_of_milliseconds(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("time", "message"),
     [
-        ("page", "--time clicks.page: this column holds no times (got 'string')"),
+        (
+            "page",
+            "--time clicks.page: this column cannot be the event time, because it contains no times (got 'string')",
+        ),
         ("clicks.tz", "--time clicks.tz: the file has no such column\n  hint: did you mean ts"),
         ("tz", "--time: no inferred stream has this column (got 'tz')"),
         ("orders.ts", "--time: no such stream (got 'orders')"),
-        ("clicks.", "--time: must be COLUMN or STREAM.COLUMN (got 'clicks.')"),
+        ("clicks.", "--time: the value must be COLUMN or STREAM.COLUMN (got 'clicks.')"),
     ],
 )
-def test_a_time_that_cannot_be_is_refused(clicks: Path, time: str, message: str) -> None:
+def test_an_invalid_time_column_is_refused(clicks: Path, time: str, message: str) -> None:
     assert refused(SUMS, "-i", f"clicks={clicks}", "--time", time).startswith(message)
 
 
-def test_a_time_for_a_declared_stream_is_refused(clicks: Path) -> None:
+def test_the_option_time_is_refused_for_a_declared_stream(clicks: Path) -> None:
     refusal = refused(DECLARED + SUMS, "-i", f"clicks={clicks}", "--time", "clicks.ts")
-    assert refusal.startswith("--time: this stream is declared by CREATE STREAM (got 'clicks')")
+    assert refusal.startswith(
+        "--time: this option cannot be used for a stream that CREATE STREAM declares (got 'clicks')"
+    )
 
 
 def test_a_declared_text_keeps_its_leading_zeros(tmp_path: Path) -> None:
@@ -207,8 +214,8 @@ def test_a_declared_text_keeps_its_leading_zeros(tmp_path: Path) -> None:
         assert out == "zip,_seq,_kept\n00388,0,1.0\n"
 
 
-def test_a_type_that_only_late_rows_contradict_is_guessed_from_all_rows(tmp_path: Path) -> None:
-    count = 300_000  # more than the first block that types are guessed from
+def test_column_types_are_inferred_from_all_rows_of_a_file(tmp_path: Path) -> None:
+    count = 300_000  # more rows than the first block, from which types are inferred
     for name, lines in (
         ("c.csv", ["x", *["12345"] * count, "many"]),
         ("c.jsonl", [*['{"x": 12345}'] * count, '{"x": 1.5}']),
@@ -219,7 +226,7 @@ def test_a_type_that_only_late_rows_contradict_is_guessed_from_all_rows(tmp_path
         assert out == "n,_seq,_kept\n300001,0,1.0\n"
 
 
-def test_a_column_without_a_type_is_left_out_with_a_warning(tmp_path: Path) -> None:
+def test_a_column_of_an_unsupported_type_is_left_out_with_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
     path.write_text('{"a": 1, "tags": ["x", "y"]}\n')
     result = run("SELECT * FROM c", "-i", f"c={path}", "-o", "csv")
@@ -233,7 +240,7 @@ def test_rows_without_an_event_time_are_counted(tmp_path: Path) -> None:
     assert "clicks: 1 rows without an event time were left out" in run(SUMS, "-i", f"clicks={path}").stdout
 
 
-def test_a_date_and_a_small_number_become_types_that_tables_have(tmp_path: Path, clicks: Path) -> None:
+def test_date_and_int8_columns_of_a_table_are_converted(tmp_path: Path, clicks: Path) -> None:
     path = tmp_path / "pages.parquet"
     day = pa.array([0, 1], pa.date32())
     pq.write_table(pa.table({"page": ["/a", "/b"], "day": day, "size": pa.array([1, 2], pa.int8())}), path)
@@ -242,10 +249,10 @@ def test_a_date_and_a_small_number_become_types_that_tables_have(tmp_path: Path,
     assert out == "d,size,_seq,_kept\n1,1,0,1.0\n2,2,1,1.0\n1,1,2,1.0\n2,2,3,1.0\n"
 
 
-# -- mistakes --------------------------------------------------------------------------------------------
+# -- mistakes in files and options -----------------------------------------------------------------------
 
 
-def test_a_stream_without_rows_is_refused_before_anything_runs(clicks: Path) -> None:
+def test_a_declared_stream_without_an_input_is_refused(clicks: Path) -> None:
     refusal = refused(DECLARED + SUMS)
     assert refusal == (
         "--input: query q1 reads this stream, and no --input gives its rows (got 'clicks')\n"
@@ -253,7 +260,7 @@ def test_a_stream_without_rows_is_refused_before_anything_runs(clicks: Path) -> 
     )
 
 
-def test_a_stream_that_nothing_declares_can_be_read_from_a_file() -> None:
+def test_the_error_for_an_undeclared_stream_suggests_an_input_file() -> None:
     assert refused(SUMS) == (
         "line 1, column 40: there is no such stream (got 'clicks')\n"
         f"  1 | {SUMS}\n"
@@ -273,7 +280,7 @@ def test_a_stream_that_nothing_declares_can_be_read_from_a_file() -> None:
         (
             "SELECT page FROM clicks;\nDROP TABLE clicks",
             "line 2, column 1: DROP is refused: queries read streams and change nothing\n  2 | DROP TABLE clicks\n"
-            "    | ^\n  hint: a query is `SELECT x FROM s WHERE x > 0`",
+            "    | ^\n  hint: write a query such as `SELECT x FROM s WHERE x > 0`",
         ),
         (
             "SELECT '漢字', amuont FROM clicks",
@@ -287,12 +294,12 @@ def test_a_stream_that_nothing_declares_can_be_read_from_a_file() -> None:
         ),
         (
             "SELECT 'page",
-            "line 1, column 8: the closing ' of this is missing\n  1 | SELECT 'page\n    |        ^",
+            "line 1, column 8: the closing ' is missing\n  1 | SELECT 'page\n    |        ^",
         ),
     ],
     ids=["column", "statement", "wide", "long", "splitter"],
 )
-def test_an_error_names_the_file_and_points_into_the_line(
+def test_an_sql_error_shows_the_file_the_line_and_the_column(
     tmp_path: Path, clicks: Path, text: str, message: str
 ) -> None:
     file = tmp_path / "queries.sql"
@@ -315,7 +322,7 @@ def test_sql_that_is_neither_a_file_nor_a_statement_is_refused(argument: str, me
 
 def test_a_run_without_sql_is_refused() -> None:
     assert refused() == (
-        'SQL: there is no SQL to run\n  hint: give a file, SQL in quotes as "SELECT * FROM s", or - for stdin'
+        'SQL: the command has no SQL to run\n  hint: write a file, SQL in quotes such as "SELECT * FROM s", or - for stdin'
     )
 
 
@@ -325,27 +332,29 @@ def test_a_run_without_sql_is_refused() -> None:
         ("clisk.csv", "there is no such file"),
         ("away/clicks.csv", "there is no such folder"),
         ("*.parquet", "no file matches this pattern"),
-        ("empty", "this folder has no file of a format that is read"),
-        ("notes.txt", "not a format that is read"),
+        ("empty", "this folder has no file of a supported format"),
+        ("notes.txt", "the file does not have a supported format"),
     ],
 )
-def test_a_path_at_which_there_is_nothing_is_named(clicks: Path, path: str, message: str) -> None:
+def test_an_input_path_that_cannot_be_read_is_refused(clicks: Path, path: str, message: str) -> None:
     (clicks.parent / "empty").mkdir()
     refusal = refused(SUMS, "-i", f"clicks={clicks.parent / path}")
     assert refusal.startswith(f"--input clicks: {message} (got ")
 
 
-def test_a_file_with_nearly_the_name_is_suggested(clicks: Path) -> None:
+def test_a_file_with_a_similar_name_is_suggested(clicks: Path) -> None:
     refusal = refused(SUMS, "-i", f"clicks={clicks.parent / 'clisk.csv'}")
     assert refusal.endswith(f"\n  hint: did you mean {clicks}?")
 
 
 def test_an_input_that_no_query_reads_is_refused(clicks: Path) -> None:
     refusal = refused(SUMS, "-i", f"clicks={clicks}", "-i", f"orders={clicks}")
-    assert refusal.startswith("--input: no query reads this stream, and nothing declares it (got 'orders')")
+    assert refusal.startswith(
+        "--input: no query reads this stream, and no CREATE STREAM declares it (got 'orders')"
+    )
 
 
-# -- answers ---------------------------------------------------------------------------------------------
+# -- answers of a run ------------------------------------------------------------------------------------
 
 TABLE = "window_start,window_end,n,_seq,_kept\n2026-01-01 00:00:00+00:00,2026-01-01 00:01:00+00:00,4,0,1.0\n"
 COUNT = "SELECT COUNT(*) AS n FROM clicks [RANGE 1 MINUTE]"
@@ -367,14 +376,14 @@ def test_answers_of_one_query_are_written_to_a_file(tmp_path: Path, clicks: Path
 def test_several_queries_do_not_fit_into_one_csv(tmp_path: Path, clicks: Path) -> None:
     given = (f"{COUNT}; {SUMS}", "-i", f"clicks={clicks}")
     assert refused(*given, "-o", "csv").startswith(
-        "--output: CSV is one table, and there are several queries (got 'q1, q2')"
+        "--output: CSV cannot hold the answers of several queries (got 'q1, q2')"
     )
     assert refused(*given, "--out", str(tmp_path / "n.csv")).startswith(
         "--out: one file cannot hold the answers of several queries"
     )
 
 
-def test_what_was_left_out_is_on_stderr_if_answers_are_data(clicks: Path) -> None:
+def test_warnings_go_to_stderr_if_stdout_holds_the_answers(clicks: Path) -> None:
     late = DECLARED.replace(" - INTERVAL '4 seconds'", "")
     result = run(
         late + COUNT.replace("1 MINUTE", "2 SECONDS"), "-i", f"clicks={clicks}", "-o", "csv", "--train", "1"
@@ -383,7 +392,7 @@ def test_what_was_left_out_is_on_stderr_if_answers_are_data(clicks: Path) -> Non
     assert "late" not in result.stdout
 
 
-def test_explain_shows_what_was_measured(clicks: Path) -> None:
+def test_explain_shows_measurements_of_every_operator(clicks: Path) -> None:
     sql = "SELECT page FROM clicks WHERE amount > 1.9; SELECT COUNT(*) AS n FROM clicks [RANGE 5 SECONDS]"
     lines = run(sql, "-i", f"clicks={clicks}", "--explain").stdout.splitlines()
     head = next(line.split() for line in lines if line.split()[:2] == ["#", "operator"])

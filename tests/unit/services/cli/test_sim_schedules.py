@@ -1,4 +1,4 @@
-"""`weir sim` of periodic queries as a user or a script meets it: tables, JSON, pages, and what is refused."""
+"""`weir sim` with scenarios of periodic queries: tables, JSON, report pages and refused options."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from tests.support.checkout import ROOT
 from tests.support.report_page import Page
 from tests.support.terminal import Terminal, refusal
 
-# Golab's example: seven MAX queries over intervals of a minute; comparisons cost a millisecond.
+# The example of Golab's paper: seven MAX queries over intervals of one minute. Each comparison costs a millisecond.
 EXAMPLE = """
 kind: periodic
 name: example
@@ -54,7 +54,7 @@ def lines(text: str) -> list[str]:
     return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
-# -- one schedule ------------------------------------------------------------------------------------------------
+# -- runs of one schedule ----------------------------------------------------------------------------------------
 
 
 def test_a_schedule_is_shown_by_group_and_sub_group(weir: Terminal) -> None:
@@ -89,7 +89,7 @@ def test_a_schedule_is_shown_by_group_and_sub_group(weir: Terminal) -> None:
     ]
 
 
-def test_of_many_sub_groups_the_latest_of_each_group_are_told(weir: Terminal) -> None:
+def test_only_the_most_tardy_sub_groups_of_each_group_are_listed(weir: Terminal) -> None:
     shown = lines(weir("sim", "golab-high", "--seconds", "60", "--schedule", "conservative").out)
     answer = weir("sim", "golab-high", "--seconds", "60", "--schedule", "conservative", "-o", "json").json
     subs = [one for group in answer["groups"] for one in group["sub_groups"]]
@@ -99,13 +99,13 @@ def test_of_many_sub_groups_the_latest_of_each_group_are_told(weir: Terminal) ->
     assert any(line.startswith(f"  ≤{latest['slide_s']:g} s") for line in shown)
 
 
-def test_the_example_of_the_paper_costs_what_it_says(weir: Terminal) -> None:
+def test_the_example_of_the_paper_has_the_costs_in_the_paper(weir: Terminal) -> None:
     busy = {
         schedule: weir("sim", "example.yaml", "-o", "json", "--schedule", schedule).json["busy_s"]
         for schedule in ("conservative", "aggressive", "hybrid:late=off")
     }
-    # In 30 minutes 358 and 342 comparisons, as in the paper. Aggressively Q7 alone keeps its slide, which is exact:
-    # 15 runs of 19, three of which scan Q7's 29, and three of Q7 alone.
+    # In 30 minutes, `conservative` makes 358 comparisons and `hybrid` 342, as in the paper. With `aggressive`, only Q7
+    # keeps its exact slide. Of 15 shared runs, 12 make 19 comparisons and 3 the 29 of Q7; 3 more runs answer Q7 alone.
     assert busy == {"conservative": 0.358, "hybrid:late=off": 0.342, "aggressive": 0.402}
     assert 12 * 19 + 3 * 29 + 3 * 29 == 402
 
@@ -139,7 +139,7 @@ def test_json_is_one_object_with_groups_and_sub_groups(weir: Terminal) -> None:
     }
 
 
-def test_a_run_too_short_for_an_answer_says_nothing_of_lateness(weir: Terminal) -> None:
+def test_a_run_without_answers_shows_no_latency_or_tardiness(weir: Terminal) -> None:
     answer = weir("sim", "example.yaml", "-o", "json", "--seconds", "60").json
     assert (answer["seconds"], answer["answers"], answer["runs"]) == (60, 0, 0)
     assert (answer["latency_updates"], answer["tardiness"], answer["answers_per_run"]) == (None, None, None)
@@ -150,10 +150,10 @@ def test_a_run_too_short_for_an_answer_says_nothing_of_lateness(weir: Terminal) 
     assert lines(compared.out)[3].split() == ["none:tasks=query", "0", "–", "–", "–", "–", "0"]
 
 
-# -- every schedule ----------------------------------------------------------------------------------------------
+# -- comparison of every schedule --------------------------------------------------------------------------------
 
 
-def test_every_schedule_is_compared_beside_what_the_paper_found(weir: Terminal) -> None:
+def test_schedules_are_compared_together_with_the_findings_of_the_paper(weir: Terminal) -> None:
     done = weir("sim", "example.yaml", "--schedules")
     assert (done.code, done.err) == (0, "")
     late, often = ["0.00", "0.00", "0.00"], "0.048"
@@ -181,7 +181,7 @@ def test_every_schedule_is_compared_beside_what_the_paper_found(weir: Terminal) 
     ]
 
 
-def test_a_preset_s_table_fits_a_terminal_with_its_findings(weir: Terminal) -> None:
+def test_the_comparison_of_a_preset_fits_into_eighty_columns(weir: Terminal) -> None:
     for preset, findings in (("golab-low", 7), ("golab-high", 5)):
         done = weir("sim", preset, "--schedules", "--seconds", "30")
         assert (done.code, done.err) == (0, "")
@@ -189,7 +189,7 @@ def test_a_preset_s_table_fits_a_terminal_with_its_findings(weir: Terminal) -> N
         assert sum("Golab §" in line for line in lines(done.out)) == findings
 
 
-def test_where_nothing_can_be_shared_orders_alone_are_compared(weir: Terminal) -> None:
+def test_without_shared_work_only_orders_are_compared(weir: Terminal) -> None:
     done = weir("sim", "sharaf-tardiness", "--schedules")
     shown = lines(done.out)
     assert [line.split()[0] for line in shown[3:6]] == ["none", "none:order=hr", "none:order=edf-hr"]
@@ -198,7 +198,7 @@ def test_where_nothing_can_be_shared_orders_alone_are_compared(weir: Terminal) -
     assert sum(line.startswith("aggregate/") and "≤" in line for line in alone) == 20
 
 
-def test_each_schedule_of_a_comparison_is_as_it_runs_alone(weir: Terminal) -> None:
+def test_each_schedule_of_a_comparison_has_the_result_of_its_own_run(weir: Terminal) -> None:
     done = weir("sim", "few.yaml", "--schedules", "-o", "json", "--seed", "3").json
     assert [one["schedule"] for one in done["schedules"]][-3:] == ["hybrid:late=off,meetings=false", "hybrid:order=hr", "hybrid:order=edf-hr"]  # fmt: skip
     for one in done["schedules"]:
@@ -208,7 +208,7 @@ def test_each_schedule_of_a_comparison_is_as_it_runs_alone(weir: Terminal) -> No
     assert {one["settings"]["eager"] for one in done["schedules"]} == {True}
 
 
-def test_claims_are_judged_by_the_order_in_json_too(weir: Terminal) -> None:
+def test_json_shows_whether_each_claim_holds(weir: Terminal) -> None:
     done = weir("sim", "example.yaml", "--schedules", "-o", "json").json
     assert list(done) == ["scenario", "kind", "seed", "seconds", "schedules", "claims"]
     assert done["claims"] == [
@@ -261,7 +261,7 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process(weir: Terminal, tmp
     assert json.loads(here)["schedules"] != other["schedules"]
 
 
-# -- pages -------------------------------------------------------------------------------------------------------
+# -- report pages ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process(weir: Terminal, tmp
         ((), "example-hybrid-late-off.html"),
     ],
 )
-def test_a_page_tells_the_same_and_needs_nothing_else(
+def test_a_report_page_loads_no_other_file_and_is_always_the_same(
     weir: Terminal, tmp_path: Path, arguments: tuple[str, ...], file: str
 ) -> None:
     alone = weir("sim", "example.yaml", "-o", "json", *arguments)
@@ -287,38 +287,38 @@ def test_a_page_tells_the_same_and_needs_nothing_else(
     assert (tmp_path / "out" / file).read_text("utf-8") == source
 
 
-# -- what does not fit -------------------------------------------------------------------------------------------
+# -- options that are refused -----------------------------------------------------------------------------------
 
-COMPARES = "  hint: --schedules compares what periodic queries run by"
-OF_CLASSES = "is about classes, of which example has none"
-NO_PERIODIC = "is about periodic queries, of which dilos-sc has none"
-NAME_ONE = "  hint: name a scenario of `kind: periodic`, such as golab-low; docs/scenarios.md tells its keys"
+USE_SCHEDULES = "  hint: compare the schedules of periodic queries with --schedules"
+NEEDS_CLASSES = "needs a scenario of classes, and example has periodic queries"
+NEEDS_PERIODIC = "this option needs a scenario of periodic queries, and dilos-sc has classes"
+CHOOSE_PERIODIC = "  hint: choose a scenario of `kind: periodic`, such as golab-low (see docs/scenarios.md)"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
-        (("example.yaml", "--compare"), (f"--compare: {OF_CLASSES}", COMPARES)),
-        (("example.yaml", "--policies"), (f"--policies: {OF_CLASSES}", COMPARES)),
+        (("example.yaml", "--compare"), (f"--compare: {NEEDS_CLASSES}", USE_SCHEDULES)),
+        (("example.yaml", "--policies"), (f"--policies: {NEEDS_CLASSES}", USE_SCHEDULES)),
         (
             ("example.yaml", "--policy", "hr"),
-            (f"--policy: {OF_CLASSES} (got 'hr')", "  hint: name a schedule with --schedule"),
+            (f"--policy: {NEEDS_CLASSES} (got 'hr')", "  hint: choose a schedule of periodic queries with --schedule"),
         ),
         (
             ("example.yaml", "--manager", "dilos"),
-            (f"--manager: {OF_CLASSES} (got 'dilos')", "  hint: leave it out"),
+            (f"--manager: {NEEDS_CLASSES} (got 'dilos')", "  hint: leave --manager out"),
         ),
         (
             ("example.yaml", "--explain", "max"),
-            (f"--explain: {OF_CLASSES} (got 'max')", "  hint: leave it out"),
+            (f"--explain: {NEEDS_CLASSES} (got 'max')", "  hint: leave --explain out"),
         ),
         (
             ("example.yaml", "--record", "log"),
-            (f"--record: {OF_CLASSES} (got 'log')", "  hint: leave it out"),
+            (f"--record: {NEEDS_CLASSES} (got 'log')", "  hint: leave --record out"),
         ),
         (
             ("example.yaml", "--schedules", "--schedule", "none"),
-            ("--schedule: --schedules runs every one (got 'none')", "  hint: leave out one of the two"),
+            ("--schedule: this option cannot be combined with --schedules, which runs every schedule (got 'none')", "  hint: leave out one of these options"),
         ),
         (
             ("example.yaml", "--schedule", "hybird", "--report", "log"),
@@ -327,21 +327,21 @@ NAME_ONE = "  hint: name a scenario of `kind: periodic`, such as golab-low; docs
         (
             ("example.yaml", "--seconds=0"),
             (
-                "--seconds: must be above 0 and at most 86400 (got 0)",
-                "  hint: give seconds of virtual time",
+                "--seconds: the simulated time must be above 0 and at most 86400 seconds (got 0)",
+                "  hint: write seconds of virtual time",
             ),
         ),
-        (("example.yaml", "--seed=-1"), ("--seed: must not be negative (got -1)", "  hint: any whole number from 0 on")),
-        (("dilos-sc", "--schedules"), (f"--schedules: {NO_PERIODIC}", NAME_ONE)),
-        (("dilos-sc", "--schedule", "none"), (f"--schedule: {NO_PERIODIC} (got 'none')", NAME_ONE)),
+        (("example.yaml", "--seed=-1"), ("--seed: the seed must not be negative (got -1)", "  hint: write a whole number, 0 or more")),
+        (("dilos-sc", "--schedules"), (f"--schedules: {NEEDS_PERIODIC}", CHOOSE_PERIODIC)),
+        (("dilos-sc", "--schedule", "none"), (f"--schedule: {NEEDS_PERIODIC} (got 'none')", CHOOSE_PERIODIC)),
         (
             ("--replay", "log", "--schedules"),
-            ("--replay: a log is replayed as it was recorded", "  hint: give it alone, or with -o json"),
+            ("--replay: this option cannot be combined with options of a run", "  hint: write --replay LOG alone, or with -o json"),
         ),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_refused_with_what_to_do(
-    weir: Terminal, tmp_path: Path, arguments: tuple[str, ...], told: tuple[str, ...]
+def test_options_that_do_not_fit_the_scenario_are_refused_with_a_hint(
+    weir: Terminal, tmp_path: Path, arguments: tuple[str, ...], message: tuple[str, ...]
 ) -> None:
-    assert weir("sim", *arguments) == refusal(*told)
+    assert weir("sim", *arguments) == refusal(*message)
     assert not (tmp_path / "log").exists()

@@ -1,4 +1,4 @@
-"""Long-running commands without a terminal print changes, and nothing while nothing changes."""
+"""Log lines of long-running commands without a terminal: each change is printed once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GIVEN_UP = "t: given up: there is no such stream"
 
 
 class Over(Exception):
-    """The end of what there is to look at."""
+    """Error that the test raises in order to end the log, once all its states have been read."""
 
 
 def looks(*states: States) -> Iterator[States]:
@@ -33,7 +33,7 @@ def logged(capsys: pytest.CaptureFixture[str], *states: States, quiet: bool = Fa
     return [line.partition(" ")[2] for line in printed.out.splitlines()], printed.err
 
 
-def test_a_line_per_change_and_none_while_nothing_changes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_change_prints_one_line_and_no_change_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     starting, running = States({"class t": "starting"}), States({"class t": "running"})
     failed = States({"class t": "running"}, [GIVEN_UP])
     lines, errors = logged(capsys, starting, starting, running, running, failed, failed, running, States())
@@ -47,13 +47,13 @@ def test_a_line_per_change_and_none_while_nothing_changes(capsys: pytest.Capture
     assert errors == ""
 
 
-def test_quiet_prints_problems_alone_and_that_they_are_solved(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_only_problems_and_when_they_are_solved(capsys: pytest.CaptureFixture[str]) -> None:
     running, failed = States({"class t": "running"}), States({"class t": "running"}, [GIVEN_UP])
     lines, errors = logged(capsys, running, failed, failed, running, running, quiet=True)
-    assert (lines, errors) == ([], f"{GIVEN_UP}\nwhat is declared runs\n")
+    assert (lines, errors) == ([], f"{GIVEN_UP}\nall problems are solved\n")
 
 
-def test_a_line_has_its_time_and_no_second_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_problem_of_several_lines_is_one_line_with_its_time(capsys: pytest.CaptureFixture[str]) -> None:
     found = looks(States(problems=["a\n  hint: b"]))
     with pytest.raises(Over):
         log_states(lambda: next(found), pause_s=0.0)
@@ -63,7 +63,7 @@ def test_a_line_has_its_time_and_no_second_line(capsys: pytest.CaptureFixture[st
     assert text == "problem: a hint: b"
 
 
-def test_a_restart_of_a_feed_is_a_change_and_its_error_a_problem() -> None:
+def test_a_feed_restart_is_a_change_and_its_error_is_a_problem() -> None:
     running = [FeedProgress("clicks", "running")]
     waiting = [FeedProgress("clicks", "waiting", restarts=1, last_error="no such path")]
     again = [FeedProgress("clicks", "running", restarts=1, last_error="no such path")]
@@ -83,10 +83,10 @@ def test_a_restart_of_a_feed_is_a_change_and_its_error_a_problem() -> None:
     [
         (SystemExit(143), False, "the system has ended: by SIGTERM, as weir down sends it"),
         (KeyboardInterrupt(), False, "the system has ended: by Ctrl-C"),
-        (KeyboardInterrupt(), True, "the service has ended, the system continues: by Ctrl-C"),
+        (KeyboardInterrupt(), True, "the service has ended, the system keeps running: by Ctrl-C"),
     ],
 )
-def test_the_last_line_says_what_has_ended(
+def test_the_last_log_line_names_the_process_that_ended_and_the_reason(
     capsys: pytest.CaptureFixture[str], problem: BaseException, on_cluster: bool, line: str
 ) -> None:
     running = ExitStack()

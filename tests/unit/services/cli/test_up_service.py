@@ -1,4 +1,4 @@
-"""The service of `weir up` before anything runs: its files, its key, and what it says of itself."""
+"""The service of `weir up` before a system runs: its endpoint file, its administrator's key, and the lock of its home."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def status(home: Home, path: str) -> int:
     return httpx.get(url + path, headers={"Authorization": f"Bearer {key}"}).status_code
 
 
-def test_files_tell_where_it_is_and_what_opens_it_while_it_runs(home: Home, catalog: Catalog) -> None:
+def test_a_running_service_writes_its_endpoint_and_its_admin_key(home: Home, catalog: Catalog) -> None:
     with served(catalog, home, FREE, "ops") as service:
-        told = service.told()
-        assert told == {
+        shown = service.told()
+        assert shown == {
             "api": home.endpoint.read_text(encoding="utf-8"),
-            "console": f"{told['api']}/console/",
+            "console": f"{shown['api']}/console/",
             "admin_key": str(home.admin_key),
         }
         assert (status(home, "/v1/tenants"), status(home, "/readyz"), status(home, "/v1/system")) == (
@@ -63,7 +63,7 @@ def test_files_tell_where_it_is_and_what_opens_it_while_it_runs(home: Home, cata
     assert (key.principal, key.scopes) == ("admin", ("admin",))
 
 
-def test_key_is_kept_until_it_is_nobodys_any_more(home: Home, catalog: Catalog) -> None:
+def test_the_admin_key_is_kept_until_it_is_revoked(home: Home, catalog: Catalog) -> None:
     keys = []
     for _ in range(2):
         with served(catalog, home, FREE, "ops"):
@@ -76,32 +76,32 @@ def test_key_is_kept_until_it_is_nobodys_any_more(home: Home, catalog: Catalog) 
     assert keys[0] == keys[1] != keys[2]
 
 
-def test_key_that_is_lost_again_and_again_is_not_made_again_and_again(home: Home, catalog: Catalog) -> None:
+def test_a_start_is_refused_after_two_admin_keys_were_lost(home: Home, catalog: Catalog) -> None:
     for _ in range(2):
         with served(catalog, home, FREE, "ops"):
             home.admin_key.unlink()
     with (
-        pytest.raises(InvalidInput, match="has 2 live keys already") as told,
+        pytest.raises(InvalidInput, match="the principal already has 2 live keys") as raised,
         served(catalog, home, FREE, "ops"),
     ):
         pass
-    assert told.value.hint.startswith("revoke one with `weir keys revoke`, or put the key of one into ")
+    assert raised.value.hint.startswith("revoke a key with `weir keys revoke`, or write an existing key to ")
     assert not home.endpoint.exists()
 
 
-def test_endpoint_of_another_that_came_after_is_left_alone(home: Home, catalog: Catalog) -> None:
+def test_a_service_keeps_the_endpoint_file_of_a_later_service(home: Home, catalog: Catalog) -> None:
     with served(catalog, home, FREE, "ops"):
         home.endpoint.write_text("http://127.0.0.1:1", encoding="utf-8")
     assert home.endpoint.read_text(encoding="utf-8") == "http://127.0.0.1:1"
 
 
-def test_home_is_made_where_the_catalog_is_elsewhere(tmp_path: Path, catalog: Catalog) -> None:
+def test_the_home_is_created_if_the_catalog_is_elsewhere(tmp_path: Path, catalog: Catalog) -> None:
     elsewhere = Home(tmp_path / "not" / "there")
     with served(catalog, elsewhere, FREE, "ops"):
         assert status(elsewhere, "/v1/tenants") == 200
 
 
-def test_key_that_cannot_be_kept_is_nobodys(home: Home, catalog: Catalog) -> None:
+def test_an_admin_key_that_cannot_be_written_is_revoked(home: Home, catalog: Catalog) -> None:
     home.admin_key.mkdir()
     for _ in range(3):
         with pytest.raises(InvalidInput, match="cannot be written"), served(catalog, home, FREE, "ops"):
@@ -110,7 +110,7 @@ def test_key_that_cannot_be_kept_is_nobodys(home: Home, catalog: Catalog) -> Non
     assert sorted(one.name for one in home.folder.iterdir() if one.name.startswith("admin")) == ["admin.key"]
 
 
-def test_home_is_of_one_at_a_time(
+def test_only_one_weir_up_runs_from_a_home(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("WEIR_HOME", str(home.folder))
@@ -120,24 +120,24 @@ def test_home_is_of_one_at_a_time(
         with pytest.raises(SystemExit) as ended:
             main()
         assert ended.value.code == 2
-        told = capfd.readouterr().err
-        assert f"WEIR_HOME: a service runs from it already (got '{home.folder}')" in told
-        assert "end that `weir up`, or set WEIR_HOME to another folder" in told
+        printed = capfd.readouterr().err
+        assert f"WEIR_HOME: another `weir up` runs from this folder (got '{home.folder}')" in printed
+        assert "stop that `weir up`, or set WEIR_HOME to another folder" in printed
         assert home.endpoint.read_text(encoding="utf-8") == "http://127.0.0.1:1"
         assert stat.S_IMODE(home.lock.stat().st_mode) == 0o600
-    with pytest.raises(InvalidInput, match="--folder"):  # no further than it is made to come
+    with pytest.raises(InvalidInput, match="--folder"):  # the wrong value of --folder ends the start early
         up(files=[], api_port=0, folder=a_file(tmp_path))
     assert not home.endpoint.exists()
 
 
-def test_home_of_a_service_that_was_killed_is_free(home: Home) -> None:
+def test_the_home_of_a_killed_service_can_be_used_again(home: Home) -> None:
     program = "import sys; from pathlib import Path; from services.common.weir_home import Home, held\n"
     program += "with held(Home(Path(sys.argv[1]))): print('held', flush=True); sys.stdin.read()"
     arguments = [sys.executable, "-c", program, str(home.folder)]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
-        with pytest.raises(InvalidInput, match="a service runs from it already"), held(home):
+        with pytest.raises(InvalidInput, match="another `weir up` runs from this folder"), held(home):
             pass
         other.kill()
         other.wait()
@@ -147,13 +147,13 @@ def test_home_of_a_service_that_was_killed_is_free(home: Home) -> None:
 
 
 def a_file(folder: Path) -> Path:
-    """Where there is to be a folder."""
+    """Create a file at a path where a folder is needed."""
     found = folder / "file"
     found.touch()
     return found
 
 
-def test_nothing_is_declared_when_the_port_is_taken(
+def test_nothing_is_declared_if_the_port_is_taken(
     home: Home, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "documents.yaml"
@@ -162,12 +162,12 @@ def test_nothing_is_declared_when_the_port_is_taken(
     monkeypatch.setenv("WEIR_HOME", str(home.folder))
     with served(catalog, Home(tmp_path / "other"), FREE, "ops") as other:
         port = int(str(other.told()["api"]).rpartition(":")[2])
-        with pytest.raises(InvalidInput, match="cannot be listened at"):
+        with pytest.raises(InvalidInput, match="the service cannot listen at this address"):
             up(files=[file], api_port=port, folder=tmp_path / "run")
     assert catalog.all() == before
 
 
-def test_secret_that_is_hidden_in_a_file_stays_as_it_is(
+def test_a_hidden_secret_in_a_file_keeps_the_stored_secret(
     home: Home, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = "{kind: Session, conf: {spark.some.secret: %s}}"
@@ -182,7 +182,7 @@ def test_secret_that_is_hidden_in_a_file_stays_as_it_is(
     )
 
 
-def test_who_is_told_that_it_is_ready_is_told_of_all_that_runs(home: Home, catalog: Catalog) -> None:
+def test_a_service_that_is_ready_shows_all_running_classes(home: Home, catalog: Catalog) -> None:
     system = InProcess()
     with served(catalog, home, FREE, "ops") as found, Watch(system, every_s=3600.0) as watch:
         found._service.watch = watch

@@ -1,4 +1,4 @@
-"""The connector is shipped to Spark clusters by itself: it needs pyspark, pyarrow and the standard library."""
+"""The connector is shipped to Spark clusters without Weir, so it may import only pyspark, pyarrow and the standard library."""
 
 import ast
 import sys
@@ -11,12 +11,12 @@ ALLOWED = {*sys.stdlib_module_names, "pyspark", "pyarrow", "pyspark_weir"}
 
 def imported(source: str) -> set[str]:
     nodes = list(ast.walk(ast.parse(source)))
-    plain = [one.name for node in nodes if isinstance(node, ast.Import) for one in node.names]
+    plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     named = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
     return {name.partition(".")[0] for name in (*plain, *named)}
 
 
-def test_it_imports_nothing_else() -> None:
+def test_connector_imports_only_pyspark_pyarrow_and_the_standard_library() -> None:
     files = sorted(Path(pyspark_weir.__file__).parent.glob("*.py"))
     assert {file.name: imported(file.read_text(encoding="utf-8")) - ALLOWED for file in files} == {
         file.name: set() for file in files
@@ -24,5 +24,5 @@ def test_it_imports_nothing_else() -> None:
     assert len(files) > 1
 
 
-def test_what_else_is_imported_is_found() -> None:
+def test_other_imports_are_detected() -> None:
     assert imported("import numpy as np\nfrom configs.errors import WeirError") == {"numpy", "configs"}

@@ -1,4 +1,4 @@
-"""The connector at a gateway that is busy, away, or loses its answers: every row once, and the end of patience is told."""
+"""The connector's client with a gateway that is busy, away, or loses responses: each row is published once, or an error says why not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pyspark_weir.reader import limited
 
 from tests.spark.door import Answers, Node, opened
 
-NOBODY = "127.0.0.1:1"
+UNREACHABLE = "127.0.0.1:1"
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 def options(node: Node, **given: Any) -> WriteOptions:
     texts = {"endpoint": node.endpoint, "stream": "s", "apiKey": node.key, "timeoutSeconds": "20"}
-    return write_options(texts | {name: str(one) for name, one in given.items()}, "writeStream")
+    return write_options(texts | {name: str(value) for name, value in given.items()}, "writeStream")
 
 
 def gateway(node: Node) -> GatewayClient:
@@ -47,10 +47,10 @@ def staged(node: Node, batch: Batch, *parts: tuple[int, ...]) -> list[tuple[int,
     ]
 
 
-# -- exactly once --------------------------------------------------------------------------------------------------
+# -- rows that are published exactly once --------------------------------------------------------------------------
 
 
-def test_what_is_staged_appears_when_it_is_committed_and_in_the_order_of_its_parts(node: Node) -> None:
+def test_commit_publishes_staged_parts_in_their_order(node: Node) -> None:
     batch = Batch("q", 0)
     parts = staged(node, batch, (1, 2), (3,), (4, 5))
     assert node.ids("s") == []
@@ -58,23 +58,23 @@ def test_what_is_staged_appears_when_it_is_committed_and_in_the_order_of_its_par
     assert node.ids("s") == [1, 2, 3, 4, 5]
 
 
-def test_an_attempt_that_is_not_named_is_not_published(node: Node) -> None:
+def test_attempt_not_named_in_the_commit_is_not_published(node: Node) -> None:
     batch = Batch("q", 0)
     staged(node, batch, (1, 2))
     gateway(node).commit("s", batch, staged(node, batch, (1, 2)))
     assert node.ids("s") == [1, 2]
 
 
-def test_what_is_aborted_cannot_be_committed(node: Node) -> None:
+def test_aborted_parts_cannot_be_committed(node: Node) -> None:
     batch = Batch("q", 0)
     parts = staged(node, batch, (1, 2))
     gateway(node).abort("s", batch)
-    with pytest.raises(Refused, match="not staged"):
+    with pytest.raises(Refused, match="no longer holds"):
         gateway(node).commit("s", batch, parts)
 
 
 @pytest.mark.parametrize("call", ["put", "commit"])
-def test_lost_answers_double_nothing(node: Node, call: str) -> None:
+def test_lost_answers_duplicate_no_row(node: Node, call: str) -> None:
     node.lost[call] = 2
     for number in range(3):
         batch = Batch("executors", number)
@@ -83,7 +83,7 @@ def test_lost_answers_double_nothing(node: Node, call: str) -> None:
     assert sorted(node.ids("s")) == [0, 1, 2, 10, 11, 12]
 
 
-def test_a_batch_is_published_once_whichever_way_it_comes_again(node: Node) -> None:
+def test_batch_repeated_on_either_path_is_published_once(node: Node) -> None:
     batch = Batch("q", 3)
     gateway(node).publish(options(node), batch, table(1))
     gateway(node).publish(options(node), batch, table(1))
@@ -91,33 +91,33 @@ def test_a_batch_is_published_once_whichever_way_it_comes_again(node: Node) -> N
     assert node.ids("s") == [1]
 
 
-def test_a_gateway_that_says_later_is_asked_again(node: Node) -> None:
+def test_connector_repeats_a_call_while_the_gateway_is_busy(node: Node) -> None:
     node.busy = 3
     gateway(node).publish(options(node), Batch("q", 0), table(1))
     assert (node.ids("s"), node.calls) == ([1], ["put"] * 4)
 
 
-def test_a_gateway_that_has_been_away_is_found_again(node: Node) -> None:
+def test_client_reconnects_after_the_gateway_was_away(node: Node) -> None:
     to = options(node)
     GatewayClient(to.connection).publish(to, Batch("q", 0), table(1))
-    node.go()
+    node.stop()
     impatient = replace(to, connection=replace(to.connection, timeout_s=0.0))
     with pytest.raises(GatewayAway):
         GatewayClient(impatient.connection).publish(impatient, Batch("q", 1), table(2))
-    node.come()
+    node.start()
     GatewayClient(to.connection).publish(to, Batch("q", 1), table(2))
     assert node.ids("s") == [1, 2]
 
 
-def test_of_several_endpoints_the_first_that_answers_is_used(node: Node) -> None:
-    to = options(node, endpoint=f"{NOBODY},{node.endpoint}", timeoutSeconds=0)
+def test_first_endpoint_that_answers_is_used(node: Node) -> None:
+    to = options(node, endpoint=f"{UNREACHABLE},{node.endpoint}", timeoutSeconds=0)
     GatewayClient(to.connection).publish(to, Batch("q", 0), table(1))
     assert node.ids("s") == [1]
 
 
-def test_messages_have_no_more_rows_than_batch_rows_and_no_more_bytes_than_a_gateway_takes() -> None:
+def test_messages_are_limited_in_rows_and_bytes() -> None:
     def lengths(batch: pa.RecordBatch, rows_max: int) -> list[int]:
-        return [one.num_rows for one in messages([batch], rows_max)]
+        return [message.num_rows for message in messages([batch], rows_max)]
 
     (narrow,) = table(*range(10)).to_batches()
     assert lengths(narrow, 3) == [3, 3, 3, 1]
@@ -128,24 +128,24 @@ def test_messages_have_no_more_rows_than_batch_rows_and_no_more_bytes_than_a_gat
     assert lengths(endless, 100) == [1, 1]
 
 
-# -- what is told --------------------------------------------------------------------------------------------------
+# -- errors that the client raises ---------------------------------------------------------------------------------
 
 
-def test_who_waits_in_vain_hears_for_what_and_what_to_do(node: Node) -> None:
+def test_timeout_error_says_the_reason_and_the_remedy(node: Node) -> None:
     node.busy = 1000
     to = options(node, timeoutSeconds=0)
     with pytest.raises(GatewayAway) as raised:
         GatewayClient(to.connection).publish(to, Batch("q", 0), table(1))
     assert str(raised.value) == (
-        "the gateway did not take it within 0 s: the stream's log is full; "
-        "see that it runs and keeps up, or give a larger timeoutSeconds"
+        "the gateway did not accept the call within 0 s: the stream's log is full; "
+        "check that it runs and has room, or set a larger timeoutSeconds"
     )
 
 
-def test_a_refusal_is_told_in_the_gateways_words_and_not_repeated(node: Node) -> None:
+def test_refusal_is_shown_in_the_gateways_words_and_not_retried(node: Node) -> None:
     for wrong, words in (
         ({"stream": "t"}, "stream: no such stream (got 't')\n  hint: known: s"),
-        ({"apiKey": "weir_" + "x" * 43}, "nobody knows this key here: look at the option apiKey"),
+        ({"apiKey": "weir_" + "x" * 43}, "this key is not valid for this gateway: check the option apiKey"),
     ):
         to = options(node, **wrong)
         with pytest.raises(Refused) as raised:
@@ -154,7 +154,7 @@ def test_a_refusal_is_told_in_the_gateways_words_and_not_repeated(node: Node) ->
     assert node.calls == ["put"]
 
 
-def test_a_column_that_the_stream_does_not_have_is_named(node: Node) -> None:
+def test_column_unknown_to_the_stream_is_named(node: Node) -> None:
     drifted = table(1).append_column("y", pa.array([1]))
     with pytest.raises(Refused, match="y"):
         gateway(node).publish(options(node), Batch("q", 0), drifted)
@@ -162,22 +162,22 @@ def test_a_column_that_the_stream_does_not_have_is_named(node: Node) -> None:
     assert node.ids("s") == [1]
 
 
-def test_parts_that_a_restarted_gateway_does_not_know_are_written_again_by_the_query(node: Node) -> None:
+def test_parts_lost_by_a_gateway_restart_must_be_written_again(node: Node) -> None:
     batch = Batch("q", 0)
     parts = staged(node, batch, (1,))
-    node.go()
-    node.come()
-    with pytest.raises(Refused, match=r"not staged.*start the query again"):
+    node.stop()
+    node.start()
+    with pytest.raises(Refused, match=r"no longer holds.*start the query again"):
         gateway(node).commit("s", batch, parts)
     gateway(node).commit("s", batch, staged(node, batch, (1,)))
     assert node.ids("s") == [1]
 
 
-def test_an_abort_that_reaches_nobody_hides_no_error(node: Node) -> None:
-    GatewayClient(options(node, endpoint=NOBODY, timeoutSeconds=0).connection).abort("s", Batch("q", 0))
+def test_abort_raises_nothing_while_the_gateway_is_away(node: Node) -> None:
+    GatewayClient(options(node, endpoint=UNREACHABLE, timeoutSeconds=0).connection).abort("s", Batch("q", 0))
 
 
-# -- out -----------------------------------------------------------------------------------------------------------
+# -- reading answers -----------------------------------------------------------------------------------------------
 
 
 def read(node: Node, begin: int, end: int) -> list[int]:
@@ -185,20 +185,20 @@ def read(node: Node, begin: int, end: int) -> list[int]:
     return [seq for batch in batches for seq in batch.column("_seq").to_pylist()]
 
 
-def test_a_connection_that_breaks_is_taken_up_where_it_was(node: Node) -> None:
+def test_read_resumes_after_a_broken_connection(node: Node) -> None:
     Answers(node, "gold").add(range(100, 150))
     node.lost["get"] = 3
     assert read(node, 5, 45) == list(range(5, 45))
     assert node.calls == ["get"] * 4
 
 
-def test_rows_that_are_forgotten_say_where_it_goes_on(node: Node) -> None:
+def test_reading_forgotten_rows_reports_the_first_kept_row(node: Node) -> None:
     answers = Answers(node, "gold", forgets=True)
     for place in range(50):
         answers.add(range(200 * place, 200 * place + 200))
     (unit,) = gateway(node).units("gold", "hot")
     assert 0 < unit.first < unit.next == 10_000
-    with pytest.raises(DataLoss, match="row 5 of hot is forgotten") as raised:
+    with pytest.raises(DataLoss, match="row 5 of hot is no longer kept") as raised:
         read(node, 5, 10_000)
     assert raised.value.kept == unit.first
 
@@ -209,7 +209,9 @@ def test_rows_that_are_forgotten_say_where_it_goes_on(node: Node) -> None:
     ),
     st.integers(1, 100),
 )
-def test_a_limit_is_used_up_and_kept(units: dict[str, tuple[int, int]], rows_max: int) -> None:
+def test_limit_of_rows_is_used_fully_and_shared_evenly_by_units(
+    units: dict[str, tuple[int, int]], rows_max: int
+) -> None:
     begin = {name: first for name, (first, _) in units.items()}
     end = {name: first + rows for name, (first, rows) in units.items()}
     found = limited(begin, end, rows_max)

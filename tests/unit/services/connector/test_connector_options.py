@@ -1,4 +1,4 @@
-"""Options of the Spark connector: what is wrong is said before anything is sent, and no secret is ever said."""
+"""Options of the Spark connector: mistakes are reported before any row is sent, and no message shows a key."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def without_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
 
 
-def why(given: dict[str, str], use: Literal["write", "writeStream", "read", "readStream"]) -> str:
+def error_text(given: dict[str, str], use: Literal["write", "writeStream", "read", "readStream"]) -> str:
     with pytest.raises(OptionError) as raised:
         write(given, use) if use == "write" or use == "writeStream" else read(given, use)
     return str(raised.value)
 
 
-# -- what they mean ------------------------------------------------------------------------------------------------
+# -- valid options -------------------------------------------------------------------------------------------------
 
 
-def test_little_is_needed() -> None:
+def test_options_that_are_left_out_have_their_defaults() -> None:
     assert write(WRITE, "writeStream") == WriteOptions(CONNECTION, "readings", None, "reject", 65_536, None)
     assert read(READ, "readStream") == ReadOptions(CONNECTION, "gold", "hot", "latest", None, True)
     assert read(READ, "read") == ReadOptions(CONNECTION, "gold", "hot", "earliest", None, True)
 
 
-def test_everything_can_be_said() -> None:
+def test_every_option_is_parsed() -> None:
     given = {
         "endpoint": "grpc://one:1, two:2,grpc://[::1]:3",
         "stream": "readings",
@@ -54,28 +54,28 @@ def test_everything_can_be_said() -> None:
         "batchRows": "1000",
     }
     connection = Connection(("grpc://one:1", "grpc://two:2", "grpc://[::1]:3"), KEY, 0.5)
-    meant = WriteOptions(connection, "readings", "ts", "addNullable", 1000, None)
-    assert write(given, "writeStream") == meant
+    expected = WriteOptions(connection, "readings", "ts", "addNullable", 1000, None)
+    assert write(given, "writeStream") == expected
     given = {**READ, "startingOffsets": "17", "maxRowsPerTrigger": "1000", "failOnDataLoss": "False"}
     assert read(given, "readStream") == ReadOptions(CONNECTION, "gold", "hot", 17, 1000, False)
 
 
 @given(st.data())
-def test_the_case_of_names_does_not_matter(data: st.DataObject) -> None:
+def test_names_of_options_are_case_insensitive(data: st.DataObject) -> None:
     cased = {
-        "".join(data.draw(st.sampled_from((one.lower(), one.upper()))) for one in name): text
+        "".join(data.draw(st.sampled_from((letter.lower(), letter.upper()))) for letter in name): text
         for name, text in WRITE.items()
     }
     assert write(cased, "writeStream") == write(WRITE, "writeStream")
 
 
-def test_what_spark_adds_is_its_own() -> None:
+def test_options_added_by_spark_are_ignored() -> None:
     assert write({**WRITE, "checkpointlocation": "c", "queryName": "q"}, "writeStream") == write(
         WRITE, "writeStream"
     )
 
 
-def test_the_key_may_come_from_the_environment_but_what_is_given_wins(
+def test_option_api_key_overrides_the_environment_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     other = "weir_" + "o" * 43
@@ -85,18 +85,18 @@ def test_the_key_may_come_from_the_environment_but_what_is_given_wins(
     assert write(without, "writeStream").connection.api_key == other
 
 
-# -- what is wrong -------------------------------------------------------------------------------------------------
+# -- invalid options -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["endpoint", "stream", "apiKey"])
-def test_what_is_needed_and_missing_is_named(name: str) -> None:
-    text = why({one: text for one, text in WRITE.items() if one != name}, "writeStream")
+def test_missing_required_option_is_named(name: str) -> None:
+    text = error_text({option: text for option, text in WRITE.items() if option != name}, "writeStream")
     assert text.startswith(f"option {name} is missing: give ")
     assert (KEY_VARIABLE in text) == (name == "apiKey")
 
 
-def test_a_query_is_needed_for_reading() -> None:
-    assert why(LEAST, "readStream") == "option query is missing: give class/query, as gold/hot"
+def test_reading_requires_the_option_query() -> None:
+    assert error_text(LEAST, "readStream") == "option query is missing: give class/query, as in gold/hot"
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_a_query_is_needed_for_reading() -> None:
         ("batchRows", "1e3", "a number of rows"),
     ],
 )
-def test_a_wrong_value_is_shown_with_what_to_write(name: str, text: str, wanted: str) -> None:
-    message = why({**WRITE, name: text}, "writeStream")
+def test_wrong_value_is_reported_with_the_expected_form(name: str, text: str, wanted: str) -> None:
+    message = error_text({**WRITE, name: text}, "writeStream")
     assert message.startswith(f"option {name}: ")
     assert repr(text) in message
     assert wanted in message
@@ -130,21 +130,23 @@ def test_a_wrong_value_is_shown_with_what_to_write(name: str, text: str, wanted:
         ("query", "hot", "class/query"),
         ("query", "gold/hot/1", "class/query"),
         ("query", "/hot", "class/query"),
-        ("startingOffsets", "first", "earliest, latest or a number"),
-        ("startingOffsets", "-1", "earliest, latest or a number"),
+        ("startingOffsets", "first", "earliest, latest or the _seq of the first row"),
+        ("startingOffsets", "-1", "earliest, latest or the _seq of the first row"),
         ("maxRowsPerTrigger", "0", "a number of rows"),
         ("failOnDataLoss", "no", "true or false"),
     ],
 )
-def test_a_wrong_value_for_reading_is_shown_with_what_to_write(name: str, text: str, wanted: str) -> None:
-    message = why({**READ, name: text}, "readStream")
+def test_wrong_value_for_reading_is_reported_with_the_expected_form(
+    name: str, text: str, wanted: str
+) -> None:
+    message = error_text({**READ, name: text}, "readStream")
     assert message.startswith(f"option {name}: ")
     assert repr(text) in message
     assert wanted in message
 
 
 @pytest.mark.parametrize(
-    ("name", "meant"),
+    ("name", "expected"),
     [
         ("straem", "stream"),
         ("timestamp_column", "timestampColumn"),
@@ -153,37 +155,37 @@ def test_a_wrong_value_for_reading_is_shown_with_what_to_write(name: str, text: 
         ("api_key", "apiKey"),
     ],
 )
-def test_the_nearest_name_is_offered_for_one_that_is_not_there(name: str, meant: str) -> None:
-    message = why({**WRITE, name: "x"}, "writeStream")
+def test_unknown_option_is_reported_with_the_nearest_name(name: str, expected: str) -> None:
+    message = error_text({**WRITE, name: "x"}, "writeStream")
     assert message.startswith(f"no option {name} (got ")
-    assert f"did you mean {meant}?" in message
+    assert f"did you mean {expected}?" in message
 
 
-def test_what_is_like_no_option_is_answered_with_all_there_are() -> None:
-    message = why({**WRITE, "subscribe": "topic"}, "writeStream")
-    assert message.startswith(
-        "no option subscribe (got 'topic'); leave it out: there are apiKey, batchRows, "
-    )
+def test_option_without_a_similar_name_is_reported_with_all_names() -> None:
+    message = error_text({**WRITE, "subscribe": "topic"}, "writeStream")
+    assert message.startswith("no option subscribe (got 'topic'); leave it out (known: apiKey, batchRows, ")
 
 
-def test_an_option_of_another_use_is_told_apart_from_an_unknown_one() -> None:
-    assert why({**WRITE, "query": "gold/hot"}, "writeStream") == (
+def test_option_for_another_use_is_reported_as_such() -> None:
+    assert error_text({**WRITE, "query": "gold/hot"}, "writeStream") == (
         "option query is for reading, not for writing (got 'gold/hot'); leave it out"
     )
-    assert "stream is for writing, not for reading" in why({**READ, "stream": "s"}, "read")
-    assert "producer is not for writeStream, only for write" in why({**WRITE, "producer": "p"}, "writeStream")
-    assert "maxRowsPerTrigger is not for read, only for readStream" in why(
+    assert "stream is for writing, not for reading" in error_text({**READ, "stream": "s"}, "read")
+    assert "producer is not for writeStream, only for write" in error_text(
+        {**WRITE, "producer": "p"}, "writeStream"
+    )
+    assert "maxRowsPerTrigger is not for read, only for readStream" in error_text(
         {**READ, "maxRowsPerTrigger": "5"}, "read"
     )
 
 
-def test_a_batch_does_not_begin_with_the_latest_row() -> None:
-    assert "write earliest, a number, or read with readStream" in why(
+def test_batch_read_cannot_start_at_the_latest_row() -> None:
+    assert "write earliest or a number, or use readStream" in error_text(
         {**READ, "startingOffsets": "latest"}, "read"
     )
 
 
-# -- secrets -------------------------------------------------------------------------------------------------------
+# -- keys, which no message shows ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def test_a_batch_does_not_begin_with_the_latest_row() -> None:
     ],
 )
 def test_a_message_never_shows_a_key(given: dict[str, str]) -> None:
-    message = why(given, "writeStream").lower()
+    message = error_text(given, "writeStream").lower()
     assert KEY[5:45].lower() not in message
 
 
@@ -210,10 +212,10 @@ def test_no_repr_shows_a_key() -> None:
         assert pickle.loads(pickle.dumps(options)) == options
 
 
-# -- where they are given ------------------------------------------------------------------------------------------
+# -- the data source of Spark, and the function to_weir ------------------------------------------------------------
 
 
-def test_the_source_reads_them_before_it_makes_a_writer() -> None:
+def test_source_checks_options_before_it_makes_a_writer() -> None:
     source = DefaultSource({**WRITE, "straem": "x"})
     with pytest.raises(OptionError, match="did you mean stream"):
         source.streamWriter(StructType(), False)
@@ -225,7 +227,7 @@ def test_rows_cannot_be_overwritten() -> None:
             make(StructType(), True)
 
 
-def test_the_function_for_foreach_batch_reads_them_when_it_is_made() -> None:
+def test_to_weir_checks_options_when_it_is_called() -> None:
     with pytest.raises(OptionError, match=r"option schemaPolicy: .*'drop'"):
         to_weir(endpoint="one:1", stream="s", api_key=KEY, schema_policy="drop")
     with pytest.raises(OptionError, match="option apiKey is missing"):
@@ -234,15 +236,15 @@ def test_the_function_for_foreach_batch_reads_them_when_it_is_made() -> None:
         to_weir(endpoint="one:1", api_key=KEY)
 
 
-def test_one_stream_or_several() -> None:
+def test_to_weir_checks_stream_split_and_columns() -> None:
     with pytest.raises(OptionError, match="give stream for one stream, or split"):
         to_weir(endpoint="one:1", api_key=KEY, stream="s", split={"hot": "temp > 30"})
-    with pytest.raises(OptionError, match="split: there is no stream in it"):
+    with pytest.raises(OptionError, match="split: no stream is given"):
         to_weir(endpoint="one:1", api_key=KEY, split={})
     with pytest.raises(OptionError, match="columns: no stream 'hott' is written; did you mean hot"):
         to_weir(endpoint="one:1", api_key=KEY, split={"hot": "temp > 30"}, columns={"hott": ["temp"]})
 
 
-def test_every_option_is_described() -> None:
+def test_docs_describe_every_option() -> None:
     page = (ROOT / "docs/spark.md").read_text(encoding="utf-8")
-    assert [one.name for one in OPTIONS.values() if f"| `{one.name}` |" not in page] == []
+    assert [option.name for option in OPTIONS.values() if f"| `{option.name}` |" not in page] == []

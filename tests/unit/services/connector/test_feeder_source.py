@@ -1,4 +1,4 @@
-"""The feeder as a Spark source, driven directly: rates, laps, offsets, event times, splits, options, files."""
+"""The feeder, a Spark source that replays files, called without Spark: rates, laps, offsets, event times, splits, options, files."""
 
 import gzip
 import itertools
@@ -55,29 +55,31 @@ SCHEDULES: dict[str, Callable[[], Schedule]] = {
 EVERY_SCHEDULE = pytest.mark.parametrize("kind", SCHEDULES)
 
 
-# -- arrivals ---------------------------------------------------------------------------------------------
+# -- arrival times of rows --------------------------------------------------------------------------------
 
 
-def simulated(arrivals: SimulatedArrivals, end_s: float, seed: int) -> list[float]:
+def simulator_arrivals(arrivals: SimulatedArrivals, end_s: float, seed: int) -> list[float]:
     return list(itertools.chain(*arrival_chunks(arrivals, random.Random(seed), 1.0, end_s)))
 
 
-def fed(schedule: Schedule, end_s: float) -> list[float]:
+def feeder_arrivals(schedule: Schedule, end_s: float) -> list[float]:
     return list(schedule.times(0, schedule.due(end_s)))
 
 
 def dispersion(moments: Sequence[float], window_s: float, end_s: float) -> float:
-    """Variance over mean of the counts in windows: 1 for a Poisson stream."""
+    """Return the variance of the counts in windows, divided by their mean; it is 1 for a Poisson stream."""
     counts, _ = np.histogram(moments, bins=round(end_s / window_s), range=(0, end_s))
     return float(counts.var() / counts.mean())
 
 
-def apart(some: Iterable[float], others: Iterable[float]) -> float:
-    """The Kolmogorov–Smirnov distance of two samples, in units of what 1 in 1000 equal laws exceeds."""
-    one, other = np.sort(list(some)), np.sort(list(others))
-    both = np.concatenate((one, other))
-    gap = np.searchsorted(one, both, "right") / len(one) - np.searchsorted(other, both, "right") / len(other)
-    return float(np.abs(gap).max() / (1.95 * math.sqrt(1 / len(one) + 1 / len(other))))
+def ks_distance(some: Iterable[float], others: Iterable[float]) -> float:
+    """Return the Kolmogorov–Smirnov distance of two samples, divided by its critical value for 0.1%."""
+    left, right = np.sort(list(some)), np.sort(list(others))
+    both = np.concatenate((left, right))
+    gap = np.searchsorted(left, both, "right") / len(left) - np.searchsorted(right, both, "right") / len(
+        right
+    )
+    return float(np.abs(gap).max() / (1.95 * math.sqrt(1 / len(left) + 1 / len(right))))
 
 
 def silences(moments: Sequence[float], least_s: float) -> list[float]:
@@ -85,52 +87,52 @@ def silences(moments: Sequence[float], least_s: float) -> list[float]:
 
 
 @pytest.mark.parametrize("seed", [1, 7])
-def test_constant_arrivals_are_the_simulators(seed: int) -> None:
-    expected = simulated(ConstantArrivals(kind="constant", rate=130), 20, seed)
-    moments = fed(schedule_of(Arrivals("constant", seed, rate=130.0)), 20)
+def test_constant_arrivals_equal_the_simulators_arrivals(seed: int) -> None:
+    expected = simulator_arrivals(ConstantArrivals(kind="constant", rate=130), 20, seed)
+    moments = feeder_arrivals(schedule_of(Arrivals("constant", seed, rate=130.0)), 20)
     assert moments == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", [1, 7])
-def test_steps_are_the_simulators(seed: int) -> None:
+def test_step_arrivals_equal_the_simulators_arrivals(seed: int) -> None:
     steps = tuple(RateStep(at_s=at_s, rate=rate) for at_s, rate in STEPS)
-    expected = simulated(StepArrivals(kind="steps", steps=steps), 20, seed)
-    moments = fed(schedule_of(Arrivals("steps", seed, steps=STEPS)), 20)
+    expected = simulator_arrivals(StepArrivals(kind="steps", steps=steps), 20, seed)
+    moments = feeder_arrivals(schedule_of(Arrivals("steps", seed, steps=STEPS)), 20)
     assert moments == pytest.approx(expected, rel=1e-12)
 
 
-def test_poisson_arrivals_have_the_law_of_the_simulators() -> None:
-    expected = simulated(PoissonArrivals(kind="poisson", rate=200), 1000, 1)
-    moments = fed(schedule_of(Arrivals("poisson", 1, rate=200.0)), 1000)
+def test_poisson_arrivals_follow_the_simulators_distribution() -> None:
+    expected = simulator_arrivals(PoissonArrivals(kind="poisson", rate=200), 1000, 1)
+    moments = feeder_arrivals(schedule_of(Arrivals("poisson", 1, rate=200.0)), 1000)
     assert len(moments) > 5 * PIECE_ROWS
     assert len(moments) == pytest.approx(200_000, abs=4 * math.sqrt(200_000))
-    assert apart(np.diff(moments), np.diff(expected)) < 1
+    assert ks_distance(np.diff(moments), np.diff(expected)) < 1
     assert dispersion(moments, 0.5, 1000) == pytest.approx(1, abs=0.15)
 
 
 @pytest.mark.parametrize("alpha", [1.5, 3.0, 8.0])
-def test_bursts_have_the_law_of_the_simulators(alpha: float) -> None:
+def test_bursts_follow_the_simulators_distribution(alpha: float) -> None:
     settings = BurstArrivals(kind="bursts", rate=400, on_s=0.5, off_s=1.0, alpha=alpha)
-    expected = simulated(settings, 2000, 2)
-    moments = fed(schedule_of(Arrivals("bursts", 2, 400.0, 0.5, 1.0, alpha)), 2000)
+    expected = simulator_arrivals(settings, 2000, 2)
+    moments = feeder_arrivals(schedule_of(Arrivals("bursts", 2, 400.0, 0.5, 1.0, alpha)), 2000)
     least_off_s = 1.0 * (alpha - 1) / alpha
-    assert apart(silences(moments, least_off_s), silences(expected, least_off_s)) < 1
+    assert ks_distance(silences(moments, least_off_s), silences(expected, least_off_s)) < 1
     within = [[gap for gap in np.diff(part) if gap < 0.01] for part in (moments, expected)]
-    assert apart(*within) < 1
+    assert ks_distance(*within) < 1
     bursts = [
         [len(burst) for burst in np.split(part, np.flatnonzero(np.diff(part) > least_off_s) + 1)]
         for part in (moments, expected)
     ]
-    assert apart(*bursts) < 1
+    assert ks_distance(*bursts) < 1
 
 
-def test_bursts_of_tame_lengths_keep_their_mean_rate() -> None:
+def test_bursts_with_light_tails_keep_their_mean_rate() -> None:
     assert Bursts(400.0, 0.5, 1.0, 8.0, seed=1).due(5000.0) == pytest.approx(2_000_000, rel=0.02)
 
 
 @EVERY_SCHEDULE
 @given(elapsed_s=st.floats(0, 30), first=st.integers(0, 900), rows=st.integers(0, 300))
-def test_as_many_rows_are_due_as_have_moments_before(
+def test_rows_are_due_once_their_arrival_time_has_passed(
     kind: str, elapsed_s: float, first: int, rows: int
 ) -> None:
     schedule = SCHEDULES[kind]()
@@ -148,7 +150,7 @@ def test_as_many_rows_are_due_as_have_moments_before(
 
 @EVERY_SCHEDULE
 @given(cuts=st.lists(st.integers(0, 120_000), min_size=2, max_size=6))
-def test_moments_are_the_same_however_they_are_asked_for(kind: str, cuts: list[int]) -> None:
+def test_arrival_times_do_not_depend_on_the_requested_ranges(kind: str, cuts: list[int]) -> None:
     cuts.sort()
     whole = SCHEDULES[kind]().times(cuts[0], cuts[-1])
     schedule = SCHEDULES[kind]()
@@ -157,17 +159,17 @@ def test_moments_are_the_same_however_they_are_asked_for(kind: str, cuts: list[i
 
 
 @EVERY_SCHEDULE
-def test_nothing_is_due_before_the_beginning(kind: str) -> None:
+def test_no_row_is_due_at_the_start_or_before(kind: str) -> None:
     assert [SCHEDULES[kind]().due(elapsed_s) for elapsed_s in (-5.0, 0.0)] == [0, 0]
 
 
 @pytest.mark.parametrize("kind", ["poisson", "bursts"])
-def test_other_seeds_have_other_arrivals(kind: Any) -> None:
+def test_different_seeds_give_different_arrivals(kind: Any) -> None:
     first, second = (schedule_of(Arrivals(kind, seed, 100.0, 1.0, 1.0, 1.5)).times(0, 100) for seed in (1, 2))
     assert not (first == second).any()
 
 
-def test_arrivals_after_days_come_as_fast_as_the_first() -> None:
+def test_arrivals_keep_their_rate_after_days() -> None:
     day_s = 86_400.0
     for schedule in (Poisson(20_000.0, seed=1), Bursts(20_000.0, 1.0, 2.0, 3.0, seed=1)):
         due = schedule.due(3 * day_s)
@@ -175,7 +177,7 @@ def test_arrivals_after_days_come_as_fast_as_the_first() -> None:
         assert (schedule.times(due - 1000, due) < 3 * day_s).all()
 
 
-# -- offsets ----------------------------------------------------------------------------------------------
+# -- offsets in the endless replay ------------------------------------------------------------------------
 
 START = Offset(row=0, missed=0, began_us=BEGAN_US, base=0, arrivals="a", replay="r")
 
@@ -186,7 +188,7 @@ START = Offset(row=0, missed=0, began_us=BEGAN_US, base=0, arrivals="a", replay=
     catch_up_s=st.none() | st.floats(0, 2),
     rows=st.none() | st.integers(1, 1000),
 )
-def test_micro_batches_follow_each_other_and_every_row_due_is_given_out_or_missed(
+def test_every_due_row_is_in_a_micro_batch_or_counted_as_missed(
     waits_us: list[int], max_rows: int | None, catch_up_s: float | None, rows: int | None
 ) -> None:
     schedule, bounds = Steps(STEPS, seed=1), Bounds(rows, max_rows, catch_up_s)
@@ -210,26 +212,26 @@ def test_micro_batches_follow_each_other_and_every_row_due_is_given_out_or_misse
     assert given_out + offset.missed == offset.row
 
 
-def test_only_what_has_fallen_behind_too_far_is_missed() -> None:
+def test_only_rows_older_than_the_catch_up_time_are_missed() -> None:
     schedule = Steps(((0.0, 100.0),), seed=1)
     end = advanced(START, BEGAN_US + 60 * SECOND, schedule, Bounds(None, None, catch_up_s=5.0))
     assert (end.row, end.missed) == (6000, 5500)
     assert rows_between(START, end) == range(5500, 6000)
 
 
-def test_a_limit_of_rows_counts_from_what_is_not_missed() -> None:
+def test_limit_of_rows_counts_from_the_first_row_not_missed() -> None:
     schedule = Steps(((0.0, 100.0),), seed=1)
     end = advanced(START, BEGAN_US + 60 * SECOND, schedule, Bounds(None, 30, catch_up_s=5.0))
     assert rows_between(START, end) == range(5500, 5530)
 
 
-def test_a_clock_put_back_takes_nothing_back() -> None:
+def test_clock_set_back_leaves_the_offset_unchanged() -> None:
     schedule = Steps(((0.0, 100.0),), seed=1)
     ahead = advanced(START, BEGAN_US + 10 * SECOND, schedule, Bounds(None, None, None))
     assert advanced(ahead, BEGAN_US + 5 * SECOND, schedule, Bounds(None, None, None)) is ahead
 
 
-# -- rows, laps and event times ---------------------------------------------------------------------------
+# -- rows, laps (passes through the files) and event times ------------------------------------------------
 
 
 def readings(rows: int, gap_us: int = 1000) -> pa.Table:
@@ -248,7 +250,7 @@ def whole(replay: Replay, first: int, end: int) -> list[dict[str, Any]]:
 
 
 def oracle(table: pa.Table, first: int, end: int, lap: int) -> list[dict[str, Any]]:
-    """Row by row, from the definition."""
+    """Return the rows of the endless replay, computed one by one from its definition."""
     rows = table.to_pylist()
     times = table["ts"].cast(pa.int64()).to_pylist()
     found = []
@@ -265,7 +267,7 @@ def oracle(table: pa.Table, first: int, end: int, lap: int) -> list[dict[str, An
     rows=st.integers(0, 200),
     pieces=st.integers(1, 4),
 )
-def test_rows_are_those_of_the_definition(
+def test_replayed_rows_match_the_definition(
     times: list[int | None], first: int, rows: int, pieces: int
 ) -> None:
     table = pa.table({"id": range(len(times)), "ts": pa.array(times, pa.int64()).cast(UTC)})
@@ -278,7 +280,7 @@ def test_rows_are_those_of_the_definition(
 
 
 @pytest.mark.parametrize("rows", [3, 1000, TILE_ROWS - 1, TILE_ROWS, TILE_ROWS + 1])
-def test_event_time_goes_on_where_the_last_lap_ended(rows: int) -> None:
+def test_event_time_continues_from_lap_to_lap(rows: int) -> None:
     replay = Replay(readings(rows, gap_us=1000), "ts")
     table = pa.Table.from_batches(replay.batches(0, 3 * rows + 1))
     times = table["ts"].cast(pa.int64()).to_numpy()
@@ -286,13 +288,13 @@ def test_event_time_goes_on_where_the_last_lap_ended(rows: int) -> None:
     np.testing.assert_array_equal(table["id"].to_numpy(), np.arange(3 * rows + 1) % rows)
 
 
-def test_short_laps_do_not_make_for_short_slices() -> None:
+def test_short_files_are_replayed_in_large_slices() -> None:
     slices = list(Replay(readings(3), "ts").batches(0, 100_000))
     assert len(slices) <= 3
 
 
 @given(cuts=st.lists(st.integers(0, 400_000), min_size=2, max_size=6))
-def test_rows_are_the_same_however_they_are_cut(cuts: list[int]) -> None:
+def test_replayed_rows_do_not_depend_on_the_requested_ranges(cuts: list[int]) -> None:
     cuts.sort()
     replay = Replay(readings(70_001), "ts")
     parts = [batch for first, end in itertools.pairwise(cuts) for batch in replay.batches(first, end)]
@@ -302,7 +304,7 @@ def test_rows_are_the_same_however_they_are_cut(cuts: list[int]) -> None:
         assert pa.Table.from_batches(parts).equals(pa.Table.from_batches(together))
 
 
-# -- the reader as Spark drives it ------------------------------------------------------------------------
+# -- the reader, called as Spark calls it -----------------------------------------------------------------
 
 
 @dataclass
@@ -315,7 +317,7 @@ class Clock:
 
 @dataclass
 class Query:
-    """What Spark does with a reader, and remembers of it."""
+    """Streaming query that calls a reader as Spark does, and keeps Spark's log of offsets."""
 
     options: dict[str, str]
     clock: Clock = field(default_factory=Clock)
@@ -332,7 +334,7 @@ class Query:
         return pa.Table.from_batches(batches) if batches else pa.table({})
 
     def step(self, reader: FeederReader, wait_s: float) -> pa.Table:
-        """A micro-batch `wait_s` after the one before."""
+        """Return the rows of the next micro-batch, `wait_s` seconds after the previous micro-batch."""
         if not self.log:
             self.log.append(through_json(reader.initialOffset()))
         self.clock.now_us += round(wait_s * 1e6)
@@ -362,7 +364,7 @@ def times_us(table: pa.Table) -> list[int]:
     return found
 
 
-def test_rows_come_at_the_rate_asked_for_lap_after_lap(path: str) -> None:
+def test_rows_arrive_at_the_rate_over_several_laps(path: str) -> None:
     query = Query({"path": path, "rate": "400"})
     reader = query.reader()
     tables = [query.step(reader, wait_s) for wait_s in (1.0, 2.5, 0.0, 3.0)]
@@ -370,13 +372,13 @@ def test_rows_come_at_the_rate_asked_for_lap_after_lap(path: str) -> None:
     assert list(itertools.chain(*map(ids, tables))) == [number % 1000 for number in range(2600)]
 
 
-def test_without_a_loop_the_replay_ends_with_the_files(path: str) -> None:
+def test_replay_without_loop_ends_with_the_files(path: str) -> None:
     query = Query({"path": path, "rate": "400", "loop": "false"})
     reader = query.reader()
     assert [query.step(reader, 2.0).num_rows for _ in range(4)] == [800, 200, 0, 0]
 
 
-def test_a_micro_batch_repeated_by_another_process_has_the_rows_it_had(path: str) -> None:
+def test_micro_batch_repeated_by_another_process_has_the_same_rows(path: str) -> None:
     options = {"path": path, "rate": "700", "arrivals": "poisson", "eventTime": "clock"}
     query = Query(options)
     first, second = query.reader(), pickle.loads(pickle.dumps(query.reader()))
@@ -385,7 +387,7 @@ def test_a_micro_batch_repeated_by_another_process_has_the_rows_it_had(path: str
     assert again == tables
 
 
-def test_a_first_micro_batch_is_repeated_from_a_beginning_that_was_asked_for_anew(path: str) -> None:
+def test_first_micro_batch_is_repeated_from_a_later_initial_offset(path: str) -> None:
     query = Query({"path": path, "rate": "700", "eventTime": "clock"})
     table = query.step(query.reader(), 1.0)
     query.clock.now_us += 9 * SECOND
@@ -393,7 +395,7 @@ def test_a_first_micro_batch_is_repeated_from_a_beginning_that_was_asked_for_ane
     assert query.rows(reader, through_json(reader.initialOffset()), query.log[-1]) == table
 
 
-def test_the_beginning_does_not_move_on_while_nothing_is_due(path: str) -> None:
+def test_initial_offset_of_a_reader_stays_the_same(path: str) -> None:
     query = Query({"path": path, "rate": "1"})
     reader = query.reader()
     first = reader.initialOffset()
@@ -401,7 +403,7 @@ def test_the_beginning_does_not_move_on_while_nothing_is_due(path: str) -> None:
     assert reader.initialOffset() == first
 
 
-def test_a_query_that_was_down_catches_up_or_counts_what_it_missed(path: str) -> None:
+def test_query_that_was_down_catches_up_or_counts_missed_rows(path: str) -> None:
     for catch_up, expected in ({}, (1000 * 61, 0)), ({"catchUpSeconds": "2"}, (2000, 58_000)):
         query = Query({"path": path, "rate": "1000", **catch_up})
         query.step(query.reader(), 1.0)
@@ -409,7 +411,7 @@ def test_a_query_that_was_down_catches_up_or_counts_what_it_missed(path: str) ->
         assert (table.num_rows, query.log[-1]["missed"]) == expected
 
 
-def test_a_limit_of_rows_is_kept_and_lifted_where_spark_lifts_it(path: str) -> None:
+def test_limit_of_rows_holds_unless_spark_asks_for_all_rows(path: str) -> None:
     query = Query({"path": path, "rate": "1000", "maxRowsPerTrigger": "300"})
     reader = query.reader()
     assert reader.getDefaultReadLimit() == ReadMaxRows(300)
@@ -419,7 +421,7 @@ def test_a_limit_of_rows_is_kept_and_lifted_where_spark_lifts_it(path: str) -> N
     assert reader.reportLatestOffset() == end
 
 
-def test_what_is_available_now_is_what_was_due_at_the_beginning(path: str) -> None:
+def test_trigger_available_now_reads_the_rows_due_at_its_start(path: str) -> None:
     query = Query({"path": path, "rate": "1000", "maxRowsPerTrigger": "700"})
     query.step(query.reader(), 1.0)
     query.clock.now_us += SECOND
@@ -428,7 +430,7 @@ def test_what_is_available_now_is_what_was_due_at_the_beginning(path: str) -> No
     assert [query.step(reader, 5.0).num_rows for _ in range(3)] == [700, 600, 0]
 
 
-def test_large_micro_batches_are_read_in_parts(path: str) -> None:
+def test_large_micro_batches_are_read_in_partitions(path: str) -> None:
     query = Query({"path": path, "rate": "1000000"})
     reader = query.reader()
     start = reader.initialOffset()
@@ -444,7 +446,7 @@ def test_large_micro_batches_are_read_in_parts(path: str) -> None:
 
 
 @pytest.mark.parametrize("arrivals", ["constant", "poisson"])
-def test_event_time_runs_with_the_clock(path: str, arrivals: str) -> None:
+def test_event_time_clock_gives_each_row_its_arrival_time(path: str, arrivals: str) -> None:
     query = Query({"path": path, "rate": "500", "arrivals": arrivals, "eventTime": "clock"})
     reader = query.reader()
     times = list(itertools.chain(*(times_us(query.step(reader, 2.0)) for _ in range(3))))
@@ -453,14 +455,14 @@ def test_event_time_runs_with_the_clock(path: str, arrivals: str) -> None:
     assert times[-1] < query.clock.now_us
 
 
-def test_event_time_runs_at_a_rate_of_its_own(path: str) -> None:
+def test_event_rate_spaces_event_times_evenly(path: str) -> None:
     query = Query({"path": path, "rate": "700", "eventRate": "50"})
     reader = query.reader()
     times = list(itertools.chain(*(times_us(query.step(reader, 2.0)) for _ in range(3))))
     assert times == [FILE_US + number * 20_000 for number in range(4200)]
 
 
-def test_other_arrivals_begin_where_the_query_was_stopped(path: str) -> None:
+def test_query_with_a_changed_rate_continues_at_its_last_row(path: str) -> None:
     query = Query({"path": path, "rate": "5000"})
     seen = ids(query.step(query.reader(), 2.0))
     query.options["rate"] = "100"
@@ -484,9 +486,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_micro_batch_is_repeated_with_the_options_it_was_planned_with(
-    path: str, change: dict[str, str]
-) -> None:
+def test_micro_batch_is_repeated_with_its_planned_options(path: str, change: dict[str, str]) -> None:
     query = Query({"path": path, "rate": "5000", "eventTime": "clock"})
     query.schema = DefaultSource(query.options).schema()
     table = query.step(query.reader(), 2.0)
@@ -495,7 +495,7 @@ def test_a_micro_batch_is_repeated_with_the_options_it_was_planned_with(
 
 
 @pytest.mark.parametrize("change", [{"rate": "100"}, {"arrivals": "steps", "steps": "0:100"}])
-def test_other_arrivals_take_effect_from_the_next_micro_batch_on(path: str, change: dict[str, str]) -> None:
+def test_changed_arrivals_take_effect_from_the_next_micro_batch(path: str, change: dict[str, str]) -> None:
     query = Query({"path": path, "rate": "5000", "eventTime": "clock"})
     query.step(query.reader(), 2.0)
     del query.options["rate"]
@@ -508,7 +508,7 @@ def test_other_arrivals_take_effect_from_the_next_micro_batch_on(path: str, chan
     assert query.clock.now_us - 3 * SECOND <= min(times_us(tables[1]))
 
 
-def test_other_files_begin_with_their_first_row_after_what_was_planned_of_the_old(
+def test_changed_files_start_at_their_first_row_after_the_planned_micro_batch(
     path: str, tmp_path: Path
 ) -> None:
     query = Query({"path": path, "rate": "300"})
@@ -522,7 +522,7 @@ def test_other_files_begin_with_their_first_row_after_what_was_planned_of_the_ol
     assert ids(tables[1]) == [number % 50 for number in range(300)]
 
 
-def test_a_micro_batch_of_files_that_are_gone_is_refused(path: str, tmp_path: Path) -> None:
+def test_micro_batch_of_deleted_files_is_refused(path: str, tmp_path: Path) -> None:
     query = Query({"path": path, "rate": "300"})
     query.step(query.reader(), 2.0)
     pq.write_table(readings(50), tmp_path / "others.parquet")
@@ -532,7 +532,7 @@ def test_a_micro_batch_of_files_that_are_gone_is_refused(path: str, tmp_path: Pa
         query.rows(query.reader(), *query.log)
 
 
-def test_a_checkpoint_of_a_feeder_that_kept_no_options_goes_on_with_the_same(path: str) -> None:
+def test_checkpoint_without_stored_options_continues_with_the_same_options(path: str) -> None:
     query = Query({"path": path, "rate": "300", "eventTime": "clock"})
     table = query.step(query.reader(), 2.0)
     for offset in query.log:
@@ -545,7 +545,7 @@ def test_a_checkpoint_of_a_feeder_that_kept_no_options_goes_on_with_the_same(pat
     assert query.step(query.reader(), 3.0).num_rows == 300
 
 
-def test_a_checkpoint_is_refused_by_other_files(path: str) -> None:
+def test_checkpoint_is_refused_if_its_files_have_other_rows(path: str) -> None:
     query = Query({"path": path, "rate": "100"})
     query.step(query.reader(), 1.0)
     pq.write_table(readings(900), path)
@@ -556,7 +556,7 @@ def test_a_checkpoint_is_refused_by_other_files(path: str) -> None:
         reader.latestOffset(query.log[-1], ReadAllAvailable())
 
 
-def test_a_file_that_changes_under_a_query_is_refused(path: str) -> None:
+def test_file_that_changes_during_a_query_is_refused(path: str) -> None:
     query = Query({"path": path, "rate": "100"})
     reader = query.reader()
     pq.write_table(readings(900), path)
@@ -564,7 +564,7 @@ def test_a_file_that_changes_under_a_query_is_refused(path: str) -> None:
         query.step(reader, 1.0)
 
 
-def test_a_checkpoint_holds_where_the_files_are_moved_to(path: str, tmp_path: Path) -> None:
+def test_checkpoint_stays_valid_when_the_files_are_moved(path: str, tmp_path: Path) -> None:
     query = Query({"path": path, "rate": "100"})
     query.step(query.reader(), 1.0)
     (tmp_path / "moved").mkdir()
@@ -572,7 +572,7 @@ def test_a_checkpoint_holds_where_the_files_are_moved_to(path: str, tmp_path: Pa
     assert ids(query.step(query.reader(), 1.0)) == list(range(100, 200))
 
 
-# -- files ------------------------------------------------------------------------------------------------
+# -- files that the feeder reads --------------------------------------------------------------------------
 
 
 def write_as(table: pa.Table, ending: str, path: Path) -> str:
@@ -598,7 +598,7 @@ def write_as(table: pa.Table, ending: str, path: Path) -> str:
     "ending",
     [".parquet", ".pq", ".arrow", ".ipc", ".feather", ".csv", ".json", ".jsonl", ".ndjson", ".jsonl.gz"],
 )
-def test_every_format_has_the_same_rows(ending: str, tmp_path: Path) -> None:
+def test_every_file_format_gives_the_same_rows(ending: str, tmp_path: Path) -> None:
     table = readings(500).set_column(3, "room", pa.array([f"r{number}" for number in range(500)]))
     schema = StructType().add("id", LongType()).add("ts", TimestampType()).add("temp", DoubleType())
     query = Query(
@@ -607,7 +607,7 @@ def test_every_format_has_the_same_rows(ending: str, tmp_path: Path) -> None:
     assert query.step(query.reader(), 5.0).to_pylist() == table.to_pylist()
 
 
-def test_files_of_a_directory_come_by_name_and_several_paths_in_their_order(tmp_path: Path) -> None:
+def test_files_are_read_in_order_of_paths_and_then_by_name(tmp_path: Path) -> None:
     parts = {
         "b/2.parquet": 30,
         "b/10.parquet": 20,
@@ -628,14 +628,14 @@ def test_files_of_a_directory_come_by_name_and_several_paths_in_their_order(tmp_
     assert ids(query.step(query.reader(), 1.0)) == expected
 
 
-def test_a_format_named_outweighs_the_ending(tmp_path: Path) -> None:
+def test_option_file_format_overrides_the_file_extension(tmp_path: Path) -> None:
     csv = tmp_path / "readings.txt"
     csv.write_text("id,room\n1,a\n2,b\n")
     query = Query({"path": str(csv), "rate": "2", "fileFormat": "CSV"})
     assert query.step(query.reader(), 1.0).to_pylist() == [{"id": 1, "room": "a"}, {"id": 2, "room": "b"}]
 
 
-def test_columns_are_given_out_as_listed_and_types_spark_lacks_are_widened(tmp_path: Path) -> None:
+def test_columns_keep_the_listed_order_and_types_unknown_to_spark_are_widened(tmp_path: Path) -> None:
     table = pa.table(
         {
             "small": pa.array([1, 255], pa.uint8()),
@@ -657,14 +657,14 @@ def test_columns_are_given_out_as_listed_and_types_spark_lacks_are_widened(tmp_p
     ]
 
 
-def test_times_finer_than_a_microsecond_are_cut_to_it(tmp_path: Path) -> None:
+def test_timestamps_are_truncated_to_microseconds(tmp_path: Path) -> None:
     times = pa.array([FILE_US * 1000 + 1_999, FILE_US * 1000 + 2_001], pa.timestamp("ns", "Europe/Paris"))
     pq.write_table(pa.table({"ts": times}), tmp_path / "fine.parquet")
     query = Query({"path": str(tmp_path / "fine.parquet"), "rate": "2"})
     assert times_us(query.step(query.reader(), 1.0)) == [FILE_US + 1, FILE_US + 2]
 
 
-def test_nested_columns_come_as_they_are(tmp_path: Path) -> None:
+def test_nested_columns_are_unchanged(tmp_path: Path) -> None:
     columns = {
         "list": pa.array([[1, 2], None]),
         "struct": pa.array([{"a": 1}, {"a": None}]),
@@ -675,13 +675,13 @@ def test_nested_columns_come_as_they_are(tmp_path: Path) -> None:
     assert query.step(query.reader(), 1.0).to_pylist() == pa.table(columns).to_pylist()
 
 
-def test_event_time_may_be_whole_numbers(tmp_path: Path) -> None:
+def test_event_time_may_be_an_integer_column(tmp_path: Path) -> None:
     pq.write_table(pa.table({"second": [10, 20, 40]}), tmp_path / "whole.parquet")
     query = Query({"path": str(tmp_path / "whole.parquet"), "rate": "7", "timeColumn": "second"})
     assert query.step(query.reader(), 1.0)["second"].to_pylist() == [10, 20, 40, 55, 65, 85, 100]
 
 
-def test_text_is_read_as_declared(tmp_path: Path) -> None:
+def test_csv_is_read_with_the_declared_schema(tmp_path: Path) -> None:
     csv = tmp_path / "rooms.csv"
     csv.write_text("code,ts\n007,2024-05-01 10:00:00\n011,2024-05-01 10:00:01\n")
     schema = StructType().add("code", StringType()).add("ts", TimestampType())
@@ -693,7 +693,7 @@ def test_text_is_read_as_declared(tmp_path: Path) -> None:
     ]
 
 
-# -- split ------------------------------------------------------------------------------------------------
+# -- rows split among partitions --------------------------------------------------------------------------
 
 CONDITIONS: list[tuple[str, Callable[[Any, Any], bool | None]]] = [
     ("temp > 30", lambda temp, _: None if temp is None else temp > 30),
@@ -716,10 +716,10 @@ def is_a(room: str | None) -> bool | None:
     return None if room is None else room == "a"
 
 
-def both(one: bool | None, other: bool | None) -> bool | None:
-    if one is False or other is False:
+def both(left: bool | None, right: bool | None) -> bool | None:
+    if left is False or right is False:
         return False
-    return None if one is None or other is None else True
+    return None if left is None or right is None else True
 
 
 @given(
@@ -729,7 +729,7 @@ def both(one: bool | None, other: bool | None) -> bool | None:
     ),
     chosen=st.lists(st.sampled_from(range(len(CONDITIONS))), min_size=1, max_size=4),
 )
-def test_a_row_goes_to_the_first_condition_that_holds_or_nowhere(
+def test_row_goes_to_the_first_true_condition_or_to_no_stream(
     rows: list[tuple[int | None, str | None]], chosen: list[int]
 ) -> None:
     temps, rooms = [temp for temp, _ in rows], [room for _, room in rows]
@@ -743,7 +743,7 @@ def test_a_row_goes_to_the_first_condition_that_holds_or_nowhere(
     assert with_stream(table, parse_split(split)).to_pylist() == expected
 
 
-def test_rows_without_a_stream_are_no_part_of_the_replay(path: str) -> None:
+def test_rows_that_match_no_condition_are_left_out(path: str) -> None:
     query = Query({"path": path, "rate": "100", "split": "hot: temp >= 48; cold: temp < 1", "columns": "id"})
     table = query.step(query.reader(), 1.0)
     kept = [number for number in range(1000) if number % 50 in (48, 49, 0)]
@@ -751,55 +751,64 @@ def test_rows_without_a_stream_are_no_part_of_the_replay(path: str) -> None:
     assert table["_stream"].to_pylist() == ["cold" if number % 50 == 0 else "hot" for number in ids(table)]
 
 
-def test_times_are_compared_with_text(path: str) -> None:
+def test_conditions_may_compare_timestamps_with_text(path: str) -> None:
     query = Query({"path": path, "rate": "10", "split": "late: ts >= '2023-11-14 22:13:20.990Z'"})
     assert ids(query.step(query.reader(), 1.0)) == list(range(990, 1000))
 
 
-# -- what is refused --------------------------------------------------------------------------------------
+# -- options that are refused -----------------------------------------------------------------------------
 
 REFUSED = [
     ({"ratte": "5"}, "option ratte: there is no such option; did you mean rate?"),
     ({"maxrowspertriger": "5"}, "did you mean maxRowsPerTrigger?"),
-    ({"rate": ""}, "option rate: is empty"),
-    ({"rate": "fast"}, "option rate: must be a number (got 'fast')"),
-    ({"rate": "0"}, "option rate: must be above 0"),
-    ({"rate": "inf"}, "option rate: must be a number"),
-    ({"rate": "1e12"}, "option rate: must be at most 1e+09"),
-    ({"arrivals": "possion"}, "option arrivals: did you mean poisson? (got 'possion')"),
-    ({"arrivals": "bursts"}, "option onSeconds: is missing"),
+    ({"rate": ""}, "option rate: the value is empty"),
+    ({"rate": "fast"}, "option rate: the value must be a number (got 'fast')"),
+    ({"rate": "0"}, "option rate: the value must be above 0"),
+    ({"rate": "inf"}, "option rate: the value must be a number"),
+    ({"rate": "1e12"}, "option rate: the value must be at most 1e+09"),
+    (
+        {"arrivals": "possion"},
+        "option arrivals: this value is not a choice of the option; did you mean poisson? (got 'possion')",
+    ),
+    ({"arrivals": "bursts"}, "option onSeconds: this required option is missing"),
     (
         {"arrivals": "bursts", "onSeconds": "1", "offSeconds": "1", "alpha": "1"},
-        "option alpha: must be above 1",
+        "option alpha: the value must be above 1",
     ),
-    ({"onSeconds": "1"}, "option onSeconds: goes with arrivals=bursts, not with arrivals=constant"),
-    ({"arrivals": "steps"}, "option rate: goes with arrivals=constant or poisson or bursts"),
-    ({"loop": "yes"}, "option loop: there are true, false"),
-    ({"seed": "-1"}, "option seed: must be a whole number, at least 0"),
-    ({"maxRowsPerTrigger": "0"}, "option maxRowsPerTrigger: must be a whole number, at least 1"),
-    ({"catchUpSeconds": "-1"}, "option catchUpSeconds: must be at least 0"),
-    ({"eventTime": "clock", "eventRate": "5"}, "option eventRate: event time runs with the clock"),
+    ({"onSeconds": "1"}, "option onSeconds: this option is for arrivals=bursts, not for arrivals=constant"),
+    ({"arrivals": "steps"}, "option rate: this option is for arrivals=constant or poisson or bursts"),
+    ({"loop": "yes"}, "option loop: this value is not a choice of the option; known: true, false"),
+    ({"seed": "-1"}, "option seed: the value must be a whole number, at least 0"),
+    ({"maxRowsPerTrigger": "0"}, "option maxRowsPerTrigger: the value must be a whole number, at least 1"),
+    ({"catchUpSeconds": "-1"}, "option catchUpSeconds: the value must be at least 0"),
+    (
+        {"eventTime": "clock", "eventRate": "5"},
+        "option eventRate: this option cannot be combined with eventTime=clock",
+    ),
     (
         {"timeColumn": "id", "eventTime": "clock"},
-        "option timeColumn: eventTime=clock and eventRate need a timestamp",
+        "option timeColumn: the column must be a timestamp if eventTime=clock or eventRate is set",
     ),
     ({"timeColumn": "tss"}, "option timeColumn: there is no column tss; did you mean ts?"),
-    ({"timeColumn": "room"}, "option timeColumn: must be a timestamp or of 64-bit"),
+    ({"timeColumn": "room"}, "option timeColumn: the column must be a timestamp or a 64-bit integer"),
     ({"columns": "id,romo"}, "option columns: there is no column romo; did you mean room?"),
-    ({"columns": "id,,ts"}, "option columns: has an empty part"),
-    ({"columns": "id", "eventRate": "5"}, "option timeColumn: is missing, and no column is a timestamp"),
+    ({"columns": "id,,ts"}, "option columns: the list has an empty part"),
+    (
+        {"columns": "id", "eventRate": "5"},
+        "option timeColumn: the option is missing, and no column is a timestamp",
+    ),
     ({"fileFormat": "xml"}, "option fileFormat:"),
-    ({"fileFormat": "json"}, "is no json file"),
-    ({"split": "hot temp > 30"}, "option split: temp stands where ':' should be"),
-    ({"split": "hot: temp >"}, "option split: the end stands where a column or a literal should be"),
-    ({"split": "hot: temp > 30 cold: true"}, "option split: cold stands where ';' should be"),
-    ({"split": "hot: temp # 30"}, "option split: not understood from '# 30' on"),
+    ({"fileFormat": "json"}, "is not a valid json file"),
+    ({"split": "hot temp > 30"}, "option split: a condition has temp where ':' is needed"),
+    ({"split": "hot: temp >"}, "option split: a condition has the end where a column or a literal is needed"),
+    ({"split": "hot: temp > 30 cold: true"}, "option split: a condition has cold where ';' is needed"),
+    ({"split": "hot: temp # 30"}, "option split: the text cannot be parsed from '# 30' on"),
     ({"split": "hot: tmp > 30"}, "option split: there is no column tmp; did you mean temp?"),
-    ({"split": "hot: temp"}, "option split: hot is neither true nor false but double"),
-    ({"split": "hot: temp > 'warm'"}, "option split: hot cannot be evaluated"),
-    ({"split": "hot: temp > 1; hot: true"}, "option split: two conditions have one name"),
-    ({"split": "hot: temp > 1000"}, "there are no rows for which a condition of split holds"),
-    ({"split": ";"}, "option split: ; stands where the name of a condition should be"),
+    ({"split": "hot: temp"}, "option split: condition hot must be true or false, but its type is double"),
+    ({"split": "hot: temp > 'warm'"}, "option split: condition hot cannot be evaluated"),
+    ({"split": "hot: temp > 1; hot: true"}, "option split: two conditions have the same name"),
+    ({"split": "hot: temp > 1000"}, "the files contain no rows for which a condition of split holds"),
+    ({"split": ";"}, "option split: a condition has ; where the name of a condition is needed"),
 ]
 
 
@@ -815,13 +824,13 @@ def test_wrong_options_are_refused_by_name(given_options: dict[str, str], says: 
 @pytest.mark.parametrize(
     ("steps", "says"),
     [
-        ("0:10,5", "option steps: must be a number (got '')"),
+        ("0:10,5", "option steps: the value must be a number (got '')"),
         ("1:10", "must begin at second 0"),
-        ("0:10,5:3,5:4", "must be in rising order"),
-        ("0:-1", "must be at least 0"),
+        ("0:10,5:3,5:4", "must be in ascending order"),
+        ("0:-1", "the value must be at least 0"),
     ],
 )
-def test_wrong_steps_are_refused(steps: str, says: str, path: str) -> None:
+def test_invalid_rate_steps_are_refused_with_a_reason(steps: str, says: str, path: str) -> None:
     with pytest.raises(InvalidOption) as refused:
         read_options({"path": path, "arrivals": "steps", "steps": steps})
     assert says in str(refused.value)
@@ -835,17 +844,17 @@ def test_paths_that_hold_no_rows_of_a_known_format_are_refused(name: str, tmp_pa
         DefaultSource({"path": str(tmp_path / name), "rate": "1"}).schema()
 
 
-def test_which_of_several_timestamps_is_event_time_must_be_said(tmp_path: Path) -> None:
+def test_time_column_is_required_with_several_timestamps(tmp_path: Path) -> None:
     table = readings(5).append_column("seen", readings(5)["ts"])
     pq.write_table(table, tmp_path / "two.parquet")
     options = {"path": str(tmp_path / "two.parquet"), "rate": "5"}
-    with pytest.raises(InvalidOption, match="there are several: ts, seen"):
+    with pytest.raises(InvalidOption, match="choose one of the timestamps: ts, seen"):
         Query(options).reader()
     query = Query(options | {"timeColumn": "seen"})
     assert query.step(query.reader(), 1.0).num_rows == 5
 
 
-def test_options_mean_the_same_in_any_case(path: str) -> None:
+def test_names_of_options_are_case_insensitive(path: str) -> None:
     options = {
         "path": path, "arrivals": "bursts", "rate": "5", "onSeconds": "1", "offSeconds": "2", "alpha": "1.7",
         "maxRowsPerTrigger": "9", "catchUpSeconds": "3", "eventTime": "clock", "loop": "false", "seed": "4",
@@ -855,6 +864,6 @@ def test_options_mean_the_same_in_any_case(path: str) -> None:
     assert read_options(options).arrivals == Arrivals("bursts", 4, 5.0, 1.0, 2.0, 1.7)
 
 
-def test_the_page_on_the_feeder_lists_every_option_and_no_other() -> None:
+def test_docs_list_exactly_the_options_of_the_feeder() -> None:
     listed = re.findall(r"^\| `(\w+)`", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(NAMES)

@@ -1,4 +1,4 @@
-"""What dashboards ask is understood by Prometheus, and its answer is what a panel says it is."""
+"""Queries of the dashboards: Prometheus can parse them, and their results are what the panels promise to show."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from services.metrics.families import ACTORS, BRANCHES, FAMILIES, FATES, MOVES, 
 from tests.support.dashboard_documents import DOCUMENTS, Json, exprs, panels
 from tests.support.promtool import needs_promtool, promtool
 
-# What Grafana puts in the place of variables.
-VALUES = {"$__rate_interval": "5m", "$__range": "1h", "$tenant": ".*", "$class": ".*", "$query": ".*", "$stream": ".*", "$node": ".*"}  # fmt: skip
+# Values in place of Grafana's variables.
+VALUES = {"$__rate_interval": "5m", "$__range": "1h", "$namespace": ".*", "$release": ".*", "$tenant": ".*", "$class": ".*", "$query": ".*", "$stream": ".*", "$node": ".*"}  # fmt: skip
 
 
 @needs_promtool
 def test_every_query_parses(tmp_path: Path) -> None:
-    """By Prometheus itself: each is the expression of a rule."""
+    """Write each query as a recording rule, because promtool parses the expressions of rules."""
     program = promtool()
     asked = [(document["uid"], title, expr) for document in DOCUMENTS for title, expr in exprs(document)]
     rules = [
@@ -39,7 +39,7 @@ def test_every_query_parses(tmp_path: Path) -> None:
     )
 
 
-# Two tenants: au has all answers in time and borrows; cu has half of them in time, loses a fifth of its input, and lends.
+# Two tenants. All answers of au are in time, and au borrows. Half of cu's answers are in time; cu loses a fifth of its input and lends.
 WORLD = {
     'weir_class_response_target_seconds{tenant="au", priority_class="gold"}': "0.3x20",
     'weir_class_response_target_seconds{tenant="cu", priority_class="bronze"}': "1x20",
@@ -62,36 +62,38 @@ WORLD = {
     'weir_class_response_seconds_bucket{tenant="cu", priority_class="bronze", le="2"}': "0+600x20",
     'weir_class_response_seconds_bucket{tenant="cu", priority_class="bronze", le="+Inf"}': "0+600x20",
 }
-SAYS: dict[tuple[str, str, int], dict[str, float]] = {
+EXPECTED: dict[tuple[str, str, int], dict[str, float]] = {
     ("weir-overview", "Answers within target", 0): {"{}": 0.75},
     ("weir-overview", "Tenants that miss their target", 0): {"{}": 1},
-    ("weir-overview", "Tenants at their highest drop", 0): {"{}": 0},
+    ("weir-overview", "Tenants that shed their maximum", 0): {"{}": 0},
     ("weir-overview", "Answers within target by priority class", 0): {
         '{priority_class="gold"}': 1,
         '{priority_class="bronze"}': 0.5,
     },
     ("weir-overview", "Input lost by priority class", 0): {'{priority_class="bronze"}': 0.2},
-    ("weir-overview", "Slowest tenants, against their targets", 0): {'{tenant="cu"}': 1.9},
-    ("weir-control", "Above and below what they are entitled to", 0): {'{tenant="au"}': 0.25},
-    ("weir-control", "Above and below what they are entitled to", 1): {'{tenant="cu"}': -0.25},
+    ("weir-overview", "Slowest tenants, relative to their targets", 0): {'{tenant="cu"}': 1.9},
+    ("weir-control", "Above and below the original share", 0): {'{tenant="au"}': 0.25},
+    ("weir-control", "Above and below the original share", 1): {'{tenant="cu"}': -0.25},
     ("weir-control", "Loans now", 0): {'{tenant="cu", borrower="au"}': 0.5},
-    ("weir-streams", "Objects that fail", 0): {'{stream="m"}': 0.25},
+    ("weir-streams", "Failing objects", 0): {'{stream="m"}': 0.25},
     ("weir-streams", "Lost by stream", 0): {'{stream="s"}': 0.2},
 }
 
 
 @needs_promtool
-def test_panels_say_of_a_known_world_what_is_true_of_it(tmp_path: Path) -> None:
+def test_panels_show_the_right_values_for_a_known_system(tmp_path: Path) -> None:
     boards = {one["uid"]: {panel["title"]: panel for panel in panels(one)} for one in DOCUMENTS}
-    asked = {key: boards[key[0]][key[1]]["targets"][key[2]]["expr"] for key in SAYS}
-    # Rates are not whole to the last digit.
-    said = [(f"round({substituted(asked[key])}, 0.001)", said) for key, said in SAYS.items()]
-    assert differences(tmp_path, WORLD.items(), said) == ""
-    wrong = [(expr, {labels: value + 1 for labels, value in said.items()}) for expr, said in said[:1]]
+    asked = {key: boards[key[0]][key[1]]["targets"][key[2]]["expr"] for key in EXPECTED}
+    # Rates are rounded, because they are not exact to the last digit.
+    checks = [(f"round({substituted(asked[key])}, 0.001)", expected) for key, expected in EXPECTED.items()]
+    assert differences(tmp_path, WORLD.items(), checks) == ""
+    wrong = [
+        (expr, {labels: value + 1 for labels, value in expected.items()}) for expr, expected in checks[:1]
+    ]
     assert "got:" in differences(tmp_path, WORLD.items(), wrong)
 
 
-# One value of each label, two tenants of which one lends to the other.
+# Values of each label. There are two tenants, and au lends to cu.
 LABELS = {
     "priority_class": ("gold",),
     "query": ("q",),
@@ -115,44 +117,44 @@ SHARES = {
 
 
 def everything() -> Iterator[tuple[str, str]]:
-    """A series of every family and every value of its labels, and an alert."""
+    """Yield a series for every family and every combination of its labels' values, and an alert."""
     yield 'ALERTS{alertname="WeirClassStuck", alertstate="firing", severity="page", tenant="au"}', "1x20"
     for family in FAMILIES:
         for name in family.series:
             labels = [*family.labels, *(["le"] if name.endswith("_bucket") else [])]
             for values in product(*(LABELS.get(label, ("au", "cu")) for label in labels)):
-                told = dict(zip(labels, values, strict=True))
-                said = ", ".join(f'{label}="{value}"' for label, value in told.items())
-                level = SHARES.get(name, {}).get(told.get("tenant", ""), 1)
+                chosen = dict(zip(labels, values, strict=True))
+                selector = ", ".join(f'{label}="{value}"' for label, value in chosen.items())
+                level = SHARES.get(name, {}).get(chosen.get("tenant", ""), 1)
                 rises = family.type in ("counter", "histogram")
-                yield f"{name}{{{said}}}", "0+60x20" if rises else f"{level}x20"
+                yield f"{name}{{{selector}}}", "0+60x20" if rises else f"{level}x20"
 
 
 @needs_promtool
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: str(one["uid"]))
-def test_every_query_has_an_answer_where_every_family_has_one(document: Json, tmp_path: Path) -> None:
+def test_every_query_has_a_result_if_every_family_has_series(document: Json, tmp_path: Path) -> None:
     asked = [f"count({substituted(expr)}) > bool 0 or vector(0)" for _, expr in exprs(document)]
     assert differences(tmp_path, everything(), [(expr, {"{}": 1}) for expr in asked]) == ""
-    # None of them answers by itself: where nothing is told, only what counts says 0.
-    said = [(expr, {"{}": int(expr.count("vector(0)") > 1)}) for expr in asked]
-    assert differences(tmp_path, (), said) == ""
+    # This check can fail: without series, only queries that contain `vector(0)` have a result.
+    expected = [(expr, {"{}": int(expr.count("vector(0)") > 1)}) for expr in asked]
+    assert differences(tmp_path, (), expected) == ""
 
 
 def differences(
     folder: Path, series: Iterable[tuple[str, str]], asked: Sequence[tuple[str, Mapping[str, float]]]
 ) -> str:
-    """What is not as it is said to be after a quarter of an hour in which these series were scraped each minute."""
+    """Return how results differ from the expected values 15 minutes after the first scrape, with one scrape per minute."""
     tests = [
         {
             "expr": expr,
             "eval_time": "15m",
-            "exp_samples": [{"labels": labels, "value": value} for labels, value in said.items()],
+            "exp_samples": [{"labels": labels, "value": value} for labels, value in expected.items()],
         }
-        for expr, said in asked
+        for expr, expected in asked
     ]
-    told = [{"series": name, "values": values} for name, values in series]
+    inputs = [{"series": name, "values": values} for name, values in series]
     file = folder / "tests.yml"
-    one = {"interval": "1m", "input_series": told, "promql_expr_test": tests}
+    one = {"interval": "1m", "input_series": inputs, "promql_expr_test": tests}
     file.write_text(yaml.safe_dump({"tests": [one]}), encoding="utf-8")
     done = subprocess.run(
         [promtool(), "test", "rules", str(file)], capture_output=True, text=True, check=False

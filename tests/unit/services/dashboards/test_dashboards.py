@@ -1,7 +1,7 @@
-"""Dashboards are as they are written here, ask for families that there are, and can be read by people.
+"""Dashboards: files in the chart match the code, queries use existing metrics, and panels are easy to read.
 
-The rules are those of Grafana's dashboard-linter, and some of our own. Each takes one document, so that it can be shown that
-it finds what it is there for.
+The rules are those of Grafana's dashboard-linter and some of our own. Each rule takes one document, so that a test can show that
+the rule finds a mistake.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import yaml
 from services.dashboards.__main__ import main, write
 from services.dashboards.all import BOARDS, FOLDER
 from services.dashboards.boards import ALERTS, OBJECTIVE, Board, Panel, PanelQuery, Row
+from services.dashboards.releases import RELEASE_LABELS
 from services.dashboards.render import rendered, text_of
 from services.metrics.families import BY_NAME, FAMILIES, Family
 from tests.support.dashboard_documents import DOCUMENTS, Json, everything, exprs, panels, targets, variables
@@ -30,11 +31,11 @@ NAME = r"weir_[a-z_]+"
 OF_ALERTS = {"alertname", "alertstate", "severity", "priority_class", "tenant", "stream", "node"}
 
 
-# -- the rules -----------------------------------------------------------------------------------------------------
+# -- the rules for dashboards --------------------------------------------------------------------------------------
 
 
 def foreign_sources(document: Json) -> Iterator[str]:
-    """Everything asks the data source that the reader has chosen."""
+    """Yield panels, queries, variables and annotations that ignore the data source chosen by the reader."""
     first = variables(document)[0]
     if (first["name"], first["type"], first["query"], first["label"]) != (
         "datasource",
@@ -49,7 +50,7 @@ def foreign_sources(document: Json) -> Iterator[str]:
 
 
 def undescribed(document: Json) -> Iterator[str]:
-    """Words on every panel, of a whole sentence, and no two by one name."""
+    """Yield titles that are missing or used twice, and panels that are not described by a whole sentence."""
     titles = [one["title"] for one in everything(document)]
     yield from {title for title in titles if titles.count(title) > 1 or not title}
     if not document.get("description"):
@@ -60,6 +61,7 @@ def undescribed(document: Json) -> Iterator[str]:
 
 
 def without_unit(document: Json) -> Iterator[str]:
+    """Yield panels without a known unit."""
     for panel in panels(document):
         defaults = panel["fieldConfig"]["defaults"]
         if defaults.get("unit") not in UNITS:
@@ -67,7 +69,7 @@ def without_unit(document: Json) -> Iterator[str]:
 
 
 def unbounded(document: Json) -> Iterator[str]:
-    """What cannot be negative begins at 0, unless the panel is about differences or says what part was reached."""
+    """Yield panels with an axis that does not begin at 0, except panels of differences and of parts in time."""
     for panel in panels(document):
         defaults = panel["fieldConfig"]["defaults"]
         may = re.search(r"Above and below|within target by", panel["title"])
@@ -76,13 +78,13 @@ def unbounded(document: Json) -> Iterator[str]:
 
 
 def grids(document: Json) -> Iterator[list[Json]]:
-    """Yield what is laid out together: the page, and each folded row."""
+    """Yield the panels that are laid out together: those of the page, and those of each folded row."""
     yield document["panels"]
     yield from (row["panels"] for row in document["panels"] if row.get("panels"))
 
 
 def overlapping(document: Json) -> Iterator[str]:
-    """Each place of a grid is taken once, and nothing lies outside."""
+    """Yield panels that overlap another panel, or that are partly outside of the grid."""
     for grid in grids(document):
         yield from overlapping_in(grid)
 
@@ -102,7 +104,7 @@ def overlapping_in(grid: list[Json]) -> Iterator[str]:
 
 
 def ragged(document: Json) -> Iterator[str]:
-    """Lines are full: a hole on the right looks as if something failed to load."""
+    """Yield lines of panels that are not full: a hole on the right looks as if a panel had failed to load."""
     for grid in grids(document):
         by_line: dict[int, int] = {}
         for one in grid:
@@ -112,14 +114,14 @@ def ragged(document: Json) -> Iterator[str]:
 
 
 def unknown_names(document: Json) -> Iterator[str]:
-    """Families and labels are those of the one table."""
+    """Yield metrics and labels in queries and variables that do not exist."""
     asked = [*exprs(document), *((one["name"], one["definition"]) for one in variables(document)[1:])]
     for title, expr in asked:
         names = set(re.findall(NAME, expr))
         yield from (f"{title}: {name}" for name in names - SERIES.keys())
         families = [SERIES[name] for name in names & SERIES.keys()]
-        if not families and ALERTS not in expr:
-            yield f"{title}: asks for nothing of ours"
+        if not families and "ALERTS{" not in expr:
+            yield f"{title}: uses no metric of Weir"
         grouped = {
             label
             for found in re.findall(r"\b(?:by|on|without) \(([^)]*)\)", expr)
@@ -127,7 +129,7 @@ def unknown_names(document: Json) -> Iterator[str]:
         }
         grouped |= set(re.findall(r"label_values\(.*, (\w+)\)$", expr))
         for label in grouped:
-            is_of_alerts = ALERTS in expr and label in OF_ALERTS
+            is_of_alerts = "ALERTS{" in expr and label in OF_ALERTS
             if not is_of_alerts and not any(label in labels_of(family) for family in families):
                 yield f"{title}: by {label}"
         for name, selector in re.findall(rf"({NAME})\{{([^}}]*)\}}", expr):
@@ -137,11 +139,11 @@ def unknown_names(document: Json) -> Iterator[str]:
 
 
 def labels_of(family: Family) -> set[str]:
-    return {*family.labels, *(("le",) if family.type == "histogram" else ())}
+    return {*family.labels, *RELEASE_LABELS, *(("le",) if family.type == "histogram" else ())}
 
 
 def raw_counters(document: Json) -> Iterator[str]:
-    """A counter says something by its rate alone, over as long as Grafana thinks right."""
+    """Yield counters that are shown without a rate, and rates over a window that is not chosen by Grafana."""
     for title, expr in exprs(document):
         for name in COUNTERS & set(re.findall(NAME, expr)):
             for found in re.finditer(rf"\b{name}\b", expr):
@@ -156,26 +158,26 @@ def raw_counters(document: Json) -> Iterator[str]:
 
 
 def illegible(document: Json) -> Iterator[str]:
-    """A legend says which line is which: it names the labels that tell them apart, and no others."""
+    """Yield legends that do not name exactly the labels in which the lines of their panel differ."""
     for panel in panels(document):
         legends = [one.get("legendFormat", "") for one in panel["targets"]]
         for legend, target in zip(legends, panel["targets"], strict=True):
-            told, left = set(re.findall(r"\{\{(\w+)\}\}", legend)), labels_left(target["expr"])
-            if not told <= left:
+            named, left = set(re.findall(r"\{\{(\w+)\}\}", legend)), labels_left(target["expr"])
+            if not named <= left:
                 yield f"{panel['title']}: {legend} of {sorted(left)}"
-            if panel["type"] == "timeseries" and not left - told <= chosen_alone(document):
-                yield f"{panel['title']}: {legend} does not tell {sorted(left - told)}"
+            if panel["type"] == "timeseries" and not left - named <= chosen_alone(document):
+                yield f"{panel['title']}: {legend} does not name {sorted(left - named)}"
             if panel["type"] in ("timeseries", "heatmap") and not legend:
                 yield f"{panel['title']}: no legend"
         if panel["type"] == "timeseries":
             if len(set(legends)) != len(legends):
-                yield f"{panel['title']}: twice the same"
+                yield f"{panel['title']}: the same legend twice"
             if not panel["options"]["legend"]["showLegend"]:
-                yield f"{panel['title']}: hidden"
+                yield f"{panel['title']}: the legend is hidden"
 
 
 def labels_left(expr: str) -> set[str]:
-    """What tells series apart that come out of an expression: of ours, the labels of its first aggregation."""
+    """Return the labels in which the resulting series of an expression differ: those of its first aggregation."""
     if re.match(r"(sum|count|max|min)\(", expr):
         return set()
     found = re.search(r"\bby \(([^)]*)\)", expr)
@@ -184,12 +186,12 @@ def labels_left(expr: str) -> set[str]:
 
 
 def chosen_alone(document: Json) -> set[str]:
-    """Labels of which the reader chooses one value at a time."""
+    """Return the labels for which the reader chooses a single value."""
     return {one["name"] for one in variables(document)[1:] if not one["multi"]}
 
 
 def unfinished(document: Json) -> Iterator[str]:
-    """What a page has as a whole: an address for good, no editing, its marks, its links, choices that follow the time."""
+    """Yield wrong properties of the whole page: uid, tags, annotations, links, variables and panel ids."""
     if (
         document["editable"]
         or not re.fullmatch(r"weir-[a-z]+", document["uid"])
@@ -197,12 +199,12 @@ def unfinished(document: Json) -> Iterator[str]:
     ):
         yield "uid, tags, editable"
     if document.get("id") is not None or document.get("version") is not None:
-        yield "numbers that are Grafana's"
+        yield "id and version, which Grafana assigns"
     if [one["name"] for one in document["annotations"]["list"]] != [
         "Annotations & Alerts",
         "Restarts",
         "Shares moved",
-        "Told by weir dashboards annotate",
+        "From weir dashboards annotate",
     ]:
         yield "annotations"
     others = [one["uid"] for one in DOCUMENTS if one["uid"] != document["uid"]]
@@ -239,12 +241,12 @@ RULES: list[Callable[[Json], Iterator[str]]] = [
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: str(one["uid"]))
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_a_dashboard_keeps_the_rules(rule: Callable[[Json], Iterator[str]], document: Json) -> None:
+def test_every_dashboard_passes_every_rule(rule: Callable[[Json], Iterator[str]], document: Json) -> None:
     assert list(rule(document)) == []
 
 
 def spoiled(path: str, value: object) -> Json:
-    """The tenant's dashboard with one thing in it that is wrong."""
+    """Return the tenant's dashboard with one wrong value in it."""
     document = copy.deepcopy(DOCUMENTS[1])
     at: Any = document
     *way, last = path.split(".")
@@ -283,20 +285,20 @@ def spoiled(path: str, value: object) -> Json:
         (unfinished, "panels.1.targets.0.expr", 'weir_class_asleep{tenant=~"$nobody"}'),
     ],
 )
-def test_a_rule_finds_what_it_is_there_for(
+def test_each_dashboard_rule_finds_a_mistake_that_breaks_it(
     rule: Callable[[Json], Iterator[str]], path: str, value: object
 ) -> None:
     assert list(rule(spoiled(path, value))) != []
 
 
-def test_dashboards_of_the_chart_are_as_they_are_written_here(capsys: pytest.CaptureFixture[str]) -> None:
+def test_dashboard_files_of_the_chart_match_the_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert (main([]), capsys.readouterr().err) == (0, "")
     assert {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()} == {
         f"{one['uid']}.json": text_of(one) for one in DOCUMENTS
     }
 
 
-def test_writing_replaces_what_is_old(tmp_path: Path) -> None:
+def test_writing_dashboards_removes_old_files(tmp_path: Path) -> None:
     (tmp_path / "weir-old.json").write_text("{}", encoding="utf-8")
     write(tmp_path, {"weir-new.json": "{}\n"})
     assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == {
@@ -305,8 +307,8 @@ def test_writing_replaces_what_is_old(tmp_path: Path) -> None:
     assert main(["--nonsense"]) == 2
 
 
-def test_every_family_is_shown_somewhere() -> None:
-    """But those that say the same as another in another way."""
+def test_every_metric_family_is_shown_on_a_panel_unless_it_repeats_another_family() -> None:
+    """Check that only families that repeat another family's information are shown on no panel."""
     shown = {
         SERIES[name].name
         for document in DOCUMENTS
@@ -335,7 +337,7 @@ def test_panels_stand_side_by_side_while_there_is_room() -> None:
     ]
 
 
-def test_a_row_is_folded_if_a_sound_system_may_have_nothing_in_it() -> None:
+def test_a_row_is_folded_if_it_may_be_empty_in_a_healthy_system() -> None:
     folded = {
         one["title"]: [panel["title"] for panel in one["panels"]]
         for document in DOCUMENTS
@@ -351,7 +353,7 @@ def test_a_row_is_folded_if_a_sound_system_may_have_nothing_in_it() -> None:
     assert "Mirrors" in folded
 
 
-def test_what_is_below_a_folded_row_follows_its_title() -> None:
+def test_the_next_row_begins_right_below_a_folded_row() -> None:
     ask = (PanelQuery("sum(weir_problems)", "problems"),)
     may_be_empty = Panel("a", "", "short", ask, width=24, height=6, empty_unless="a mirror is declared")
     board = Board(
@@ -380,10 +382,10 @@ def test_an_empty_panel_shows_why_it_is_empty() -> None:
         assert shown[panel.title] == (
             f"Empty unless {panel.empty_unless}" if panel.empty_unless else panel.nothing
         )
-    assert shown["Alerts that are pending or fire"] == "No alert is pending or fires."
+    assert shown["Pending and firing alerts"] == "No alert is pending or fires."
 
 
-def test_the_alerts_of_the_chart_are_those_that_are_listed() -> None:
+def test_the_alert_panels_cover_every_alert_of_the_chart() -> None:
     rules = yaml.safe_load((FOLDER.parent / "rules" / "alerts.yaml").read_text(encoding="utf-8"))
     names = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
     pattern = re.search(r'alertname=~"([^"]+)"', ALERTS)
@@ -406,7 +408,7 @@ def test_a_panel_that_may_be_empty_says_when() -> None:
     }  # fmt: skip
 
 
-def test_colours_change_and_lines_are_drawn_at_the_promise() -> None:
+def test_colours_change_at_the_objective_and_lines_mark_the_target() -> None:
     found = {"in time": 0, "of target": 0, "seconds": 0}
     for panel in (panel for board in BOARDS for panel in board.panels if panel.kind != "table"):
         asked = " ".join(query.expr for query in panel.queries)
@@ -423,11 +425,11 @@ def test_colours_change_and_lines_are_drawn_at_the_promise() -> None:
     assert found == {"in time": 3, "of target": 2, "seconds": 1}
 
 
-def test_a_link_takes_along_what_can_be_chosen_there() -> None:
+def test_links_between_dashboards_keep_the_chosen_variables() -> None:
     links = {one["title"]: one["url"] for one in DOCUMENTS[0]["links"]}
     assert links == {
-        "Tenant": "/d/weir-tenant?${datasource:queryparam}",
-        "Lending and control loop": "/d/weir-control?${datasource:queryparam}&${class:queryparam}&${tenant:queryparam}",
-        "Streams and Spark": "/d/weir-streams?${datasource:queryparam}",
-        "Runtime": "/d/weir-runtime?${datasource:queryparam}",
+        "Tenant": "/d/weir-tenant?${datasource:queryparam}&${namespace:queryparam}&${release:queryparam}",
+        "Lending and control loop": "/d/weir-control?${datasource:queryparam}&${namespace:queryparam}&${release:queryparam}&${class:queryparam}&${tenant:queryparam}",
+        "Streams and Spark": "/d/weir-streams?${datasource:queryparam}&${namespace:queryparam}&${release:queryparam}",
+        "Runtime": "/d/weir-runtime?${datasource:queryparam}&${namespace:queryparam}&${release:queryparam}",
     }

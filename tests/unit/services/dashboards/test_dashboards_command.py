@@ -1,4 +1,4 @@
-"""`weir dashboards` as a user meets it, and what it marks in a Grafana."""
+"""`weir dashboards`: pushing dashboards to a Grafana, and annotating moves of shares there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def server() -> Iterator[Server]:
         yield found
 
 
-# -- annotations ---------------------------------------------------------------------------------------------------
+# -- annotations of moves of shares --------------------------------------------------------------------------------
 
 LENDING = {
     "items": [],
@@ -41,28 +41,28 @@ LENDING = {
 }
 
 
-def test_moves_of_shares_are_marked_once(server: Server) -> None:
+def test_share_moves_are_annotated_once(server: Server) -> None:
     notes = notes_of(LENDING)
     assert notes[0] == Note(
         datetime(2026, 1, 1, 12, 0, 0, 510_000, UTC),
         "redistribution: a lends to b",
         ("weir", "redistribution"),
     )
-    with Grafana(server.url, server.token("Editor")) as there:
-        assert annotate(there, notes, dry_run=True) == notes
+    with Grafana(server.url, server.token("Editor")) as client:
+        assert annotate(client, notes, dry_run=True) == notes
         assert server.writes == []
-        assert annotate(there, notes[:1]) == notes[:1]
-        assert annotate(there, notes) == notes[1:]
-        assert annotate(there, notes) == []
-        assert annotate(there, []) == []
-    told = [{key: one[key] for key in ("time", "text", "tags")} for one in server.annotations]
-    assert told == [
+        assert annotate(client, notes[:1]) == notes[:1]
+        assert annotate(client, notes) == notes[1:]
+        assert annotate(client, notes) == []
+        assert annotate(client, []) == []
+    stored = [{key: one[key] for key in ("time", "text", "tags")} for one in server.annotations]
+    assert stored == [
         {"time": 1767268800510, "text": "redistribution: a lends to b", "tags": ["weir", "redistribution"]},
         {"time": 1767268801000, "text": "reclaim by a: a 0.4 → 0.6", "tags": ["weir", "reclaim"]},
     ]
 
 
-# -- the command ---------------------------------------------------------------------------------------------------
+# -- the command weir dashboards -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def weir(terminal: Terminal) -> Terminal:
     return replace(terminal, begins=("dashboards",))
 
 
-def test_the_command_tells_what_it_has_done(weir: Terminal, server: Server) -> None:
+def test_push_lists_what_it_has_done(weir: Terminal, server: Server) -> None:
     Path("token").write_text(f"{server.token('Admin')}\n", encoding="utf-8")
     options = (
         "push",
@@ -96,12 +96,10 @@ def test_the_command_tells_what_it_has_done(weir: Terminal, server: Server) -> N
     assert weir(*options[:-2])[1].split()[:4] == ["kind", "uid", "title", "action"]
 
 
-def test_the_command_fails_by_the_codes_of_all_commands_and_keeps_the_token_to_itself(
-    weir: Terminal, server: Server
-) -> None:
+def test_push_uses_the_common_exit_codes_and_never_shows_the_token(weir: Terminal, server: Server) -> None:
     assert weir("push", "--grafana", server.url)[0] == 4
     weir.monkeypatch.setenv("GRAFANA_TOKEN", "glsa_secret")
-    told = [
+    outcomes = [
         weir("push", "--grafana", server.url),
         weir("push", "--grafana", "nowhere"),
         weir("push", "--grafana", server.url, "--token-file", "absent"),
@@ -110,15 +108,15 @@ def test_the_command_fails_by_the_codes_of_all_commands_and_keeps_the_token_to_i
         weir("push", "--grafana", server.url, "--ca-file", "absent.pem"),
         weir("annotate", "--grafana", server.url),
     ]
-    assert [code for code, _, _ in told] == [4, 2, 2, 2, 2, 2, 3]
-    assert "secret" not in str(told)
-    assert "hidden" not in str(told)
+    assert [code for code, _, _ in outcomes] == [4, 2, 2, 2, 2, 2, 3]
+    assert "secret" not in str(outcomes)
+    assert "hidden" not in str(outcomes)
     weir.monkeypatch.setenv("GRAFANA_TOKEN", "two words")
     code, _, err = weir("push", "--grafana", server.url)
     assert (code, "two words" in err) == (2, False)
 
 
-def test_the_command_marks_what_the_service_tells(weir: Terminal, server: Server) -> None:
+def test_annotate_adds_the_share_moves_of_the_service(weir: Terminal, server: Server) -> None:
     weir.monkeypatch.setenv("GRAFANA_TOKEN", server.token("Editor"))
     weir.monkeypatch.setenv("WEIR_API_KEY", "weir_" + "x" * 43)
     with replying([Reply(body=json.dumps(LENDING).encode())] * 2) as heard:

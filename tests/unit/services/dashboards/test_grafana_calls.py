@@ -1,4 +1,4 @@
-"""A Grafana that refuses, is not there or is none is told of in words; and the one of these tests keeps the real one's rules."""
+"""Calls of Grafana's API: errors are reported in plain words, and the test server keeps the rules of a real Grafana."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def server() -> Iterator[Server]:
 
 
 def steps(server: Server, wish: Wish = WISH, role: Role = "Admin") -> int:
-    """How many there were."""
-    with Grafana(server.url, server.token(role), pause_s=0.001) as there:
-        return len(push(there, wish))
+    """Return the number of steps that a push takes."""
+    with Grafana(server.url, server.token(role), pause_s=0.001) as client:
+        return len(push(client, wish))
 
 
-# -- the Grafana of these tests ------------------------------------------------------------------------------------
+# -- rules of a real Grafana that the test server keeps -----------------------------------------------------------
 
 DASHBOARD = {"uid": "d", "title": "D", "version": 0}
 SOURCE = {"uid": "s", "name": "S", "type": "prometheus", "access": "proxy"}
@@ -66,7 +66,7 @@ SOURCE = {"uid": "s", "name": "S", "type": "prometheus", "access": "proxy"}
         ("POST", "/api/annotations", {"time": 1, "tags": [], "text": "t", "dashboardId": 1}, 400),
     ],
 )
-def test_the_grafana_of_these_tests_keeps_its_rules(
+def test_the_test_server_keeps_the_rules_of_a_real_grafana(
     server: Server, method: str, path: str, body: Any, status: int
 ) -> None:
     server.folders["f"] = {"id": 1, "uid": "f", "title": "F", "version": 1}
@@ -82,24 +82,24 @@ def test_the_grafana_of_these_tests_keeps_its_rules(
         assert requests.request(method, server.url + path, json=body, timeout=10).status_code == 401
 
 
-# -- what goes wrong -----------------------------------------------------------------------------------------------
+# -- errors in plain words ----------------------------------------------------------------------------------------
 
 
-def test_what_passes_is_tried_again(server: Server) -> None:
+def test_temporary_errors_are_retried(server: Server) -> None:
     server.first = [(503, b"", {}), (502, b"<html>", {})]
     assert steps(server) == 3
     server.first = [(503, b'{"message": "starting"}', {})] * 3
-    with pytest.raises(Away, match="could not tell its health: 503 starting"):
+    with pytest.raises(Away, match="could not report its health: 503 starting"):
         steps(server)
     assert server.first == []
 
 
-def test_a_token_that_is_unknown_or_may_not_is_told_apart(server: Server) -> None:
+def test_an_unknown_token_and_a_missing_permission_are_different_errors(server: Server) -> None:
     with (
-        Grafana(server.url, "glsa_unknown") as there,
-        pytest.raises(NotAllowed, match="does not know the token"),
+        Grafana(server.url, "glsa_unknown") as client,
+        pytest.raises(NotAllowed, match="does not accept the token"),
     ):
-        push(there, WISH)
+        push(client, WISH)
     with pytest.raises(NotAllowed, match="the token may not make the folder"):
         steps(server, Wish(WISH.dashboards), role="Viewer")
     with pytest.raises(NotAllowed, match="the token may not see the data source"):
@@ -107,62 +107,66 @@ def test_a_token_that_is_unknown_or_may_not_is_told_apart(server: Server) -> Non
 
 
 @pytest.mark.parametrize("reply", [Reply(body=b"<html>"), Reply(body=b"[]"), Reply(body=b"null"), Reply(404, b"null"), Reply(404, b"<html>"), Reply(body=b'{"status": "ok"}'), Reply(302, headers={"Location": "/login"})])  # fmt: skip
-def test_what_is_no_grafana_is_called_so(reply: Reply) -> None:
+def test_a_server_that_is_not_a_grafana_is_reported(reply: Reply) -> None:
     with (
         replying([reply]) as heard,
-        Grafana(heard.endpoint, "glsa_x") as there,
+        Grafana(heard.endpoint, "glsa_x") as client,
         pytest.raises(InvalidInput) as raised,
     ):
-        push(there, WISH)
-    hint = "\n  hint: give the address that a browser shows: https://HOST, or https://HOST/grafana"
-    what = "sends elsewhere" if reply.status == 302 else "no Grafana answers there"
+        push(client, WISH)
+    hint = "\n  hint: use Grafana's address as shown in a browser: https://HOST or https://HOST/grafana"
+    redirects = "the server redirects to another address"
+    what = redirects if reply.status == 302 else "the server at this address is not a Grafana"
     assert str(raised.value) == f"--grafana: {what} (got '{heard.endpoint}'){hint}"
 
 
-def test_a_grafana_below_a_path_is_found_there() -> None:
+def test_a_grafana_below_a_path_is_found() -> None:
     health = Reply(body=b'{"database": "ok", "version": "11.2.0"}')
-    with replying([health]) as heard, Grafana(f"{heard.endpoint}/deep/grafana/", "glsa_x") as there:
-        assert there.version() == "11.2.0"
+    with replying([health]) as heard, Grafana(f"{heard.endpoint}/deep/grafana/", "glsa_x") as client:
+        assert client.version() == "11.2.0"
     assert heard.paths == ["GET /deep/grafana/api/health"]
 
 
-def test_nobody_there_is_told(server: Server) -> None:
+def test_a_server_that_does_not_answer_is_reported(server: Server) -> None:
     with replying([]) as heard:
         pass
     with (
-        Grafana(heard.endpoint, "glsa_x", pause_s=0.001) as there,
+        Grafana(heard.endpoint, "glsa_x", pause_s=0.001) as client,
         pytest.raises(Away, match="does not answer"),
     ):
-        push(there, WISH)
+        push(client, WISH)
 
 
-def test_a_certificate_that_is_not_trusted_is_told_and_can_be_given(tmp_path: Path) -> None:
+def test_an_untrusted_certificate_is_reported_and_can_be_given_as_a_file(tmp_path: Path) -> None:
     pair = certificate_in(tmp_path)
     with grafana(pair) as server:
         token = server.token("Admin")
         with (
-            Grafana(server.url, token) as there,
+            Grafana(server.url, token) as client,
             pytest.raises(Away, match=r"cannot be trusted: self.signed"),
         ):
-            push(there, WISH)
-        with Grafana(server.url, token, ca_file=str(pair[0])) as there:
-            assert len(push(there, WISH)) == 3
-        with Grafana(server.url.replace("https", "http"), token, pause_s=0.001) as there, pytest.raises(Away):
-            push(there, WISH)
+            push(client, WISH)
+        with Grafana(server.url, token, ca_file=str(pair[0])) as client:
+            assert len(push(client, WISH)) == 3
+        with (
+            Grafana(server.url.replace("https", "http"), token, pause_s=0.001) as client,
+            pytest.raises(Away),
+        ):
+            push(client, WISH)
 
 
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("grafana:3000", "not an address"),
-        ("ftp://grafana", "not an address"),
-        ("http://grafana:0", "not an address"),
-        ("http://[::1", "not an address"),
-        ("https://admin:secret@grafana", "a password does not belong into an address"),
-        ("https://grafana/?orgId=1", "more than an address"),
+        ("grafana:3000", "this is not an HTTP address"),
+        ("ftp://grafana", "this is not an HTTP address"),
+        ("http://grafana:0", "this is not an HTTP address"),
+        ("http://[::1", "this is not an HTTP address"),
+        ("https://admin:secret@grafana", "the address contains a user name or password"),
+        ("https://grafana/?orgId=1", "the address contains a query, a fragment or a blank"),
     ],
 )
-def test_an_address_that_is_none_is_refused_and_not_shown(url: str, why: str) -> None:
+def test_an_invalid_address_is_refused_and_its_password_is_not_shown(url: str, why: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         Grafana(url, "glsa_x")
     assert str(raised.value).startswith(f"--grafana: {why}\n")

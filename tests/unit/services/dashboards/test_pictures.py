@@ -1,4 +1,4 @@
-"""Panels where there is no Grafana: asked as Grafana asks, worded as Grafana words, drawn whatever there is to draw."""
+"""Panels drawn without a Grafana: their queries, values with units, legends, pictures and the page that holds them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def panel(kind: Kind, *queries: PanelQuery, **more: Any) -> Panel:
 
 
 def drawn(one: Panel, *series: list[LabelledSeries]) -> np.ndarray:
-    """The picture's pixels."""
+    """Draw a panel and return its pixels."""
     found = dict(zip("ABCDEF", series, strict=False))
     png = io.BytesIO(picture(AnsweredPanel(BOARD, ROW, one, found), SPAN))
     return np.asarray(matplotlib.image.imread(png, "png"))
@@ -44,12 +44,12 @@ def is_blank(pixels: np.ndarray) -> bool:
     return bool((pixels[..., :3] == 1).all())
 
 
-# -- asking --------------------------------------------------------------------------------------------------------
+# -- queries of the panels -----------------------------------------------------------------------------------------
 
 
 @dataclass
-class Told:
-    """Answers everything alike, and remembers what it was asked."""
+class RecordingPrometheus:
+    """Stand-in for Prometheus that gives every query the same result and records the queries."""
 
     asked: list[tuple[str, str]] = field(default_factory=list)
 
@@ -62,23 +62,23 @@ class Told:
         return [over([1.0])]
 
 
-def test_every_query_of_every_panel_is_asked_once_and_nothing_of_grafanas_is_left_in_it() -> None:
-    told = Told()
-    found = list(answers(told, BOARDS, SPAN, {"tenant": "acme"}))
+def test_every_panel_query_is_asked_once_without_variables_of_grafana() -> None:
+    prometheus = RecordingPrometheus()
+    found = list(answers(prometheus, BOARDS, SPAN, {"tenant": "acme"}))
     panels = [one for board in BOARDS for one in board.panels]
     assert [one.panel for one in found] == panels
-    assert len(told.asked) == sum(len(one.queries) for one in panels)
-    assert [expr for _, expr in told.asked if "$" in expr] == []
+    assert len(prometheus.asked) == sum(len(one.queries) for one in panels)
+    assert [expr for _, expr in prometheus.asked if "$" in expr] == []
     kinds = [one.kind for one in panels for _ in one.queries]
-    assert [how for how, _ in told.asked] == ["now" if kind == "table" else "over" for kind in kinds]
+    assert [how for how, _ in prometheus.asked] == ["now" if kind == "table" else "over" for kind in kinds]
 
 
-def test_variables_are_what_is_chosen_and_everything_else() -> None:
+def test_variables_become_the_chosen_value_or_match_everything() -> None:
     asked = substituted('rate(x{tenant=~"$tenant", node=~"$node"}[$__rate_interval]) + y[$__range]', SPAN, {"tenant": "acme"})  # fmt: skip
     assert asked == 'rate(x{tenant=~"acme", node=~".*"}[10s]) + y[60s]'
 
 
-# -- words -----------------------------------------------------------------------------------------------------------
+# -- texts in the panels ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_variables_are_what_is_chosen_and_everything_else() -> None:
         (math.nan, "short", "–"),
     ],
 )
-def test_a_value_is_told_with_its_unit(value: float, unit: str, text: str) -> None:
+def test_a_value_is_shown_with_its_unit(value: float, unit: str, text: str) -> None:
     assert shown(value, unit) == text
 
 
@@ -105,14 +105,14 @@ def test_a_legend_has_the_values_of_its_labels() -> None:
     assert legend_of("{{tenant}} → {{ borrower }}{{none}}", {"tenant": "a", "borrower": "b"}) == "a → b"
 
 
-def test_a_colour_is_that_of_the_highest_threshold_that_was_reached() -> None:
+def test_a_value_has_the_colour_of_the_highest_threshold_it_reaches() -> None:
     steps = ((None, "green"), (0.8, "yellow"), (1.0, "red"))
     found = [colour(steps, value) for value in (0.79, 0.8, 1.0, 9.0)]
     assert len(set(found)) == 3
     assert found[2] == found[3]
 
 
-# -- pictures --------------------------------------------------------------------------------------------------------
+# -- pictures of the panels ------------------------------------------------------------------------------------------
 
 TABLE = panel(
     "table",
@@ -143,9 +143,7 @@ SPREAD = [over([1, 2, 3], le="0.1"), over([2, 4, 6], le="1"), over([2, 5, 9], le
     ],
     ids=lambda one: one.kind if isinstance(one, Panel) else "",
 )
-def test_what_there_is_is_drawn_and_a_picture_has_its_panels_size(
-    one: Panel, series: list[LabelledSeries]
-) -> None:
+def test_results_are_drawn_in_the_size_of_the_panel(one: Panel, series: list[LabelledSeries]) -> None:
     pixels = drawn(one, series)
     assert not is_blank(pixels)
     height, width, _ = pixels.shape
@@ -154,20 +152,20 @@ def test_what_there_is_is_drawn_and_a_picture_has_its_panels_size(
     assert (pixels != drawn(one, [])).any()
 
 
-def test_a_panel_without_answers_says_so() -> None:
+def test_a_panel_without_results_says_so() -> None:
     nothing = drawn(panel("timeseries"), [])
     assert not is_blank(nothing)
     assert (nothing == drawn(panel("timeseries"))).all()
 
 
-def test_bands_of_a_heatmap_are_what_lower_buckets_do_not_hold() -> None:
-    """All answers in the lowest bucket and all in the highest have the same total, and are different pictures."""
+def test_a_heatmap_band_leaves_out_the_counts_of_lower_buckets() -> None:
+    """Draw two heatmaps with equal totals, in the lowest and in the highest bucket: the pictures must differ."""
     low = [over([5, 5], le="0.1"), over([5, 5], le="+Inf")]
     high = [over([0, 0], le="0.1"), over([5, 5], le="+Inf")]
     assert (drawn(panel("heatmap"), low) != drawn(panel("heatmap"), high)).any()
 
 
-# -- the page --------------------------------------------------------------------------------------------------------
+# -- the page that holds the pictures --------------------------------------------------------------------------------
 
 
 class Elements(HTMLParser):
@@ -187,8 +185,8 @@ class Elements(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_a_page_has_a_picture_for_each_panel_and_asks_no_other_host_for_anything() -> None:
-    found = list(answers(Told(), [OVERVIEW], SPAN, {}))
+def test_a_page_has_a_picture_per_panel_and_loads_nothing_from_other_hosts() -> None:
+    found = list(answers(RecordingPrometheus(), [OVERVIEW], SPAN, {}))
     text = boards_html(found, SPAN)
     page = Elements(text)
     assert page.open == []
@@ -198,7 +196,7 @@ def test_a_page_has_a_picture_for_each_panel_and_asks_no_other_host_for_anything
     assert re.findall(r"https?://", text) == []
 
 
-def test_words_of_boards_are_no_markup() -> None:
+def test_texts_of_boards_are_escaped() -> None:
     text = boards_html([AnsweredPanel(BOARD, ROW, panel("stat"), {"A": [over([1])]})], SPAN)
     assert "B &amp; Co" in text
     assert "What it &lt;is&gt;." in text

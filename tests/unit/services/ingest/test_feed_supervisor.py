@@ -1,4 +1,4 @@
-"""Feeds start, fail, change and end one by one: the decisions of the supervisor, whatever runs them."""
+"""Decisions of the feed supervisor, without Spark: each feed starts, fails, changes and ends without touching other feeds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def handled(supervisor: Supervisor[str], *events: tuple[float, Event[str]]) -> l
 
 
 def running(**feeds: str) -> Supervisor[str]:
-    """A supervisor of feeds that run as they are declared."""
+    """Return a supervisor with these feeds, all declared and running."""
     supervisor = Supervisor[str]()
     supervisor.handle(DeclaredFeeds(feeds), 0.0)
     for name in feeds:
@@ -64,12 +64,12 @@ def test_feed_that_cannot_start_leaves_the_others_alone() -> None:
     ]
 
 
-def test_feed_that_is_added_starts_alone() -> None:
+def test_added_feed_starts_without_touching_the_others() -> None:
     supervisor = running(first="f")
     assert supervisor.handle(DeclaredFeeds({"first": "f", "second": "s"}), 1.0) == [Start("second", "s")]
 
 
-def test_feed_that_is_removed_ends_alone_and_is_forgotten_when_its_query_has_ended() -> None:
+def test_removed_feed_is_forgotten_when_its_query_has_ended() -> None:
     supervisor = running(first="f", second="s")
     assert supervisor.handle(DeclaredFeeds({"first": "f"}), 1.0) == [Stop("second")]
     assert list(supervisor.feeds) == ["first", "second"]
@@ -77,7 +77,7 @@ def test_feed_that_is_removed_ends_alone_and_is_forgotten_when_its_query_has_end
     assert list(supervisor.feeds) == ["first"]
 
 
-def test_feed_that_is_changed_starts_when_its_query_before_has_ended() -> None:
+def test_changed_feed_starts_when_its_old_query_has_ended() -> None:
     supervisor = running(first="f", second="s")
     assert handled(
         supervisor,
@@ -87,7 +87,7 @@ def test_feed_that_is_changed_starts_when_its_query_before_has_ended() -> None:
     ) == [[Stop("second")], [], [Start("second", "other")]]
 
 
-def test_feed_that_is_changed_while_it_starts_is_stopped_first() -> None:
+def test_feed_changed_while_starting_is_stopped_first() -> None:
     supervisor = Supervisor[str]()
     assert handled(
         supervisor,
@@ -98,7 +98,7 @@ def test_feed_that_is_changed_while_it_starts_is_stopped_first() -> None:
     ) == [[Start("slow", "a")], [], [Stop("slow")], [Start("slow", "b")]]
 
 
-def test_change_of_a_failed_feed_is_tried_at_once() -> None:
+def test_changed_feed_is_tried_at_once_after_failures() -> None:
     supervisor = Supervisor[str]()
     supervisor.handle(DeclaredFeeds({"broken": "a"}), 0.0)
     for second in range(10):
@@ -111,7 +111,7 @@ def test_change_of_a_failed_feed_is_tried_at_once() -> None:
     assert supervisor.next_due() == 2002.5
 
 
-def test_error_of_a_declaration_that_is_gone_is_not_shown() -> None:
+def test_error_of_a_replaced_declaration_is_not_shown() -> None:
     supervisor = Supervisor[str]()
     supervisor.handle(DeclaredFeeds({"broken": "a"}), 0.0)
     supervisor.handle(DeclaredFeeds({"broken": "b"}), 1.0)
@@ -122,13 +122,13 @@ def test_error_of_a_declaration_that_is_gone_is_not_shown() -> None:
 @pytest.mark.parametrize(
     "event", [FeedFailed("gone", "why"), FeedStopped("gone"), Started("gone"), BatchDone("gone")]
 )
-def test_news_of_a_feed_that_is_gone_changes_nothing(event: Event[str]) -> None:
+def test_events_of_a_removed_feed_change_nothing(event: Event[str]) -> None:
     supervisor = running(first="f")
     assert supervisor.handle(event, 1.0) == []
     assert list(supervisor.feeds) == ["first"]
 
 
-def test_batch_that_is_done_ends_long_pauses() -> None:
+def test_finished_batch_resets_the_pause_between_restarts() -> None:
     supervisor = running(feed="f")
     for second in range(10):
         supervisor.handle(FeedFailed("feed", "why"), 100.0 * second)
@@ -139,14 +139,14 @@ def test_batch_that_is_done_ends_long_pauses() -> None:
     assert supervisor.next_due() == 1600.5
 
 
-# -- whatever happens -------------------------------------------------------------------------------------------------
+# -- random sequences of events ---------------------------------------------------------------------------------------
 
 NAMES = ("a", "b", "c")
 
 
 @dataclass
 class World:
-    """Queries as Spark would run them: each start and stop takes effect some events after it was commanded."""
+    """Model of Spark's queries: a commanded start or stop takes effect some events later."""
 
     starting: dict[str, str] = field(default_factory=dict)
     active: dict[str, str] = field(default_factory=dict)
@@ -187,11 +187,11 @@ steps = st.lists(declarations | st.tuples(st.sampled_from(NAMES), st.booleans())
 
 
 @given(steps)
-def test_each_feed_comes_to_run_as_declared_with_one_query_at_a_time(
-    taken: list[dict[str, str] | tuple[str, bool]],
+def test_each_feed_finally_runs_as_declared_with_at_most_one_query(
+    drawn_steps: list[dict[str, str] | tuple[str, bool]],
 ) -> None:
     supervisor, world, wanted, now = Supervisor[str](), World(), dict[str, str](), 0.0
-    for step in taken:
+    for step in drawn_steps:
         now += 1.0
         if isinstance(step, dict):
             changed = {name for name in NAMES if step.get(name) != wanted.get(name)}
@@ -202,7 +202,7 @@ def test_each_feed_comes_to_run_as_declared_with_one_query_at_a_time(
             event = world.next_event(*step)
             if event is not None:
                 world.enact(supervisor.handle(event, now), step[0], set())
-    # Nothing fails from now on.
+    # No query fails from here on.
     for _ in range(6):
         now += 60.0
         world.enact(supervisor.handle(Tick(), now), None, set(NAMES))

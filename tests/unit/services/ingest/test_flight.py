@@ -1,4 +1,4 @@
-"""The door over the network, with a real server and client: batches in, answers out, who may do what."""
+"""The Flight server with a real client: batches are published, answers are read, and keys limit what a client may do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KIB = 1024
 
 @dataclass
 class Client:
-    """What a producer does."""
+    """Client that writes batches and reads answers as a producer or reader on the network would."""
 
     address: str
     key: str | None = KEY
@@ -75,8 +75,8 @@ class Client:
             writer.done_writing()
             return as_object(answers.read())
 
-    def act(self, action: str, **told: Any) -> dict[str, Any]:
-        body = json.dumps({"v": 1, **told}).encode()
+    def act(self, action: str, **fields: Any) -> dict[str, Any]:
+        body = json.dumps({"v": 1, **fields}).encode()
         (result,) = self.flight.do_action(flight.Action(action, body), self.call)
         return as_object(result.body)
 
@@ -105,12 +105,12 @@ class Door:
         return Client(self.door.address, key)
 
     def frames(self, stream: str = "plain") -> list[list[Any]]:
-        """The values of the first column, by frame."""
+        """Return the values of the first column, one list per frame of the stream's log."""
         log = Reader(self.dirs.stream(stream))
         return [batch_of(payload).columns[0].data.tolist() for _, payload in log.frames(log.first)]
 
-    def again(self, **settings: Any) -> None:
-        """A gateway in its place that knows what is on disk."""
+    def restart(self, **settings: Any) -> None:
+        """Start another gateway in place of the gateway; it knows only what is on disk."""
         self.door.close()
         self.streams.close()
         self.streams = Streams(self.dirs, lambda: 1.0)
@@ -153,10 +153,10 @@ def readings(times: Sequence[int | None], sensor: int = 1) -> pa.RecordBatch:
     )
 
 
-# -- batches -----------------------------------------------------------------------------------------------------
+# -- batches of rows ---------------------------------------------------------------------------------------------
 
 
-def test_staged_parts_become_visible_with_their_commit_in_order_of_partitions(door: Door) -> None:
+def test_commit_publishes_staged_parts_in_order_of_partitions(door: Door) -> None:
     client = door.client()
     assert client.put([plain(5), plain(6)], 1, 1) == {"rows": 2, "again": False}
     assert client.put(plain(1, 2), 1, 0) == {"rows": 2, "again": False}
@@ -167,7 +167,7 @@ def test_staged_parts_become_visible_with_their_commit_in_order_of_partitions(do
     assert door.door.status()["staged"]["bytes"] == 0
 
 
-def test_batch_that_comes_again_is_acknowledged_and_ignored(door: Door) -> None:
+def test_repeated_batch_is_acknowledged_and_ignored(door: Door) -> None:
     client = door.client()
     client.put(plain(1), 3)
     client.commit(3, (0, "a"))
@@ -179,38 +179,41 @@ def test_batch_that_comes_again_is_acknowledged_and_ignored(door: Door) -> None:
     assert door.frames() == [[1], [8]]
 
 
-def test_part_that_is_the_only_one_is_published_at_once(door: Door) -> None:
+def test_single_part_of_a_batch_is_published_at_once(door: Door) -> None:
     answer = door.client().put(plain(1, 2, 3), 0, commit=True)
     assert answer == {"rows": 3, "again": False, "published": 3, "dead": 0}
     assert door.frames() == [[1, 2, 3]]
 
 
-def test_batch_without_rows_is_committed_and_stays_so(door: Door) -> None:
+def test_empty_batch_stays_committed_after_a_restart(door: Door) -> None:
     client = door.client()
     assert client.commit(4) == {"published": 0, "dead": 0, "again": False}
     assert client.put(plain(), 5, commit=True)["published"] == 0
     assert (client.committed(), door.frames()) == (5, [])
-    door.again()
+    door.restart()
     assert door.client().committed() == 5
 
 
-def test_commit_of_parts_that_are_not_there_says_to_write_the_batch_again(door: Door) -> None:
+def test_commit_of_missing_parts_is_refused_and_asks_for_the_whole_batch(door: Door) -> None:
     client = door.client()
     client.put(plain(1), 0)
-    door.again()
+    door.restart()
     client = door.client()
-    with pytest.raises(flight.FlightServerError, match="not staged: write the batch again") as caught:
+    with pytest.raises(
+        flight.FlightServerError,
+        match="the commit names a part that the gateway no longer holds: write the batch again",
+    ) as caught:
         client.commit(0, (0, "a"))
     assert json.loads(caught.value.extra_info)["code"] == "not_staged"
     client.put(plain(1), 0)
     client.act("abort", stream="plain", producer="p", batch=0)
     client.act("abort", stream="plain", producer="p", batch=0)
-    with pytest.raises(flight.FlightServerError, match="not staged"):
+    with pytest.raises(flight.FlightServerError, match="no longer holds"):
         client.commit(0, (0, "a"))
     assert door.frames() == []
 
 
-def test_large_parts_are_cut_into_frames_and_small_batches_are_put_together(door: Door) -> None:
+def test_rows_are_cut_into_frames_of_at_most_100000_rows(door: Door) -> None:
     client = door.client()
     client.put([plain(*range(begin, begin + 7000)) for begin in range(0, 210_000, 7000)], 0, commit=True)
     client.put(plain(*range(210_000, 220_000)), 1, commit=True)
@@ -219,7 +222,7 @@ def test_large_parts_are_cut_into_frames_and_small_batches_are_put_together(door
     assert [value for frame in frames for value in frame] == list(range(220_000))
 
 
-def test_columns_are_fitted_to_the_stream_by_policy_and_its_schema_can_be_asked_for(door: Door) -> None:
+def test_clients_can_read_the_schema_and_send_other_columns_by_policy(door: Door) -> None:
     client = door.client()
     schema = client.flight.get_schema(
         flight.FlightDescriptor.for_path("stream", "READINGS"), client.call
@@ -242,10 +245,10 @@ def test_columns_are_fitted_to_the_stream_by_policy_and_its_schema_can_be_asked_
     assert door.frames("readings") == [[1]]
 
 
-# -- rows that cannot be -----------------------------------------------------------------------------------------
+# -- rows that are invalid ---------------------------------------------------------------------------------------
 
 
-def test_bad_rows_are_kept_once_with_the_reason_and_the_others_go_on(door: Door) -> None:
+def test_invalid_rows_are_kept_once_with_the_reason_and_valid_rows_are_published(door: Door) -> None:
     client = door.client()
     parts = [(0, "a"), (1, "a")]
     answers = []
@@ -253,24 +256,24 @@ def test_bad_rows_are_kept_once_with_the_reason_and_the_others_go_on(door: Door)
         client.put([readings([1, None]), readings([None, 4], 2**40)], 0, stream="readings")
         client.put(readings([5, None]), 0, 1, stream="readings")
         answers.append(client.commit(0, *parts, stream="readings"))
-    assert [one["again"] for one in answers] == [False, True]
+    assert [answer["again"] for answer in answers] == [False, True]
     client.put(readings([6, None]), 1, stream="readings")
     assert client.commit(1, (0, "a"), stream="readings") == {"published": 1, "dead": 1, "again": False}
     assert door.frames("readings") == [[1], [5], [6]]
     counts = {"no event time: ts": 4, "does not fit: sensor": 1}
     assert door.door.status()["dead"] == {"readings": counts, "plain": {}}
     found = list(letters(door.dirs.stream("readings")))
-    assert [(one.reason, one.column, one.batch, one.rows) for one in found] == [
+    assert [(letter.reason, letter.column, letter.batch, letter.rows) for letter in found] == [
         ("no event time", "ts", 0, 3),
         ("does not fit", "sensor", 0, 1),
         ("no event time", "ts", 1, 1),
     ]
     assert found[1].kept.to_pylist() == readings([4], 2**40).to_pylist()
-    door.again()
+    door.restart()
     assert door.door.status()["dead"]["readings"] == counts
 
 
-def test_dead_rows_of_a_batch_that_could_not_be_published_are_not_doubled_by_it(dirs: RunDirs) -> None:
+def test_dead_rows_are_counted_once_though_publishing_was_retried(dirs: RunDirs) -> None:
     door = opened(dirs, bytes_max=256 * KIB)
     client = door.client()
     fill(client, "readings", readings(range(1000)))
@@ -284,7 +287,7 @@ def test_dead_rows_of_a_batch_that_could_not_be_published_are_not_doubled_by_it(
     door.close()
 
 
-def test_dead_rows_take_no_more_than_their_log_and_all_are_counted(dirs: RunDirs) -> None:
+def test_dead_rows_stay_within_their_log_and_all_are_counted(dirs: RunDirs) -> None:
     door = opened(dirs, dead_bytes=256 * KIB)
     client = door.client()
     for number in range(30):
@@ -298,24 +301,24 @@ def test_dead_rows_take_no_more_than_their_log_and_all_are_counted(dirs: RunDirs
     door.close()
 
 
-def test_dropped_stream_takes_its_dead_rows_with_it(door: Door) -> None:
+def test_dropping_a_stream_drops_its_dead_and_staged_rows(door: Door) -> None:
     client = door.client()
     client.put(readings([None]), 0, stream="readings", commit=True)
     client.put(readings([1]), 1, stream="readings")
     door.streams.drop("readings")
     door.streams.declare(READINGS)
     assert door.door.status()["dead"]["readings"] == {}
-    with pytest.raises(flight.FlightServerError, match="not staged"):
+    with pytest.raises(flight.FlightServerError, match="no longer holds"):
         client.commit(1, (0, "a"), stream="readings")
     client.put(readings([None, 2]), 0, stream="readings", commit=True)
     assert door.door.status()["dead"]["readings"] == {"no event time: ts": 1}
 
 
-# -- bounds ------------------------------------------------------------------------------------------------------
+# -- limits of logs and batches ----------------------------------------------------------------------------------
 
 
 def fill(client: Client, stream: str, rows: pa.RecordBatch) -> None:
-    """Until a lossless reader holds the producer back."""
+    """Publish batches until the log is full because its lossless reader has released nothing."""
     numbers = count()
 
     def put_all() -> None:
@@ -326,7 +329,7 @@ def fill(client: Client, stream: str, rows: pa.RecordBatch) -> None:
         put_all()
 
 
-def test_full_log_of_a_lossless_reader_holds_producers_back_and_others_do_not(dirs: RunDirs) -> None:
+def test_only_lossless_readers_with_a_full_log_hold_producers_back(dirs: RunDirs) -> None:
     door = opened(dirs, bytes_max=256 * KIB)
     client, rows = door.client(), plain(*range(1000))
     fill(client, "plain", rows)
@@ -334,12 +337,12 @@ def test_full_log_of_a_lossless_reader_holds_producers_back_and_others_do_not(di
     assert following is not None
     client.put(rows, following + 1)
     for _ in range(2):
-        with pytest.raises(flight.FlightUnavailableError, match="do not fit") as caught:
+        with pytest.raises(flight.FlightUnavailableError, match="has no room for") as caught:
             client.commit(following + 1, (0, "a"))
-        told = json.loads(caught.value.extra_info)
-        assert told["retry_after_s"] > 0
-        assert "plain" in told["reason"]
-    # Another stream goes on, and this one with the same commit as soon as there is room.
+        details = json.loads(caught.value.extra_info)
+        assert details["retry_after_s"] > 0
+        assert "plain" in details["reason"]
+    # Check that another stream still accepts batches, and that the same commit succeeds as soon as there is room.
     client.put(readings([1]), 0, stream="readings", commit=True)
     door.streams.release_for("reader", {"plain": door.streams.find("plain").log.next})
     assert client.commit(following + 1, (0, "a"))["published"] == 1000
@@ -350,29 +353,29 @@ def test_full_log_of_a_lossless_reader_holds_producers_back_and_others_do_not(di
     door.close()
 
 
-def test_what_there_is_no_memory_to_note_is_to_be_sent_again(
+def test_batch_is_to_be_sent_again_when_memory_has_run_out(
     door: Door, no_room: Callable[[], AbstractContextManager[None]]
 ) -> None:
     client = door.client()
     with no_room():
         for batch in (plain(), readings([None, 1])):
             name = "plain" if not batch.num_rows else "readings"
-            with pytest.raises(flight.FlightUnavailableError, match="has run out"):
+            with pytest.raises(flight.FlightUnavailableError, match="no memory left"):
                 client.put(batch, 1, stream=name, commit=True)
     assert client.put(plain(), 1, commit=True)["published"] == 0
     assert client.put(readings([None, 1]), 1, stream="readings", commit=True)["dead"] == 1
-    door.again()
+    door.restart()
     assert door.client().committed() == 1
 
 
-def test_batch_that_no_log_of_the_size_takes_is_refused_for_good(dirs: RunDirs) -> None:
+def test_batch_larger_than_the_log_is_refused_for_good(dirs: RunDirs) -> None:
     door = opened(dirs, bytes_max=256 * KIB)
     with pytest.raises(flight.FlightServerError, match="send smaller batches"):
         door.client().put(plain(*range(20_000)), 0, commit=True)
     door.close()
 
 
-def test_staging_that_is_full_is_there_again_after_a_commit(dirs: RunDirs) -> None:
+def test_full_staging_has_room_again_after_a_commit(dirs: RunDirs) -> None:
     door = opened(dirs, staged_bytes=100_000, message_bytes=90_000)
     client = door.client()
     client.put(plain(*range(8000)), 0)
@@ -380,14 +383,14 @@ def test_staging_that_is_full_is_there_again_after_a_commit(dirs: RunDirs) -> No
         client.put(plain(*range(8000)), 0, producer="q")
     with pytest.raises(flight.FlightServerError, match="maxOffsetsPerTrigger"):
         client.put(plain(*range(8000)), 0, 1)
-    with pytest.raises(flight.FlightServerError, match="send smaller ones"):
+    with pytest.raises(flight.FlightServerError, match="send smaller batches"):
         client.put(plain(*range(12_000)), 0, producer="r")
     client.commit(0, (0, "a"))
     client.put(plain(*range(8000)), 0, producer="q")
     door.close()
 
 
-def test_producer_that_stops_midway_holds_nobody_up(door: Door) -> None:
+def test_producer_that_stops_midway_delays_no_other_producer(door: Door) -> None:
     slow, client = door.client(), door.client()
     command = {"v": 1, "stream": "plain", "producer": "slow", "batch": 0, "partition": 0, "attempt": "a"}
     descriptor = flight.FlightDescriptor.for_command(json.dumps(command).encode())
@@ -398,7 +401,7 @@ def test_producer_that_stops_midway_holds_nobody_up(door: Door) -> None:
     assert door.frames() == [[2]]
 
 
-# -- who may do what -----------------------------------------------------------------------------------------------
+# -- keys and their permissions ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -406,13 +409,13 @@ def test_producer_that_stops_midway_holds_nobody_up(door: Door) -> None:
     [None, "", "weir_", new_key(), KEY[:-1], KEY + "x"],
     ids=["none", "empty", "prefix", "another", "shorter", "longer"],
 )
-def test_without_a_key_that_is_known_nothing_is_answered(door: Door, key: str | None) -> None:
+def test_calls_without_a_known_key_are_refused(door: Door, key: str | None) -> None:
     client = door.client(key)
     with pytest.raises(flight.FlightUnauthenticatedError, match="option apiKey"):
         client.put(plain(1), 0, commit=True)
     with pytest.raises(flight.FlightUnauthenticatedError, match="option apiKey"):
         client.committed()
-    # The client does not give the error of this call its class.
+    # For this call pyarrow raises a plain OSError instead of the Flight error class.
     with pytest.raises(OSError, match=r"option apiKey.*Unauthenticated"):
         client.flight.get_schema(flight.FlightDescriptor.for_path("stream", "plain"), client.call)
     with pytest.raises(flight.FlightUnauthenticatedError, match="option apiKey"):
@@ -420,7 +423,7 @@ def test_without_a_key_that_is_known_nothing_is_answered(door: Door, key: str | 
     assert door.frames() == []
 
 
-def test_key_opens_what_it_is_for(door: Door) -> None:
+def test_key_permits_only_its_streams_and_classes(door: Door) -> None:
     client = door.client(NARROW)
     assert client.put(plain(1), 0, commit=True)["published"] == 1
     with pytest.raises(flight.FlightUnauthorizedError, match="stream readings"):
@@ -434,7 +437,7 @@ def test_key_opens_what_it_is_for(door: Door) -> None:
         client.flight.do_get(flight.Ticket(ticket), client.call).read_all()
 
 
-def test_published_keys_open_the_door_until_they_are_taken_back(door: Door) -> None:
+def test_published_keys_are_valid_until_they_expire_or_are_withdrawn(door: Door) -> None:
     key, late = new_key(), new_key()
     ring = KeyRing(pepper=b"pepper")
     records = (
@@ -458,17 +461,17 @@ def test_published_keys_open_the_door_until_they_are_taken_back(door: Door) -> N
     assert door.client().committed() is None
 
 
-def test_key_is_in_no_text_of_the_settings(door: Door) -> None:
+def test_repr_of_the_settings_hides_the_key(door: Door) -> None:
     settings = FlightSettings().with_key(KEY)
     assert KEY not in repr(settings)
     assert KEY not in repr(settings.keys)
 
 
-# -- what is not understood -------------------------------------------------------------------------------------------
+# -- malformed requests, restarts and many producers ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("told", "what"),
+    ("change", "pattern"),
     [
         ({"colour": "red"}, "colour: unknown field"),
         ({"v": 2}, "v: Input should be 1"),
@@ -479,18 +482,20 @@ def test_key_is_in_no_text_of_the_settings(door: Door) -> None:
         ({"stream": "plian"}, "no such stream.*did you mean plain"),
     ],
 )  # fmt: skip
-def test_what_is_not_understood_is_refused_by_name(door: Door, told: dict[str, Any], what: str) -> None:
-    with pytest.raises(flight.FlightServerError, match=f"(?s){what}"):
-        door.client().put(plain(1), **{"number": 0, **told})
+def test_malformed_request_is_refused_with_the_name_of_the_field(
+    door: Door, change: dict[str, Any], pattern: str
+) -> None:
+    with pytest.raises(flight.FlightServerError, match=f"(?s){pattern}"):
+        door.client().put(plain(1), **{"number": 0, **change})
 
 
-def test_copy_of_another_nodes_stream_takes_nothing(door: Door) -> None:
+def test_copy_of_another_nodes_stream_accepts_no_rows(door: Door) -> None:
     door.streams.declare("CREATE STREAM far (x int64)", origin="n2")
-    with pytest.raises(flight.FlightServerError, match="comes in at node n2"):
+    with pytest.raises(flight.FlightServerError, match="is received at node n2"):
         door.client().put(plain(1), 0, stream="far", commit=True)
 
 
-def test_gateway_that_was_killed_is_found_where_it_was(door: Door) -> None:
+def test_restarted_gateway_keeps_its_address(door: Door) -> None:
     address = door.door.address
     assert door.dirs.endpoint.read_text() == address
     left = door.dirs.endpoint.read_bytes()
@@ -513,7 +518,7 @@ def test_unknown_actions_and_paths_are_refused(door: Door) -> None:
         client.flight.get_schema(flight.FlightDescriptor.for_path("what"), client.call)
 
 
-def test_many_producers_at_a_time_publish_everything_once(door: Door) -> None:
+def test_many_concurrent_producers_publish_each_row_once(door: Door) -> None:
     def produce(name: int) -> None:
         client = door.client()
         for number in range(20):
@@ -529,15 +534,17 @@ def test_many_producers_at_a_time_publish_everything_once(door: Door) -> None:
     found = [value for frame in door.frames() for value in frame]
     assert sorted(found) == sorted(1000 * name + number for name in range(8) for number in range(20))
     for name in range(8):
-        assert [one for one in found if one // 1000 == name] == [1000 * name + number for number in range(20)]
+        assert [value for value in found if value // 1000 == name] == [
+            1000 * name + number for number in range(20)
+        ]
 
 
-# -- answers out ----------------------------------------------------------------------------------------------------
+# -- reading answers over the network -------------------------------------------------------------------------------
 
 
 @dataclass
 class Unit:
-    """A unit's log with the answers of a query, as a class writes them."""
+    """Log of a unit with the answers of one query, written as a class writes them."""
 
     log: UnitLog
     schema: Schema
@@ -546,7 +553,7 @@ class Unit:
     def commit(self, rows: int, kept: float = 1.0) -> None:
         values = np.arange(self.given, self.given + rows)
         batch = pa.RecordBatch.from_arrays(
-            [values, pa.array([f"v{one}" for one in values])], names=["n", "s"]
+            [values, pa.array([f"v{value}" for value in values])], names=["n", "s"]
         )
         train = train_from_arrow(batch, self.schema, 0.0, kept)
         answers = (Answer("q", self.given, train),) if rows else ()
@@ -565,11 +572,11 @@ def unit(door: Door) -> Iterator[Unit]:
 
 
 def get(client: Client, first: int, following: int, query: str = "q") -> pa.Table:
-    told = {"v": 1, "unit": "gold", "query": query, "from": first, "to": following}
-    return client.flight.do_get(flight.Ticket(json.dumps(told).encode()), client.call).read_all()
+    ticket = {"v": 1, "unit": "gold", "query": query, "from": first, "to": following}
+    return client.flight.do_get(flight.Ticket(json.dumps(ticket).encode()), client.call).read_all()
 
 
-def test_rows_of_a_query_are_read_by_their_numbers_each_once(door: Door, unit: Unit) -> None:
+def test_answers_are_read_over_flight_by_their_sequence_numbers(door: Door, unit: Unit) -> None:
     client = door.client(NARROW)
     for rows in (100, 0, 3, 1000, 0):
         unit.commit(rows)
@@ -578,35 +585,35 @@ def test_rows_of_a_query_are_read_by_their_numbers_each_once(door: Door, unit: U
         flight.FlightDescriptor.for_path("query", "gold", "q"), client.call
     ).schema
     assert schema.names == ["_seq", "_kept", "n", "s"]
-    told = client.act("results", **{"class": "gold", "query": "q"})
+    results = client.act("results", **{"class": "gold", "query": "q"})
     mark = described(door.dirs.class_log("gold"))["q"].mark
-    assert told == {"units": [{"unit": "gold", "first": 0, "next": 1153, "mark": mark}]}
+    assert results == {"units": [{"unit": "gold", "first": 0, "next": 1153, "mark": mark}]}
     for first, following in [(0, 1153), (0, 1), (99, 101), (100, 100), (103, 1103), (1152, 1153), (5, 7)]:
         found = get(client, first, following)
         assert found.schema == schema
         numbers = list(range(first, following))
         assert found.to_pydict() == {
             "_seq": numbers,
-            "_kept": [0.5 if one >= 1103 else 1.0 for one in numbers],
+            "_kept": [0.5 if number >= 1103 else 1.0 for number in numbers],
             "n": numbers,
-            "s": [f"v{one}" for one in numbers],
+            "s": [f"v{number}" for number in numbers],
         }
 
 
-def test_rows_that_are_forgotten_or_yet_to_come_are_errors(door: Door, unit: Unit) -> None:
+def test_reading_forgotten_or_future_rows_is_an_error(door: Door, unit: Unit) -> None:
     client = door.client()
     for _ in range(400):
         unit.commit(20_000)
         unit.log.save(b"")
-    told = client.act("results", **{"class": "gold", "query": "q"})["units"][0]
-    assert 0 < told["first"] < told["next"] == 8_000_000
-    found = get(client, told["first"], told["first"] + 10)
-    assert found["n"].to_pylist() == list(range(told["first"], told["first"] + 10))
-    with pytest.raises(flight.FlightServerError, match="forgotten; next kept is") as caught:
-        get(client, told["first"] - 1, told["next"])
-    assert json.loads(caught.value.extra_info) == {"next": told["first"]}
-    with pytest.raises(flight.FlightServerError, match="there are rows up to 8000000"):
-        get(client, told["next"] - 1, told["next"] + 1)
+    results = client.act("results", **{"class": "gold", "query": "q"})["units"][0]
+    assert 0 < results["first"] < results["next"] == 8_000_000
+    found = get(client, results["first"], results["first"] + 10)
+    assert found["n"].to_pylist() == list(range(results["first"], results["first"] + 10))
+    with pytest.raises(flight.FlightServerError, match="no longer kept; the first kept row is") as caught:
+        get(client, results["first"] - 1, results["next"])
+    assert json.loads(caught.value.extra_info) == {"next": results["first"]}
+    with pytest.raises(flight.FlightServerError, match="ask for rows up to 8000000"):
+        get(client, results["next"] - 1, results["next"] + 1)
 
 
 def test_unknown_class_or_query_is_refused(door: Door, unit: Unit) -> None:

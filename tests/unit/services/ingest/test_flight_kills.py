@@ -1,6 +1,6 @@
-"""A gateway that is killed at any moment, also in the middle of a commit: every row is published once.
+"""A gateway that is killed at random moments, also in the middle of a commit, publishes every row once.
 
-The gateway runs in processes of its own, over logs that outlive them; producers repeat what has got no answer.
+Each gateway is a separate process over the same logs on disk. Producers repeat every call that got no answer.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def gateway_process(dirs: RunDirs, key: str, parent: Connection) -> None:
 
 
 def run_and_kill(dirs: RunDirs, chance: random.Random, up: threading.Event, ended: threading.Event) -> None:
-    """Start the gateway and kill it at some moment, again and again; the last one until all has been sent."""
+    """Start and kill a gateway KILLS times at random moments; let the last gateway run until `ended` is set."""
     for kill in range(KILLS + 1):
         ours, theirs = PROCESSES.Pipe()
         process = PROCESSES.Process(target=gateway_process, args=(dirs, KEY, theirs))
@@ -75,7 +75,7 @@ def run_and_kill(dirs: RunDirs, chance: random.Random, up: threading.Event, ende
 
 
 class Producer:
-    """Sends batches of several parts, each until it has been told that it is there."""
+    """Producer of batches of several parts; it repeats each batch until the gateway has acknowledged it."""
 
     def __init__(self, dirs: RunDirs, name: str, first: int, seed: int) -> None:
         self._dirs, self._name, self._chance = dirs, name, random.Random(f"{seed}/{name}")
@@ -109,7 +109,7 @@ class Producer:
             try:
                 return publish()
             except AWAY:
-                self._let_go()
+                self._release_all()
             except flight.FlightServerError as problem:
                 if b"not_staged" not in problem.extra_info:
                     raise
@@ -121,8 +121,8 @@ class Producer:
                 return self._put(client, number, 0, parts[0], commit=True)
             for place, part in enumerate(parts):
                 self._put(client, number, place, part, commit=False)
-            told = {**self._of(number), "parts": [[place, "a"] for place in range(len(parts))]}
-            (result,) = client.do_action(flight.Action("commit", json.dumps(told).encode()), self._call)
+            commit = {**self._batch(number), "parts": [[place, "a"] for place in range(len(parts))]}
+            (result,) = client.do_action(flight.Action("commit", json.dumps(commit).encode()), self._call)
             found: dict[str, Any] = json.loads(result.body.to_pybytes())
             return found
         finally:
@@ -131,8 +131,8 @@ class Producer:
     def _put(
         self, client: flight.FlightClient, number: int, place: int, part: pa.RecordBatch, commit: bool
     ) -> dict[str, Any]:
-        told = {**self._of(number), "partition": place, "attempt": "a", "commit": commit}
-        descriptor = flight.FlightDescriptor.for_command(json.dumps(told).encode())
+        command = {**self._batch(number), "partition": place, "attempt": "a", "commit": commit}
+        descriptor = flight.FlightDescriptor.for_command(json.dumps(command).encode())
         writer, answers = client.do_put(descriptor, part.schema, self._call)
         with writer:
             writer.write_batch(part)
@@ -143,11 +143,11 @@ class Producer:
         found: dict[str, Any] = json.loads(body.to_pybytes())
         return found
 
-    def _of(self, number: int) -> dict[str, Any]:
+    def _batch(self, number: int) -> dict[str, Any]:
         return {"v": 1, "stream": "s", "producer": self._name, "batch": number}
 
-    def _let_go(self) -> None:
-        """The gateway keeps what the reader has not released."""
+    def _release_all(self) -> None:
+        """Release all rows for the lossless reader, because the gateway refuses batches while its log is full."""
         with suppress(OSError, WeirError):
             following = Reader(self._dirs.stream("s")).next
             reader = Subscriber(self._dirs, "reader", "s", following, lossless=True)
@@ -156,7 +156,7 @@ class Producer:
 
 
 def values(dirs: RunDirs, ended: threading.Event) -> Iterator[int]:
-    """What a reader sees that is there all the time, in order."""
+    """Yield the values that a reader sees if it follows the log from the start to the end of the test."""
     log, following, last = Reader(dirs.stream("s")), 0, False
     while not last:
         last = ended.is_set()
@@ -167,7 +167,7 @@ def values(dirs: RunDirs, ended: threading.Event) -> Iterator[int]:
         ended.wait(0.001)
 
 
-def test_gateway_that_is_killed_again_and_again_publishes_every_row_once(dirs: RunDirs) -> None:
+def test_repeatedly_killed_gateway_publishes_every_row_once(dirs: RunDirs) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     producers = [Producer(dirs, name, first, seed) for name, first in (("p", 0), ("q", 10**9))]
@@ -176,14 +176,16 @@ def test_gateway_that_is_killed_again_and_again_publishes_every_row_once(dirs: R
         killing = threads.submit(run_and_kill, dirs, random.Random(seed), up, ended)
         up.wait()
         reading = threads.submit(lambda: list(values(dirs, ended)))
-        sending = [threads.submit(one.run) for one in producers]
+        sending = [threads.submit(producer.run) for producer in producers]
         try:
-            for one in sending:
-                one.result()
+            for future in sending:
+                future.result()
         finally:
             ended.set()
         killing.result()
         found = reading.result()
     assert [value for value in found if value < 10**9] == producers[0].sent
     assert [value for value in found if value >= 10**9] == producers[1].sent
-    assert sum(one.rows for one in letters(dirs.stream("s"))) == sum(one.dead for one in producers)
+    assert sum(letter.rows for letter in letters(dirs.stream("s"))) == sum(
+        producer.dead for producer in producers
+    )

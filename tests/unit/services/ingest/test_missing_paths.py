@@ -1,4 +1,4 @@
-"""A declaration of a source with missing files leads to a warning."""
+"""A source that reads files that do not exist leads to a warning when its stream is declared."""
 
 from __future__ import annotations
 
@@ -21,35 +21,37 @@ source: {{format: {format}, options: {{{options}}}{more}}}
 """
 
 
-def warned(format: str, options: str) -> list[str]:
+def warnings_for(format: str, options: str) -> list[str]:
     more = "" if format in ("rate", "weir_feeder") else ", schema: v BIGINT"
     documents = documents_of(STREAM.format(format=format, options=options, more=more))
-    return missing_paths(one.declaration for one in documents)
+    return missing_paths(document.declaration for document in documents)
 
 
-def test_each_path_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_missing_path_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "a.json").touch()
-    start = "Stream readings: source.options.path: nothing is at"
-    end = "; the feed fails until it is there"
-    seen = f", seen from {tmp_path} (`weir up` sees it from the folder in which it was started){end}"
-    assert warned("json", f"path: {tmp_path}/here") == []
-    assert warned("json", "path: here") == []
-    assert warned("json", "path: 'here/*.json'") == []
-    assert warned("json", "path: 'file:///'") == []
-    assert warned("json", "path: 's3a://bucket/there'") == []
-    assert warned("rate", "rowsPerSecond: 1") == []
-    assert warned("json", f"path: {tmp_path}/there") == [f"{start} {tmp_path}/there yet{end}"]
-    assert warned("parquet", "PATH: there") == [f"{start} there{seen}"]
-    assert warned("csv", "path: 'here/*.csv'") == [f"{start} here/*.csv{seen}"]
-    assert warned("weir_feeder", "path: 'here/a.json, b.json, c.json', rate: 1") == [
+    start = "Stream readings: source.options.path: there is nothing at"
+    end = "; the feed fails until the path exists"
+    seen = f", relative to {tmp_path} (for `weir up`, relative to the folder in which it was started){end}"
+    assert warnings_for("json", f"path: {tmp_path}/here") == []
+    assert warnings_for("json", "path: here") == []
+    assert warnings_for("json", "path: 'here/*.json'") == []
+    assert warnings_for("json", "path: 'file:///'") == []
+    assert warnings_for("json", "path: 's3a://bucket/there'") == []
+    assert warnings_for("rate", "rowsPerSecond: 1") == []
+    assert warnings_for("json", f"path: {tmp_path}/there") == [f"{start} {tmp_path}/there yet{end}"]
+    assert warnings_for("parquet", "PATH: there") == [f"{start} there{seen}"]
+    assert warnings_for("csv", "path: 'here/*.csv'") == [f"{start} here/*.csv{seen}"]
+    assert warnings_for("weir_feeder", "path: 'here/a.json, b.json, c.json', rate: 1") == [
         f"{start} b.json{seen}",
         f"{start} c.json{seen}",
     ]
 
 
-def test_apply_warns_and_declares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apply_warns_of_a_missing_path_and_declares_the_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("WEIR_ENDPOINT", raising=False)
     file = tmp_path / "streams.yaml"
@@ -60,12 +62,13 @@ def test_apply_warns_and_declares(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     result = CliRunner().invoke(app, ["apply", "-f", str(file)])
     assert result.exit_code == 0
     assert (
-        f"warning: Stream readings: source.options.path: nothing is at {tmp_path}/there yet" in result.stderr
+        f"warning: Stream readings: source.options.path: there is nothing at {tmp_path}/there yet"
+        in result.stderr
     )
     assert "Stream readings  created" in " ".join(result.stdout.split("\n"))
 
 
-def test_service_warns_only_where_it_runs_the_feeds_itself(tmp_path: Path) -> None:
+def test_service_warns_only_if_it_runs_the_feeds_itself(tmp_path: Path) -> None:
     (document,) = documents_of(
         STREAM.format(format="json", options=f"path: {tmp_path}/there", more=", schema: v BIGINT")
     )
@@ -74,4 +77,4 @@ def test_service_warns_only_where_it_runs_the_feeds_itself(tmp_path: Path) -> No
         assert api("POST", "/v1/apply?dry_run=true", body).json()["warnings"] == []
         api.service.brought = tuple
         (warning,) = api("POST", "/v1/apply", body).json()["warnings"]
-    assert f"nothing is at {tmp_path}/there yet" in warning
+    assert f"there is nothing at {tmp_path}/there yet" in warning

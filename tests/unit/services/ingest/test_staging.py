@@ -1,4 +1,4 @@
-"""Parts that wait for their commit: what is there, and what it may take."""
+"""Staging: parts of batches are kept until their commit, within a limit of bytes."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def put(staging: Staging, batch: BatchKey, name: tuple[int, str], size: int = 0)
     return part
 
 
-def test_parts_come_in_order_of_their_partitions_each_in_the_attempt_that_is_named(stream: Stream) -> None:
+def test_parts_are_ordered_by_partition_and_taken_from_the_named_attempt(stream: Stream) -> None:
     staging, batch = Staging(), BatchKey(stream, "p", 1)
     names = [(2, "a"), (10, "b"), (1, "c"), (1, "d")]
     parts = {name: put(staging, batch, name) for name in names}
     found = staging.parts(batch, [(10, "b"), (1, "d"), (2, "a")])
-    assert [id(one) for one in found] == [id(parts[name]) for name in [(1, "d"), (2, "a"), (10, "b")]]
+    assert [id(part) for part in found] == [id(parts[name]) for name in [(1, "d"), (2, "a"), (10, "b")]]
     with pytest.raises(NotStaged, match="write the batch again"):
         staging.parts(batch, [(1, "d"), (3, "a")])
     with pytest.raises(NotStaged):
@@ -66,7 +66,7 @@ def test_parts_come_in_order_of_their_partitions_each_in_the_attempt_that_is_nam
     assert staging.parts(BatchKey(stream, "q", 1), []) == []
 
 
-def test_what_is_committed_goes_with_what_came_before_it(stream: Stream) -> None:
+def test_dropping_a_batch_drops_the_producers_earlier_batches(stream: Stream) -> None:
     staging = Staging()
     for producer, number in (("p", 1), ("p", 2), ("p", 3), ("q", 1)):
         put(staging, BatchKey(stream, producer, number), (0, "a"))
@@ -78,7 +78,7 @@ def test_what_is_committed_goes_with_what_came_before_it(stream: Stream) -> None
     assert staging.status() == {"bytes": 0, "bytes_max": staging.status()["bytes_max"], "batches": 0}
 
 
-def test_who_brings_more_than_has_room_is_told_to_come_again_or_that_it_never_will(stream: Stream) -> None:
+def test_part_without_room_is_refused_until_later_or_for_good(stream: Stream) -> None:
     staging = Staging(bytes_max=100_000)
     put(staging, BatchKey(stream, "p", 1), (0, "a"), 60_000)
     with pytest.raises(StagingFull):
@@ -90,7 +90,7 @@ def test_who_brings_more_than_has_room_is_told_to_come_again_or_that_it_never_wi
     put(staging, BatchKey(stream, "q", 1), (0, "a"), 60_000)
 
 
-def test_what_nobody_touches_for_an_hour_is_dropped(stream: Stream) -> None:
+def test_batch_untouched_for_an_hour_is_dropped_for_a_new_batch(stream: Stream) -> None:
     clock = Clock()
     staging = Staging(bytes_max=100_000, clock=clock)
     batches = [BatchKey(stream, name, 1) for name in "pqr"]
@@ -112,26 +112,28 @@ def test_what_nobody_touches_for_an_hour_is_dropped(stream: Stream) -> None:
         max_size=40,
     )
 )  # fmt: skip
-def test_what_is_held_is_what_is_there(stream: Stream, done: list[tuple[str, int, int, int]]) -> None:
+def test_bytes_and_batches_are_counted_exactly_and_stay_within_the_limit(
+    stream: Stream, actions: list[tuple[str, int, int, int]]
+) -> None:
     staging, most = Staging(bytes_max=100_000), 100_000
-    there: dict[tuple[int, int], int] = {}
-    for what, number, partition, size in done:
+    expected: dict[tuple[int, int], int] = {}
+    for action, number, partition, size in actions:
         batch, name = BatchKey(stream, "p", number), (partition, "a")
-        match what:
+        match action:
             case "put" | "lose":
                 try:
                     with staging.receiving(batch) as held:
                         staging.hold(held, 1000 * size)
-                        if what == "put":
+                        if action == "put":
                             staging.put(held, name, StagedPart())
-                            there[number, partition] = 1000 * size + PART_BYTES
+                            expected[number, partition] = 1000 * size + PART_BYTES
                 except (StagingFull, BatchTooLarge):
-                    assert sum(there.values()) + PART_BYTES + 1000 * size > most
+                    assert sum(expected.values()) + PART_BYTES + 1000 * size > most
             case "drop":
                 staging.drop(batch)
-                there = {key: bytes_ for key, bytes_ in there.items() if key[0] != number}
+                expected = {key: bytes_ for key, bytes_ in expected.items() if key[0] != number}
             case "until":
                 staging.drop_until(batch)
-                there = {key: bytes_ for key, bytes_ in there.items() if key[0] > number}
-        assert staging.status()["bytes"] == sum(there.values()) <= most
-        assert staging.status()["batches"] == len({key[0] for key in there})
+                expected = {key: bytes_ for key, bytes_ in expected.items() if key[0] > number}
+        assert staging.status()["bytes"] == sum(expected.values()) <= most
+        assert staging.status()["batches"] == len({key[0] for key in expected})

@@ -1,4 +1,4 @@
-"""streams.yaml: what a user reads who got it wrong, and what is made of it before Spark is started."""
+"""Feeds that users declare in streams.yaml: messages about mistakes, checks before Spark starts, progress, and the choice of Java."""
 
 import copy
 import json
@@ -88,12 +88,12 @@ TICKS, READINGS, ORDERS = "streams.ticks.source", "streams.readings.source", "st
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
-    """The valid file with one place in it another; keys with dots are separated by `/`."""
+    """Return the valid file with one value replaced or removed; `path` is its keys joined by `/`."""
     data: dict[str, Any] = copy.deepcopy(yaml.safe_load(VALID))
     *above, key = path.split("/")
     node = data
-    for one in above:
-        node = node[one]
+    for part in above:
+        node = node[part]
     if value is GONE:
         del node[key]
     else:
@@ -109,12 +109,12 @@ def problem(data: object, tmp_path: Path) -> str:
     return str(caught.value).removeprefix(f"{file}: ")
 
 
-# Where the file is changed, to what, and what is said after "streams.yaml: ".
+# Changed key, its new value, and the message that is expected after "streams.yaml: ".
 MISTAKES = [
     (
         "streams",
         GONE,
-        "streams: required, but missing\n  hint: add `streams:` with one name or more, each with its own keys under it",
+        "streams: a required value is missing\n  hint: add `streams:` with one name or more, each with its own keys under it",
     ),
     ("strems", {}, "strems: unknown key (got 'strems')\n  hint: did you mean streams?"),
     (
@@ -140,86 +140,86 @@ MISTAKES = [
     (
         "streams/orders/source/options/kafka.bootstrap.servers",
         GONE,
-        f"{ORDERS}.options.kafka.bootstrap.servers: required, but missing\n"
+        f"{ORDERS}.options.kafka.bootstrap.servers: a required value is missing\n"
         "  hint: add `kafka.bootstrap.servers: …` to the options",
     ),
     (
         "streams/orders/source/options/subscribe",
         GONE,
-        f"{ORDERS}.options.subscribe: required, but missing\n"
+        f"{ORDERS}.options.subscribe: a required value is missing\n"
         "  hint: add `subscribe: …` or `subscribePattern: …` or `assign: …` to the options",
     ),
     (
         "streams/orders/source/options/assign",
         "[]",
-        f"{ORDERS}.options: only one of these can be given (got ['subscribe', 'assign'])\n"
-        "  hint: keep subscribe",
+        f"{ORDERS}.options: only one of these options can be given (got ['subscribe', 'assign'])\n"
+        "  hint: keep only subscribe",
     ),
     (
         "streams/orders/source/options/kafka.auto.offset.reset",
         "earliest",
-        f"{ORDERS}.options.kafka.auto.offset.reset: not for a stream (got 'earliest')\n"
-        "  hint: say where to begin with startingOffsets",
+        f"{ORDERS}.options.kafka.auto.offset.reset: this option cannot be used for a stream (got 'earliest')\n"
+        "  hint: use startingOffsets to choose where reading begins",
     ),
     (
         "streams/orders/source/sql",
         GONE,
-        f"{ORDERS}.sql: a message is bytes\n  hint: decode them, for example `sql: {KAFKA_SQL}`",
+        f"{ORDERS}.sql: Kafka messages are bytes, so the stream needs a query in `sql` to decode them\n  hint: add a query, for example `sql: {KAFKA_SQL}`",
     ),
     (
         "streams/orders/source/schema",
         "value BINARY",
-        f"{ORDERS}.schema: kafka brings columns of its own (got 'value BINARY')\n"
-        "  hint: leave it out, and make the columns in sql",
+        f"{ORDERS}.schema: kafka has fixed columns (got 'value BINARY')\n"
+        "  hint: leave out `schema`, and compute the columns in sql",
     ),
     (
         "streams/readings/source/schema",
         GONE,
-        f"{READINGS}.schema: csv files do not say their columns before they are there\n"
+        f"{READINGS}.schema: csv files need a schema, because Spark does not know their columns in advance\n"
         "  hint: add `schema: ts TIMESTAMP, sensor INT, …`",
     ),
     (
         "streams/readings/source/options/path",
         GONE,
-        f"{READINGS}.options.path: required, but missing\n  hint: add `path: …` to the options",
+        f"{READINGS}.options.path: a required value is missing\n  hint: add `path: …` to the options",
     ),
     (
         "streams/readings/source/options/path",
         None,
-        f"{READINGS}.options.path: has no value\n  hint: give text, in quotes if it looks like a number",
+        f"{READINGS}.options.path: the key has no value\n  hint: give text, in quotes if it looks like a number",
     ),
     (
         "streams/readings/source/output_mode",
         "update",
-        f"{READINGS}.output_mode: executors can only append (got 'update')\n  hint: use `path: driver`",
+        f"{READINGS}.output_mode: `path: executor` supports only the output mode append (got 'update')\n  hint: use `path: driver`",
     ),
     (
         "streams/readings/source/path",
         "drivers",
-        f"{READINGS}.path: no such choice (got 'drivers')\n  hint: did you mean driver?",
+        f"{READINGS}.path: the value is not one of the allowed choices (got 'drivers')\n  hint: did you mean driver?",
     ),
     (
         "streams/readings/source/trigger_ms",
         0,
-        f"{READINGS}.trigger_ms: must be at least 1 (got 0)\n"
+        f"{READINGS}.trigger_ms: the value must be at least 1 (got 0)\n"
         "  hint: give a whole number from 1 to 8.64e+07; 100 if left out",
     ),
     (
         "streams/readings/columns",
         GONE,
         "streams.readings.columns: the stream has no columns\n"
-        "  hint: add `columns: {ts: timestamp, x: float64}`, or sql",
+        "  hint: add `columns: {ts: timestamp, x: float64}`, or `sql:`",
     ),
     (
         "streams/readings/sql",
         "CREATE STREAM readings (ts timestamp)",
-        "streams.readings.columns: the SQL says that already\n  hint: keep sql or columns",
+        "streams.readings.columns: columns cannot be given together with sql\n  hint: keep either sql or columns",
     ),
     (
         "streams/readings/time",
         GONE,
-        "streams.readings.watermark: it is not said of which column (got '5 seconds')\n"
-        "  hint: add `time:` with the column",
+        "streams.readings.watermark: `watermark` needs a time column, but the stream has no `time` (got '5 seconds')\n"
+        "  hint: add `time:` with the name of the column",
     ),
     (
         "streams/readings/time",
@@ -240,24 +240,24 @@ MISTAKES = [
     (
         "streams/ticks/sql",
         "CREATE STREAM tick (ts timestamp)",
-        "streams.ticks.sql: the SQL declares a stream of another name (got 'tick')\n"
-        "  hint: let the key and the CREATE STREAM have one name",
+        "streams.ticks.sql: the SQL declares a stream with another name (got 'tick')\n"
+        "  hint: use the same name in the key and in CREATE STREAM",
     ),
     (
         "session/conf",
         {"fs.s3a.secret.key": "hunter2"},
-        "session.conf: not a setting of Spark's (got 'fs.s3a.secret.key')\n  hint: they begin with spark.",
+        "session.conf: this is not the name of a Spark setting (got 'fs.s3a.secret.key')\n  hint: use a name that begins with `spark.`",
     ),
     (
         "session/conf",
         {"spark.jars.packages": "a:b:c"},
-        "session.conf: has a key of its own (got 'spark.jars.packages')\n"
-        "  hint: say it under session.packages",
+        "session.conf: this Spark setting has its own key in Weir (got 'spark.jars.packages')\n"
+        "  hint: set session.packages instead",
     ),
     (
         "session/packages",
         ["a:b"],
-        "session.packages[0]: not the coordinates of a package (got 'a:b')\n"
+        "session.packages[0]: the package is not given by Maven coordinates (got 'a:b')\n"
         f"  hint: write group:name:version, for example {KAFKA_CONNECTOR}",
     ),
     (
@@ -273,29 +273,29 @@ MISTAKES = [
     (
         "feeds/both/streams/ticks",
         {},
-        "feeds.both.streams: the stream has a source of its own (got 'ticks')\n"
-        "  hint: leave out its source, or take it from the feed",
+        "feeds.both.streams: the stream already has its own source (got 'ticks')\n"
+        "  hint: remove the stream's source, or remove the stream from the feed",
     ),
     (
         "feeds/other",
         {"source": {"format": "rate"}, "streams": {"hot": {}}},
-        "feeds.other.streams: feed both brings it already (got 'hot')\n  hint: let one of the two have it",
+        "feeds.other.streams: feed both already supplies this stream (got 'hot')\n  hint: remove the stream from one of the two feeds",
     ),
     (
         "feeds/both/streams/cold",
         GONE,
-        "streams.cold.source: nothing brings the stream\n  hint: add a source, or name the stream in a feed",
+        "streams.cold.source: the stream has no source, and no feed supplies it\n  hint: add `source:`, or name the stream in a feed",
     ),
     (
         "feeds/ticks",
         {"source": {"format": "rate"}, "streams": {"hot": {}}},
-        "feeds: a stream with a source of its own has that name (got 'ticks')\n"
+        "feeds: the feed has the name of a stream that has its own source (got 'ticks')\n"
         "  hint: give the feed another name",
     ),
     (
         "feeds/both/source/path",
         "executor",
-        "feeds.both.source.path: executors send whole rows to one stream (got 'executor')\n"
+        "feeds.both.source.path: with `path: executor`, a feed can supply only one stream, with complete rows (got 'executor')\n"
         "  hint: use `path: driver`",
     ),
     (
@@ -306,19 +306,19 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("place", "value", "said"), MISTAKES, ids=lambda value: str(value)[:40])
-def test_mistake_is_named_with_field_value_and_remedy(
-    place: str, value: object, said: str | None, tmp_path: Path
+@pytest.mark.parametrize(("place", "value", "message"), MISTAKES, ids=lambda value: str(value)[:40])
+def test_mistake_in_the_streams_file_is_reported_with_field_value_and_remedy(
+    place: str, value: object, message: str | None, tmp_path: Path
 ) -> None:
     data = changed(place, value)
-    if said is None:
+    if message is None:
         data["streams"]["lines"]["source"]["checkpoint"] = value
-        said = (
-            "streams.lines.source.checkpoint: streams.ticks.source has the same checkpoint (got 'here')\n"
-            "  hint: give each source a folder of its own, or leave it out"
+        message = (
+            "streams.lines.source.checkpoint: streams.ticks.source uses the same checkpoint folder (got 'here')\n"
+            "  hint: give each source its own checkpoint folder, or leave the folder out"
         )
     found = problem(data, tmp_path)
-    assert found == said
+    assert found == message
 
 
 def parsed(data: object = None) -> StreamsFile:
@@ -334,14 +334,14 @@ def test_columns_become_the_same_stream_as_sql() -> None:
     assert streams["lines"].time is None
 
 
-def test_options_are_text_as_spark_takes_them() -> None:
+def test_options_are_passed_to_spark_as_text() -> None:
     streams = parsed().all_feeds()
     assert streams["ticks"].source.options == {"rowsPerSecond": "10"}
     assert streams["readings"].source.options == {"path": "in/readings", "header": "true"}
     assert streams["lines"].source.options["port"] == "9999"
 
 
-def test_connector_for_kafka_comes_by_itself_unless_one_is_named() -> None:
+def test_connector_for_kafka_is_added_unless_another_is_named() -> None:
     assert parsed().packages() == (KAFKA_CONNECTOR,)
     other = KAFKA_CONNECTOR.replace("4.3.0", "4.3.1")
     assert parsed(changed("session/packages", [other])).packages() == (other,)
@@ -350,19 +350,19 @@ def test_connector_for_kafka_comes_by_itself_unless_one_is_named() -> None:
     assert parsed(changed("streams/orders", yaml.safe_load(VALID)["streams"]["lines"])).packages() == ()
 
 
-def test_options_are_known_without_regard_to_case() -> None:
+def test_names_of_options_are_case_insensitive() -> None:
     data = changed("streams/orders/source/options/STARTINGOFFSETS", "earliest")
     assert parsed(data).all_feeds()["orders"].source.options["STARTINGOFFSETS"] == "earliest"
 
 
-def test_what_is_told_to_spark_is_what_the_file_says(tmp_path: Path) -> None:
-    told = settings(parsed(), SparkFolder(tmp_path))
-    assert told["spark.master"] == "local[2]"
-    assert told["spark.driver.memory"] == "512m"
-    assert told["spark.jars.packages"] == KAFKA_CONNECTOR
+def test_session_settings_of_the_file_are_passed_to_spark(tmp_path: Path) -> None:
+    conf = settings(parsed(), SparkFolder(tmp_path))
+    assert conf["spark.master"] == "local[2]"
+    assert conf["spark.driver.memory"] == "512m"
+    assert conf["spark.jars.packages"] == KAFKA_CONNECTOR
 
 
-def test_job_survives_its_journey(tmp_path: Path) -> None:
+def test_job_stays_equal_through_json(tmp_path: Path) -> None:
     job = IngestJob(parsed(), GatewayAddress("grpc://127.0.0.1:1", "weir_x"), tmp_path, tmp_path)
     assert job_of(json.loads(json.dumps(job.as_json()))) == job
 
@@ -379,7 +379,7 @@ FED = ("ticks", "readings", "orders", "lines", "faults", "both")
         ("session/conf", {"spark.driver.memory": "1g"}, []),
     ],
 )
-def test_change_of_one_feed_changes_no_other(
+def test_changing_a_feed_changes_no_other_feed(
     tmp_path: Path, place: str, value: object, changed_feeds: list[str]
 ) -> None:
     door = GatewayAddress("grpc://127.0.0.1:1", "weir_x")
@@ -389,7 +389,7 @@ def test_change_of_one_feed_changes_no_other(
     assert [name for name in FED if before[name] != after[name]] == changed_feeds
 
 
-def test_stream_that_moves_to_another_node_changes_its_feed_alone(tmp_path: Path) -> None:
+def test_stream_moved_to_another_node_changes_only_its_feed(tmp_path: Path) -> None:
     here, there = (
         IngestJob(
             parsed(), GatewayAddress("grpc://one:1", "weir_x", endpoints=endpoints), tmp_path, tmp_path
@@ -399,7 +399,7 @@ def test_stream_that_moves_to_another_node_changes_its_feed_alone(tmp_path: Path
     assert [name for name in FED if here[name] != there[name]] == ["both"]
 
 
-def test_feeds_with_a_connector_to_fetch_are_apart_from_the_others() -> None:
+def test_feeds_that_need_a_downloaded_connector_are_separated() -> None:
     parts = parsed().by_connector()
     assert {name: list(part.all_feeds()) for name, part in parts.items()} == {
         "": [name for name in FED if name != "orders"],
@@ -412,36 +412,75 @@ def test_feeds_with_a_connector_to_fetch_are_apart_from_the_others() -> None:
     assert list(parsed(changed("session/packages", [KAFKA_CONNECTOR])).by_connector()) == [""]
 
 
-def test_feed_of_several_streams_stands_beside_those_of_one() -> None:
+def test_feeds_of_several_streams_and_of_single_streams_are_listed_together() -> None:
     feeds = parsed().all_feeds()
     assert list(feeds) == ["ticks", "readings", "orders", "lines", "faults", "both"]
-    assert [name for name, one in feeds.items() if one.is_split] == ["both"]
+    assert [name for name, feed in feeds.items() if feed.is_split] == ["both"]
     assert feeds["both"].conditions == {"hot": "temp > 30", "cold": "temp < 10"}
     assert feeds["both"].columns == {"cold": ("sensor",)}
     assert list(feeds["ticks"].streams) == ["ticks"]
 
 
-def test_secrets_are_cut_out_of_errors() -> None:
+@pytest.mark.parametrize(
+    "option",
+    [
+        "ssl.keystore.key",
+        "ssl.key.password",
+        "sasl.jaas.config",
+        "sasl.oauthbearer.client.credentials.client.secret",
+    ],
+)
+def test_secret_options_of_kafka_are_secrets(option: str) -> None:
+    options = {"kafka.bootstrap.servers": "host:9092", "subscribe": "orders", f"kafka.{option}": "hunter2"}
+    assert "hunter2" in parsed(changed("streams/orders/source/options", options)).secrets()
+
+
+def test_secrets_are_removed_from_errors() -> None:
     secrets = parsed().secrets()
     assert set(secrets) == {"verysecret", "user password=x", "secret of a feed"}
     assert brief("\n failed with verysecret at x\n more", secrets) == "failed with … at x"
 
 
-def test_of_a_traceback_the_exception_is_told() -> None:
-    told = """[FOREACH] Reason: An exception was raised: Traceback (most recent call last):
+def test_traceback_is_shortened_to_its_exception() -> None:
+    error = """[FOREACH] Reason: An exception was raised: Traceback (most recent call last):
   File "driver.py", line 71, in publish
     raise GatewayAway(where: int)
     ^^^^^
 pyspark_weir.errors.GatewayAway: not taken within 3 s; see that it runs
  SQLSTATE: 39000
 """
-    assert brief(told, []) == "GatewayAway: not taken within 3 s; see that it runs"
+    assert brief(error, []) == "GatewayAway: not taken within 3 s; see that it runs"
     assert len(brief("x" * 10_000, [])) == 500
 
 
-def test_of_an_error_of_spark_the_sentence_is_shown() -> None:
-    told = "[PATH_NOT_FOUND] Path does not exist: in/x. SQLSTATE: 42K03; line 1 pos 2"
-    assert brief(told, []) == "Path does not exist: in/x"
+def test_error_in_java_below_a_traceback_shows_its_cause() -> None:
+    text = """[FOREACH_BATCH] Return Message: Traceback (most recent call last):
+  File "protocol.py", line 327, in get_return_value
+    raise Py4JJavaError(
+py4j.protocol.Py4JJavaError: An error occurred while calling o99.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult
+\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:53)
+\t... 5 more
+Caused by: org.apache.spark.sql.kafka010.KafkaIllegalStateException: Some data may have been lost;
+set the source option failOnDataLoss to false.
+\tat org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer.get(KafkaDataConsumer.scala:343)
+\t... 1 more
+Caused by: org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Fetch position is out of range
+\t... 3 more
+ SQLSTATE: 39000
+"""
+    cause = "Some data may have been lost; set the source option failOnDataLoss to false"
+    assert brief(text, []) == f"KafkaIllegalStateException: {cause}"
+
+
+def test_error_in_java_is_shown_without_its_package() -> None:
+    text = "org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed: x.y.Z: no"
+    assert brief(text, []) == "SaslAuthenticationException: Authentication failed: x.y.Z: no"
+
+
+def test_error_of_spark_is_shortened_to_its_sentence() -> None:
+    error = "[PATH_NOT_FOUND] Path does not exist: in/x. SQLSTATE: 42K03; line 1 pos 2"
+    assert brief(error, []) == "Path does not exist: in/x"
     assert (
         brief("[unresolved dependency: a#b;1: not found]", []) == "[unresolved dependency: a#b;1: not found]"
     )
@@ -453,44 +492,46 @@ PAGE = (ROOT / "docs/ingest.md").read_text(encoding="utf-8")
 @pytest.mark.parametrize(
     "model", [StreamDefinition, SourceSettings, SessionSettings, FedStream, FeedDefinition]
 )
-def test_page_describes_every_key(model: type[Settings]) -> None:
-    keys = [one.alias or name for name, one in model.model_fields.items()]
+def test_docs_describe_every_key_of_the_file(model: type[Settings]) -> None:
+    keys = [field.alias or name for name, field in model.model_fields.items()]
     assert [key for key in keys if f"| `{key}` |" not in PAGE] == []
 
 
-def test_example_of_the_page_holds_together() -> None:
+def test_example_in_the_docs_is_valid() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     streams = parse_model(StreamsFile, parse_yaml(example))
     assert declared(streams).keys() == {"ticks", "readings", "orders", "hot", "alerts"}
 
 
-# -- the stream at the gateway -----------------------------------------------------------------------------------
+# -- the stream that is declared at the gateway ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("there", "said"),
+    ("there", "message"),
     [
         ({"ts": pa.timestamp("us", "UTC")}, "the stream at the gateway has no such column (got 'value')"),
         (
             {"ts": pa.timestamp("us", "UTC"), "value": pa.float64()},
-            "column value is another at the gateway (got 'int64')",
+            "column value has another type at the gateway (got 'int64')",
         ),
         (
             {"ts": pa.timestamp("us", "UTC"), "value": pa.int64(), "more": pa.int64()},
-            "the stream at the gateway has one column more (got 'more')",
+            "the stream at the gateway has an additional column (got 'more')",
         ),
     ],
 )
-def test_stream_that_differs_at_the_gateway_is_refused(there: Mapping[str, pa.DataType], said: str) -> None:
+def test_stream_with_other_columns_at_the_gateway_is_refused(
+    there: Mapping[str, pa.DataType], message: str
+) -> None:
     schema = pa.schema(list(there.items()), metadata={b"weir.time_column": b"ts"})
     with pytest.raises(InvalidInput, match="ticks") as caught:
         compare("ticks", declared(parsed())["ticks"], schema)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_event_time_that_differs_at_the_gateway_is_refused() -> None:
+def test_stream_with_another_event_time_at_the_gateway_is_refused() -> None:
     ticks = declared(parsed())["ticks"]
-    with pytest.raises(InvalidInput, match="another column is the event time"):
+    with pytest.raises(InvalidInput, match="the stream at the gateway has another event time"):
         compare("ticks", ticks, ticks.schema.arrow)
     compare("ticks", ticks, ticks.schema.arrow.with_metadata({b"weir.time_column": b"ts"}))
 
@@ -501,32 +542,32 @@ def gateway() -> Iterator[RealGateway]:
         yield found
 
 
-def test_gateway_is_asked_for_the_streams_before_spark_is_started(gateway: RealGateway) -> None:
+def test_streams_are_checked_at_the_gateway_before_spark_starts(gateway: RealGateway) -> None:
     door, streams = GatewayAddress(gateway.endpoint, gateway.key), declared(parsed())
     ticks = {"ticks": streams["ticks"]}
-    with pytest.raises(InvalidInput, match=r"streams\.ticks: the gateway does not have it: .*ticks"):
+    with pytest.raises(InvalidInput, match=r"streams\.ticks: the gateway does not have this stream: .*ticks"):
         check_gateway(ticks, door)
     gateway.declare(VALID.split('"')[1])
     check_gateway(ticks, door)
     with pytest.raises(InvalidInput, match="--api-key: the gateway refuses the key"):
         check_gateway(ticks, GatewayAddress(gateway.endpoint, new_key()))
     gateway.declare("CREATE STREAM lines (value string, more int64)")
-    with pytest.raises(InvalidInput, match="one column more"):
+    with pytest.raises(InvalidInput, match="has an additional column"):
         check_gateway({"lines": streams["lines"]}, door)
 
 
-def test_gateway_that_is_open_to_all_is_reached_from_here_without_a_name() -> None:
+def test_gateway_listening_on_all_addresses_is_reached_on_localhost() -> None:
     assert from_here("grpc://pod-7:4000", "0.0.0.0") == "grpc://127.0.0.1:4000"
     assert from_here("grpc://10.0.0.7:4000", "10.0.0.7") == "grpc://10.0.0.7:4000"
 
 
-# -- progress ----------------------------------------------------------------------------------------------------
+# -- progress of feeds -------------------------------------------------------------------------------------------
 
 
 def report(
     batch: int, rows: int, time: str, run: str = "r", latest: Any = None, end: Any = None
 ) -> dict[str, Any]:
-    """Of a micro-batch, as Spark tells it."""
+    """Return the progress report of a micro-batch, in Spark's format."""
     return {
         "runId": run,
         "batchId": batch,
@@ -537,7 +578,7 @@ def report(
     }
 
 
-def test_each_report_counts_once_and_a_new_run_goes_on() -> None:
+def test_progress_reports_of_spark_are_counted_once_even_after_a_query_restart() -> None:
     counted = FeedCounts()
     first, second = report(0, 10, "t0"), report(1, 5, "t1", latest=9, end=7)
     assert counted.hear([first])
@@ -548,21 +589,21 @@ def test_each_report_counts_once_and_a_new_run_goes_on() -> None:
     assert counted.rows == 20
 
 
-def test_trigger_that_found_nothing_is_no_batch() -> None:
+def test_trigger_without_data_does_not_count_as_a_batch() -> None:
     counted = FeedCounts()
     idle = report(3, 0, "t") | {"durationMs": {"latestOffset": 1, "triggerExecution": 2}}
     assert not counted.hear([idle])
     assert counted.batch is None
 
 
-def test_query_that_waits_for_data_is_heard_of() -> None:
+def test_run_id_of_a_query_without_data_is_known() -> None:
     counted = FeedCounts()
     idle = report(3, 0, "t", run="of today") | {"durationMs": {"latestOffset": 1, "triggerExecution": 2}}
     counted.hear([idle])
     assert counted.run == "of today"
 
 
-def test_rate_is_that_of_the_last_seconds() -> None:
+def test_rate_covers_the_last_seconds() -> None:
     counted, rates = FeedCounts(), []
     for second in range(30):
         counted.hear([report(second, 100 if second < 15 else 0, f"t{second:02}")])
@@ -577,7 +618,7 @@ Offsets = st.dictionaries(
 
 
 @given(Offsets, Offsets)
-def test_lag_is_what_all_partitions_are_behind(
+def test_lag_is_the_sum_over_all_partitions(
     latest: dict[str, dict[str, int]], done: dict[str, dict[str, int]]
 ) -> None:
     pairs = [(topic, part) for topic, parts in latest.items() for part in parts]
@@ -586,12 +627,12 @@ def test_lag_is_what_all_partitions_are_behind(
 
 
 @pytest.mark.parametrize("latest", [None, "text", True, [1]])
-def test_source_that_does_not_tell_its_end_has_no_lag(latest: object) -> None:
+def test_source_without_known_end_has_no_lag(latest: object) -> None:
     assert behind(latest, 5) is None
 
 
 @given(st.lists(st.booleans(), max_size=100))
-def test_pauses_double_up_to_a_bound_until_something_succeeds(fates: list[bool]) -> None:
+def test_pauses_double_up_to_a_limit_until_a_success(fates: list[bool]) -> None:
     backoff, in_a_row = Backoff(), 0
     for succeeds in fates:
         if succeeds:
@@ -604,21 +645,25 @@ def test_pauses_double_up_to_a_bound_until_something_succeeds(fates: list[bool])
             in_a_row += 1
 
 
-# -- Java --------------------------------------------------------------------------------------------------------
+# -- the choice of Java ------------------------------------------------------------------------------------------
 
 
-def fake_java(home: Path, version: str, modules: bool = True, tells: bool = True) -> Path:
-    """A `java` that answers what a Java of this version would."""
+def fake_java(home: Path, version: str, modules: bool = True, prints_version: bool = True) -> Path:
+    """Create an executable `java` that prints the settings of a Java of this version; return its JAVA_HOME."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
     refuse = "" if modules else 'if [ "$1" = --add-modules ]; then exit 1; fi\n'
-    told = f"    java.home = {home}\n    java.specification.version = {version}\n" if tells else "hello\n"
-    executable.write_text(f"#!/bin/sh\n{refuse}cat >&2 <<'END'\n{told}END\n", encoding="utf-8")
+    output = (
+        f"    java.home = {home}\n    java.specification.version = {version}\n"
+        if prints_version
+        else "hello\n"
+    )
+    executable.write_text(f"#!/bin/sh\n{refuse}cat >&2 <<'END'\n{output}END\n", encoding="utf-8")
     executable.chmod(0o755)
     return home
 
 
-def test_java_that_is_asked_for_is_taken_or_refused(tmp_path: Path) -> None:
+def test_requested_java_is_used_or_refused(tmp_path: Path) -> None:
     new, old = fake_java(tmp_path / "new", "21"), fake_java(tmp_path / "old", "1.8")
     assert find_java(new, {}, tmp_path) == Java(new, 21)
     with pytest.raises(InvalidInput, match="it is Java 8") as caught:
@@ -627,7 +672,7 @@ def test_java_that_is_asked_for_is_taken_or_refused(tmp_path: Path) -> None:
     assert "openjdk-17-jre-headless" in str(caught.value)
 
 
-def test_java_is_looked_for_in_order_and_what_does_not_do_is_passed_over(tmp_path: Path) -> None:
+def test_java_is_searched_in_order_and_unsuitable_versions_are_skipped(tmp_path: Path) -> None:
     old, found = fake_java(tmp_path / "old", "11"), fake_java(tmp_path / "path", "17")
     fake_java(tmp_path / "usual" / "java-21", "21")
     base = fake_java(tmp_path / "usual" / "java-18-base", "18", modules=False)
@@ -639,33 +684,33 @@ def test_java_is_looked_for_in_order_and_what_does_not_do_is_passed_over(tmp_pat
     assert passed_over.why == "its module jdk.incubator.vector is missing"
 
 
-def test_without_java_it_is_said_what_was_seen_and_what_to_install(tmp_path: Path) -> None:
+def test_missing_java_is_reported_with_what_was_found_and_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as caught:
         find_java(None, {}, tmp_path)
     assert str(caught.value) == (
-        "Spark needs Java 17 or newer, and there is none\n"
-        "  hint: install it with `apt-get install openjdk-17-jre-headless`"
+        "Spark needs Java 17 or newer, and none was found\n"
+        "  hint: install Java with `apt-get install openjdk-17-jre-headless`"
     )
-    silent = fake_java(tmp_path / "silent", "17", tells=False)
+    silent = fake_java(tmp_path / "silent", "17", prints_version=False)
     broken = tmp_path / "broken"
     (broken / "bin").mkdir(parents=True)
     (broken / "bin" / "java").write_text("not a program", encoding="utf-8")
     (broken / "bin" / "java").chmod(0o755)
     with pytest.raises(InvalidInput) as caught:
         find_java(None, {"JAVA_HOME": str(silent), "PATH": str(broken / "bin")}, tmp_path)
-    assert f"{silent}/bin/java: it does not tell its version" in str(caught.value)
+    assert f"{silent}/bin/java: it does not print its version" in str(caught.value)
     assert f"{broken}/bin/java: it does not run (OSError)" in str(caught.value)
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="no Java on this machine")
-def test_the_java_of_this_machine_is_understood() -> None:
+def test_java_of_this_machine_is_recognised() -> None:
     executable = Path(shutil.which("java") or "")
     found = examined(executable)
     assert isinstance(found, Java)
     assert (found.home / "bin" / "java").resolve() == executable.resolve()
 
 
-# -- the command -------------------------------------------------------------------------------------------------
+# -- the command weir ingest -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -675,7 +720,7 @@ def file(tmp_path: Path) -> Path:
     return found
 
 
-def test_check_prints_what_would_be_started(
+def test_ingest_check_prints_the_feeds_without_starting_them(
     file: Path,
     monkeypatch: pytest.MonkeyPatch,
     terminal: Terminal,
@@ -704,7 +749,7 @@ def test_check_prints_what_would_be_started(
     assert "verysecret" not in out
 
 
-def test_system_on_this_machine_is_found_with_its_key_unless_there_are_two(
+def test_system_on_this_machine_is_found_with_its_key_unless_several_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(services.cli.commands.ingest, "shared_memory", lambda: tmp_path)
@@ -722,7 +767,7 @@ def test_system_on_this_machine_is_found_with_its_key_unless_there_are_two(
     assert door_of("grpc://127.0.0.1:2", "mine") == GatewayAddress("grpc://127.0.0.1:2", "mine")
     with pytest.raises(InvalidInput, match=r"several systems .*\n.*grpc://127.0.0.1:1, grpc://127.0.0.1:2"):
         door_of(None, None)
-    # The system of the home goes before others; that of another home is not taken.
+    # With WEIR_HOME set, only the system started from that home is found.
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
     for system, home in (("a", "elsewhere"), ("b", "home")):
         RunDirs(tmp_path, system, "n1").note_cluster(Cluster("127.0.0.1:1", None, str(tmp_path / home)))
@@ -730,23 +775,29 @@ def test_system_on_this_machine_is_found_with_its_key_unless_there_are_two(
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "empty"))
     assert door_of(None, None) is None
     assert door_of("grpc://127.0.0.1:1", None) == GatewayAddress("grpc://127.0.0.1:1", "key of a")
-    for one in held:
-        os.close(one)
+    for lock in held:
+        os.close(lock)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ((), "--endpoint: no system runs on this machine"),
-        (("--endpoint", "localhost:1"), "--endpoint: not the address of a gateway (got 'localhost:1')"),
-        (("--endpoint", "grpc://127.0.0.1:1"), "--api-key: required, but missing"),
-        (("--endpoint", "grpc://127.0.0.1:1", "--api-key", "k"), "--endpoint: no gateway answers there"),
+        (
+            ("--endpoint", "localhost:1"),
+            "--endpoint: this is not the address of a gateway (got 'localhost:1')",
+        ),
+        (("--endpoint", "grpc://127.0.0.1:1"), "--api-key: a required value is missing"),
+        (
+            ("--endpoint", "grpc://127.0.0.1:1", "--api-key", "k"),
+            "--endpoint: no gateway answers at this address",
+        ),
     ],
     ids=str,
 )
-def test_ingest_says_what_is_missing_before_it_starts_anything(
+def test_ingest_reports_missing_settings_before_it_starts_spark(
     options: tuple[str, ...],
-    said: str,
+    message: str,
     file: Path,
     monkeypatch: pytest.MonkeyPatch,
     terminal: Terminal,
@@ -754,9 +805,9 @@ def test_ingest_says_what_is_missing_before_it_starts_anything(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "17")))
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
-    # Another system on this machine would be found.
+    # A real system that runs on this machine would be found otherwise.
     monkeypatch.setattr(services.cli.commands.ingest, "shared_memory", lambda: tmp_path)
     code, out, err = terminal("ingest", "-f", str(file), *options)
     assert (code, out) == (2, "")
-    assert said in err
+    assert message in err
     assert not (tmp_path / "home").exists()

@@ -1,4 +1,4 @@
-"""Rules fire when they should and stay silent when they should not, ask for what there is, and lead to what to do."""
+"""Prometheus rules of the chart: alerts fire only when they should, use existing metrics, and link to the runbook."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ def run(*arguments: str) -> tuple[int, str]:
 
 @needs_promtool
 def test_promtool_can_read_the_rules() -> None:
-    code, told = run("check", "rules", "--lint=all", "--lint-fatal", *map(str, FILES))
-    assert code == 0, told
+    code, output = run("check", "rules", "--lint=all", "--lint-fatal", *map(str, FILES))
+    assert code == 0, output
 
 
 @pytest.mark.slow
 @needs_promtool
-def test_rules_fire_and_do_not_fire() -> None:
-    code, told = run("test", "rules", "tests/metrics/rules.yaml")
-    assert code == 0, told
+def test_alert_rules_pass_their_promtool_tests() -> None:
+    code, output = run("test", "rules", "tests/metrics/rules.yaml")
+    assert code == 0, output
 
 
-def test_every_alert_is_tested_both_ways() -> None:
+def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_is_silent() -> None:
     tests = yaml.safe_load((ROOT / "tests/metrics/rules.yaml").read_text("utf-8"))["tests"]
     cases = [case for test in tests for case in test.get("alert_rule_test", ())]
     fires = {case["alertname"] for case in cases if case["exp_alerts"]}
     names = {one["alert"] for one in alerts()}
     assert fires == names
-    # Every alert is silent somewhere: in a case of its own, or where none may fire.
+    # Every alert must also be tested to stay silent: in a case of its own, or in the case that expects no alert at all.
     silent = {case["alertname"] for case in cases if not case["exp_alerts"]}
     assert {"WeirTargetMissedFast", "WeirLedgerNotClosed", "WeirOwnerNotRepaid", "WeirNotSeen"} <= silent
     assert any("ALERTS" in check["expr"] for test in tests for check in test.get("promql_expr_test", ()))
 
 
-def test_rules_ask_for_what_there_is() -> None:
+def test_rules_use_only_existing_series() -> None:
     known = {series for one in FAMILIES for series in one.series}
     recorded = {one["record"] for one in rules() if "record" in one}
     asked = {name for one in rules() for name in NAME.findall(one["expr"])}
@@ -67,7 +67,7 @@ def test_rules_ask_for_what_there_is() -> None:
 
 
 @pytest.mark.parametrize("alert", alerts(), ids=lambda one: one["alert"])
-def test_an_alert_leads_to_its_section_of_the_runbook(alert: dict[str, Any]) -> None:
+def test_an_alert_links_to_its_section_of_the_runbook(alert: dict[str, Any]) -> None:
     sections = re.findall(r"^## (\w+)$", (ROOT / RUNBOOK).read_text("utf-8"), re.MULTILINE)
     name = alert["alert"]
     assert alert["annotations"]["runbook_url"] == f"{RUNBOOK}#{name.lower()}"
@@ -75,7 +75,7 @@ def test_an_alert_leads_to_its_section_of_the_runbook(alert: dict[str, Any]) -> 
     assert alert["labels"]["severity"] in ("page", "ticket")
 
 
-def test_the_runbook_names_what_there_is() -> None:
+def test_the_runbook_covers_all_alerts_and_names_existing_series() -> None:
     text = (ROOT / RUNBOOK).read_text("utf-8")
     assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == [one["alert"] for one in alerts()]
     known = {series for one in FAMILIES for series in one.series}

@@ -1,4 +1,4 @@
-"""What Prometheus is told where no service runs: to who has the token, at this machine's own address."""
+"""Exporter of metrics where no service runs: it listens on the loopback address and demands a token."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from services.metrics.exporter import Exporter
 from services.metrics.text import CONTENT_TYPE
 
 
-def test_who_brings_the_token_is_told() -> None:
+def test_a_request_with_the_token_gets_the_metrics() -> None:
     with Exporter(lambda: b"up 1\n") as exporter:
         answer = httpx.get(
             f"http://{exporter.address}/metrics", headers={"Authorization": f"Bearer {exporter.token}"}
@@ -25,22 +25,22 @@ def test_who_brings_the_token_is_told() -> None:
 @pytest.mark.parametrize(
     "given", [None, "", "Bearer", "Bearer x", "Basic {token}", "Bearer {token}x", "bearer ü"]
 )
-def test_nobody_else_is(given: str | None) -> None:
+def test_a_request_without_the_right_token_is_refused(given: str | None) -> None:
     with Exporter(lambda: b"up 1\n") as exporter:
-        told = b"" if given is None else given.format(token=exporter.token).encode("latin-1")
-        headers = {} if given is None else {b"Authorization": told}
+        header = b"" if given is None else given.format(token=exporter.token).encode("latin-1")
+        headers = {} if given is None else {b"Authorization": header}
         answer = httpx.get(f"http://{exporter.address}/metrics", headers=headers)
     assert (answer.status_code, b"up 1" in answer.content) == (401, False)
 
 
-def test_there_is_nothing_else_to_ask_for() -> None:
+def test_other_paths_and_methods_are_refused() -> None:
     with Exporter(lambda: b"up 1\n") as exporter:
         wanted = {"Authorization": f"Bearer {exporter.token}"}
         assert httpx.get(f"http://{exporter.address}/", headers=wanted).status_code == 404
         assert httpx.post(f"http://{exporter.address}/metrics", headers=wanted).status_code == 501
 
 
-def test_when_it_has_ended_nobody_listens() -> None:
+def test_the_port_is_closed_after_the_exporter_has_stopped() -> None:
     with Exporter(lambda: b"") as exporter:
         address = exporter.address
     with pytest.raises(httpx.ConnectError):

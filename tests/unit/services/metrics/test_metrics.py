@@ -1,4 +1,4 @@
-"""What Prometheus is told of a running system, and how."""
+"""Metrics of a running system: their values, their text format, and the keys that may read them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ LEDGER = TupleLedger(100, 70, 12, 6, 3, 1)
 
 
 def series(name: str, **labels: str) -> str:
-    """As Prometheus writes it."""
+    """Return the name of a series with its labels, as Prometheus writes it."""
     pairs = (f'{label}="{value}"' for label, value in sorted(labels.items()))
     return f"{name}{{{','.join(pairs)}}}"
 
@@ -74,12 +74,12 @@ def cycle(metered: Metering, counted: UnitCounts = COUNTED, name: str = "gold", 
     metered.system.cycle(name, given.pop("load"), given.pop("account"), counted=counted, **given)
 
 
-# -- what is told ----------------------------------------------------------------------------------------------
+# -- values of the metrics -------------------------------------------------------------------------------------
 
 
-def test_a_class_is_told_of_with_its_shares_its_account_and_what_it_has_counted(metered: Metering) -> None:
+def test_a_class_has_metrics_of_its_shares_and_counters(metered: Metering) -> None:
     cycle(metered, used_s=1.5, state_bytes=5000, unsaved_bytes=600)
-    told = metered.told()
+    values = metered.told()
     shares = {
         "weir_class_nominal_share_ratio": 0.75,
         "weir_class_current_share_ratio": 0.75,
@@ -88,7 +88,7 @@ def test_a_class_is_told_of_with_its_shares_its_account_and_what_it_has_counted(
         "weir_class_demand_share_ratio": pytest.approx(0.6),
         "weir_class_target_share_ratio": pytest.approx(0.6),
     }
-    assert {name: told[series(name, **GOLD)] for name in shares} == shares
+    assert {name: values[series(name, **GOLD)] for name in shares} == shares
     expected = {
         "weir_class_slices_total": 100,
         "weir_class_overruns_total": 3,
@@ -113,24 +113,25 @@ def test_a_class_is_told_of_with_its_shares_its_account_and_what_it_has_counted(
         "weir_class_queries": 1,
         "weir_class_restarts_total": 0,
     }
-    assert {name: told[series(name, **GOLD)] for name in expected} == expected
+    assert {name: values[series(name, **GOLD)] for name in expected} == expected
     name = "weir_class_decisions_total"
-    branches = {one: told[series(name, branch=one.name.lower(), **GOLD)] for one in AlomaBranch}
+    branches = {one: values[series(name, branch=one.name.lower(), **GOLD)] for one in AlomaBranch}
     assert branches == {one: place for place, one in enumerate(AlomaBranch)}
 
 
-def test_tuples_are_told_by_stream_and_fate_and_those_that_nobody_accounts_for(metered: Metering) -> None:
+def test_tuples_are_counted_by_stream_and_fate_and_missing_tuples_are_shown(metered: Metering) -> None:
     cycle(metered, account=(LEDGER, 10))
-    told = metered.told()
+    values = metered.told()
     fates = {
-        fate: told[series("weir_class_tuples_total", stream="Readings", fate=fate, **GOLD)] for fate in FATES
+        fate: values[series("weir_class_tuples_total", stream="Readings", fate=fate, **GOLD)]
+        for fate in FATES
     }
     assert fates == {"delivered": 70, "shed": 12, "late": 6, "rejected": 3, "failed": 1}
     names = ("weir_class_offered_tuples_total", "weir_class_queued_tuples", "weir_class_unaccounted_tuples")
-    assert [told[series(name, stream="Readings", **GOLD)] for name in names] == [100, 10, -2]
+    assert [values[series(name, stream="Readings", **GOLD)] for name in names] == [100, 10, -2]
 
 
-def test_what_answers_of_a_query_were_worth_is_counted_over_all_lives_as_long_as_it_is_declared(
+def test_quality_counters_of_a_declared_query_continue_after_a_restart(
     metered: Metering,
 ) -> None:
     worth = Qualities(("q", "r"), (20, 1), (17.5, 1.0), (4, 0), (2.0, 0.1), (1.5, 0.1), (0.5, 0.1))
@@ -139,27 +140,27 @@ def test_what_answers_of_a_query_were_worth_is_counted_over_all_lives_as_long_as
     assert metered.told()[series("weir_query_lost_utility_total", query="q", **GOLD)] == 2.5
     again = Qualities(("q",), (2,), (1.5,), (1,), (0.1,), (0.25,), (0.1,), (2,), (1,), (0.125,), (5.5,))
     cycle(metered, replace(COUNTED, born=2.0, recovered=True, results={"q": 22}, quality=again))
-    told = metered.told()
+    values = metered.told()
     names = ["lost_utility_total", "missed_deadlines_total", "stale_seconds_total", "tardy_answers_total"]
     names += ["tardiness_seconds_total", "slowdown_total"]
-    found = [told[series(f"weir_query_{name}", query="q", **GOLD)] for name in names]
+    found = [values[series(f"weir_query_{name}", query="q", **GOLD)] for name in names]
     assert found == pytest.approx([2.5 + 0.5, 4 + 1, 1.5 + 0.25, 6 + 1, 0.9 + 0.125, 60 + 5.5])
-    assert not [name for name in told if 'query="r"' in name]
+    assert not [name for name in values if 'query="r"' in name]
 
 
 def test_response_times_are_in_buckets_around_the_target(metered: Metering) -> None:
     cycle(metered)
-    told = metered.told()
+    values = metered.told()
     shape = series("weir_class_response_seconds_bucket", le="BOUND", **GOLD)
     bucket = re.compile(re.escape(shape).replace("BOUND", "(.+)"))
-    found = {float(one[1]): value for name, value in told.items() if (one := bucket.fullmatch(name))}
+    found = {float(one[1]): value for name, value in values.items() if (one := bucket.fullmatch(name))}
     bounds = [pytest.approx(0.1 * part) for part in BOUNDS]
     assert list(found) == [*bounds, float("inf")]
     assert list(found.values()) == [*COUNTED.answered.within, 20]
 
 
-def test_nodes_streams_and_feeds_are_told_of(metered: Metering) -> None:
-    told = metered.told()
+def test_nodes_streams_and_feeds_have_metrics(metered: Metering) -> None:
+    values = metered.told()
     expected = {
         'weir_node_lanes{node="n1"}': 1,
         'weir_node_units{node="n1"}': 2,
@@ -173,14 +174,14 @@ def test_nodes_streams_and_feeds_are_told_of(metered: Metering) -> None:
         'weir_feed_running{stream="sensors"}': 1,
         'weir_restarts_total{actor="coordinator",node=""}': 0,
     }
-    assert {name: told[name] for name in expected} == expected
+    assert {name: values[name] for name in expected} == expected
 
 
-def test_mirrors_are_told_of_and_their_counts_go_on_when_they_begin_anew(metered: Metering) -> None:
+def test_counters_of_a_mirror_continue_after_a_restart(metered: Metering) -> None:
     first = metered.told()
     (one,) = metered.system.mirrors
-    anew = replace(one.statistics, polls=10, changes=10, failures=0, uses=1.0, perceived_measured=None)
-    metered.system.mirrors[0] = replace(one, state="waiting", statistics=anew, bytes=100)
+    restarted = replace(one.statistics, polls=10, changes=10, failures=0, uses=1.0, perceived_measured=None)
+    metered.system.mirrors[0] = replace(one, state="waiting", statistics=restarted, bytes=100)
     again = metered.told()
     polls = 'weir_mirror_polls_total{result="RESULT",stream="prices"}'
     expected = {
@@ -203,47 +204,47 @@ def test_mirrors_are_told_of_and_their_counts_go_on_when_they_begin_anew(metered
     assert {one for one in first if one.startswith("weir_mirror")} == set(expected)
 
 
-def test_a_feed_that_cannot_tell_its_lag_has_none(metered: Metering) -> None:
+def test_a_feed_with_an_unknown_lag_has_no_lag_metric(metered: Metering) -> None:
     metered.system.feeds[0] = replace(metered.system.feeds[0], lag=None, batch_ms=None, state="waiting")
-    told = [name for name in metered.told() if name.startswith("weir_feed")]
-    assert [name.partition("{")[0] for name in told] == [
+    feeds = [name for name in metered.told() if name.startswith("weir_feed")]
+    assert [name.partition("{")[0] for name in feeds] == [
         "weir_feed_rows_total",
         "weir_feed_restarts_total",
         "weir_feed_running",
     ]
 
 
-def test_who_lends_to_whom_is_told_and_moves_of_shares_are_counted(metered: Metering) -> None:
+def test_loans_are_shown_and_share_moves_are_counted(metered: Metering) -> None:
     metered.told()
     for _ in range(2):
         cycle(metered, name="bronze", load=0.9)
         cycle(metered, load=0.1)
         metered.system.redistribute()
-    told = metered.told()
-    assert told['weir_loan_processors{borrower="bronze",tenant="gold"}'] > 0.1
-    lent = told[series("weir_class_lent_seconds_total", **GOLD)]
-    assert told['weir_loan_seconds_total{borrower="bronze",tenant="gold"}'] == lent > 0
-    assert told['weir_share_moves_total{kind="redistribution"}'] >= 1
+    values = metered.told()
+    assert values['weir_loan_processors{borrower="bronze",tenant="gold"}'] > 0.1
+    lent = values[series("weir_class_lent_seconds_total", **GOLD)]
+    assert values['weir_loan_seconds_total{borrower="bronze",tenant="gold"}'] == lent > 0
+    assert values['weir_share_moves_total{kind="redistribution"}'] >= 1
 
 
 def test_a_class_that_sleeps_has_no_load_and_no_queue(metered: Metering) -> None:
     cycle(metered, asleep=True)
-    told = metered.told()
+    values = metered.told()
     names = ("weir_class_load_processors", "weir_class_demand_share_ratio", "weir_class_queue_age_seconds")
-    assert [told[series(name, **GOLD)] for name in names] == [0, 0, 0]
-    assert told[series("weir_class_asleep", **GOLD)] == 1
+    assert [values[series(name, **GOLD)] for name in names] == [0, 0, 0]
+    assert values[series("weir_class_asleep", **GOLD)] == 1
 
 
-def test_operators_are_told_only_where_that_is_asked_for(metered: Metering) -> None:
+def test_operator_metrics_are_written_only_if_requested(metered: Metering) -> None:
     assert not [name for name in metered.told() if "operator" in name]
     metered.system.cycle("gold", 0.1)
     with metering(metered.system, with_operators=True, gold="first") as asked:
-        told = asked.told()
+        values = asked.told()
     source = series("weir_operator_cost_seconds", operator="0 source:Readings", query="q", **GOLD)
-    assert told[source] == pytest.approx(1e-7)
+    assert values[source] == pytest.approx(1e-7)
 
 
-def test_many_classes_are_asked_for_their_operators_in_turn() -> None:
+def test_with_many_classes_operators_of_a_few_classes_are_read_per_update() -> None:
     asked: list[str] = []
 
     class Asked:
@@ -259,10 +260,10 @@ def test_many_classes_are_asked_for_their_operators_in_turn() -> None:
     assert set(operators.seen) == {"t0", "t1"}
 
 
-# -- how ---------------------------------------------------------------------------------------------------------
+# -- text format of the metrics ----------------------------------------------------------------------------------
 
 
-def test_the_text_is_what_prometheus_client_writes_of_the_same_metrics(metered: Metering) -> None:
+def test_the_text_equals_that_of_prometheus_client(metered: Metering) -> None:
     big = replace(COUNTED, slices=123_456_789, overrun_s=1e-7, reclaim_s=1e22, queue_work_s=float("inf"))
     cycle(metered, big)
     cycle(metered, big, name="bronze")
@@ -279,30 +280,30 @@ def test_the_text_is_what_prometheus_client_writes_of_the_same_metrics(metered: 
     assert any('priority_class="l\\\\ast \\"one\\""' in line for line in found)
 
 
-def test_every_family_is_told_and_nothing_else(metered: Metering) -> None:
+def test_exactly_the_declared_families_are_written(metered: Metering) -> None:
     with metering(metered.system, with_operators=True) as asked:
         cycle(asked)
         asked.told()
         lines = asked.collector.text().decode().splitlines()
     kinds = dict(line.split()[2:4] for line in lines if line.startswith("# TYPE"))
     assert kinds == {one.name: one.type.replace("info", "gauge") for one in FAMILIES}
-    told = {line.partition("{")[0].partition(" ")[0] for line in lines if not line.startswith("#")}
-    # No tenant lends, and no query loses rows.
-    assert {name for one in FAMILIES for name in one.series} - told == {
+    written = {line.partition("{")[0].partition(" ")[0] for line in lines if not line.startswith("#")}
+    # These series are missing, because no tenant lends and no query loses rows.
+    assert {name for one in FAMILIES for name in one.series} - written == {
         "weir_loan_processors",
         "weir_loan_seconds_total",
         "weir_query_failed_ratio",
     }
 
 
-def test_families_keep_to_the_labels_that_are_described() -> None:
+def test_families_use_only_described_labels() -> None:
     assert {label for one in FAMILIES for label in one.labels} <= set(LABELS)
     assert len(BY_NAME) == len(FAMILIES)
     assert [one.name for one in FAMILIES if one.help.rstrip(".").count(". ")] == []
 
 
 @needs_promtool
-def test_promtool_finds_nothing_to_say(metered: Metering) -> None:
+def test_promtool_finds_no_problem_in_the_metrics(metered: Metering) -> None:
     cycle(metered)
     with metering(metered.system, with_operators=True, gold="first") as asked:
         asked.told()
@@ -312,24 +313,24 @@ def test_promtool_finds_nothing_to_say(metered: Metering) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")
 
 
-def test_the_page_of_metrics_is_as_the_families_are() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "write it anew: make metrics"
+def test_the_metrics_page_matches_the_families() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `make metrics`"
 
 
-# -- for whom ------------------------------------------------------------------------------------------------------
+# -- keys that may read the metrics --------------------------------------------------------------------------------
 
 
-def test_metrics_are_for_keys_of_metrics_and_administrators_alone(tmp_path: Path, metered: Metering) -> None:
-    with served(tmp_path) as there:
-        there.catalog.apply(documents_of(DOCUMENTS), "test")
+def test_only_metrics_and_admin_keys_can_read_metrics(tmp_path: Path, metered: Metering) -> None:
+    with served(tmp_path) as api:
+        api.catalog.apply(documents_of(DOCUMENTS), "test")
 
         def got(key: str | None, path: str = "/metrics") -> httpx.Response:
             headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-            return httpx.get(f"{there.url}{path}", headers=headers)
+            return httpx.get(f"{api.url}{path}", headers=headers)
 
-        metrics, admin, tenant = there.key("metrics"), there.key("admin"), there.key("tenant:a")
+        metrics, admin, tenant = api.key("metrics"), api.key("admin"), api.key("tenant:a")
         assert got(metrics).status_code == 503
-        there.service.metrics = metered.collector
+        api.service.metrics = metered.collector
         assert [got(key).status_code for key in (None, "weir_wrong", tenant)] == [401, 401, 403]
         for key in (metrics, admin):
             answer = got(key)
@@ -341,17 +342,15 @@ def test_metrics_are_for_keys_of_metrics_and_administrators_alone(tmp_path: Path
         assert got(metrics, "/v1/streams").json()["items"] == []
 
 
-def test_away_is_told_as_not_running(tmp_path: Path) -> None:
+def test_metrics_return_503_if_the_system_does_not_answer(tmp_path: Path) -> None:
     system = Metered(is_away=True)
-    with served(tmp_path) as there, metering(system) as found:
-        there.service.metrics = found.collector
-        answer = httpx.get(
-            f"{there.url}/metrics", headers={"Authorization": f"Bearer {there.key('metrics')}"}
-        )
+    with served(tmp_path) as api, metering(system) as found:
+        api.service.metrics = found.collector
+        answer = httpx.get(f"{api.url}/metrics", headers={"Authorization": f"Bearer {api.key('metrics')}"})
         assert answer.status_code == 503
 
 
-def test_what_was_seen_last_is_told_with_its_age_while_the_coordinator_is_away(metered: Metering) -> None:
+def test_the_last_metrics_are_served_with_their_age_while_the_coordinator_is_away(metered: Metering) -> None:
     cycle(metered)
     before = metered.told()
     metered.system.is_away = True

@@ -1,4 +1,4 @@
-"""A real Prometheus beside what it scrapes: it follows Weir's rules, answers questions, and leaves nothing behind."""
+"""A real Prometheus that scrapes the exporter: it evaluates Weir's rules, answers queries, and stops completely."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def prometheus(tmp_path: Path) -> Iterator[Prometheus]:
-    """Scrapes a system of one class."""
+    """Start a Prometheus that scrapes a system of one class."""
     system = Metered()
     system.declare(declared("gold"))
     with (
@@ -35,7 +35,7 @@ def prometheus(tmp_path: Path) -> Iterator[Prometheus]:
 
 
 @needs_promtool
-def test_it_scrapes_what_it_is_told_to_and_answers(prometheus: Prometheus, tmp_path: Path) -> None:
+def test_prometheus_scrapes_the_exporter_and_answers_queries(prometheus: Prometheus, tmp_path: Path) -> None:
     (up,) = eventually(lambda: [one for one in prometheus.ask("up") if one.points[0][1] == 1], "a scrape")
     assert up.labels["job"] == "weir"
     (lanes,) = prometheus.ask("weir_node_lanes")
@@ -49,7 +49,7 @@ def test_it_scrapes_what_it_is_told_to_and_answers(prometheus: Prometheus, tmp_p
 
 
 @needs_promtool
-def test_it_evaluates_every_rule_of_weirs(prometheus: Prometheus) -> None:
+def test_prometheus_evaluates_every_rule_of_weir(prometheus: Prometheus) -> None:
     def known() -> list[Rule]:
         found = prometheus.rules()
         return found if all(one.health != "unknown" for one in found) else []
@@ -61,13 +61,13 @@ def test_it_evaluates_every_rule_of_weirs(prometheus: Prometheus) -> None:
 
 
 @needs_promtool
-def test_what_is_no_promql_is_refused_in_prometheuss_words(prometheus: Prometheus) -> None:
+def test_invalid_promql_is_refused_with_the_message_of_prometheus(prometheus: Prometheus) -> None:
     with pytest.raises(InvalidInput, match="unclosed left parenthesis"):
         prometheus.ask("rate(up[5m]")
 
 
 @needs_promtool
-def test_when_it_has_ended_nothing_listens(prometheus: Prometheus) -> None:
+def test_the_port_is_closed_after_prometheus_has_stopped(prometheus: Prometheus) -> None:
     url = prometheus.url
     prometheus.stop()
     prometheus.stop()
@@ -75,7 +75,7 @@ def test_when_it_has_ended_nothing_listens(prometheus: Prometheus) -> None:
         httpx.get(f"{url}/-/ready")
 
 
-def test_where_there_is_none_it_is_said_how_to_get_it(
+def test_a_missing_prometheus_is_an_error_that_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

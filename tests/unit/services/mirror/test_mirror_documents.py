@@ -1,4 +1,4 @@
-"""Mirrors that are declared: what a document may be, the stream that comes with it, and what becomes of it at work."""
+"""Declared mirrors: valid documents, the stream that is created with a mirror, and polling by the service."""
 
 from __future__ import annotations
 
@@ -41,96 +41,96 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
         yield found
 
 
-def made(catalog: Catalog, *documents: Document) -> list[tuple[str, str]]:
-    return [(str(one.ref), one.action) for one in catalog.apply(documents, "ops")]
+def applied(catalog: Catalog, *documents: Document) -> list[tuple[str, str]]:
+    return [(str(change.ref), change.action) for change in catalog.apply(documents, "ops")]
 
 
 def stream_sql(columns: str = "item string, price float64") -> str:
     return f"CREATE STREAM prices ({columns}, changed_at timestamp, seen_at timestamp, WATERMARK FOR seen_at AS seen_at)"
 
 
-# -- its stream ----------------------------------------------------------------------------------------------------
+# -- the stream of a mirror ----------------------------------------------------------------------------------------
 
 
-def test_the_stream_comes_with_its_mirror_and_changes_with_it(catalog: Catalog) -> None:
-    assert made(catalog, mirror()) == [("Stream prices", "created"), ("Mirror prices", "created")]
-    assert made(catalog, mirror()) == [("Mirror prices", "unchanged")]
+def test_stream_is_created_and_changed_with_its_mirror(catalog: Catalog) -> None:
+    assert applied(catalog, mirror()) == [("Stream prices", "created"), ("Mirror prices", "created")]
+    assert applied(catalog, mirror()) == [("Mirror prices", "unchanged")]
     assert catalog.desired().streams == {"prices": stream_sql()}
-    assert made(catalog, mirror(rest=HTTP + " REPEAT EVERY 60 SECONDS")) == [("Mirror prices", "changed")]
+    assert applied(catalog, mirror(rest=HTTP + " REPEAT EVERY 60 SECONDS")) == [("Mirror prices", "changed")]
     wider = "item string, price float64, stock int32"
-    assert made(catalog, mirror(wider)) == [("Stream prices", "changed"), ("Mirror prices", "changed")]
+    assert applied(catalog, mirror(wider)) == [("Stream prices", "changed"), ("Mirror prices", "changed")]
     assert catalog.desired().streams == {"prices": stream_sql(wider)}
     assert list(catalog.desired().mirrors) == ["prices"]
 
 
-def test_queries_read_the_stream_that_comes_with_a_mirror_in_the_same_change(catalog: Catalog) -> None:
+def test_query_may_be_declared_together_with_the_mirror_it_reads(catalog: Catalog) -> None:
     text = """{kind: Tenant, name: acme, priority_class: gold}
 ---
 {kind: Query, tenant: acme, name: dear, sql: SELECT item FROM prices WHERE price > 1}"""
     catalog.apply([*documents_of(text), mirror()], "ops")
     with pytest.raises(InvalidInput, match="cannot change while queries read the stream"):
         catalog.apply([mirror("item string, price int64")], "ops")
-    with pytest.raises(InUse, match="in use by Query acme/dear, Mirror prices"):
+    with pytest.raises(InUse, match="the declaration is in use by Query acme/dear, Mirror prices"):
         catalog.delete(STREAM, "ops")
     catalog.delete(PRICES, "ops")
     assert (catalog.desired().mirrors, list(catalog.desired().streams)) == ({}, ["prices"])
 
 
-def test_a_stream_that_was_declared_for_it_is_left_as_it_was_written(catalog: Catalog) -> None:
+def test_stream_declared_for_a_mirror_stays_as_written(catalog: Catalog) -> None:
     (stream,) = documents_of(
         "{kind: Stream, name: prices, time: seen_at, columns: {item: string, price: float64,"
         " changed_at: timestamp, seen_at: timestamp}}"
     )
-    assert made(catalog, mirror(), stream) == [("Mirror prices", "created"), ("Stream prices", "created")]
+    assert applied(catalog, mirror(), stream) == [("Mirror prices", "created"), ("Stream prices", "created")]
     assert catalog.get(STREAM).declaration == stream.declaration
 
 
-# -- what is refused -----------------------------------------------------------------------------------------------
+# -- invalid documents ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "message"),
     [
         (
             "{kind: Mirror, name: m, sql: CREATE MIRROR m (a string)}",
-            "(Mirror m): line 1, column 27: sql: FROM is missing",
+            "(Mirror m): line 1, column 27: sql: the mirror has no FROM clause",
         ),
         (
             f'{{kind: Mirror, name: m, sql: "CREATE MIRROR o (a string) {HTTP}"}}',
-            "sql: the SQL declares a mirror of another name (got 'o')",
+            "sql: the SQL declares a mirror with another name (got 'o')",
         ),
         (
             f"""{{kind: Mirror, name: m, sql: "CREATE MIRROR m (a string) {HTTP} PROFILE ('c*' 2)"}}""",
-            "sql: the profile names no object (got 'c*')",
+            "sql: the pattern matches no object (got 'c*')",
         ),
         (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM DATABASE 'postgresql://u:hunter2@h/d'"
             " TABLE 't' BANDWIDTH 5 PER SECOND\"}",
-            "sql: an address has a password\n  hint: leave it out there, and give it as options.password",
+            "sql: an address in the SQL contains a password\n  hint: remove the password there, and set options.password",
         ),
         (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM DATABASE 'postgresql://h/d?password=hunter2'"
             " TABLE 't' BANDWIDTH 5 PER SECOND\"}",
-            "sql: an address has a password",
+            "sql: an address in the SQL contains a password",
         ),
         (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a int32) FROM HTTP 'http://h/{key}' KEYS ('1', '3000000000')"
             ' BANDWIDTH 5 PER SECOND"}',
-            "sql: a key is no int32 (got '3000000000')\n  hint: let a be a string, or leave it out",
+            "sql: the key is not a valid int32 (got '3000000000')\n  hint: declare a as string, or remove the key",
         ),
         (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM HTTP 'http://:99999/{key}' KEYS ('1')"
             ' BANDWIDTH 5 PER SECOND"}',
-            "sql: not an address of HTTP",
+            "sql: this is not a valid HTTP address",
         ),
         (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM DATABASE 'mysql://h/d'"
             " TABLE 't' BANDWIDTH 5 PER SECOND\"}",
-            "sql: not a database that is read (got 'mysql')",
+            "sql: this kind of database is not supported (got 'mysql')",
         ),
         (
             f'{{kind: Mirror, name: m, options: {{password: hunter2}}, sql: "CREATE MIRROR m (a string) {HTTP}"}}',
-            "options.password: nobody's password: no address names a user",
+            "options.password: the option password is given, but no address contains a user name",
         ),
         (
             f'{{kind: Mirror, name: m, options: {{passwd: hunter2}}, sql: "CREATE MIRROR m (a string) {HTTP}"}}',
@@ -138,17 +138,15 @@ def test_a_stream_that_was_declared_for_it_is_left_as_it_was_written(catalog: Ca
         ),
         (
             f'{{kind: Mirror, name: other, sql: "CREATE MIRROR other (x string) {HTTP}"}}',
-            "name: the mirror's stream is another one (got 'other')",
+            "name: the columns or event time of the stream differ from those of the mirror (got 'other')",
         ),
         (
             f'{{kind: Mirror, name: fed, sql: "CREATE MIRROR fed (item string) {HTTP}"}}',
-            "name: a mirror and a source of its own bring the stream (got 'fed')",
+            "name: the stream is filled by a mirror and by a source of its own (got 'fed')",
         ),
     ],
 )
-def test_what_cannot_be_is_refused_with_a_word_on_what_to_do(
-    catalog: Catalog, document: str, told: str
-) -> None:
+def test_invalid_mirrors_are_refused_with_the_reason(catalog: Catalog, document: str, message: str) -> None:
     catalog.apply(
         documents_of(
             "{kind: Stream, name: other, columns: {x: int64}}\n---\n"
@@ -160,24 +158,26 @@ def test_what_cannot_be_is_refused_with_a_word_on_what_to_do(
     before = catalog.revision()
     with pytest.raises(InvalidInput) as caught:
         catalog.apply(documents_of(document, "new.yaml"), "ops")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "hunter2" not in str(caught.value)
     assert catalog.revision() == before
 
 
-def test_what_a_mirror_brings_nobody_else_is_to_bring(catalog: Catalog) -> None:
+def test_stream_of_a_mirror_cannot_have_another_source(catalog: Catalog) -> None:
     catalog.apply([mirror()], "ops")
     source = f'{{kind: Stream, name: prices, source: {{format: weir_feeder}}, sql: "{stream_sql()}"}}'
-    with pytest.raises(InvalidInput, match="a mirror and a source of its own bring the stream"):
+    with pytest.raises(InvalidInput, match="the stream is filled by a mirror and by a source of its own"):
         catalog.apply(documents_of(source), "ops")
     feed = "{kind: Feed, name: f, source: {format: weir_feeder}, streams: {prices: {}}}"
-    with pytest.raises(InvalidInput, match="a mirror and feed f bring the stream"):
+    with pytest.raises(InvalidInput, match="the stream is filled by a mirror and by feed f"):
         catalog.apply(documents_of(feed), "ops")
-    with pytest.raises(InvalidInput, match="the mirror's stream is another one"):
+    with pytest.raises(
+        InvalidInput, match="the columns or event time of the stream differ from those of the mirror"
+    ):
         catalog.apply(documents_of("{kind: Stream, name: prices, columns: {x: int64}}"), "ops")
 
 
-def test_a_password_is_never_shown_and_is_kept_where_it_is_hidden(catalog: Catalog) -> None:
+def test_hidden_password_is_kept_when_the_shown_document_is_applied(catalog: Catalog) -> None:
     sql = "CREATE MIRROR m (a string) FROM HTTP 'http://u@h/{key}' KEYS ('a') BANDWIDTH 5 PER SECOND"
     secret = MirrorDeclaration(kind="Mirror", name="m", sql=sql, options={"password": "hunter2"})
     catalog.apply([Document(secret)], "ops")
@@ -187,10 +187,10 @@ def test_a_password_is_never_shown_and_is_kept_where_it_is_hidden(catalog: Catal
     assert restored(again, secret).declaration == secret
 
 
-# -- at work -------------------------------------------------------------------------------------------------------
+# -- polling by the service ----------------------------------------------------------------------------------------
 
 
-def test_what_keeps_a_mirror_from_polling_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+def test_failing_mirrors_report_their_problem_and_others_continue(tmp_path: Path) -> None:
     door = Told()
     with object_store(a={"price": 1}) as store, Mirrors(door) as mirrors:
         origin = f"FROM HTTP '{store.url}{{key}}' BANDWIDTH 100 PER SECOND KEYS "
@@ -200,33 +200,33 @@ def test_what_keeps_a_mirror_from_polling_is_told_and_the_others_go_on(tmp_path:
         mirrors.begin(read(mirror(rest=rest, name="nobody")))
         database = f"FROM DATABASE 'sqlite:///{tmp_path}/stock.db' TABLE 'stock' BANDWIDTH 9 PER SECOND"
         mirrors.begin(read(mirror(rest=database, name="stock")))
-        nobody = database.replace(f"sqlite:///{tmp_path}/stock.db", "postgresql://u@127.0.0.1:1/d")
-        mirrors.begin(read(mirror(rest=nobody, name="away")))
+        unreachable = database.replace(f"sqlite:///{tmp_path}/stock.db", "postgresql://u@127.0.0.1:1/d")
+        mirrors.begin(read(mirror(rest=unreachable, name="away")))
         mirrors.begin(read(mirror(rest=f"{origin} ('a', 'garbage', 'loop')")))
         door.until(lambda: "prices" in door.rows)
-        for name, told in (
+        for name, message in (
             ("broken", "500 Internal Server Error"),
-            ("looping", "more than 5 redirects"),
+            ("looping", "the server sent more than 5 redirects"),
             ("garbage", "not JSON"),
             ("stock", "unable to open database file"),
-            ("nobody", "PROFILE: the profile names no object (got 'x*'); known: a"),
+            ("nobody", "PROFILE: the pattern matches no object (got 'x*'); known: a"),
             ("away", "the database does not answer: connection failed"),
         ):
-            found = seen(mirrors, name, lambda one: one.state == "waiting")
-            assert told in next(iter(found.problems))
+            found = seen(mirrors, name, lambda progress: progress.state == "waiting")
+            assert message in next(iter(found.problems))
             assert found.last_problem is not None
-            assert told in found.last_problem.told
-        fares = seen(mirrors, "prices", lambda one: one.statistics.failing == 2)
-        assert (fares.state, fares.statistics.held, fares.bytes > 0) == ("running", 1, True)
-        with sqlite3.connect(tmp_path / "stock.db") as made:
-            made.execute("CREATE TABLE stock (item TEXT, price REAL)")
-            made.execute("INSERT INTO stock VALUES ('x', 1.5)")
-        made.close()
+            assert message in found.last_problem.told
+        prices = seen(mirrors, "prices", lambda progress: progress.statistics.failing == 2)
+        assert (prices.state, prices.statistics.held, prices.bytes > 0) == ("running", 1, True)
+        with sqlite3.connect(tmp_path / "stock.db") as applied:
+            applied.execute("CREATE TABLE stock (item TEXT, price REAL)")
+            applied.execute("INSERT INTO stock VALUES ('x', 1.5)")
+        applied.close()
         door.until(lambda: "stock" in door.rows)
-        assert seen(mirrors, "stock", lambda one: one.state == "running").problems == {}
+        assert seen(mirrors, "stock", lambda progress: progress.state == "running").problems == {}
         mirrors.end("prices")
         store.objects["a"] = {"price": 2}
-        assert sorted(one.mirror for one in mirrors.progress()) == [
+        assert sorted(progress.mirror for progress in mirrors.progress()) == [
             "away",
             "broken",
             "garbage",
@@ -243,33 +243,33 @@ def read(document: Document) -> Mirror:
     return read_mirror(document.declaration)
 
 
-def test_a_password_opens_the_store_and_is_in_no_problem() -> None:
+def test_password_is_used_for_polling_and_hidden_in_problems() -> None:
     door = Told()
     with object_store(a={"price": 1}) as store, Mirrors(door) as mirrors:
         store.credentials = "reader:hunter2"
         url = store.url.replace("//", "//reader@")
         sql = f"FROM HTTP '{url}{{key}}' KEYS FROM URL '{url}' BANDWIDTH 50 PER SECOND"
-        one = read(mirror(rest=sql))
-        mirrors.begin(one, "wrong")
-        told = seen(mirrors, "prices", lambda it: it.state == "waiting")
-        assert "401 Unauthorized" in next(iter(told.problems))
-        mirrors.begin(one, "hunter2")
+        definition = read(mirror(rest=sql))
+        mirrors.begin(definition, "wrong")
+        waiting = seen(mirrors, "prices", lambda progress: progress.state == "waiting")
+        assert "401 Unauthorized" in next(iter(waiting.problems))
+        mirrors.begin(definition, "hunter2")
         door.until(lambda: "prices" in door.rows)
         store.credentials = "reader:another"
-        seen(mirrors, "prices", lambda it: it.statistics.failing == 1)
+        seen(mirrors, "prices", lambda progress: progress.statistics.failing == 1)
         assert "hunter2" not in str(mirrors.progress())
 
 
-def test_answers_of_a_query_are_uses_of_the_objects_that_they_name() -> None:
+def test_answers_of_a_lookup_query_count_as_uses_of_objects() -> None:
     door = Told()
     with object_store(a={"price": 1}) as store, Mirrors(door) as mirrors:
         sql = f"FROM HTTP '{store.url}{{key}}' KEYS ('a') BANDWIDTH 50 PER SECOND LOOKUPS FROM acme/looked"
         mirrors.begin(read(mirror(rest=sql)))
-        told = seen(mirrors, "prices", lambda it: it.statistics.uses >= 2)
-    assert told.unknown_uses >= 2
+        found = seen(mirrors, "prices", lambda progress: progress.statistics.uses >= 2)
+    assert found.unknown_uses >= 2
 
 
-# -- the system's door ---------------------------------------------------------------------------------------------
+# -- publishing to a running system --------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -281,7 +281,7 @@ def gateway(dirs: RunDirs) -> Iterator[tuple[Streams, SystemDoor]]:
     streams.close()
 
 
-def test_rows_go_to_the_gateway_once_and_answers_are_read_where_they_are_written(
+def test_rows_are_published_once_and_answers_are_read_from_the_log(
     gateway: tuple[Streams, SystemDoor], dirs: RunDirs
 ) -> None:
     streams, door = gateway
@@ -301,16 +301,16 @@ def test_rows_go_to_the_gateway_once_and_answers_are_read_where_they_are_written
         assert door.publish(found, rows, "one") == {}
     log = Reader(dirs.stream("prices"))
     trains = [batch_of(payload) for _, payload in log.frames(log.first)]
-    assert [values_to_arrow(one.columns[0]).to_pylist() for one in trains] == [["a"]]
+    assert [values_to_arrow(train.columns[0]).to_pylist() for train in trains] == [["a"]]
 
     stop, class_log = threading.Event(), ClassLog(dirs.class_log("acme"), 1 << 20)
     class_log.commit(3)
-    looks = door.answers("acme/q", stop)
-    assert list(next(looks)) == []  # what was there before it looked does not count
+    polls = door.answers("acme/q", stop)
+    assert list(next(polls)) == []  # answers from before the first poll do not count
     class_log.commit(2)
-    while not (answers := list(next(looks))):
+    while not (answers := list(next(polls))):
         pass
     assert [row["n"] for row in answers] == [3, 4]
     stop.set()
-    assert list(looks) == [()]
+    assert list(polls) == [()]
     class_log.close()

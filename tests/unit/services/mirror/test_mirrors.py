@@ -1,4 +1,4 @@
-"""Mirrors of objects over HTTP and of rows of a database: what changes comes out as a stream, what goes wrong is told."""
+"""Polling of objects over HTTP and of rows of a database: changes are published as a stream, and problems are reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from services.mirror.poll_loop import Polling
 from tests.support.object_server import Store, object_store
 from tests.support.postgresql import postgresql
 
-HUNG_S = 20.0  # whoever takes longer never ends
+HUNG_S = 20.0  # a call of the server that takes longer counts as hanging
 BAD = ("broken", "loop", "never", "garbage", "list", "large", "text", "missing")
 
 
@@ -41,7 +41,7 @@ def prices(store: Store, keys: str = "KEYS ('a', 'b')", rest: str = "") -> Mirro
 
 
 class Published:
-    """Rows that have come, and a way to wait for what they are to be."""
+    """Collector of published rows, with a way to wait for expected rows."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -85,7 +85,7 @@ def polling(mirror: Mirror, published: Published) -> Iterator[Polling]:
         assert not thread.is_alive()
 
 
-def test_an_object_is_fetched_once_and_then_only_asked_whether_it_differs() -> None:
+def test_unchanged_object_is_not_fetched_again() -> None:
     with object_store(a={"price": 1.5, "colour": "red"}) as store:
         objects = HttpObjects(prices(store), store.url + "{key}")
         first = objects.fetch("a")
@@ -96,12 +96,12 @@ def test_an_object_is_fetched_once_and_then_only_asked_whether_it_differs() -> N
         assert (second.row, second.size < first.size) == (None, True)
         store.objects["a"] = {"price": 2}
         assert objects.fetch("a").row == {"item": "a", "price": 2}
-        assert objects.fetch("a").row == {"item": "a", "price": 2}  # not taken yet
+        assert objects.fetch("a").row == {"item": "a", "price": 2}  # still new, because `took` was not called
         objects.close()
     assert store.answered == {200: 3, 304: 1}
 
 
-def test_without_etags_the_body_says_whether_it_differs() -> None:
+def test_objects_without_etag_are_compared_by_body() -> None:
     with object_store(a={"price": 1}) as store:
         store.etags = False
         objects = HttpObjects(prices(store), store.url + "{key}")
@@ -113,13 +113,13 @@ def test_without_etags_the_body_says_whether_it_differs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "told"),
+    ("key", "message"),
     [
         ("broken", "500 Internal Server Error"),
-        ("loop", "more than 5 redirects"),
-        ("never", "304 Not Modified, though nothing was asked"),
-        ("garbage", "not JSON: b'<html>'"),
-        ("list", "not an object"),
+        ("loop", "the server sent more than 5 redirects"),
+        ("never", "the server answered 304 Not Modified, though the request was not conditional"),
+        ("garbage", "the object is not JSON: b'<html>'"),
+        ("list", "the answer is not a JSON object"),
         ("large", "the body has more than 1,048,576 bytes"),
         ("missing", "404 Not Found"),
         ("error", "500 Internal Server Error"),
@@ -127,37 +127,39 @@ def test_without_etags_the_body_says_whether_it_differs() -> None:
         ("bomb", "the body has more than 1,048,576 bytes"),
     ],
 )
-def test_what_goes_wrong_is_told(key: str, told: str) -> None:
+def test_object_that_cannot_be_fetched_is_reported_and_other_objects_are_fetched(
+    key: str, message: str
+) -> None:
     with object_store(a={"price": 1}) as store:
         objects = HttpObjects(prices(store), store.url + "{key}")
-        with pytest.raises(ObjectProblem, match=told):
+        with pytest.raises(ObjectProblem, match=message):
             objects.fetch(key)
         assert objects.fetch("moved").row == {"item": "moved", "price": 1}
         objects.close()
 
 
 @pytest.mark.parametrize("key", ["drip", "slow"])
-def test_a_look_ends_though_a_byte_comes_now_and_then(key: str) -> None:
+def test_poll_of_a_slow_answer_times_out(key: str) -> None:
     with object_store(a={"price": 1}) as store:
         objects = HttpObjects(prices(store), store.url + "{key}", look_s=0.3)
         assert objects.fetch("a").row == {"item": "a", "price": 1}
-        with pytest.raises(ObjectProblem, match=r"the answer was not there after 0.3 s"):
+        with pytest.raises(ObjectProblem, match=r"the answer was not complete after 0.3 s"):
             objects.fetch(key)
         assert objects.fetch("a").row == {"item": "a", "price": 1}
         objects.close()
 
 
-def test_who_is_still_looking_is_cut_off_at_the_end() -> None:
+def test_polls_in_progress_are_cut_off_on_close() -> None:
     with object_store(a={"price": 1}) as store, ThreadPoolExecutor(2) as pool:
         objects = HttpObjects(prices(store), store.url + "{key}")
-        looks = [pool.submit(objects.fetch, key) for key in ("drip", "slow")]
+        polls = [pool.submit(objects.fetch, key) for key in ("drip", "slow")]
         while store.asked.total() < 2:
             threading.Event().wait(0.01)
         objects.close()
-        assert [isinstance(one.exception(HUNG_S), ObjectProblem) for one in looks] == [True, True]
+        assert [isinstance(poll.exception(HUNG_S), ObjectProblem) for poll in polls] == [True, True]
 
 
-def test_what_a_packed_answer_costs_is_what_came_over_the_wire() -> None:
+def test_size_of_a_compressed_answer_is_its_size_on_the_wire() -> None:
     with object_store() as store:
         objects = HttpObjects(prices(store), store.url + "{key}")
         assert objects.fetch("packed").row == {"item": "packed", "price": 3}
@@ -170,8 +172,8 @@ def test_what_a_packed_answer_costs_is_what_came_over_the_wire() -> None:
         objects.close()
 
 
-def test_a_change_in_the_second_of_the_last_one_is_seen() -> None:
-    """Of what was modified just now, a server that only knows seconds cannot say that it has not been since."""
+def test_two_changes_of_an_object_within_one_second_are_both_noticed() -> None:
+    """A server that counts in whole seconds may answer "not modified" although the object changed within the second."""
     with object_store(a={"price": 1}) as store:
         store.etags, store.modified = False, datetime.now(UTC).replace(microsecond=0)
         objects = HttpObjects(prices(store), store.url + "{key}")
@@ -181,7 +183,7 @@ def test_a_change_in_the_second_of_the_last_one_is_seen() -> None:
         objects.close()
 
 
-def test_what_was_modified_long_ago_is_asked_for_only_if_it_has_been_since() -> None:
+def test_object_modified_long_ago_is_requested_conditionally() -> None:
     with object_store(a={"price": 1}) as store:
         store.etags, store.modified = False, datetime(2026, 1, 1, tzinfo=UTC)
         objects = HttpObjects(prices(store), store.url + "{key}")
@@ -191,7 +193,7 @@ def test_what_was_modified_long_ago_is_asked_for_only_if_it_has_been_since() -> 
     assert store.answered == {200: 1, 304: 1}
 
 
-def test_an_object_that_is_the_same_under_a_new_etag_is_known_by_that_one() -> None:
+def test_new_etag_of_an_unchanged_object_is_remembered() -> None:
     with object_store(a={"price": 1}) as store:
         objects = HttpObjects(prices(store), store.url + "{key}")
         objects.took("a", objects.fetch("a"))
@@ -201,7 +203,7 @@ def test_an_object_that_is_the_same_under_a_new_etag_is_known_by_that_one() -> N
     assert store.answered == {200: 2, 304: 2}
 
 
-def test_a_password_is_shown_again_where_its_host_redirects_to_and_to_no_other() -> None:
+def test_password_follows_redirects_only_on_the_same_host() -> None:
     with object_store(a={"price": 1}) as store, object_store(a={"price": 2}) as other:
         store.credentials, store.elsewhere = "reader:hunter2", other.url + "a"
         url = store.url.replace("//", "//reader@")
@@ -212,7 +214,7 @@ def test_a_password_is_shown_again_where_its_host_redirects_to_and_to_no_other()
     assert (len(store.shown), other.shown) == (1, {"": 1})
 
 
-def test_an_etag_that_nobody_would_make_is_not_kept() -> None:
+def test_oversized_etag_is_ignored_and_the_object_is_compared_by_its_body() -> None:
     with object_store(a={"price": 1}) as store:
         store.salt = "x" * 5000
         objects = HttpObjects(prices(store), store.url + "{key}")
@@ -223,7 +225,7 @@ def test_an_etag_that_nobody_would_make_is_not_kept() -> None:
         objects.close()
 
 
-def test_nobody_there_is_told_as_well() -> None:
+def test_unreachable_host_is_reported() -> None:
     with object_store() as store:
         mirror = prices(store)
     objects = objects_of(mirror, 1)
@@ -232,8 +234,8 @@ def test_nobody_there_is_told_as_well() -> None:
     objects.close()
 
 
-def test_changes_are_published_and_the_others_go_on_whatever_goes_wrong() -> None:
-    keys = ", ".join(f"'{one}'" for one in ("a", "b", *BAD))
+def test_changes_are_published_though_other_objects_fail() -> None:
+    keys = ", ".join(f"'{key}'" for key in ("a", "b", *BAD))
     with object_store(a={"price": 1}, b={"price": 2}) as store:
         published = Published()
         with polling(prices(store, f"KEYS ({keys})"), published) as found:
@@ -242,16 +244,16 @@ def test_changes_are_published_and_the_others_go_on_whatever_goes_wrong() -> Non
             published.until(lambda: published.latest() == {"a": 7.0, "b": 2.0})
             while found.progress().statistics.failing < len(BAD):
                 threading.Event().wait(0.01)
-        told = found.progress()
+        progress = found.progress()
     assert len(published.rows) == 3
-    assert told.published == 3
-    assert (told.statistics.held, told.statistics.failing) == (2, len(BAD))
-    assert set(told.problems) == {
+    assert progress.published == 3
+    assert (progress.statistics.held, progress.statistics.failing) == (2, len(BAD))
+    assert set(progress.problems) == {
         "500 Internal Server Error",
-        "more than 5 redirects",
-        "304 Not Modified, though nothing was asked to be compared",
-        "not JSON: b'<html>'",
-        "not an object: b'[1]'",
+        "the server sent more than 5 redirects",
+        "the server answered 304 Not Modified, though the request was not conditional",
+        "the object is not JSON: b'<html>'",
+        "the answer is not a JSON object: b'[1]'",
         "the body has more than 1,048,576 bytes",
         "does not fit: price",
         "404 Not Found",
@@ -261,7 +263,7 @@ def test_changes_are_published_and_the_others_go_on_whatever_goes_wrong() -> Non
     assert row["seen_at"] > row["changed_at"]
 
 
-def test_what_nobody_takes_waits_and_is_published_once() -> None:
+def test_rows_wait_while_publishing_fails_and_are_published_once() -> None:
     with object_store(a={"price": 1}) as store:
         published = Published()
         published.away = True
@@ -276,28 +278,28 @@ def test_what_nobody_takes_waits_and_is_published_once() -> None:
     assert published.batches == ["test-0"]
 
 
-def test_the_last_problem_names_the_object_and_what_came() -> None:
+def test_last_problem_names_the_object_and_its_value() -> None:
     with object_store() as store, polling(prices(store, "KEYS ('text')"), Published()) as found:
         while found.progress().statistics.failing < 1 or not found.progress().last_problem:
             threading.Event().wait(0.01)
         last = found.progress().last_problem
     assert last is not None
-    assert last.told == "text: does not fit: price (price is to be float64, got 'much')"
+    assert last.told == "text: does not fit: price (price must be float64, got 'much')"
 
 
 @pytest.mark.parametrize("key", ["", ".", ".."])
-def test_a_key_that_means_another_place_is_not_asked_for(key: str) -> None:
+def test_key_that_cannot_be_part_of_an_address_is_reported_and_not_requested(key: str) -> None:
     with object_store(a={"price": 1}) as store:
         objects = HttpObjects(prices(store), store.url + "{key}")
-        with pytest.raises(ObjectProblem, match="makes no address of its own"):
+        with pytest.raises(ObjectProblem, match="cannot be part of an address"):
             objects.fetch(key)
         objects.close()
     assert store.asked.total() == 0
 
 
-def test_what_is_published_at_once_is_no_more_than_a_service_takes() -> None:
+def test_published_batches_are_limited_in_bytes() -> None:
     text = "x" * 900_000
-    with object_store(**{str(one): {"text": text} for one in range(12)}) as store:
+    with object_store(**{str(number): {"text": text} for number in range(12)}) as store:
         published = Published()
         published.away = True
         mirror = parse_create_mirror(
@@ -313,7 +315,7 @@ def test_what_is_published_at_once_is_no_more_than_a_service_takes() -> None:
     assert published.largest <= 4 << 20
 
 
-def test_what_cannot_be_published_is_told_and_tried_again() -> None:
+def test_failed_publishing_is_reported_and_retried() -> None:
     with object_store(a={"price": 1}) as store:
         published = Published()
         published.broken = True
@@ -327,14 +329,14 @@ def test_what_cannot_be_published_is_told_and_tried_again() -> None:
             published.until(lambda: bool(published.rows))
 
 
-def test_what_has_not_changed_is_brought_again_after_so_long_and_is_no_change() -> None:
+def test_repeat_every_publishes_unchanged_objects_again() -> None:
     with object_store(a={"price": 1}) as store:
         published = Published()
         with polling(prices(store, "KEYS ('a')", "REPEAT EVERY 0.05 SECONDS"), published) as found:
             published.until(lambda: len(published.rows) >= 3)
-        told = found.progress().statistics
+        statistics = found.progress().statistics
     assert published.latest() == {"a": 1.0}
-    assert told.changes == 1
+    assert statistics.changes == 1
 
 
 def test_lookups_are_counted_by_object() -> None:
@@ -342,38 +344,38 @@ def test_lookups_are_counted_by_object() -> None:
         for key in ("a", "b", "b", "nobody"):
             found.used(key)
         published.until(lambda: bool(published.rows))
-        told = found.progress()
-        while told.statistics.uses < 3:
+        progress = found.progress()
+        while progress.statistics.uses < 3:
             threading.Event().wait(0.01)
-            told = found.progress()
-    assert (told.statistics.uses, told.unknown_uses) == (3, 1)
+            progress = found.progress()
+    assert (progress.statistics.uses, progress.unknown_uses) == (3, 1)
 
 
 @pytest.mark.parametrize(
-    ("rest", "told"),
+    ("rest", "message"),
     [
-        ("PROFILE ('appel' 5)", "the profile names no object"),
-        ("PROFILE ('x*' 5)", "the profile names no object"),
-        ("PROFILE (" + ", ".join(f"'a{one}*' 1" for one in range(101)) + ")", "100 patterns at most"),
+        ("PROFILE ('appel' 5)", "the pattern matches no object"),
+        ("PROFILE ('x*' 5)", "the pattern matches no object"),
+        ("PROFILE (" + ", ".join(f"'a{number}*' 1" for number in range(101)) + ")", "more than 100 patterns"),
     ],
 )
-def test_a_profile_that_names_no_object_is_refused(rest: str, told: str) -> None:
+def test_profile_without_matching_objects_is_refused(rest: str, message: str) -> None:
     with object_store() as store:
         mirror = prices(store, "KEYS ('apple', 'pear')", rest)
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInput, match=message):
         profile_of(mirror, mirror.keys)
 
 
-def test_the_first_pattern_that_a_key_meets_weighs_it() -> None:
+def test_first_matching_pattern_of_the_profile_sets_the_weight() -> None:
     with object_store() as store:
         mirror = prices(store, "KEYS ('apple', 'apricot', 'pear')", "PROFILE ('apple' 5, 'ap*' 2)")
     assert profile_of(mirror, mirror.keys) == [5.0, 2.0, 1.0]
 
 
-def test_keys_that_cannot_be_had_are_refused_before_anything_is_polled(tmp_path: Path) -> None:
+def test_unavailable_keys_are_reported_before_polling(tmp_path: Path) -> None:
     with object_store() as store:
         file = tmp_path / "prices.sql"
-        for keys, told in (
+        for keys, message in (
             ("broken", "500 Internal Server Error"),
             ("text", "not a list of keys"),
             ("", "no objects"),
@@ -382,11 +384,11 @@ def test_keys_that_cannot_be_had_are_refused_before_anything_is_polled(tmp_path:
             file.write_text(
                 sql + f"KEYS FROM URL '{store.url}{keys}' BANDWIDTH 5 PER SECOND", encoding="utf-8"
             )
-            with pytest.raises(InvalidInput, match=told):
+            with pytest.raises(InvalidInput, match=message):
                 CliRunner().invoke(app, ["mirror", str(file), "--check"], catch_exceptions=False)
 
 
-def test_a_password_in_an_address_of_a_file_is_in_nothing_that_is_told(tmp_path: Path) -> None:
+def test_password_in_an_address_is_hidden_in_errors(tmp_path: Path) -> None:
     file = tmp_path / "prices.sql"
     with object_store() as store:
         url = store.url.replace("//", "//reader:hunter2@")
@@ -401,15 +403,15 @@ def test_a_password_in_an_address_of_a_file_is_in_nothing_that_is_told(tmp_path:
     assert "//reader:…@127.0.0.1" in str(caught.value)
 
 
-def test_an_address_that_is_none_is_told_before_anything_is_polled(tmp_path: Path) -> None:
+def test_invalid_address_is_reported_before_polling(tmp_path: Path) -> None:
     file = tmp_path / "prices.sql"
     sql = "CREATE MIRROR m (item string) FROM HTTP 'http://:99999/{key}' KEYS ('a') BANDWIDTH 5 PER SECOND"
     file.write_text(sql, encoding="utf-8")
-    with pytest.raises(InvalidInput, match="not an address of HTTP"):
+    with pytest.raises(InvalidInput, match="this is not a valid HTTP address"):
         CliRunner().invoke(app, ["mirror", str(file), "--check"], catch_exceptions=False)
 
 
-def test_check_tells_what_would_be_polled_and_an_error_where_it_is(tmp_path: Path) -> None:
+def test_mirror_check_prints_the_objects_and_the_place_of_an_error(tmp_path: Path) -> None:
     file = tmp_path / "prices.sql"
     with object_store(a={}, b={}) as store:
         sql = f"SELECT 1;\nCREATE MIRROR prices (item string, price float64) FROM HTTP '{store.url}{{key}}' "
@@ -418,7 +420,7 @@ def test_check_tells_what_would_be_polled_and_an_error_where_it_is(tmp_path: Pat
         assert result.exit_code == 0, result.output
         assert "prices  item string, price float64        2  5 polls/s" in result.output
     file.write_text(sql, encoding="utf-8")
-    with pytest.raises(InvalidInput, match=r"line 2, column .*BANDWIDTH is missing"):
+    with pytest.raises(InvalidInput, match=r"line 2, column .*the mirror has no BANDWIDTH clause"):
         CliRunner().invoke(app, ["mirror", str(file), "--check"], catch_exceptions=False)
 
 
@@ -435,12 +437,14 @@ def stock(
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    with sqlite3.connect(tmp_path / "stock.db") as made:
-        made.execute(
+    with sqlite3.connect(tmp_path / "stock.db") as connection:
+        connection.execute(
             "CREATE TABLE stock (item TEXT PRIMARY KEY, count INTEGER, price NUMERIC(6, 2), more TEXT)"
         )
-        made.executemany("INSERT INTO stock VALUES (?, ?, ?, ?)", [("a", 1, 1.5, "x"), ("b", 2, 2.25, "y")])
-    made.close()
+        connection.executemany(
+            "INSERT INTO stock VALUES (?, ?, ?, ?)", [("a", 1, 1.5, "x"), ("b", 2, 2.25, "y")]
+        )
+    connection.close()
     return tmp_path / "stock.db"
 
 
@@ -450,7 +454,7 @@ def change(database: Path, sql: str) -> None:
     connection.close()
 
 
-def test_rows_of_a_table_are_objects(database: Path) -> None:
+def test_rows_of_a_table_are_polled_as_objects(database: Path) -> None:
     objects = objects_of(stock(f"sqlite:///{database}"), 1)
     assert isinstance(objects, DatabaseObjects)
     assert sorted(objects.keys()) == ["a", "b"]
@@ -462,7 +466,7 @@ def test_rows_of_a_table_are_objects(database: Path) -> None:
     change(database, "UPDATE stock SET count = 3")
     assert (objects.fetch("b").row or {})["count"] == 3
     change(database, "DELETE FROM stock WHERE item = 'b'")
-    with pytest.raises(ObjectProblem, match="there is no such row"):
+    with pytest.raises(ObjectProblem, match="no row has this key"):
         objects.fetch("b")
     change(database, "DROP TABLE stock")
     with pytest.raises(ObjectProblem, match="no such table: stock"):
@@ -480,29 +484,29 @@ def test_changed_rows_are_published(database: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "table", "columns", "told"),
+    ("url", "table", "columns", "message"),
     [
         ("sqlite:///{}", "stok", "item string", "there is no such table"),
         ("sqlite:///{}", "stock", "itm string", "table stock has no such column(.|\n)*did you mean item"),
         ("sqlite:////nowhere/x.db", "stock", "item string", "the database does not answer: unable to open"),
-        ("mysql://x/y", "stock", "item string", "not a database that is read"),
-        ("hello", "stock", "item string", "not the address of a database"),
+        ("mysql://x/y", "stock", "item string", "this kind of database is not supported"),
+        ("hello", "stock", "item string", "this is not a valid database address"),
     ],
 )
-def test_a_table_that_is_not_there_is_told(
-    database: Path, url: str, table: str, columns: str, told: str
+def test_missing_database_table_or_column_is_reported(
+    database: Path, url: str, table: str, columns: str, message: str
 ) -> None:
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInput, match=message):
         objects_of(stock(url.format(database), table, columns), 1)
 
 
-def test_a_file_that_is_not_there_is_told_and_not_made(tmp_path: Path) -> None:
+def test_missing_database_file_is_reported_and_not_created(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="unable to open database file"):
         objects_of(stock(f"sqlite:///{tmp_path}/stok.db"), 1)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_table_that_is_replaced_is_read_anew_and_told_while_it_is_away(database: Path) -> None:
+def test_replaced_database_file_is_read_again_and_reported_while_missing(database: Path) -> None:
     objects = objects_of(stock(f"sqlite:///{database}"), 1)
     objects.took("a", objects.fetch("a"))
     database.rename(database.with_suffix(".old"))
@@ -515,17 +519,19 @@ def test_a_table_that_is_replaced_is_read_anew_and_told_while_it_is_away(databas
     objects.close()
 
 
-def test_rows_that_cannot_be_told_apart_and_values_that_are_none_are_told(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "stock.db") as made:
-        made.execute("CREATE TABLE stock (item TEXT, price NUMERIC(6, 2))")
-        made.executemany("INSERT INTO stock VALUES (?, ?)", [("a", 1), ("a", 2), ("b", "cheap"), ("c", 3)])
-    made.close()
+def test_duplicate_keys_and_invalid_values_are_reported(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "stock.db") as connection:
+        connection.execute("CREATE TABLE stock (item TEXT, price NUMERIC(6, 2))")
+        connection.executemany(
+            "INSERT INTO stock VALUES (?, ?)", [("a", 1), ("a", 2), ("b", "cheap"), ("c", 3)]
+        )
+    connection.close()
     objects = objects_of(stock(f"sqlite:///{tmp_path}/stock.db", columns="item string, price float64"), 1)
-    for key, told in (
+    for key, message in (
         ("a", "several rows have this key"),
-        ("b", "a value is not what the table's column says"),
+        ("b", "a value does not have the type of its column"),
     ):
-        with pytest.raises(ObjectProblem, match=told):
+        with pytest.raises(ObjectProblem, match=message):
             objects.fetch(key)
     assert (objects.fetch("c").row or {})["price"] == 3
     objects.close()
@@ -538,7 +544,7 @@ def test_rows_that_cannot_be_told_apart_and_values_that_are_none_are_told(tmp_pa
         ("item string, price string, count float64", {"item": "a", "price": "1.50", "count": 1}),
     ],
 )
-def test_numbers_of_a_table_fit_the_columns_that_can_hold_them(
+def test_numbers_of_a_table_are_converted_to_the_declared_columns(
     database: Path, columns: str, expected: dict[str, Any]
 ) -> None:
     published = Published()
@@ -548,7 +554,7 @@ def test_numbers_of_a_table_fit_the_columns_that_can_hold_them(
     assert {name: row[name] for name in expected} == expected
 
 
-def test_a_row_that_is_too_large_is_told_and_not_held(database: Path) -> None:
+def test_row_that_is_too_large_is_reported(database: Path) -> None:
     change(database, "UPDATE stock SET more = replace(hex(zeroblob(1048576)), '00', 'x')")
     objects = objects_of(stock(f"sqlite:///{database}", columns="item string, more string"), 1)
     with pytest.raises(ObjectProblem, match="the row has more than 1,048,576 bytes"):
@@ -557,7 +563,7 @@ def test_a_row_that_is_too_large_is_told_and_not_held(database: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_database_that_is_silent_is_told_and_one_that_comes_back_is_read() -> None:
+def test_silent_database_times_out_and_is_read_when_it_is_back() -> None:
     with postgresql() as url:
         engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
         with engine.begin() as connection:
@@ -569,17 +575,17 @@ def test_a_database_that_is_silent_is_told_and_one_that_comes_back_is_read() -> 
         others = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
         with engine.begin() as connection:
             connection.execute(sa.text("LOCK TABLE stock"))
-            with pytest.raises(ObjectProblem, match=r"statement timeout|not there after 0.5 s"):
+            with pytest.raises(ObjectProblem, match=r"statement timeout|not complete after 0.5 s"):
                 objects.fetch("a")
         assert (objects.fetch("a").row or {})["price"] == 1.5
         with engine.begin() as connection:
             stopped = connection.scalars(sa.text(f"SELECT pid {others}")).all()
-            for one in stopped:
-                os.kill(one, signal.SIGSTOP)
-            with pytest.raises(ObjectProblem, match=r"not there after 0.5 s"):
+            for process in stopped:
+                os.kill(process, signal.SIGSTOP)
+            with pytest.raises(ObjectProblem, match=r"not complete after 0.5 s"):
                 objects.fetch("a")
-            for one in stopped:
-                os.kill(one, signal.SIGCONT)
+            for process in stopped:
+                os.kill(process, signal.SIGCONT)
         assert objects.fetch("a").row is not None
         with engine.begin() as connection:
             connection.execute(sa.text(f"SELECT pg_terminate_backend(pid) {others}"))
@@ -589,7 +595,7 @@ def test_a_database_that_is_silent_is_told_and_one_that_comes_back_is_read() -> 
 
 
 @pytest.mark.slow
-def test_rows_of_postgresql_are_objects() -> None:
+def test_rows_of_postgresql_are_polled_as_objects() -> None:
     with postgresql() as url:
         engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
         with engine.begin() as connection:

@@ -1,4 +1,4 @@
-"""Plans that are made in a process of their own: the same ones, also after it was killed, and nothing of it is left."""
+"""Plans made in a worker process: results are right, a killed process is replaced, and no process is left at the end."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def aside() -> Iterator[Aside]:
         yield found
 
 
-def test_a_plan_is_the_same_whoever_makes_it(aside: Aside) -> None:
+def test_the_worker_process_makes_the_same_plan_as_the_calling_process(aside: Aside) -> None:
     assert aside.pid is None
     assert aside.plan(SITUATION) == plan(SITUATION)
     assert aside.pid not in (None, os.getpid())
 
 
-def test_a_process_that_was_killed_is_started_again(aside: Aside) -> None:
+def test_a_killed_worker_process_is_replaced(aside: Aside) -> None:
     expected = aside.plan(SITUATION)
     killed = aside.pid
     assert killed is not None
@@ -44,14 +44,14 @@ def test_a_process_that_was_killed_is_started_again(aside: Aside) -> None:
     assert aside.pid not in (None, killed)
 
 
-def test_a_plan_that_fails_is_told_and_the_next_is_made(aside: Aside) -> None:
+def test_a_failed_plan_raises_and_the_next_plan_is_made(aside: Aside) -> None:
     broken = Situation(0, LiveSettings(), (), (NEW,))
     with pytest.raises(RuntimeError, match="lanes"):
         aside.plan(broken)
     assert aside.plan(SITUATION) == plan(SITUATION)
 
 
-def test_after_the_end_there_is_no_process(aside: Aside) -> None:
+def test_stopping_ends_the_worker_process(aside: Aside) -> None:
     aside.plan(SITUATION)
     pid = aside.pid
     aside.stop()
@@ -60,22 +60,22 @@ def test_after_the_end_there_is_no_process(aside: Aside) -> None:
     aside.stop()
 
 
-def test_the_end_does_not_wait_for_a_plan(aside: Aside) -> None:
+def test_stopping_does_not_wait_for_a_plan(aside: Aside) -> None:
     aside.plan(SITUATION)
     pid = aside.pid
     assert pid is not None
-    os.kill(pid, signal.SIGSTOP)  # its plan takes for ever
+    os.kill(pid, signal.SIGSTOP)  # a plan that never ends
     with ThreadPoolExecutor(1) as others:
         waiting = others.submit(aside.plan, SITUATION)
         aside.stop()
-        with pytest.raises(SourceAway, match="no more plans are made"):
+        with pytest.raises(SourceAway, match="the service makes no more plans, because it is stopping"):
             waiting.result()
     assert aside.pid is None
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_after_the_end_no_process_is_started(aside: Aside) -> None:
+def test_no_worker_process_is_started_after_stopping(aside: Aside) -> None:
     aside.stop()
-    with pytest.raises(SourceAway, match="no more plans are made"):
+    with pytest.raises(SourceAway, match="the service makes no more plans, because it is stopping"):
         aside.plan(SITUATION)
     assert aside.pid is None

@@ -1,4 +1,4 @@
-"""What is measured of a running system for plans: by the watch that looks at it anyway, and by as few calls as will do."""
+"""Measurements of a running system for plans: rates of streams, loads of classes, and few calls of the system."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.watched import InProcess, declared
 
 SETTINGS = LiveSettings(lanes=3)
 HUNG_S = 60.0
-NOBODYS = frozenset[str]()
+NO_CLASSES = frozenset[str]()
 
 
 @pytest.fixture
@@ -31,18 +31,18 @@ def system() -> InProcess:
 
 @pytest.fixture
 def watch(system: InProcess, clock: Clock) -> Watch:
-    """It looks when the test says so."""
+    """Return a watch that polls only when the test calls it."""
     return Watch(system, clock=clock, wall=clock)
 
 
 @pytest.fixture
 def measured(watch: Watch, clock: Clock) -> RunningMeasured:
-    """Its thread is not started: it counts when the test says so."""
+    """Return measurements without a running thread, so that rows are counted only when the test calls `count`."""
     return RunningMeasured(watch, SETTINGS, clock)
 
 
-def comes(system: InProcess, clock: Clock, seconds: float, load: float = 0.2, **rows: int) -> None:
-    """Input, a batch of each stream, and what the class that reads some of it reports."""
+def add_input(system: InProcess, clock: Clock, seconds: float, load: float = 0.2, **rows: int) -> None:
+    """Let time pass, and add a batch to each of these streams and a report of class gold."""
     clock.now += seconds
     for stream, more in rows.items():
         before = system.counted.get(stream, StreamCounts(0, 0))
@@ -50,11 +50,11 @@ def comes(system: InProcess, clock: Clock, seconds: float, load: float = 0.2, **
     system.cycle("gold", load)
 
 
-def test_rates_and_loads_are_of_the_last_seconds(
+def test_rates_and_loads_cover_the_last_seconds(
     system: InProcess, watch: Watch, clock: Clock, measured: RunningMeasured
 ) -> None:
     for rows in (1, 1000, 500, 500):
-        comes(system, clock, 2.0, load=0.25, readings=rows)
+        add_input(system, clock, 2.0, load=0.25, readings=rows)
         watch.look()
         measured.count()
     found = measured.measured(frozenset({"gold"}))
@@ -68,10 +68,10 @@ def test_rates_and_loads_are_of_the_last_seconds(
     )
 
 
-def test_a_system_in_which_nothing_happens_is_not_asked(
+def test_an_idle_system_is_not_called(
     system: InProcess, watch: Watch, clock: Clock, measured: RunningMeasured
 ) -> None:
-    comes(system, clock, 1.0, readings=10)
+    add_input(system, clock, 1.0, readings=10)
     watch.look()
     measured.count()
     asked, looks = system.counts, system.looks
@@ -79,39 +79,39 @@ def test_a_system_in_which_nothing_happens_is_not_asked(
         clock.now += 1.0
         measured.count()
     assert (system.counts, system.looks) == (asked, looks)
-    comes(system, clock, 1.0, readings=10)
+    add_input(system, clock, 1.0, readings=10)
     measured.count()
-    assert system.counts == asked, "it has not been looked at"
+    assert system.counts == asked, "the watch has not polled"
     watch.look()
     measured.count()
     measured.count()
     assert system.counts == asked + 1
 
 
-def test_where_nothing_has_come_for_long_a_plan_waits_for_nothing(
+def test_a_plan_does_not_wait_if_no_row_has_come_for_long(
     system: InProcess, watch: Watch, clock: Clock, measured: RunningMeasured
 ) -> None:
-    comes(system, clock, 1.0, readings=10)
+    add_input(system, clock, 1.0, readings=10)
     watch.look()
     measured.count()
     clock.now += 1000.0
     watch.look()
     asked = system.counts
-    assert measured.measured(NOBODYS).rates == {"readings": Rate(0.0)}
+    assert measured.measured(NO_CLASSES).rates == {"readings": Rate(0.0)}
     assert system.counts == asked + 1
 
 
-def test_what_came_long_ago_says_nothing_of_what_comes_now(
+def test_rows_from_long_ago_do_not_count_in_the_present_rate(
     clock: Clock,
 ) -> None:
-    """Of a stream that nobody reads no class tells anything."""
+    """Use a stream without a reader. No class reports about it, so its old counts must not count as its present rate."""
 
     class Coming(InProcess):
-        """Whoever asks is told of more each time, some time later."""
+        """System with a stream that receives more rows at each call, while time passes."""
 
         def streams(self, node: str) -> dict[str, StreamCounts]:
             clock.now += LEAST_S / 2
-            comes(self, clock, LEAST_S / 2, unread=100)
+            add_input(self, clock, LEAST_S / 2, unread=100)
             return super().streams(node)
 
     system = Coming().declare(declared("gold"))
@@ -121,10 +121,10 @@ def test_what_came_long_ago_says_nothing_of_what_comes_now(
     measured.count()
     clock.now += 1000.0
     watch.look()
-    assert measured.measured(NOBODYS).rates == {"unread": Rate(100 / LEAST_S, LEAST_S)}
+    assert measured.measured(NO_CLASSES).rates == {"unread": Rate(100 / LEAST_S, LEAST_S)}
 
 
-def test_a_system_that_does_not_answer_is_away(
+def test_measuring_fails_while_the_system_does_not_answer(
     system: InProcess, watch: Watch, clock: Clock, measured: RunningMeasured
 ) -> None:
     watch.look()
@@ -132,14 +132,14 @@ def test_a_system_that_does_not_answer_is_away(
     system.is_away = True
     watch.look()
     with pytest.raises(SourceAway):
-        measured.measured(NOBODYS)
+        measured.measured(NO_CLASSES)
     measured.count()
     system.is_away = False
     watch.look()
-    assert list(measured.measured(NOBODYS).classes) == ["gold", "silver"]
+    assert list(measured.measured(NO_CLASSES).classes) == ["gold", "silver"]
 
 
-def test_it_counts_by_itself_until_it_is_stopped() -> None:
+def test_the_thread_counts_rows_until_it_is_stopped() -> None:
     asked = threading.Event()
 
     class Heard(InProcess):

@@ -1,4 +1,4 @@
-"""From declarations and what is measured to what is planned: whose rates and costs count, and what is told to be assumed."""
+"""Situations that plans start from: rates and costs are given, measured, declared or assumed, and assumptions are listed."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def state(text: str, before: CatalogState | None = None) -> CatalogState:
 
 
 def planned(
-    text: str, found: SystemMeasurement | None = None, said: Mapping[str, float] | None = None
+    text: str, found: SystemMeasurement | None = None, rates: Mapping[str, float] | None = None
 ) -> Situation:
     before = state(STREAMS)
     after = state(text, before)
     touched = [one.ref.tenant or one.ref.name for one in documents_of(text)]
-    return situation_of(before, after, touched, found, LiveSettings(), said or {}, "nothing runs here")
+    return situation_of(before, after, touched, found, LiveSettings(), rates or {}, "no system runs here")
 
 
 def rate_of(one: ClassLoad) -> tuple[float, float]:
@@ -55,39 +55,42 @@ def rate_of(one: ClassLoad) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize(
-    ("stream", "rate", "told"),
+    ("stream", "rate", "assumption"),
     [
-        ("Ticks", (500.0, 0.2), "stream ticks: 500 rows a second, as its source says"),
-        ("hot", (100.0, 0.5), "stream hot: 100 rows a second, as its source says"),
+        ("Ticks", (500.0, 0.2), "stream ticks: 500 rows per second, from the options of its source"),
+        ("hot", (100.0, 0.5), "stream hot: 100 rows per second, from the options of its source"),
         (
             "bare",
             (ROWS_PER_S, 0.1),
-            "stream bare: 1,000 rows a second, since nothing tells how many will come",
+            "stream bare: 1,000 rows per second, because its rate is not known",
         ),
     ],
 )
-def test_where_nothing_runs_sources_say_what_comes(stream: str, rate: tuple[float, float], told: str) -> None:
+def test_without_a_running_system_rates_come_from_source_options(
+    stream: str, rate: tuple[float, float], assumption: str
+) -> None:
     found = planned(NEW % stream)
     assert rate_of(found.planned[0]) == rate
-    assert told in found.assumed
-    assert found.assumed[0].startswith("nothing runs here: ")
+    assert assumption in found.assumed
+    assert found.assumed[0].startswith("no system runs here: ")
     assert [one.name for one in found.running] == ["old"]
 
 
-def test_what_is_said_comes_before_what_is_measured_and_that_before_what_is_declared() -> None:
+def test_given_rates_override_measured_rates_and_measured_override_declared_rates() -> None:
     seen = SystemMeasurement(2, 1, LiveSettings(lanes=2), {"ticks": Rate(800.0, 0.05), "hot": Rate(0.0)})
     assert rate_of(planned(NEW % "Ticks", seen).planned[0]) == (800.0, 0.05)
     found = planned(NEW % "Ticks", seen, {"TICKS": 9.0})
     assert rate_of(found.planned[0]) == (9.0, 0.05)
-    assert "stream ticks: 9 rows a second, as you say" in found.assumed
+    assert "stream ticks: 9 rows per second, as given" in found.assumed
     assert rate_of(found.running[0]) == (800.0, 0.05)
     silent = planned(NEW % "hot", seen)
     assert rate_of(silent.planned[0]) == (100.0, 0.5)
-    assert "stream hot: 100 rows a second, as its source says though nothing comes now" in silent.assumed
+    assumed = "stream hot: 100 rows per second, from the options of its source, although it has no input now"
+    assert assumed in silent.assumed
     assert (silent.lanes, silent.settings.lanes) == (2, 2)
 
 
-def test_operators_cost_what_they_do_and_new_ones_what_those_like_them_do() -> None:
+def test_new_operators_have_the_costs_of_similar_running_operators() -> None:
     old = state(STREAMS).class_of("old")
     lines = [measured(one, us=2.0) for one in operators(old)]
     per_row = sum(one.cost_us for one in lines) * 1e-6
@@ -103,13 +106,13 @@ def test_operators_cost_what_they_do_and_new_ones_what_those_like_them_do() -> N
         2e-6 + COSTS["select"].tuple_s + COSTS["select"].call_s / train
     )
     assert set(found.assumed) == {
-        "class new: 1 of 2 operators cost what such as run here cost",
-        "class new: 1 of 2 operators cost what was calibrated",
-        "class new: of each new condition half of the rows are assumed to pass",
+        "class new: 1 of 2 operators have the costs of similar running operators",
+        "class new: 1 of 2 operators have calibrated costs",
+        "class new: half of the rows pass each new condition",
     }
 
 
-def test_a_class_is_as_costly_as_its_load_was_measured_to_be() -> None:
+def test_operator_costs_are_scaled_to_the_measured_load_of_the_class() -> None:
     lines = [measured(one, us=1.0) for one in operators(state(STREAMS).class_of("old"))]
     believed = 1e5 * sum(one.cost_us for one in lines) * 1e-6
     seen = SystemMeasurement(
@@ -121,7 +124,7 @@ def test_a_class_is_as_costly_as_its_load_was_measured_to_be() -> None:
     assert given.rate * (given.tuple_s + given.call_s / train) == pytest.approx(1.5 * believed)
 
 
-def test_of_a_class_whose_operators_are_not_known_the_load_is() -> None:
+def test_a_class_with_unknown_operators_is_planned_from_its_load() -> None:
     seen = SystemMeasurement(1, 1, LiveSettings(), {"ticks": Rate(1e5, 0.1)}, {"old": ClassMeasured(0.25)})
     (given,) = planned(NEW % "Ticks", seen).running[0].inputs
     assert given.rate * given.tuple_s == pytest.approx(0.25)
@@ -129,7 +132,7 @@ def test_of_a_class_whose_operators_are_not_known_the_load_is() -> None:
     assert planned(NEW % "Ticks", asleep).running[0].rate == 0
 
 
-def test_a_priority_class_that_changes_has_its_tenants_planned() -> None:
+def test_tenants_of_a_changed_priority_class_are_planned() -> None:
     found = planned("{kind: PriorityClass, name: gold, priority: 6, delay_target_ms: 100}")
     assert [(one.name, one.declared.delay_target_ms) for one in found.planned] == [("old", 100)]
 
@@ -146,23 +149,23 @@ def test_streams_that_meet_in_a_join_are_planned_as_one_queue() -> None:
     assert given.rate == 600.0
 
 
-def test_rates_are_what_came_between_the_first_look_and_the_last() -> None:
+def test_rates_are_counted_from_the_first_to_the_last_sample() -> None:
     def sample(at: float, **rows: int) -> StreamsSample:
         return StreamsSample(at, {name: StreamCounts(count, count // 10) for name, count in rows.items()})
 
     samples = [
-        sample(10.0, steady=100, anew=900, gone=5, silent=70),
-        sample(12.0, steady=300, anew=0, silent=70),
-        sample(15.0, steady=600, anew=60, begun=50, silent=70),
+        sample(10.0, steady=100, restarted=900, gone=5, silent=70),
+        sample(12.0, steady=300, restarted=0, silent=70),
+        sample(15.0, steady=600, restarted=60, begun=50, silent=70),
     ]
     assert rates_over(samples) == {
         "steady": Rate(100.0, 0.1),
-        "anew": Rate(20.0, 0.5),
+        "restarted": Rate(20.0, 0.5),
         "silent": Rate(0.0),
     }
     assert rates_over(samples[:1]) == rates_over([]) == {}
 
 
 def measured(line: PlanLine, us: float) -> PlanLine:
-    """The operator after a million rows in trains of ten thousand."""
+    """Return the measurements of an operator after a million rows in trains of 10,000."""
     return PlanLine(line.number, line.name, line.feeds, line.queries, 1_000_000, us, 1.0, 0.0, 0, calls=100)

@@ -1,4 +1,4 @@
-"""Answers of a class that runs in this process, read through a real service: by the client, and from the command line."""
+"""Answers of a class in this process, read through a real service by the client and by the command line."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WEIR = [sys.executable, "-c", "from services.cli.main import main; main()"]
 
 
 class Answering:
-    """A class that runs, and a service that tells its answers."""
+    """Running class, with services that return its answers."""
 
     def __init__(
         self, stack: ExitStack, dirs: RunDirs, folder: Path, settings: LiveSettings = SETTINGS
@@ -59,7 +59,7 @@ class Answering:
         self.hosted.subscribed()
 
     def publish(self, rows: int) -> None:
-        """Half of them are answers, which are there when this returns."""
+        """Publish rows and wait for their answers; half of the rows become answers."""
         self.node.publish(readings(self._sent, rows))
         self._sent += rows
         self.hosted.wait(delivered(self._sent))
@@ -70,7 +70,7 @@ class Answering:
         seen = found.service.snapshot
 
         def is_declared(tenant: str, query: str) -> bool:
-            return any(one.ref.name == query for one in seen.now.queries.get(tenant, ()))
+            return any(item.ref.name == query for item in seen.now.queries.get(tenant, ()))
 
         found.service.results = Results(LocalPlaces(self.dirs), is_declared)
         seen.refresh()
@@ -80,7 +80,7 @@ class Answering:
 
 @pytest.fixture
 def stack(dirs: RunDirs) -> Iterator[ExitStack]:
-    """Ends before the folders are gone."""
+    """Provide an exit stack that closes before the folders of the test are removed."""
     with ExitStack() as found:
         yield found
 
@@ -96,14 +96,14 @@ def weir(stack: ExitStack, answering: Answering) -> Served:
 
 
 def hot(begin: int, end: int) -> list[dict[str, Any]]:
-    """Answers of these numbers."""
+    """Return the expected answers with these sequence numbers."""
     return [
         {"_seq": seq, "_kept": 1.0, "ts": 200 * seq, "sensor": 2 * seq, "temp": 1.0}
         for seq in range(begin, end)
     ]
 
 
-def test_what_is_kept_comes_once_and_in_order(answering: Answering, weir: Served) -> None:
+def test_kept_answers_are_read_once_and_in_order(answering: Answering, weir: Served) -> None:
     answering.publish(100)
     with weir.client("tenant:gold") as client:
         found = client.results("hot")
@@ -115,7 +115,7 @@ def test_what_is_kept_comes_once_and_in_order(answering: Answering, weir: Served
         assert list(client.results("hot", after=found.cursor)) == hot(50, 55)
 
 
-def test_no_more_rows_come_than_are_asked_for(answering: Answering, weir: Served) -> None:
+def test_limit_and_tail_bound_the_number_of_rows(answering: Answering, weir: Served) -> None:
     answering.publish(50_000)
     with weir.client("tenant:gold") as client:
         assert list(client.results("hot", limit=3)) == hot(0, 3)
@@ -123,7 +123,7 @@ def test_no_more_rows_come_than_are_asked_for(answering: Answering, weir: Served
         assert list(client.results("hot", tail=3)) == hot(24_997, 25_000)
         assert list(client.results("hot", tail=5, limit=2)) == hot(24_995, 24_997)
         assert list(client.results("hot", after="24990", limit=2)) == hot(24_991, 24_993)
-        # Those that follow are read, too.
+        # Rows that arrive after the call are read, too, until the limit is reached.
         following = client.results("hot", tail=2, limit=4, follow=True)
         assert [next(following), next(following)] == hot(24_998, 25_000)
         answering.publish(10)
@@ -133,7 +133,7 @@ def test_no_more_rows_come_than_are_asked_for(answering: Answering, weir: Served
                 client.results("hot", **wrong)
 
 
-def test_answers_are_an_arrow_table(answering: Answering, weir: Served) -> None:
+def test_answers_can_be_read_as_an_arrow_table(answering: Answering, weir: Served) -> None:
     answering.publish(50_000)
     with weir.client("tenant:gold") as client:
         table = client.results_table("hot")
@@ -146,7 +146,7 @@ def test_answers_are_an_arrow_table(answering: Answering, weir: Served) -> None:
         ]
 
 
-def test_another_tenants_answers_are_not_there(answering: Answering, weir: Served) -> None:
+def test_answers_of_another_tenant_are_hidden(answering: Answering, weir: Served) -> None:
     answering.publish(10)
     more = documents_of("{kind: Tenant, name: other, priority_class: gold}")
     weir.catalog.apply(more, "test")
@@ -156,7 +156,7 @@ def test_another_tenants_answers_are_not_there(answering: Answering, weir: Serve
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cuts", [[0, 0, 0], [150, 5000, 1, 90_000], [700] * 12])
-def test_a_reader_goes_on_where_its_connection_broke(
+def test_reader_resumes_after_a_broken_connection(
     answering: Answering, weir: Served, cuts: list[int]
 ) -> None:
     key = weir.key("tenant:gold")
@@ -172,7 +172,7 @@ def test_a_reader_goes_on_where_its_connection_broke(
         assert found == hot(0, 2500)
 
 
-def test_a_reader_goes_on_when_the_service_is_there_again(answering: Answering, stack: ExitStack) -> None:
+def test_reader_resumes_after_a_restart_of_the_service(answering: Answering, stack: ExitStack) -> None:
     answering.publish(100)
     with ExitStack() as first:
         weir = answering.served(first)
@@ -187,7 +187,7 @@ def test_a_reader_goes_on_when_the_service_is_there_again(answering: Answering, 
     assert found == hot(0, 100)
 
 
-def test_a_reader_ends_with_its_query(answering: Answering, weir: Served) -> None:
+def test_reader_ends_when_its_query_is_deleted(answering: Answering, weir: Served) -> None:
     answering.publish(100)
     with weir.client("admin") as client:
         rows = client.results("gold/hot", follow=True)
@@ -199,7 +199,7 @@ def test_a_reader_ends_with_its_query(answering: Answering, weir: Served) -> Non
             list(client.results("gold/hot", follow=True))
 
 
-def test_a_cursor_beyond_the_last_row_is_noted_once(
+def test_cursor_beyond_the_last_row_gives_one_warning(
     answering: Answering, weir: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answering.publish(100)
@@ -211,7 +211,7 @@ def test_a_cursor_beyond_the_last_row_is_noted_once(
         assert capsys.readouterr().err == ""
 
 
-def test_following_a_query_that_is_deleted_ends_with_a_word_and_exit_code_1(
+def test_following_a_deleted_query_ends_with_a_warning_and_exit_code_1(
     answering: Answering, weir: Served, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answering.publish(100)
@@ -224,7 +224,9 @@ def test_following_a_query_that_is_deleted_ends_with_a_word_and_exit_code_1(
         assert (ended.value.exit_code, capsys.readouterr().err) == (1, f"warning: {DELETED}\n")
 
 
-def test_rows_that_were_forgotten_are_told(stack: ExitStack, dirs: RunDirs, tmp_path: Path) -> None:
+def test_forgotten_rows_are_reported_with_the_next_kept_row(
+    stack: ExitStack, dirs: RunDirs, tmp_path: Path
+) -> None:
     settings = SETTINGS.model_copy(update={"results_bytes": 1 << 20})
     answering = Answering(stack, dirs, tmp_path / "served", settings)
     weir = answering.served(stack)
@@ -235,9 +237,9 @@ def test_rows_that_were_forgotten_are_told(stack: ExitStack, dirs: RunDirs, tmp_
         list(client.results("hot", after="10"))
     first = int(caught.value.next.partition(".")[0]) + 1
     assert 11 < first < 100_000
-    told: list[RowsForgotten] = []
-    rows = list(client.results("hot", after="10", forgotten=told.append))
-    assert [one.next for one in told] == [caught.value.next]
+    reports: list[RowsForgotten] = []
+    rows = list(client.results("hot", after="10", forgotten=reports.append))
+    assert [report.next for report in reports] == [caught.value.next]
     assert [row["_seq"] for row in rows] == list(range(first, 100_000))
 
 
@@ -257,15 +259,15 @@ def test_rows_that_were_forgotten_are_told(stack: ExitStack, dirs: RunDirs, tmp_
         ("what-comes-later", "what-comes-later", False),
     ],
 )
-def test_the_end_is_reached_once_all_units_are_there(cursor: str | None, end: str, reached: bool) -> None:
+def test_end_is_reached_once_every_unit_has_reached_it(cursor: str | None, end: str, reached: bool) -> None:
     assert has_reached(cursor, end) is reached
 
 
-# -- from the command line -----------------------------------------------------------------------------------------
+# -- answers on the command line -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def called(
+def weir_command(
     weir: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int | str | None, str, str]]:
     monkeypatch.setenv("WEIR_ENDPOINT", weir.url)
@@ -281,19 +283,19 @@ def called(
     return call
 
 
-Called = Callable[..., tuple[int | str | None, str, str]]
+WeirCommand = Callable[..., tuple[int | str | None, str, str]]
 
 
-def test_answers_are_shown_in_every_form(answering: Answering, called: Called) -> None:
+def test_answers_are_printed_in_every_format(answering: Answering, weir_command: WeirCommand) -> None:
     answering.publish(10)
-    code, out, err = called("results", "gold/hot", "-o", "json")
+    code, out, err = weir_command("results", "gold/hot", "-o", "json")
     assert (code, err) == (0, "")
     rows = [json.loads(line) for line in out.splitlines()]
     assert rows == hot(0, 5)
-    assert yaml.safe_load(called("results", "hot", "-o", "yaml")[1]) == rows
-    read = list(csv.DictReader(io.StringIO(called("results", "hot", "-o", "csv")[1])))
+    assert yaml.safe_load(weir_command("results", "hot", "-o", "yaml")[1]) == rows
+    read = list(csv.DictReader(io.StringIO(weir_command("results", "hot", "-o", "csv")[1])))
     assert [(row["_seq"], row["ts"]) for row in read] == [(str(seq), str(200 * seq)) for seq in range(5)]
-    lines = [line.split() for line in called("results", "hot", "--after", "2")[1].splitlines()]
+    lines = [line.split() for line in weir_command("results", "hot", "--after", "2")[1].splitlines()]
     assert lines == [
         ["_seq", "_kept", "ts", "sensor", "temp"],
         ["3", "100%", "600", "6", "1"],
@@ -301,11 +303,13 @@ def test_answers_are_shown_in_every_form(answering: Answering, called: Called) -
     ]
 
 
-def test_the_oldest_or_the_last_answers_are_shown(answering: Answering, called: Called) -> None:
+def test_options_limit_tail_and_after_choose_the_answers(
+    answering: Answering, weir_command: WeirCommand
+) -> None:
     answering.publish(100)
 
     def shown(*arguments: str) -> list[int]:
-        code, out, err = called("results", "gold/hot", "-o", "json", *arguments)
+        code, out, err = weir_command("results", "gold/hot", "-o", "json", *arguments)
         assert (code, err) == (0, "")
         return [json.loads(line)["_seq"] for line in out.splitlines()]
 
@@ -314,8 +318,11 @@ def test_the_oldest_or_the_last_answers_are_shown(answering: Answering, called: 
     assert shown("--tail", "5", "--limit", "1") == [45]
     assert shown("--after", "30", "--limit", "2") == [31, 32]
     assert shown("--follow", "--tail", "3", "--limit", "3") == [47, 48, 49]
-    code, _, err = called("results", "gold/hot", "--tail", "2", "--after", "3")
-    assert (code, err.splitlines()[0]) == (2, "error: --tail: --after says already where to begin (got 2)")
+    code, _, err = weir_command("results", "gold/hot", "--tail", "2", "--after", "3")
+    assert (code, err.splitlines()[0]) == (
+        2,
+        "error: --tail: this option cannot be combined with --after (got 2)",
+    )
 
 
 def test_csv_has_all_digits(capsys: pytest.CaptureFixture[str]) -> None:
@@ -323,7 +330,7 @@ def test_csv_has_all_digits(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines() == ["d", "123456789012.5", "0.30000000000000004", '""']
 
 
-def test_a_table_tells_what_was_kept_and_never_that_it_was_all_when_it_was_not(
+def test_table_shows_100_percent_kept_only_if_all_rows_were_kept(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     fractions = [1.0, 0.99999, 0.57, 0.0421]
@@ -366,7 +373,7 @@ def test_a_row_of_results_is_never_wider_than_the_terminal(capsys: pytest.Captur
         assert ("hidden" in " ".join(lines)) == ("mean" not in heads[-1])
 
 
-def test_columns_of_results_that_do_not_fit_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hidden_columns_of_results_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed_at(80, capsys, [WIDE]) == [
         "_seq  _kept                   started_at                     ended_at",
         "  12   100%  2026-11-19T12:00:00.000000Z  2026-11-19T12:00:10.000000Z",
@@ -383,30 +390,30 @@ def test_a_page_of_results_with_longer_values_gets_wider_columns(capsys: pytest.
     ]
 
 
-def test_a_text_of_results_without_room_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_text_in_results_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed_at(40, capsys, [{"_seq": 1, "text": "a rather long text that fits nowhere at all"}])
     assert lines == [f"_seq  {'text':>34}", f"   1  {'a rather long text that fits…':>34}"]
 
 
 def test_wide_results_show_every_column(
-    answering: Answering, called: Called, monkeypatch: pytest.MonkeyPatch
+    answering: Answering, weir_command: WeirCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering.publish(10)
     monkeypatch.setenv("COLUMNS", "20")
-    code, out, _ = called("results", "gold/hot", "--limit", "1")
+    code, out, _ = weir_command("results", "gold/hot", "--limit", "1")
     assert (code, "hidden" in out, max(map(len, out.splitlines())) <= 20) == (0, True, True)
-    code, out, _ = called("results", "gold/hot", "--limit", "1", "-o", "wide")
+    code, out, _ = weir_command("results", "gold/hot", "--limit", "1", "-o", "wide")
     assert (code, "hidden" in out) == (0, False)
 
 
-def test_a_query_that_is_not_there_is_wrong_input(called: Called) -> None:
-    code, out, err = called("results", "gold/cold", "--follow")
+def test_unknown_query_is_an_error_with_exit_code_2(weir_command: WeirCommand) -> None:
+    code, out, err = weir_command("results", "gold/cold", "--follow")
     assert (code, out) == (2, "")
     assert err.startswith("error: no such Query (got 'cold')")
 
 
-# Ctrl-C at the worst moment: the pool of connections has just been locked by a call that does not know it yet.
-AS_THE_POOL_IS_LOCKED = """
+# Ctrl-C at the worst moment: a call has acquired the lock of the connection pool, but `__enter__` has not returned yet.
+CTRL_C_WITH_LOCKED_POOL = """
 import os, signal
 from httpcore import _synchronization
 from services.cli.main import main
@@ -419,17 +426,17 @@ main()
 """
 
 
-def test_ctrl_c_ends_it_also_while_connections_are_locked(weir: Served) -> None:
+def test_ctrl_c_ends_weir_results_while_the_connection_pool_is_locked(weir: Served) -> None:
     environ = os.environ | {"WEIR_ENDPOINT": weir.url, "WEIR_API_KEY": weir.key("tenant:gold")}
-    command = [sys.executable, "-c", AS_THE_POOL_IS_LOCKED, "results", "hot", "--follow"]
-    # Without an end it would wait for itself.
+    command = [sys.executable, "-c", CTRL_C_WITH_LOCKED_POOL, "results", "hot", "--follow"]
+    # A deadlock would last until the timeout.
     found = subprocess.run(
         command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False
     )
     assert (found.returncode, found.stdout, found.stderr) == (130, "", "")
 
 
-def test_following_ends_by_ctrl_c_and_with_its_reader(
+def test_following_ends_by_ctrl_c_or_when_its_output_is_closed(
     answering: Answering, weir: Served, tmp_path: Path
 ) -> None:
     answering.publish(10)

@@ -1,4 +1,4 @@
-"""The client at a real service: declarations, keys, and what it may not."""
+"""The client with a real service: declarations, keys, and calls that its key does not permit."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ def weir(tmp_path: Path) -> Iterator[Served]:
         yield found
 
 
-def test_what_is_applied_is_there(weir: Served) -> None:
+def test_applied_declarations_are_listed(weir: Served) -> None:
     with weir.client() as client:
         made = client.diff(ALL)
         assert client.all("tenants") == []
         assert client.apply(ALL) == made
-        assert [one.action for one in made.changes] == ["created"] * 4
-        assert [one.action for one in client.apply(ALL).changes] == ["unchanged"] * 4
-        assert [one.declaration for one in client.all("query")] == [QUERY]
+        assert [change.action for change in made.changes] == ["created"] * 4
+        assert [change.action for change in client.apply(ALL).changes] == ["unchanged"] * 4
+        assert [item.declaration for item in client.all("query")] == [QUERY]
         assert client.all("query", "other") == []
         assert client.all("session") == []
         assert client.get("stream", "ticks").declaration == STREAM
 
 
-def test_a_change_is_told_field_by_field(weir: Served) -> None:
+def test_diff_lists_the_changed_fields(weir: Served) -> None:
     lower = TENANT.model_copy(update={"priority_class": "bronze"})
     with weir.client() as client:
         client.apply(ALL)
@@ -70,7 +70,7 @@ def test_a_change_is_told_field_by_field(weir: Served) -> None:
         ]
 
 
-def test_documents_are_plain_dicts_too(weir: Served) -> None:
+def test_documents_may_be_plain_dicts(weir: Served) -> None:
     stream = {"kind": "Stream", "name": "ticks", "columns": {"x": "int64"}}
     tenant = {"kind": "Tenant", "name": "acme", "priority_class": "gold"}
     with weir.client() as client:
@@ -86,17 +86,17 @@ def test_documents_are_plain_dicts_too(weir: Served) -> None:
                 client.put(wrong)  # type: ignore[arg-type]  # the wrong type is what is tested
 
 
-def test_all_pages_are_followed(weir: Served) -> None:
+def test_listing_reads_all_pages(weir: Served) -> None:
     many = [
         PriorityClassDeclaration(kind="PriorityClass", name=f"c{n}", priority=1, delay_target_ms=1)
         for n in range(1, 1050)
     ]
     with weir.client() as client:
         client.apply(many)
-        assert [one.declaration for one in client.all("PriorityClass")] == [*PRESETS, *many]
+        assert [item.declaration for item in client.all("PriorityClass")] == [*PRESETS, *many]
 
 
-def test_a_version_that_is_not_there_is_not_changed(weir: Served) -> None:
+def test_change_of_an_outdated_version_is_refused(weir: Served) -> None:
     changed = QUERY.model_copy(update={"sql": "SELECT x AS y FROM ticks"})
     with weir.client() as client:
         client.apply([STREAM, TENANT])
@@ -105,7 +105,9 @@ def test_a_version_that_is_not_there_is_not_changed(weir: Served) -> None:
         second = client.put(changed, version=first.version)
         assert (second.declaration, second.version > first.version) == (changed, True)
         for refused in (first.version, 0):
-            with pytest.raises(VersionDiffers, match=f"it is at version {second.version} now"):
+            with pytest.raises(
+                VersionDiffers, match=f"the declaration has changed: its version is now {second.version}"
+            ):
                 client.put(QUERY, version=refused)
         with pytest.raises(VersionDiffers):
             client.delete("query", "acme/q", first.version)
@@ -122,13 +124,13 @@ def test_a_version_that_is_not_there_is_not_changed(weir: Served) -> None:
         (lambda weir: weir.get("query", "acmee/q"), "did you mean acme?"),
         (lambda weir: weir.delete("tenant", "acme2"), "did you mean acme?"),
         (lambda weir: weir.delete("query", "acme/p"), "known: q"),
-        (lambda weir: weir.get("feed", "sensors"), "there are none"),
+        (lambda weir: weir.get("feed", "sensors"), "no names are known"),
         (lambda weir: weir.live.status("acm"), "did you mean acme?"),
         (lambda weir: next(weir.results("acme/qu")), "did you mean q?"),
         (lambda weir: weir.put_rows("tickss", [{"x": 1}]), "did you mean ticks?"),
     ],
 )
-def test_an_unknown_name_comes_with_the_nearest_names(
+def test_unknown_name_is_reported_with_the_nearest_names(
     weir: Served, call: Callable[[Client], object], hint: str
 ) -> None:
     with weir.client() as client:
@@ -138,7 +140,7 @@ def test_an_unknown_name_comes_with_the_nearest_names(
     assert caught.value.hint == hint
 
 
-def test_an_unknown_name_is_compared_with_names_that_the_key_may_see(weir: Served) -> None:
+def test_suggested_names_are_names_that_the_key_may_see(weir: Served) -> None:
     with weir.client() as client:
         client.apply(ALL)
     with weir.client("tenant:other") as other:
@@ -148,44 +150,44 @@ def test_an_unknown_name_is_compared_with_names_that_the_key_may_see(weir: Serve
             assert caught.value.hint == "known: other"
 
 
-def test_what_is_in_use_stays(weir: Served) -> None:
+def test_declaration_in_use_is_not_deleted(weir: Served) -> None:
     with weir.client() as client:
         client.apply(ALL)
         assert client.users("stream", "ticks") == ["Query acme/q"]
         assert client.users("query", "acme/q") == []
-        with pytest.raises(InUse, match="in use by Query acme/q") as caught:
+        with pytest.raises(InUse, match="the declaration is in use by Query acme/q") as caught:
             client.delete("stream", "ticks")
         assert caught.value.users == ("Query acme/q",)
 
 
-def test_a_mistake_names_the_document_as_its_file_does(weir: Served) -> None:
+def test_error_names_the_document_and_its_file(weir: Served) -> None:
     found = documents_of("{kind: Query, tenant: acne, name: p, sql: SELECT x FROM ticks}", "my.yaml")
     documents = [*map(Document, ALL), *found]
-    with weir.client() as client, pytest.raises(InvalidInput) as told:
+    with weir.client() as client, pytest.raises(InvalidInput) as remote:
         client.apply(documents)
-    with pytest.raises(InvalidInput) as here:
+    with pytest.raises(InvalidInput) as local:
         weir.catalog.apply(documents, "test")
-    assert str(told.value) == str(here.value)
-    assert str(told.value).startswith("my.yaml, document 1 (Query p): tenant: no such Tenant (got 'acne')")
+    assert str(remote.value) == str(local.value)
+    assert str(remote.value).startswith("my.yaml, document 1 (Query p): tenant: no such Tenant (got 'acne')")
 
 
-def test_secrets_that_were_hidden_stay_as_they_are(weir: Served) -> None:
+def test_hidden_secrets_stay_unchanged_when_applied_again(weir: Served) -> None:
     text = "{kind: Stream, name: s, columns: {x: int64}, source: {format: f, options: {path: in, password: HUSH}}}"
     with weir.client() as client:
         client.apply(documents_of(text))
         shown = client.get("stream", "s").declaration
         assert "HUSH" not in repr(shown)
-        assert [one.action for one in client.apply([shown]).changes] == ["unchanged"]
+        assert [change.action for change in client.apply([shown]).changes] == ["unchanged"]
 
 
-def test_keys_are_made_listed_and_revoked(weir: Served) -> None:
+def test_keys_are_created_listed_and_revoked(weir: Served) -> None:
     with weir.client() as client:
         client.apply(ALL)
         made = client.create_key("feeder", ["ingest:ticks"], 3600.0)
         assert made.key.startswith("weir_")
         assert made.key not in repr(made)
         assert made.expires_at is not None
-        assert [(one.principal, one.scopes) for one in client.list_keys()][1:] == [
+        assert [(key.principal, key.scopes) for key in client.list_keys()][1:] == [
             ("feeder", ("ingest:ticks",))
         ]
         with Client(weir.url, made.key) as feeder:
@@ -193,19 +195,19 @@ def test_keys_are_made_listed_and_revoked(weir: Served) -> None:
             client.revoke_key(made.id)
             with pytest.raises(NotAllowed, match="the key is not live"):
                 feeder.get("stream", "ticks")
-        assert [(one.action, one.kind) for one in client.audit("Key", made.id)] == [
+        assert [(entry.action, entry.kind) for entry in client.audit("Key", made.id)] == [
             ("revoked", "Key"),
             ("created", "Key"),
         ]
 
 
-def test_a_tenants_key_sees_its_own_and_nothing_else(weir: Served) -> None:
+def test_key_of_a_tenant_sees_only_that_tenant(weir: Served) -> None:
     weir.catalog.apply(list(map(Document, ALL)), "test")
     with weir.client("tenant:acme") as client:
         assert client.tenant() == "acme"
-        assert [one.ref.name for one in client.all("tenant")] == ["acme"]
+        assert [item.ref.name for item in client.all("tenant")] == ["acme"]
         client.apply([QUERY.model_copy(update={"name": "p"})])
-        assert [one.ref.name for one in client.all("query")] == ["q", "p"]
+        assert [item.ref.name for item in client.all("query")] == ["q", "p"]
         for kind, name in (("tenant", "other"), ("query", "other/q"), ("tenant", "nobody")):
             with pytest.raises(UnknownName):
                 client.get(kind, name)
@@ -213,11 +215,14 @@ def test_a_tenants_key_sees_its_own_and_nothing_else(weir: Served) -> None:
             client.list_keys()
         with pytest.raises(NotAllowed):
             client.apply([TENANT])
-    with weir.client("admin") as client, pytest.raises(InvalidInput, match="the key sees several tenants"):
+    with (
+        weir.client("admin") as client,
+        pytest.raises(InvalidInput, match="the key gives access to several tenants"),
+    ):
         client.tenant()
 
 
-def test_what_runs_is_not_known_where_nothing_runs(weir: Served) -> None:
+def test_live_calls_report_that_no_system_runs(weir: Served) -> None:
     weir.catalog.apply(list(map(Document, ALL)), "test")
     with weir.client("tenant:acme") as client:
         for ask in (
@@ -226,20 +231,21 @@ def test_what_runs_is_not_known_where_nothing_runs(weir: Served) -> None:
             client.live.explain,
             lambda: list(client.results("q")),
         ):
-            with pytest.raises(Away, match="nothing runs here"):
+            with pytest.raises(Away, match="this service has no running system"):
                 ask()
 
 
-def test_a_wrong_key_is_told_and_not_tried_again(weir: Served) -> None:
+def test_wrong_key_is_reported(weir: Served) -> None:
     with Client(weir.url, "weir_" + "x" * 43) as client, pytest.raises(NotAllowed) as caught:
         client.all("tenant")
-    assert str(caught.value) == "the key is not live\n  hint: it is wrong, has expired or was revoked"
+    assert (
+        str(caught.value)
+        == "the key is not live\n  hint: check the API key: it is wrong, has expired or was revoked"
+    )
     assert isinstance(caught.value, WeirError)
 
 
-def test_a_certificate_of_ones_own_is_trusted_where_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_self_signed_certificate_is_trusted_if_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate, key = certificate_in(tmp_path)
     settings = ServiceSettings(port=0, tls_certificate=certificate, tls_key=key)
     with served(tmp_path / "served", settings) as weir:

@@ -1,4 +1,4 @@
-"""Calls over a network that fails: what is tried again, what is not, and what a refusal becomes."""
+"""The client over a network that fails: which calls are repeated, and which error a refusal becomes."""
 
 from __future__ import annotations
 
@@ -42,60 +42,60 @@ PUT = Reply(
 )
 
 
-def client(heard: Heard) -> Client:
-    return Client(heard.endpoint, KEY, timeout_s=5.0)
+def client(server: Heard) -> Client:
+    return Client(server.endpoint, KEY, timeout_s=5.0)
 
 
 @pytest.mark.parametrize("refusals", [[BUSY], [AWAY, BUSY], [BROKEN], [HALF, AWAY], [BUSY] * 4])
-def test_reading_goes_on_after_what_passes(refusals: list[Reply]) -> None:
-    with replying([*refusals, EMPTY]) as heard, client(heard) as weir:
+def test_reading_is_retried_after_temporary_failures(refusals: list[Reply]) -> None:
+    with replying([*refusals, EMPTY]) as server, client(server) as weir:
         assert weir.all("Tenant") == []
-    assert heard.paths == ["GET /v1/tenants?limit=1000"] * (len(refusals) + 1)
+    assert server.paths == ["GET /v1/tenants?limit=1000"] * (len(refusals) + 1)
 
 
 @pytest.mark.parametrize("refusal", [BUSY, AWAY, BROKEN])
-def test_tries_come_to_an_end(refusal: Reply) -> None:
-    with replying([refusal] * 6) as heard, client(heard) as weir, pytest.raises(Away):
+def test_reading_fails_after_five_tries(refusal: Reply) -> None:
+    with replying([refusal] * 6) as server, client(server) as weir, pytest.raises(Away):
         weir.all("Tenant")
-    assert len(heard.requests) == 5
+    assert len(server.requests) == 5
 
 
-def test_nobody_waits_for_longer_than_is_bearable() -> None:
+def test_long_retry_after_ends_the_retries_at_once() -> None:
     busy = Reply.problem(429, "too-many-requests", {"Retry-After": "900"}, detail="too many", hint="wait")
-    with replying([busy] * 2) as heard, client(heard) as weir, pytest.raises(Away, match="too many"):
+    with replying([busy] * 2) as server, client(server) as weir, pytest.raises(Away, match="too many"):
         weir.all("Tenant")
-    assert len(heard.requests) == 1
+    assert len(server.requests) == 1
 
 
-def test_a_change_is_repeated_only_if_doing_it_twice_is_doing_it_once() -> None:
-    with replying([BROKEN, BUSY, PUT]) as heard, client(heard) as weir:
+def test_only_idempotent_changes_are_repeated() -> None:
+    with replying([BROKEN, BUSY, PUT]) as server, client(server) as weir:
         assert weir.put(QUERY).version == 7
-    assert len(heard.requests) == 3
-    with replying([BROKEN, PUT]) as heard, client(heard) as weir, pytest.raises(Away):
+    assert len(server.requests) == 3
+    with replying([BROKEN, PUT]) as server, client(server) as weir, pytest.raises(Away):
         weir.put(QUERY, version=6)
-    with replying([BROKEN, PUT]) as heard, client(heard) as weir, pytest.raises(Away):
+    with replying([BROKEN, PUT]) as server, client(server) as weir, pytest.raises(Away):
         weir.delete("query", "acme/q")
-    with replying([BROKEN, PUT]) as heard, client(heard) as weir, pytest.raises(Away):
+    with replying([BROKEN, PUT]) as server, client(server) as weir, pytest.raises(Away):
         weir.create_key("ops", ["admin"])
-    assert len(heard.requests) == 1
+    assert len(server.requests) == 1
 
 
-def test_what_was_refused_for_want_of_room_is_asked_for_again_whatever_it_is() -> None:
-    with replying([BUSY, Reply(204, b"")]) as heard, client(heard) as weir:
+def test_any_call_refused_as_too_many_requests_is_repeated() -> None:
+    with replying([BUSY, Reply(204, b"")]) as server, client(server) as weir:
         weir.delete("query", "acme/q", version=6)
-    assert heard.paths == ["DELETE /v1/tenants/acme/queries/q"] * 2
-    assert [headers["If-Match"] for _, _, headers, _ in heard.requests] == ['"6"', '"6"']
+    assert server.paths == ["DELETE /v1/tenants/acme/queries/q"] * 2
+    assert [headers["If-Match"] for _, _, headers, _ in server.requests] == ['"6"', '"6"']
 
 
-def test_rows_that_are_sent_again_are_the_same_batch() -> None:
+def test_rows_are_sent_again_as_the_same_batch() -> None:
     put = Reply(body=b'{"accepted": 1, "rejected": 0, "reasons": {}}')
-    with replying([BROKEN, HALF, put]) as heard, client(heard) as weir:
+    with replying([BROKEN, HALF, put]) as server, client(server) as weir:
         assert weir.put_rows("ticks", [{"x": 1}]).accepted == 1
-    assert len({(headers["Idempotency-Key"], body) for _, _, headers, body in heard.requests}) == 1
+    assert len({(headers["Idempotency-Key"], body) for _, _, headers, body in server.requests}) == 1
 
 
 class ArrayOnly:
-    """An object that offers Arrow's array interface and no other."""
+    """Object that offers only Arrow's array interface."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
@@ -112,9 +112,9 @@ DICTIONARY = pa.table({"x": [1, 2], "s": pa.array(["a", "b"]).dictionary_encode(
 def sent(rows: Any) -> list[dict[str, Any]]:
     """Return the rows that a client sends."""
     put = Reply(body=b'{"accepted": 1, "rejected": 0, "reasons": {}}')
-    with replying([put]) as heard, client(heard) as weir:
+    with replying([put]) as server, client(server) as weir:
         weir.put_rows("ticks", rows)
-    (_, _, headers, body), *_ = heard.requests
+    (_, _, headers, body), *_ = server.requests
     if headers["Content-Type"] == "application/json":
         found: list[dict[str, Any]] = json.loads(body)
         return found
@@ -140,53 +140,53 @@ def sent(rows: Any) -> list[dict[str, Any]]:
     ],
     ids=["list", "tuple", "iterator", "table", "dictionary", "batch", "reader", "array", "polars"],
 )
-def test_rows_are_put_from_objects_and_from_whatever_is_arrow(rows: Any) -> None:
+def test_rows_may_be_objects_or_any_arrow_data(rows: Any) -> None:
     assert sent(rows) == ROWS
 
 
-def test_one_object_is_one_row() -> None:
+def test_single_object_is_sent_as_one_row() -> None:
     assert sent({"x": 1, "s": "a"}) == ROWS[:1]
 
 
-def test_moments_and_decimals_of_objects_are_sent_as_texts() -> None:
+def test_timestamps_and_decimals_are_sent_as_text() -> None:
     row = {"ts": datetime(2026, 1, 1, tzinfo=UTC), "local": datetime(2026, 1, 1), "d": Decimal("1.50")}
     at = "2026-01-01T00:00:00+00:00"
     assert sent(row) == [{"ts": at, "local": at, "d": "1.50"}]
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
-        (7, "rows: cannot be of type int"),
-        ("x=1", "rows: cannot be of type str"),
-        (None, "rows: cannot be of type NoneType"),
-        ([1, 2], "rows[0]: cannot be of type int"),
+        (7, "rows: rows cannot be of type int"),
+        ("x=1", "rows: rows cannot be of type str"),
+        (None, "rows: rows cannot be of type NoneType"),
+        ([1, 2], "rows[0]: a row cannot be of type int"),
         (
             [{"x": object()}],
-            "rows: holds a value that JSON does not have: Type is not JSON serializable: object",
+            "rows: holds a value that JSON cannot represent: Type is not JSON serializable: object",
         ),
     ],
 )
-def test_rows_of_another_type_are_refused_before_anything_is_sent(rows: Any, told: str) -> None:
-    with replying([]) as heard, client(heard) as weir, pytest.raises(WrongType) as caught:
+def test_rows_of_another_type_are_refused_before_sending(rows: Any, message: str) -> None:
+    with replying([]) as server, client(server) as weir, pytest.raises(WrongType) as caught:
         weir.put_rows("ticks", rows)
     assert isinstance(caught.value, TypeError)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(message)
     assert "hint: give " in str(caught.value)
 
 
-def test_a_client_shows_its_service_and_not_its_key() -> None:
+def test_repr_of_a_client_hides_its_key() -> None:
     weir = Client("http://127.0.0.1:8080", KEY)
     assert repr(weir) == "Client('http://127.0.0.1:8080')"
     weir.close()
 
 
-def test_rows_are_put_into_a_fed_stream_only_with_force() -> None:
+def test_force_is_sent_only_if_requested() -> None:
     put = Reply(body=b'{"accepted": 1, "rejected": 0, "reasons": {}}')
-    with replying([put, put]) as heard, client(heard) as weir:
+    with replying([put, put]) as server, client(server) as weir:
         weir.put_rows("ticks", [{"x": 1}])
         weir.put_rows("ticks", [{"x": 1}], force=True)
-    assert heard.paths == ["POST /v1/streams/ticks/rows", "POST /v1/streams/ticks/rows?force=true"]
+    assert server.paths == ["POST /v1/streams/ticks/rows", "POST /v1/streams/ticks/rows?force=true"]
 
 
 @pytest.mark.parametrize(
@@ -207,11 +207,9 @@ def test_rows_are_put_into_a_fed_stream_only_with_force() -> None:
         (503, "not-running", Away),
     ],
 )
-def test_a_problem_becomes_the_error_that_it_would_be_here(
-    status: int, slug: str, kind: type[WeirError]
-) -> None:
+def test_problem_is_raised_as_the_matching_error(status: int, slug: str, kind: type[WeirError]) -> None:
     reply = Reply.problem(status, slug, detail="what is wrong", hint="what to do")
-    with replying([reply]) as heard, client(heard) as weir, pytest.raises(WeirError) as caught:
+    with replying([reply]) as server, client(server) as weir, pytest.raises(WeirError) as caught:
         weir.all("Tenant")
     assert (type(caught.value), str(caught.value)) == (kind, "what is wrong\n  hint: what to do")
 
@@ -225,46 +223,46 @@ def test_a_problem_becomes_the_error_that_it_would_be_here(
         (Reply(302, b"", {"Location": "http://127.0.0.1:1/"}), Away),
     ],
 )
-def test_what_is_no_problem_of_ours_is_told_by_its_status(reply: Reply, kind: type[WeirError]) -> None:
-    with replying([reply]) as heard, client(heard) as weir, pytest.raises(WeirError) as caught:
+def test_other_responses_are_reported_by_their_status(reply: Reply, kind: type[WeirError]) -> None:
+    with replying([reply]) as server, client(server) as weir, pytest.raises(WeirError) as caught:
         weir.all("Tenant")
     assert type(caught.value) is kind
     assert f"the service answers {reply.status}" in str(caught.value)
 
 
-def test_the_place_of_a_document_is_the_callers() -> None:
-    one = PriorityClassDeclaration(kind="PriorityClass", name="gold", priority=1, delay_target_ms=1)
+def test_error_names_the_document_of_the_caller() -> None:
+    gold = PriorityClassDeclaration(kind="PriorityClass", name="gold", priority=1, delay_target_ms=1)
     reply = Reply.problem(422, "invalid", detail="documents[1] (Query q): sql: no such stream (got 's')")
-    with replying([reply]) as heard, client(heard) as weir, pytest.raises(InvalidInput) as caught:
-        weir.apply([one, QUERY])
+    with replying([reply]) as server, client(server) as weir, pytest.raises(InvalidInput) as caught:
+        weir.apply([gold, QUERY])
     assert str(caught.value) == "Query acme/q: sql: no such stream (got 's')"
 
 
-def test_nobody_there_is_told_at_once() -> None:
-    with replying([]) as heard:
+def test_unreachable_service_is_reported_at_once() -> None:
+    with replying([]) as server:
         pass
-    with client(heard) as weir, pytest.raises(Away, match=f"{heard.endpoint} does not answer"):
+    with client(server) as weir, pytest.raises(Away, match=f"{server.endpoint} does not answer"):
         weir.all("Tenant")
 
 
-def test_the_key_is_shown_to_the_service_and_in_no_text(caplog: pytest.LogCaptureFixture) -> None:
+def test_key_is_sent_to_the_service_and_never_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    with replying([BROKEN, EMPTY]) as heard, client(heard) as weir:
+    with replying([BROKEN, EMPTY]) as server, client(server) as weir:
         weir.all("Tenant")
-        told = repr(weir) + repr(vars(weir)) + repr(address_of({}, heard.endpoint, KEY)) + caplog.text
-    assert heard.requests[0][2]["Authorization"] == f"Bearer {KEY}"
-    assert KEY not in told
+        texts = repr(weir) + repr(vars(weir)) + repr(address_of({}, server.endpoint, KEY)) + caplog.text
+    assert server.requests[0][2]["Authorization"] == f"Bearer {KEY}"
+    assert KEY not in texts
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ü?#%"])
-def test_a_name_cannot_lead_elsewhere(name: str) -> None:
+def test_name_cannot_address_another_route(name: str) -> None:
     missing = Reply.problem(404, "not-found")
-    with replying([missing]) as heard, client(heard) as weir, pytest.raises(InvalidInput):
+    with replying([missing]) as server, client(server) as weir, pytest.raises(InvalidInput):
         weir.get("tenant", name)
-    assert all(path.startswith("GET /v1/tenants/") and path.count("/") == 3 for path in heard.paths)
+    assert all(path.startswith("GET /v1/tenants/") and path.count("/") == 3 for path in server.paths)
 
 
-# -- which service -------------------------------------------------------------------------------------------------
+# -- how the client chooses the service ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -276,7 +274,9 @@ def test_a_name_cannot_lead_elsewhere(name: str) -> None:
         ({"WEIR_API_KEY": KEY}, "http://127.0.0.1:1", KEY),
     ],
 )
-def test_a_service_is_found(tmp_path: Path, environ: Mapping[str, str], endpoint: str, key: str) -> None:
+def test_service_is_found_by_environment_or_home(
+    tmp_path: Path, environ: Mapping[str, str], endpoint: str, key: str
+) -> None:
     (tmp_path / "admin.key").write_text("of-the-home\n", encoding="utf-8")
     with held(Home(tmp_path)):
         (tmp_path / "endpoint").write_text("http://127.0.0.1:1\n", encoding="utf-8")
@@ -285,14 +285,14 @@ def test_a_service_is_found(tmp_path: Path, environ: Mapping[str, str], endpoint
     assert (found.endpoint, found.key) == (endpoint, key)
 
 
-def test_the_key_of_the_home_is_not_shown_to_another_service(tmp_path: Path) -> None:
+def test_key_of_the_home_is_not_sent_to_another_service(tmp_path: Path) -> None:
     (tmp_path / "endpoint").write_text("http://127.0.0.1:1\n", encoding="utf-8")
     (tmp_path / "admin.key").write_text("of-the-home\n", encoding="utf-8")
-    with pytest.raises(NotAllowed, match="WEIR_API_KEY: a key is needed"):
+    with pytest.raises(NotAllowed, match="WEIR_API_KEY: the service requires an API key, and none is given"):
         address_of({"WEIR_HOME": str(tmp_path), "WEIR_ENDPOINT": "http://127.0.0.1:1"})
 
 
-def test_no_service_is_known_where_none_runs(tmp_path: Path) -> None:
+def test_no_service_is_found_if_none_runs(tmp_path: Path) -> None:
     assert address_of({"WEIR_HOME": str(tmp_path)}) is None
     (tmp_path / "endpoint").write_text("http://127.0.0.1:1\n", encoding="utf-8")
     assert address_of({"WEIR_HOME": str(tmp_path)}) is None
@@ -302,23 +302,21 @@ def test_no_service_is_known_where_none_runs(tmp_path: Path) -> None:
     "endpoint",
     ["w.example", "ftp://w", "http://", "http://a:b@w", "http://w:99999", "http://w?x", "http://[", KEY],
 )
-def test_what_is_no_endpoint_is_refused_and_not_shown(endpoint: str) -> None:
+def test_invalid_endpoint_is_refused_and_not_shown(endpoint: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         address_of({}, endpoint, KEY)
-    assert str(caught.value).startswith("WEIR_ENDPOINT: not the address of a service\n")
+    assert str(caught.value).startswith("WEIR_ENDPOINT: this is not the URL of a service\n")
 
 
 @pytest.mark.parametrize("key", ["a\nb", "ä", "a b", "x" * 300])
-def test_what_is_no_key_is_refused_and_not_shown(key: str) -> None:
+def test_invalid_key_is_refused_and_not_shown(key: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         address_of({}, "http://w", key)
-    assert str(caught.value).startswith("WEIR_API_KEY: not a key\n")
+    assert str(caught.value).startswith("WEIR_API_KEY: this is not an API key\n")
     assert key not in str(caught.value)
 
 
-def test_certificates_that_cannot_be_read_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_certificate_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEIR_CA_FILE", str(tmp_path / "none.pem"))
-    with pytest.raises(InvalidInput, match="WEIR_CA_FILE: cannot be read"):
+    with pytest.raises(InvalidInput, match="WEIR_CA_FILE: the file cannot be read"):
         Client("https://w.example", KEY)

@@ -1,4 +1,4 @@
-"""Answers over HTTP, from real logs by a real server: pages, long poll, Arrow, streams of events, and to whom."""
+"""Answers over HTTP, from real logs by a real server: pages, long polls, Arrow, event streams, and permissions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RESULTS = "/v1/tenants/gold/queries/q/results"
 
 @dataclass
 class Reading:
-    """A service over the logs of a node, and who asks it."""
+    """Service over the logs of a node, with a client of tenant gold."""
 
     served: Served
     dirs: RunDirs
@@ -78,7 +78,7 @@ class Event:
 
 
 class Events:
-    """As a browser hears them."""
+    """Event stream as a browser reads it."""
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines
@@ -94,7 +94,7 @@ class Events:
         raise EOFError
 
     def rows(self, upto: int) -> list[dict[str, Any]]:
-        """All that come, until the row with this number has."""
+        """Return all rows up to the row with this sequence number."""
         found: list[dict[str, Any]] = []
         while not found or found[-1]["_seq"] < upto:
             event = self.next()
@@ -132,17 +132,20 @@ def opened(dirs: RunDirs, unit: str = "gold", bytes_max: int = 4096 * KIB) -> It
 
 
 def rows(first: int, following: int, text: str = "v") -> list[dict[str, Any]]:
-    return [{"_seq": one, "_kept": 1.0, "n": one, "s": f"{text}{one}"} for one in range(first, following)]
+    return [
+        {"_seq": number, "_kept": 1.0, "n": number, "s": f"{text}{number}"}
+        for number in range(first, following)
+    ]
 
 
 def mark(dirs: RunDirs, unit: str = "gold") -> str:
     return described(dirs.class_log(unit))["q"].mark
 
 
-# -- pages -------------------------------------------------------------------------------------------------------
+# -- pages of answers --------------------------------------------------------------------------------------------
 
 
-def test_pages_go_on_where_the_one_before_ended(reading: Reading, log: ClassLog) -> None:
+def test_pages_continue_where_the_previous_page_ended(reading: Reading, log: ClassLog) -> None:
     for size in (10, 0, 3000, 7):
         log.commit(size)
     columns = [{"name": "n", "type": "int64"}, {"name": "s", "type": "string"}]
@@ -157,7 +160,7 @@ def test_pages_go_on_where_the_one_before_ended(reading: Reading, log: ClassLog)
     }
 
 
-def test_the_last_rows_are_read_without_those_before_them(reading: Reading, log: ClassLog) -> None:
+def test_tail_returns_only_the_last_rows(reading: Reading, log: ClassLog) -> None:
     for size in (10, 3000, 7):
         log.commit(size)
     last = reading.page(tail=20)
@@ -168,7 +171,7 @@ def test_the_last_rows_are_read_without_those_before_them(reading: Reading, log:
     assert reading.page(after=last["next"])["rows"] == rows(3017, 3019)
 
 
-def test_the_last_rows_are_those_that_are_kept(reading: Reading) -> None:
+def test_tail_returns_at_most_the_kept_rows(reading: Reading) -> None:
     with opened(reading.dirs, bytes_max=64 * KIB) as log:
         for _ in range(200):
             log.commit(50)
@@ -177,52 +180,54 @@ def test_the_last_rows_are_those_that_are_kept(reading: Reading) -> None:
         assert reading.page(tail=1_000_000, limit=100_000)["rows"] == rows(oldest, 10_000)
 
 
-def test_the_last_rows_are_shared_among_shards(reading: Reading) -> None:
-    with opened(reading.dirs, "gold#0") as one, opened(reading.dirs, "gold#1") as other:
-        one.commit(3)
-        other.commit(300)
+def test_tail_is_divided_among_shards_and_small_shards_leave_room_to_large_shards(reading: Reading) -> None:
+    with opened(reading.dirs, "gold#0") as small, opened(reading.dirs, "gold#1") as large:
+        small.commit(3)
+        large.commit(300)
         assert [row["_seq"] for row in reading.page(tail=20)["rows"]] == [*range(3), *range(283, 300)]
 
 
-def test_what_comes_after_now_is_waited_for(reading: Reading, log: ClassLog) -> None:
+def test_page_waits_for_rows_after_the_latest_row(reading: Reading, log: ClassLog) -> None:
     log.commit(5)
     latest = reading.page(after="latest")
     assert (latest["rows"], latest["next"]) == ([], f"4.{mark(reading.dirs)}")
     answers: list[dict[str, Any]] = []
     waiting = [threading.Thread(target=lambda: answers.append(reading.page(after=latest["next"], wait_s=60)))]
     waiting += [threading.Thread(target=lambda: answers.append(reading.page(after="4", wait_s=60)))]
-    for one in waiting:
-        one.start()
-    until_waited_for(reading, 2)
+    for thread in waiting:
+        thread.start()
+    wait_for_readers(reading, 2)
     log.commit(3, "other")
     log.commit(2)
-    for one in waiting:
-        one.join()
-    assert [one["rows"] for one in answers] == [rows(5, 7)] * 2
+    for thread in waiting:
+        thread.join()
+    assert [page["rows"] for page in answers] == [rows(5, 7)] * 2
 
 
-def test_whose_key_is_revoked_while_it_waits_is_told_nothing(reading: Reading, log: ClassLog) -> None:
+def test_waiting_reader_with_a_revoked_key_is_refused(reading: Reading, log: ClassLog) -> None:
     log.commit(5)
     catalog, snapshot = reading.served.catalog, reading.served.service.snapshot
     answers: list[int] = []
     waiting = threading.Thread(target=lambda: answers.append(reading.get(after="4", wait_s=60).status_code))
     waiting.start()
-    until_waited_for(reading, 1)
-    for one in catalog.keys.all():
-        catalog.keys.revoke(one.id, "test")
+    wait_for_readers(reading, 1)
+    for info in catalog.keys.all():
+        catalog.keys.revoke(info.id, "test")
     snapshot.refresh()
     log.commit(2)
     waiting.join()
     assert answers == [401]
 
 
-def until_waited_for(reading: Reading, readers: int) -> None:
+def wait_for_readers(reading: Reading, readers: int) -> None:
     assert reading.served.service.results is not None
-    while sum(one.readers for one in list(reading.served.service.results.topics._topics.values())) < readers:
+    while (
+        sum(topic.readers for topic in list(reading.served.service.results.topics._topics.values())) < readers
+    ):
         threading.Event().wait(0.001)
 
 
-def test_rows_that_are_no_longer_kept_are_a_problem_that_tells_where_to_go_on(reading: Reading) -> None:
+def test_reading_forgotten_rows_is_a_problem_with_the_next_cursor(reading: Reading) -> None:
     with opened(reading.dirs, bytes_max=64 * KIB) as log:
         for _ in range(200):
             log.commit(50)
@@ -230,13 +235,13 @@ def test_rows_that_are_no_longer_kept_are_a_problem_that_tells_where_to_go_on(re
         assert oldest > 0
         refused = reading.get(after="9")
         assert (refused.status_code, refused.headers["content-type"]) == (410, "application/problem+json")
-        told = refused.json()
-        assert told["type"] == "urn:weir:problem:rows-forgotten"
-        assert told["missing"] == [{"unit": "gold", "first": 10, "next": oldest, "missing": oldest - 10}]
-        assert reading.page(after=told["next"], limit=100_000)["rows"] == rows(oldest, 10_000)
+        problem = refused.json()
+        assert problem["type"] == "urn:weir:problem:rows-forgotten"
+        assert problem["missing"] == [{"unit": "gold", "first": 10, "next": oldest, "missing": oldest - 10}]
+        assert reading.page(after=problem["next"], limit=100_000)["rows"] == rows(oldest, 10_000)
 
 
-def test_query_that_is_put_anew_is_read_from_its_beginning(reading: Reading, log: ClassLog) -> None:
+def test_replaced_query_is_read_from_its_beginning(reading: Reading, log: ClassLog) -> None:
     log.commit(10)
     before = reading.page()["next"]
     log.put_anew(last=2, first=20)
@@ -244,13 +249,13 @@ def test_query_that_is_put_anew_is_read_from_its_beginning(reading: Reading, log
     assert after["rows"] == rows(0, 20, "w")
     assert after["restarted"] is True
     assert reading.page(after="19")["rows"] == reading.page(after=after["next"])["rows"] == []
-    # A number alone that is beyond what there is was another's.
+    # A plain number beyond the last row must have been read from the query that was replaced.
     beyond = reading.page(after="20")
     assert (beyond["rows"], beyond["restarted"]) == (rows(0, 20, "w"), True)
     assert "restarted" not in reading.page(after="5")
 
 
-def test_arrow_has_the_same_rows(reading: Reading, log: ClassLog) -> None:
+def test_arrow_answer_has_the_same_rows(reading: Reading, log: ClassLog) -> None:
     log.commit(20)
     log.commit(5)
     answer = reading.http.get(RESULTS, params={"after": "4"}, headers={"Accept": ARROW})
@@ -265,8 +270,8 @@ def test_arrow_has_the_same_rows(reading: Reading, log: ClassLog) -> None:
     assert (refused.status_code, refused.json()["type"]) == (406, "urn:weir:problem:not-acceptable")
 
 
-def test_every_row_says_how_much_of_its_input_was_kept(reading: Reading, log: ClassLog) -> None:
-    """Also one that is read together with others."""
+def test_every_answer_row_has_the_kept_fraction_of_its_input(reading: Reading, log: ClassLog) -> None:
+    """Check also rows that are read together with rows of other batches."""
     fractions = [1.0, 0.25, 1 / 3]
     for kept in fractions:
         log.commit(2, kept=kept)
@@ -285,10 +290,10 @@ def test_every_row_says_how_much_of_its_input_was_kept(reading: Reading, log: Cl
     assert reading.page(after="2", limit=2)["rows"] == expected[3:5]
 
 
-def test_each_shard_is_read_from_where_its_reader_has_come(reading: Reading) -> None:
-    with opened(reading.dirs, "gold#0") as one, opened(reading.dirs, "gold#2") as other:
-        one.commit(10)
-        other.commit(300)
+def test_cursor_has_a_position_for_each_shard(reading: Reading) -> None:
+    with opened(reading.dirs, "gold#0") as small, opened(reading.dirs, "gold#2") as large:
+        small.commit(10)
+        large.commit(300)
         first = reading.page(limit=30)
         assert [row["_seq"] for row in first["rows"]] == [*range(10), *range(20)]
         marks = mark(reading.dirs, "gold#0"), mark(reading.dirs, "gold#2")
@@ -302,7 +307,7 @@ def test_each_shard_is_read_from_where_its_reader_has_come(reading: Reading) -> 
             assert sorted(row["_seq"] for row in found) == [0, *range(20, 300)]
 
 
-def test_what_has_not_begun_has_no_rows_yet(reading: Reading) -> None:
+def test_query_without_a_log_has_no_rows_yet(reading: Reading) -> None:
     nothing: dict[str, Any] = {"columns": [], "rows": [], "next": None}
     assert reading.page() == nothing
     assert reading.page(after="latest", wait_s=0.01) == nothing
@@ -312,14 +317,14 @@ def test_what_has_not_begun_has_no_rows_yet(reading: Reading) -> None:
     answers = []
     waiting = threading.Thread(target=lambda: answers.append(reading.page(wait_s=60)["rows"]))
     waiting.start()
-    until_waited_for(reading, 1)
+    wait_for_readers(reading, 1)
     with opened(reading.dirs) as log:
         log.commit(3)
         waiting.join()
     assert answers == [rows(0, 3)]
 
 
-def test_class_that_ends_and_begins_again_is_read_anew(reading: Reading) -> None:
+def test_restarted_class_is_read_from_its_beginning(reading: Reading) -> None:
     with opened(reading.dirs) as log:
         log.commit(10)
         before = reading.page()["next"]
@@ -330,7 +335,7 @@ def test_class_that_ends_and_begins_again_is_read_anew(reading: Reading) -> None
         assert reading.page(after=before)["rows"] == rows(0, 15)
 
 
-def test_where_flight_has_rows_is_told_by_unit(reading: Reading, log: ClassLog) -> None:
+def test_flight_locations_are_listed_per_unit(reading: Reading, log: ClassLog) -> None:
     reading.dirs.endpoint.write_text("grpc://127.0.0.1:5", encoding="utf-8")
     log.commit(5)
     assert reading.get(f"{RESULTS}/flight").json() == {
@@ -339,24 +344,26 @@ def test_where_flight_has_rows_is_told_by_unit(reading: Reading, log: ClassLog) 
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
-        ({"after": "x"}, "not a cursor"),
-        ({"after": "-2"}, "not a cursor"),
-        ({"after": "1.XYZ"}, "not a cursor"),
-        ({"after": "1" * 30}, "not a cursor"),
-        ({"after": "," * 300}, "not a cursor"),
+        ({"after": "x"}, "this is not a cursor"),
+        ({"after": "-2"}, "this is not a cursor"),
+        ({"after": "1.XYZ"}, "this is not a cursor"),
+        ({"after": "1" * 30}, "this is not a cursor"),
+        ({"after": "," * 300}, "this is not a cursor"),
         ({"limit": 0}, "greater than or equal to 1"),
         ({"tail": 0}, "greater than or equal to 1"),
-        ({"tail": 5, "after": "3"}, "?tail: `after` says already where to begin (got 5)"),
+        ({"tail": 5, "after": "3"}, "?tail: this parameter cannot be combined with `after` (got 5)"),
         ({"limit": 100_001}, "less than or equal to 100000"),
         ({"wait_s": 61}, "less than or equal to 60"),
         ({"wait_s": "nan"}, "less than or equal to 60"),
     ],
 )
-def test_what_cannot_be_asked_is_a_problem(reading: Reading, parameters: dict[str, Any], said: str) -> None:
+def test_page_with_an_invalid_parameter_answers_422(
+    reading: Reading, parameters: dict[str, Any], message: str
+) -> None:
     answer = reading.get(**parameters)
-    assert (answer.status_code, said in answer.text) == (422, True), answer.text
+    assert (answer.status_code, message in answer.text) == (422, True), answer.text
 
 
 @pytest.mark.parametrize("route", ["", "/stream", "/flight"])
@@ -368,16 +375,16 @@ def test_what_cannot_be_asked_is_a_problem(reading: Reading, parameters: dict[st
         ("/v1/tenants/none/queries/q/results", 404),
     ],
 )
-def test_what_is_not_declared_or_anothers_is_not_there(
+def test_unknown_query_and_query_of_another_tenant_are_not_found(
     reading: Reading, path: str, route: str, status: int
 ) -> None:
     assert reading.get(path + route).status_code == status
 
 
-# -- events ------------------------------------------------------------------------------------------------------
+# -- event streams -----------------------------------------------------------------------------------------------
 
 
-def test_events_bring_rows_as_they_come_and_go_on_from_an_id(reading: Reading, log: ClassLog) -> None:
+def test_events_deliver_new_rows_and_resume_from_an_id(reading: Reading, log: ClassLog) -> None:
     log.commit(3000)
     with reading.events() as events:
         assert events.rows(2999) == rows(0, 3000)
@@ -390,7 +397,7 @@ def test_events_bring_rows_as_they_come_and_go_on_from_an_id(reading: Reading, l
         assert events.rows(3006) == rows(3002, 3007)
 
 
-def test_many_readers_at_one_place_have_their_rows_encoded_once(reading: Reading, log: ClassLog) -> None:
+def test_rows_for_many_readers_are_encoded_once(reading: Reading, log: ClassLog) -> None:
     readers = 10
     have_begun = threading.Barrier(readers + 1, timeout=HUNG_S)
     found: list[list[dict[str, Any]]] = []
@@ -403,20 +410,20 @@ def test_many_readers_at_one_place_have_their_rows_encoded_once(reading: Reading
 
     log.commit(10)
     threads = [threading.Thread(target=read) for _ in range(readers)]
-    for one in threads:
-        one.start()
+    for thread in threads:
+        thread.start()
     have_begun.wait()
     for _ in range(5):
         log.commit(1000)
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.join()
     assert found == [rows(0, 5010)] * readers
     assert reading.served.service.results is not None
-    # At most one piece a commit, and one for each place where pieces end.
+    # A block of rows is made once for all readers: one block per commit, and one more at each of the three limits of a block's size.
     assert reading.served.service.results.pieces.made <= 1 + 5 + 3
 
 
-def test_reader_that_does_not_read_on_holds_up_nobody_and_loses_nothing(reading: Reading) -> None:
+def test_stalled_reader_delays_no_other_reader_and_loses_no_row(reading: Reading) -> None:
     total, results = 400_000, reading.served.service.results
     assert results is not None
     with opened(reading.dirs, bytes_max=64 << 20) as log, slow_reader(reading) as slow:
@@ -427,7 +434,7 @@ def test_reader_that_does_not_read_on_holds_up_nobody_and_loses_nothing(reading:
         with reading.events() as events:
             assert events.rows(total - 1)[-1]["_seq"] == total - 1
         assert results.pieces.made >= total // PIECE_ROWS
-        # Nobody else has asked: what the slow one is given waits in the sockets and in one piece.
+        # No other reader has asked for rows, so the slow reader's rows wait only in the sockets and in one block of rows in memory.
         before = results.pieces.made
         log.commit(1000)
         reading.page(after=str(total - 1))
@@ -438,7 +445,7 @@ def test_reader_that_does_not_read_on_holds_up_nobody_and_loses_nothing(reading:
 
 @contextmanager
 def slow_reader(reading: Reading) -> Iterator[Iterator[str]]:
-    """Nothing is read of it before it is asked for a line, and little waits in its socket."""
+    """Yield the lines of an event stream; its small socket is read only when a line is requested."""
     with socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
         host, port = reading.served.url.removeprefix("http://").split(":")
@@ -450,7 +457,7 @@ def slow_reader(reading: Reading) -> Iterator[Iterator[str]]:
         yield (line.decode().rstrip("\n") for line in iter(answer.readline, b""))
 
 
-def test_reader_is_told_what_was_forgotten_before_it_came_to_it(reading: Reading) -> None:
+def test_reader_gets_an_event_about_forgotten_rows(reading: Reading) -> None:
     with opened(reading.dirs, bytes_max=64 * KIB) as log:
         for _ in range(200):
             log.commit(50)
@@ -463,7 +470,7 @@ def test_reader_is_told_what_was_forgotten_before_it_came_to_it(reading: Reading
             assert events.rows(9999) == rows(oldest, 10_000)
 
 
-def test_reader_is_told_that_the_query_begins_anew(reading: Reading, log: ClassLog) -> None:
+def test_reader_gets_an_event_when_the_query_is_replaced(reading: Reading, log: ClassLog) -> None:
     log.commit(3)
     with reading.events() as events:
         events.rows(2)
@@ -488,15 +495,15 @@ def test_events_end_when_the_query_is_deleted_or_the_key_is_revoked(reading: Rea
     snapshot.refresh()
     with reading.events() as events:
         events.rows(2)
-        for one in catalog.keys.all():
-            catalog.keys.revoke(one.id, "test")
+        for info in catalog.keys.all():
+            catalog.keys.revoke(info.id, "test")
         snapshot.refresh()
         log.commit(1)
         with pytest.raises(EOFError):
             events.next()
 
 
-def test_readers_that_wait_are_bounded_for_each_key(reading: Reading, log: ClassLog) -> None:
+def test_number_of_waiting_readers_per_key_is_limited(reading: Reading, log: ClassLog) -> None:
     limits = reading.served.service.limits
     limits.settings = limits.settings.model_copy(update={"streams_per_key": 1})
     with reading.events():
@@ -508,7 +515,9 @@ def test_readers_that_wait_are_bounded_for_each_key(reading: Reading, log: Class
         threading.Event().wait(0.001)
 
 
-def test_nothing_is_done_and_nothing_held_when_nobody_reads(reading: Reading, log: ClassLog) -> None:
+def test_results_service_frees_its_topics_and_units_when_the_last_reader_leaves(
+    reading: Reading, log: ClassLog
+) -> None:
     log.commit(3)
     with reading.events() as events:
         events.rows(2)

@@ -1,4 +1,4 @@
-"""A gateway's announcements wake readers of answers; without a gateway, logs are polled."""
+"""Announcements of a gateway wake readers of answers; without a gateway, logs are polled."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def running(dirs: RunDirs) -> Iterator[Gateway]:
 
 
 @contextmanager
-def a_host(dirs: RunDirs) -> Iterator[Channel]:
+def host_channel(dirs: RunDirs) -> Iterator[Channel]:
     channel = connect(dirs.gateway_socket)
     yield channel
     channel.close()
@@ -67,18 +67,18 @@ def log(dirs: RunDirs) -> Iterator[ClassLog]:
     log.close()
 
 
-async def taken(growth: Growth) -> set[str]:
+async def next_announced(growth: Growth) -> set[str]:
     await growth.wait(NEVER_S)
     return growth.take()
 
 
-async def grown(growth: Growth, name: str) -> None:
-    """Until the class is announced."""
-    while name not in await taken(growth):
+async def wait_until_announced(growth: Growth, name: str) -> None:
+    """Wait until the class is announced."""
+    while name not in await next_announced(growth):
         pass
 
 
-def test_a_reader_is_woken_by_the_announcement(dirs: RunDirs, log: ClassLog, unpolled: None) -> None:
+def test_reader_is_woken_by_an_announcement(dirs: RunDirs, log: ClassLog, unpolled: None) -> None:
     async def read(host: Channel) -> list[bytes]:
         results = Results(LocalPlaces(dirs))
         stream = events(results, ASKED, None)
@@ -92,12 +92,12 @@ def test_a_reader_is_woken_by_the_announcement(dirs: RunDirs, log: ClassLog, unp
         results.close()
         return received
 
-    with running(dirs), a_host(dirs) as host:
+    with running(dirs), host_channel(dirs) as host:
         received = asyncio.run(read(host))
     assert [event.count(b"_seq") for event in received] == [2] * 20
 
 
-def test_a_page_that_waits_is_woken_by_the_announcement(dirs: RunDirs, log: ClassLog, unpolled: None) -> None:
+def test_waiting_page_is_woken_by_an_announcement(dirs: RunDirs, log: ClassLog, unpolled: None) -> None:
     async def read(host: Channel) -> int:
         results = Results(LocalPlaces(dirs))
         page = asyncio.create_task(results.page(ASKED, None, 10, wait_s=NEVER_S))
@@ -109,11 +109,11 @@ def test_a_page_that_waits_is_woken_by_the_announcement(dirs: RunDirs, log: Clas
         results.close()
         return rows
 
-    with running(dirs), a_host(dirs) as host:
+    with running(dirs), host_channel(dirs) as host:
         assert asyncio.run(read(host)) == 3
 
 
-def test_readers_are_polled_for_while_the_gateway_is_away(
+def test_logs_are_polled_while_the_gateway_is_away(
     dirs: RunDirs, log: ClassLog, unpolled: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(growth_module, "RETRY_S", 0.0)
@@ -121,14 +121,14 @@ def test_readers_are_polled_for_while_the_gateway_is_away(
     async def read() -> list[bytes]:
         results = Results(LocalPlaces(dirs))
         stream = events(results, ASKED, None)
-        with running(dirs), a_host(dirs) as host:
+        with running(dirs), host_channel(dirs) as host:
             assert await anext(stream) == HEARTBEAT
             log.commit(1)
             host.send(encode(Grew("gold", log.log.next)))
             received = [await anext(stream)]
         log.commit(2)
         received.append(await anext(stream))
-        with running(dirs), a_host(dirs) as host:
+        with running(dirs), host_channel(dirs) as host:
             while not results.topics._growth._links:
                 await asyncio.sleep(0)
             while results.topics._all_at < topics.clock() + 1:
@@ -143,38 +143,36 @@ def test_readers_are_polled_for_while_the_gateway_is_away(
     assert [event.count(b"_seq") for event in asyncio.run(read())] == [1, 2, 3]
 
 
-def test_only_classes_that_are_followed_are_announced_each_once_until_taken(dirs: RunDirs) -> None:
+def test_followed_classes_are_announced_once_until_taken(dirs: RunDirs) -> None:
     async def read(host: Channel) -> None:
         async with following(AnswersPlace("gold", dirs), AnswersPlace("jade#1", dirs)) as growth:
             for unit, number in (("silver", 4), ("jade#0", 1), ("gold", 1)):
                 host.send(encode(Grew(unit, number)))
-            assert await taken(growth) == {"gold"}
+            assert await next_announced(growth) == {"gold"}
             for unit, number in (("gold", 1), ("jade#1", 7)):
                 host.send(encode(Grew(unit, number)))
-            assert await taken(growth) == {"jade"}
+            assert await next_announced(growth) == {"jade"}
             for number in range(2, 100):
                 host.send(encode(Grew("gold", number)))
             while growth._links[dirs.gateway_socket].announced != {"gold": 99, "jade#1": 7}:
-                assert await taken(growth) == {"gold"}
+                assert await next_announced(growth) == {"gold"}
 
-    with running(dirs), a_host(dirs) as host:
+    with running(dirs), host_channel(dirs) as host:
         asyncio.run(read(host))
 
 
-def test_a_class_whose_log_begins_again_is_announced(dirs: RunDirs) -> None:
+def test_class_with_a_restarted_log_is_announced(dirs: RunDirs) -> None:
     async def read(host: Channel) -> None:
         async with following(AnswersPlace("gold", dirs)) as growth:
             for number in (900, 1, 2):
                 host.send(encode(Grew("gold", number)))
-                await grown(growth, "gold")
+                await wait_until_announced(growth, "gold")
 
-    with running(dirs), a_host(dirs) as host:
+    with running(dirs), host_channel(dirs) as host:
         asyncio.run(read(host))
 
 
-def test_when_a_gateway_goes_its_classes_count_as_grown(
-    dirs: RunDirs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_classes_of_a_lost_gateway_count_as_grown(dirs: RunDirs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(growth_module, "RETRY_S", 0.0)
     place = AnswersPlace("gold", dirs)
 
@@ -182,18 +180,18 @@ def test_when_a_gateway_goes_its_classes_count_as_grown(
         with running(dirs):
             growth = Growth()
             assert growth.follow(place)
-        assert await taken(growth) == {"gold"}
+        assert await next_announced(growth) == {"gold"}
         assert not growth.follow(place)
-        with running(dirs), a_host(dirs) as host:
+        with running(dirs), host_channel(dirs) as host:
             assert growth.follow(place)
             host.send(encode(Grew("gold", 1)))
-            assert await taken(growth) == {"gold"}
+            assert await next_announced(growth) == {"gold"}
             growth.close()
 
     asyncio.run(read())
 
 
-def test_more_units_than_find_room_in_the_socket_are_followed_in_time(dirs: RunDirs) -> None:
+def test_more_units_than_a_socket_holds_are_followed_in_time(dirs: RunDirs) -> None:
     places = [AnswersPlace(f"gold#{shard}", dirs) for shard in range(2000)]
 
     async def read() -> None:
@@ -208,9 +206,9 @@ def test_more_units_than_find_room_in_the_socket_are_followed_in_time(dirs: RunD
             growth.take()
             await asyncio.sleep(0)
         assert all(growth.follow(place) for place in places)
-        with a_host(dirs) as host:
+        with host_channel(dirs) as host:
             host.send(encode(Grew("gold#1999", 1)))
-            assert await taken(growth) == {"gold"}
+            assert await next_announced(growth) == {"gold"}
         growth.keep(places[:1])
         assert growth._links[dirs.gateway_socket].announced == {"gold#0": -1}
         growth.keep([])
@@ -221,5 +219,5 @@ def test_more_units_than_find_room_in_the_socket_are_followed_in_time(dirs: RunD
     asyncio.run(read())
 
 
-def test_what_is_on_another_node_is_not_announced() -> None:
+def test_class_on_another_node_is_not_announced() -> None:
     assert not Growth().follow(AnswersPlace("gold", None, "grpc://10.0.0.2:1"))

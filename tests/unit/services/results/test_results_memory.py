@@ -1,4 +1,4 @@
-"""What readers of answers hold on to: nothing that has been forgotten, however slow they are."""
+"""Readers of answers, however slow, keep no memory of rows that the log has forgotten."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ASKED = QueryAddress("gold", "q")
 
 
 def forgotten_and_mapped(dirs: RunDirs) -> list[str]:
-    """Segments of this process's that nobody else can see any more."""
+    """Return the deleted log segments that this process still maps."""
     maps = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     return [line for line in maps if str(dirs.classes) in line and line.endswith("(deleted)")]
 
 
-def test_what_a_reader_has_read_may_be_forgotten(dirs: RunDirs) -> None:
+def test_forgotten_segments_are_unmapped_when_readers_have_left(dirs: RunDirs) -> None:
     log = ClassLog(dirs.class_log("gold"), 64 * KIB)
     desk = Desk(LocalPlaces(dirs), lambda: "", hold_s=0.0)
     for _ in range(20):
@@ -41,40 +41,40 @@ def test_what_a_reader_has_read_may_be_forgotten(dirs: RunDirs) -> None:
     assert forgotten_and_mapped(dirs)
     desk.hold_s = 1000.0
     desk.look([ASKED])
-    assert forgotten_and_mapped(dirs)  # it has just been read: its reader may go on from there
+    assert forgotten_and_mapped(dirs)  # the reader may continue in this segment, which was just read
     desk.hold_s = 0.0
     desk.look([ASKED])
     assert forgotten_and_mapped(dirs) == []
     log.close()
 
 
-def test_a_reader_that_does_not_go_on_holds_one_piece(dirs: RunDirs) -> None:
-    """It is read again only when it has taken what it was given; what came meanwhile is in the log, or a gap."""
+def test_stalled_reader_holds_only_one_piece_of_rows(dirs: RunDirs) -> None:
+    """The log is read for a reader only after it took its last block of rows. Rows that are forgotten by then become a gap."""
     log = ClassLog(dirs.class_log("gold"), 64 * KIB)
 
     async def read() -> list[bytes]:
         results = Results(LocalPlaces(dirs), piece_rows=16)
-        told = events(results, ASKED, OLDEST)
-        found = [await anext(told) for _ in range(3)]
+        stream = events(results, ASKED, OLDEST)
+        found = [await anext(stream) for _ in range(3)]
         for _ in range(200):
             log.commit(50)
         made = results.pieces.made
         for _ in range(3):
             await asyncio.sleep(0)
         assert results.pieces.made == made
-        found += [await anext(told) for _ in range(2)]
-        await told.aclose()
+        found += [await anext(stream) for _ in range(2)]
+        await stream.aclose()
         results.close()
         return found
 
     for _ in range(10):
         log.commit(16)
-    kinds = [one.split(b"\n")[1] for one in asyncio.run(read())[1:]]
+    kinds = [event.split(b"\n")[1] for event in asyncio.run(read())[1:]]
     assert kinds == [b"event: rows", b"event: rows", b"event: gap", b"event: rows"]
     log.close()
 
 
-def test_pieces_that_were_made_are_bounded_and_made_once(dirs: RunDirs) -> None:
+def test_cached_pieces_are_limited_and_made_once(dirs: RunDirs) -> None:
     log = ClassLog(dirs.class_log("gold"), 4096 * KIB)
     log.commit(1000)
     place = AnswersPlace("gold", dirs)
@@ -87,21 +87,21 @@ def test_pieces_that_were_made_are_bounded_and_made_once(dirs: RunDirs) -> None:
         for _ in range(2):
             await asyncio.gather(*(pieces.get(wanted[0]) for _ in range(20)))
         made = [pieces.made]
-        for one in wanted:
-            await pieces.get(one)
+        for address in wanted:
+            await pieces.get(address)
         await pieces.get(wanted[0])
         made.append(pieces.made)
         results.close()
         return made, sum(pieces._sizes.values())
 
     made, held = asyncio.run(read())
-    assert made == [1, 11]  # the first had to go for the others
+    assert made == [1, 11]  # the first block was dropped to make room for other blocks, and is made again
     assert 0 < held <= 10_000
     log.close()
 
 
-def test_small_pieces_are_as_few_as_there_is_room_for() -> None:
-    """Each takes far more than its rows."""
+def test_memory_of_small_pieces_is_limited() -> None:
+    """A small block takes far more memory than its rows, so the limit must count all memory of a block."""
     place = AnswersPlace("gold", None)
 
     async def made(wanted: PieceAddress) -> RowsPiece:
@@ -119,7 +119,7 @@ def test_small_pieces_are_as_few_as_there_is_room_for() -> None:
     assert 0 < asyncio.run(read()) <= 1.5 * (1 << 20)
 
 
-def test_a_limit_is_shared_so_that_no_shard_waits_for_another() -> None:
+def test_limit_of_rows_is_shared_fairly_among_shards() -> None:
     assert dict(shared(100, {0: 1000, 1: 1000})) == {0: 50, 1: 50}
     assert dict(shared(100, {0: 1000, 1: 10, 2: 1000})) == {0: 45, 1: 10, 2: 45}
     assert dict(shared(100, {0: 5, 1: 10})) == {0: 5, 1: 10}

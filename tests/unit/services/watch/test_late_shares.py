@@ -1,4 +1,4 @@
-"""The late part of streams, as it is counted and shown."""
+"""Late rows: their part of each stream over the last minute of input, and how it is shown."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ def view(figures: Figures) -> ClassView:
 
 def test_only_the_last_minute_of_input_counts() -> None:
     shares = LateShares()
-    assert shares.end_cycle(0.0, ledgers(900, 100)) == {}  # of an earlier life
+    assert shares.end_cycle(0.0, ledgers(900, 100)) == {}  # counts from before the restart
     assert shares.end_cycle(1.0, ledgers(960, 140)) == {"clicks": 0.4}
     assert shares.end_cycle(LATE_S / 2, ledgers(1060, 140)) == {"clicks": 0.2}
     assert shares.end_cycle(1.5 * LATE_S, ledgers(1070, 150)) == {"clicks": 0.5}
     assert shares.end_cycle(9 * LATE_S, ledgers(2070, 150)) == {}
 
 
-def test_of_several_units_the_largest_part_is_shown() -> None:
+def test_a_class_shows_the_largest_late_part_of_its_units() -> None:
     parts = [Figures(late_now={"a": 0.1, "b": 0.5}), Figures(late_now={"a": 0.2}), Figures()]
     assert together(parts).late_now == {"a": 0.2, "b": 0.5}
 
 
-def test_late_rows_are_named_with_their_watermark() -> None:
+def test_late_rows_are_explained_with_the_watermark() -> None:
     assert late(view(Figures(late_now={"clicks": 0.12}))) == (
         "12% of the rows of stream clicks in the last minute of input were late (behind its watermark of 2 s)"
-        " and are in no answer; a larger WATERMARK would take them in"
+        " and are in no answer; a larger WATERMARK would include them"
     )
     assert late(view(Figures())) == ""
 
 
-def test_tables_of_classes_and_of_queries_name_late_rows() -> None:
+def test_class_and_query_tables_mention_late_rows() -> None:
     answering = Figures(results_per_s=3.0, p95_ms=4.0)
     for part, caption in ((0.12, "late rows: 12% of clicks in acme"), (0.001, "")):
         shown = view(replace(answering, late_now={"clicks": part}))
@@ -69,5 +69,5 @@ def test_tables_of_classes_and_of_queries_name_late_rows() -> None:
         "staleness": 0.0,
         "tardiness": None,
     }
-    told = {"tenant": "acme", "items": [answered], "late_now": {"clicks": 0.12}}
-    assert quality_table(told).caption == "late rows: 12% of clicks in acme"
+    quality = {"tenant": "acme", "items": [answered], "late_now": {"clicks": 0.12}}
+    assert quality_table(quality).caption == "late rows: 12% of clicks in acme"

@@ -1,4 +1,4 @@
-"""Rows that gateways reject: counted by stream with the last reason, and shown wherever problems are."""
+"""Rows that gateways reject: their counts and last reason per stream, and where they are shown."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def report(accepted: int, no_time: int = 0, no_fit: int = 0) -> dict[str, Any]:
     return stream("Readings", accepted) | {"dead": {reason: rows for reason, rows in counts.items() if rows}}
 
 
-# -- counted ---------------------------------------------------------------------------------------------------
+# -- counts of rejected rows -----------------------------------------------------------------------------------
 
 
-def test_stream_of_which_all_rows_are_rejected_is_a_problem_with_its_reason() -> None:
+def test_a_stream_with_only_rejected_rows_is_a_problem() -> None:
     intakes = Intakes()
     intakes.note(0.0, [])
     intakes.note(5.0, [report(0, no_time=150)])
@@ -51,14 +51,14 @@ def test_stream_of_which_all_rows_are_rejected_is_a_problem_with_its_reason() ->
     assert list(stream_problems(intakes.by_stream.values())) == [PROBLEM]
 
 
-def test_rows_rejected_before_the_first_look_are_counted_and_no_problem() -> None:
+def test_rows_rejected_before_the_first_poll_are_counted_but_are_no_problem() -> None:
     intakes = Intakes()
     intakes.note(0.0, [report(0, no_time=150)])
     intake = intakes.by_stream["readings"]
     assert (intake.rejected, intake.rejected_now, intake.last_reason) == (150, 0.0, NO_TIME)
 
 
-def test_problem_lasts_while_nothing_comes_and_ends_with_rows_that_are_accepted() -> None:
+def test_the_problem_stays_without_input_and_ends_with_accepted_rows() -> None:
     intakes = Intakes()
     intakes.note(0.0, [report(1000)])
     intakes.note(5.0, [report(1010, no_time=30)])
@@ -68,7 +68,7 @@ def test_problem_lasts_while_nothing_comes_and_ends_with_rows_that_are_accepted(
     assert intakes.by_stream["readings"].rejected_now == 0.0
 
 
-def test_last_reason_is_that_of_the_rows_that_were_rejected_last() -> None:
+def test_the_last_reason_is_that_of_the_latest_rejected_rows() -> None:
     intakes = Intakes()
     intakes.note(0.0, [report(0, no_time=150)])
     intakes.note(5.0, [report(0, no_time=150, no_fit=1)])
@@ -77,15 +77,15 @@ def test_last_reason_is_that_of_the_rows_that_were_rejected_last() -> None:
     assert intakes.by_stream["readings"].last_reason == NO_FIT
 
 
-def test_gateway_that_is_started_again_loses_no_count_of_rejected_rows() -> None:
+def test_a_restarted_gateway_keeps_the_count_of_rejected_rows() -> None:
     intakes = Intakes()
     intakes.note(0.0, [report(1000, no_time=10)])
-    intakes.note(5.0, [report(1, no_time=13)])  # rows that were accepted count from 0
+    intakes.note(5.0, [report(1, no_time=13)])  # after a restart, accepted rows are counted from 0
     intake = intakes.by_stream["readings"]
     assert (intake.rejected, intake.rejected_now) == (13, 0.75)
 
 
-def test_gateways_of_several_nodes_are_one_stream() -> None:
+def test_counts_of_several_gateways_are_added_per_stream() -> None:
     intakes = Intakes()
     intakes.note(0.0, [])
     intakes.note(5.0, [report(30, no_time=5), report(60, no_time=5)])
@@ -93,12 +93,12 @@ def test_gateways_of_several_nodes_are_one_stream() -> None:
     assert (intake.accepted, intake.reasons, intake.rejected_now) == (90, {NO_TIME: 10}, 0.1)
 
 
-# -- shown -----------------------------------------------------------------------------------------------------
+# -- API and tables that show the counts ------------------------------------------------------------------------
 
 
 @pytest.fixture
 def rejecting(tmp_path: Path) -> Iterator[tuple[Served, Metering]]:
-    """A service over two streams, of which gateways reject all rows since its first look."""
+    """Return a service with two streams that have rejected rows since its first poll, and its metrics."""
     with ExitStack() as stack:
         found = stack.enter_context(served(tmp_path / "home"))
         found.catalog.apply(documents_of(DOCUMENTS), "test")
@@ -114,7 +114,7 @@ def rejecting(tmp_path: Path) -> Iterator[tuple[Served, Metering]]:
         yield found, metered
 
 
-def test_service_counts_rejected_rows_by_feed_and_by_stream(rejecting: tuple[Served, Metering]) -> None:
+def test_the_service_counts_rejected_rows_by_feed_and_by_stream(rejecting: tuple[Served, Metering]) -> None:
     found, metered = rejecting
     with Client(found.url, found.key("admin")) as weir:
         (readings,) = weir.live.feed_statuses()[0]["streams"]
@@ -136,7 +136,7 @@ def test_service_counts_rejected_rows_by_feed_and_by_stream(rejecting: tuple[Ser
     assert metered.told()["weir_problems"] == 1
 
 
-def test_table_of_feeds_has_a_column_of_rejected_rows_and_a_line_with_the_reason() -> None:
+def test_the_feeds_table_shows_rejected_rows_and_their_reason() -> None:
     line = {"name": "repairs", "rows": 0, "offered": 0, "late": 0, "rejected": 150, "rejected_now": 1.0}
     status = {
         "name": "repairs",
@@ -144,19 +144,19 @@ def test_table_of_feeds_has_a_column_of_rejected_rows_and_a_line_with_the_reason
         "rows_per_s": 0.0,
         "streams": [line | {"last_reason": NO_TIME}],
     }
-    assert "rejected" in feeds_table([status]).heads  # type: ignore[union-attr]  # there is a table
+    assert "rejected" in feeds_table([status]).heads  # type: ignore[union-attr]  # the table is not None here
     assert [text.plain for text in rejections([status])] == [
         "repairs: 150 rows rejected, 100% of the last minute of input: no event time: ts"
     ]
 
 
-def test_ledger_names_streams_with_rejected_rows_below_its_accounts() -> None:
-    told = {
+def test_the_ledger_table_lists_rejected_rows_below_the_accounts() -> None:
+    ledger = {
         "items": [],
         "closes": True,
         "given_up": [],
         "rejected_at_gateways": [{"stream": "repairs", "rows": 150, "reason": NO_TIME}],
     }
-    assert ledger_table(told).caption == (
+    assert ledger_table(ledger).caption == (
         "no class has reported yet\n[yellow]150 rows of repairs were rejected before any class[/]: no event time: ts"
     )

@@ -1,4 +1,4 @@
-"""The state of a class and its reason: each state from the figures that it is made of, and where several hold, the most serious."""
+"""States of classes and their reasons. A state follows from the class's figures; of several, the most serious is shown."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def of(figures: Figures, settings: LiveClass | None = None, **more: Any) -> tupl
         (
             replace(WELL, late_now={"clicks": 0.1, "pages": 0.88}),
             {},
-            ("late", "88% of the rows of pages come behind its watermark"),
+            ("late", "88% of the rows of stream pages come behind its watermark"),
         ),
         (
             replace(WELL, held_back=1),
             {"failures": [Failure("select", ("q",), "text is not a int64", 93, 0.93)]},
-            ("losing rows", "93% of the rows that query q takes fail: text is not a int64"),
+            ("losing rows", "93% of the rows of query q fail: text is not a int64"),
         ),
         (
             WELL,
@@ -72,8 +72,8 @@ def of(figures: Figures, settings: LiveClass | None = None, **more: Any) -> tupl
             {},
             (
                 "held back",
-                "its input waits in the log of its stream, and producers wait when that is full: 5,000,000 tuples wait,"
-                " the oldest for 7.2 min",
+                "its queue is full, so input waits in the stream's log, and producers wait when the log is full: 5,000,000"
+                " tuples wait, the oldest for 7.2 min",
             ),
         ),
         (
@@ -82,31 +82,33 @@ def of(figures: Figures, settings: LiveClass | None = None, **more: Any) -> tupl
             (
                 "given up",
                 "t: there is no such stream (got 'b'); it is started again when its tenant, queries or streams"
-                " are changed, or with the system",
+                " are changed, or the system is restarted",
             ),
         ),
         (
             WELL,
             {"troubles": [("failing", "t: readings: the stream was dropped")]},
-            ("failing", "t: readings: the stream was dropped; it goes on by itself once that is over"),
+            ("failing", "t: readings: the stream was dropped; it resumes by itself once the cause is gone"),
         ),
     ],
 )
-def test_each_state_has_its_reason(figures: Figures, more: dict[str, Any], expected: tuple[str, str]) -> None:
+def test_each_state_of_a_class_has_its_reason(
+    figures: Figures, more: dict[str, Any], expected: tuple[str, str]
+) -> None:
     assert of(figures, **more) == expected
 
 
-def test_class_without_queries_says_so() -> None:
+def test_a_class_without_queries_has_its_own_state() -> None:
     assert of(Figures(), declared("t", queries={}), units=0) == ("no queries", "it has no queries")
 
 
-def test_class_with_long_windows_is_not_starved_while_its_queue_is_worked_off() -> None:
+def test_a_class_that_works_off_its_queue_is_not_starved() -> None:
     behind = replace(CLICKS, taken_per_s=5000.0)
     assert (of(CLICKS)[0], of(behind)[0]) == ("starved", "over target")
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "has_advice"),
     [
         ({"max_drop": 0.05}, True),
         ({"max_drop": 0.05, "max_age_ms": 2000.0}, False),
@@ -114,19 +116,22 @@ def test_class_with_long_windows_is_not_starved_while_its_queue_is_worked_off() 
         ({"max_drop": 0.05, "lossless": True}, False),
     ],
 )
-def test_class_that_may_drop_no_more_is_shown_how_to_bound_its_age(
-    settings: dict[str, Any], said: bool
+def test_a_class_at_its_max_drop_gets_advice_to_bound_its_age(
+    settings: dict[str, Any], has_advice: bool
 ) -> None:
     old = replace(WELL, keep=0.95, queued=5_000_000, queue_age_s=432.0)
     state, reason = of(old, declared("t", **settings))
     advice = "; it may drop no more than 5%: raise max_drop, or bound the age with max_age_ms"
-    assert (state, reason.endswith(advice)) == ("over target", said)
+    assert (state, reason.endswith(advice)) == ("over target", has_advice)
 
 
-def test_class_that_is_held_back_is_shown_how_to_bound_its_age() -> None:
+def test_a_held_back_class_gets_advice_to_bound_its_age() -> None:
     full = replace(WELL, keep=0.95, held_back=1, queued=60_000, queue_age_s=3.0)
     found = {name: of(full, declared("t", **terms)) for name, terms in HOLDING.items()}
-    reason = "its input waits in the log of its stream, and producers wait when that is full: 60,000 tuples wait, the oldest for 3 s"
+    reason = (
+        "its queue is full, so input waits in the stream's log, and producers wait when the log is full: 60,000 tuples wait,"
+        " the oldest for 3 s"
+    )
     advice = "; it may drop no more than 5%: raise max_drop, or bound the age with max_age_ms"
     assert found == {"small": ("held back", reason + advice), "lossless": ("held back", reason)}
 
@@ -138,17 +143,17 @@ def test_a_lossless_class_never_sheds() -> None:
     assert of(replace(WELL, keep=0.5), declared("t", lossless=True))[0] == "within target"
 
 
-def test_several_parts_with_the_same_trouble_are_counted() -> None:
+def test_shards_with_the_same_trouble_are_counted() -> None:
     troubles = [
         ("given up", "t#0: no"),
         ("failing", "t#1: log: full"),
         ("given up", "t#2: no"),
     ]
     state, reason = of(WELL, troubles=troubles)
-    assert (state, reason.startswith("t#0: no (and 1 more parts); ")) == ("given up", True)
+    assert (state, reason.startswith("t#0: no (and 1 more shards); ")) == ("given up", True)
 
 
-def test_recent_figures_are_measured_over_the_time_that_reasons_name() -> None:
+def test_the_watch_and_the_host_agree_about_recent_seconds_and_troubles() -> None:
     assert (RECENT_S, *get_args(Trouble)) == (
         recent_latency.RECENT_S,
         "",
@@ -157,6 +162,6 @@ def test_recent_figures_are_measured_over_the_time_that_reasons_name() -> None:
     )
 
 
-def test_states_that_need_somebody_are_not_those_that_warn() -> None:
+def test_no_state_is_both_a_trouble_and_a_warning() -> None:
     assert not TROUBLED & WARNED
     assert Condition(ClassState.IDLE, "") == Condition(ClassState("idle"), "")

@@ -1,4 +1,4 @@
-"""Views of a running system: how new they are, what is remembered of them, and what is made of them."""
+"""Views of a running system: their age and history, and the tuple counts, loans and explanations that they show."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HUNG_S = 60.0
 
 
 class Clock:
-    """Both clocks of a watch."""
+    """Clock that a test moves; a watch uses it to measure intervals and as the time of day."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -39,13 +39,13 @@ class Clock:
         return self.now
 
 
-def three() -> InProcess:
+def three_classes() -> InProcess:
     return InProcess().declare(declared("gold", 6.0), declared("silver", 3.0), declared("bronze", 1.0))
 
 
 @pytest.fixture
 def system() -> InProcess:
-    return three()
+    return three_classes()
 
 
 @pytest.fixture
@@ -55,12 +55,12 @@ def clock() -> Clock:
 
 @pytest.fixture
 def watch(system: InProcess, clock: Clock) -> Iterator[Watch]:
-    """Its clock stands still unless a test moves it: nothing is looked at that nobody has asked for, but once."""
+    """Start a watch with a clock that only the test moves, so that after its first poll it polls only for a reader."""
     with Watch(system, clock=clock, wall=clock) as running:
         yield running
 
 
-# -- views -----------------------------------------------------------------------------------------------------
+# -- views of the running system -------------------------------------------------------------------------------
 
 
 def test_a_view_shows_the_classes_as_they_are_now(system: InProcess, watch: Watch, clock: Clock) -> None:
@@ -74,18 +74,20 @@ def test_a_view_shows_the_classes_as_they_are_now(system: InProcess, watch: Watc
     assert (view.name, view.at) == ("test", 100.3)
 
 
-def test_many_who_ask_at_a_time_share_one_look(system: InProcess, watch: Watch, clock: Clock) -> None:
+def test_readers_that_ask_at_the_same_time_share_one_poll(
+    system: InProcess, watch: Watch, clock: Clock
+) -> None:
     before = watch.view()
     looks = system.looks
     clock.now += 0.3
     with ThreadPoolExecutor(16) as pool:
         views = list(pool.map(lambda _: watch.view(), range(200)))
-    assert all(one.seen == clock.now > before.seen for one in views)
-    # Whoever asked while it was under way may have waited for another one.
+    assert all(view.seen == clock.now > before.seen for view in views)
+    # A reader may have asked during the first poll; such a reader waited for a second poll.
     assert system.looks - looks <= 2
 
 
-def test_a_view_that_is_fresh_is_given_again(system: InProcess, watch: Watch, clock: Clock) -> None:
+def test_a_fresh_view_is_returned_again(system: InProcess, watch: Watch, clock: Clock) -> None:
     before, looks = watch.view(), system.looks
     clock.now += 0.2
     assert watch.view() is before
@@ -93,7 +95,7 @@ def test_a_view_that_is_fresh_is_given_again(system: InProcess, watch: Watch, cl
     assert system.looks == looks
 
 
-def test_while_the_coordinator_is_away_the_last_view_is_given_with_its_age(
+def test_the_last_view_is_returned_while_the_coordinator_is_away(
     system: InProcess, watch: Watch, clock: Clock
 ) -> None:
     before = watch.view()
@@ -108,7 +110,7 @@ def test_while_the_coordinator_is_away_the_last_view_is_given_with_its_age(
     assert watch.problem == ""
 
 
-def test_a_system_that_is_away_for_long_or_has_ended_is_not_ready_and_ends_the_command(
+def test_the_command_ends_if_the_system_is_away_too_long_or_has_ended(
     system: InProcess, watch: Watch, clock: Clock
 ) -> None:
     watch.view()
@@ -133,7 +135,7 @@ def test_a_system_that_is_away_for_long_or_has_ended_is_not_ready_and_ends_the_c
 
 
 class NoCoordinator:
-    """A system of which Ray knows no actor."""
+    """System without a coordinator: Ray finds no such actor."""
 
     name = "none"
 
@@ -142,12 +144,12 @@ class NoCoordinator:
         raise NoSuchActor("the running system has no actor coordinator now")
 
 
-def test_ray_s_own_words_are_shown_to_nobody() -> None:
+def test_error_messages_of_ray_are_replaced() -> None:
     with pytest.raises(SourceAway) as caught:
-        RunningSystem(NoCoordinator()).look(None)  # type: ignore[arg-type]  # what is asked of it is there
+        RunningSystem(NoCoordinator()).look(None)  # type: ignore[arg-type]  # it has all attributes that are used
     assert (caught.value.title, caught.value.hint) == (
         "the running system does not answer",
-        "ask again in a few seconds; the running system has no actor coordinator now",
+        "try again in a few seconds; the running system has no actor coordinator now",
     )
     hints = {
         away(problem).hint
@@ -157,14 +159,14 @@ def test_ray_s_own_words_are_shown_to_nobody() -> None:
         )
     }
     assert hints == {
-        "ask again in a few seconds; it has not answered within 5 s",
-        "ask again in a few seconds",
+        "try again in a few seconds; it has not answered within 5 s",
+        "try again in a few seconds",
     }
 
 
-def test_a_look_that_fails_by_a_mistake_of_ours_is_not_the_last(clock: Clock) -> None:
+def test_the_watch_keeps_polling_after_an_unexpected_error(clock: Clock) -> None:
     class Mistaken(InProcess):
-        """Once."""
+        """System that fails at its first poll with an unexpected error."""
 
         def look(self, seen: Number | None) -> StatusMoment | None:
             if not self.looks:
@@ -180,13 +182,13 @@ def test_a_look_that_fails_by_a_mistake_of_ours_is_not_the_last(clock: Clock) ->
         assert watch.problem == ""
 
 
-def test_who_asks_before_anything_was_seen_is_told_so(system: InProcess, clock: Clock) -> None:
+def test_a_view_before_the_first_answer_of_the_system_is_an_error(system: InProcess, clock: Clock) -> None:
     system.is_away = True
     with Watch(system, clock=clock) as watch, pytest.raises(SourceAway, match="has not answered yet"):
         watch.view()
 
 
-def test_where_nothing_has_changed_the_view_stays_and_is_new_all_the_same(
+def test_a_view_of_an_unchanged_system_keeps_its_state_and_gets_a_new_time(
     system: InProcess, watch: Watch, clock: Clock
 ) -> None:
     before = watch.view()
@@ -199,28 +201,28 @@ def test_where_nothing_has_changed_the_view_stays_and_is_new_all_the_same(
     assert watch.view().look is not before.look
 
 
-def test_the_end_of_a_watch_keeps_nobody_waiting(system: InProcess) -> None:
+def test_stopping_a_watch_releases_waiting_readers(system: InProcess) -> None:
     class Slow(InProcess):
-        """Answers when it is let go on."""
+        """System that answers only after the test has released it."""
 
         def look(self, seen: Number | None) -> StatusMoment | None:
             asked.set()
-            go_on.wait(HUNG_S)
+            released.wait(HUNG_S)
             raise SourceAway("too late")
 
-    asked, go_on = threading.Event(), threading.Event()
+    asked, released = threading.Event(), threading.Event()
     watch = Watch(Slow())
     watch.start()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(watch.view)
         assert asked.wait(HUNG_S)
-        go_on.set()
+        released.set()
         watch.stop()
         with pytest.raises(SourceAway):
             waiting.result(HUNG_S)
 
 
-def test_places_of_a_class_are_its_units_in_their_order(
+def test_answer_locations_of_a_class_are_in_the_order_of_its_units(
     system: InProcess, watch: Watch, clock: Clock
 ) -> None:
     wide = declared("wide", key="sensor", shards=11)
@@ -234,7 +236,7 @@ def test_places_of_a_class_are_its_units_in_their_order(
     assert watch.endpoint(NODE) == "grpc://127.0.0.1:2"
 
 
-# -- history ---------------------------------------------------------------------------------------------------
+# -- history of figures ----------------------------------------------------------------------------------------
 
 
 def noted(system: InProcess, history: HistoryStore, at: float) -> None:
@@ -263,8 +265,8 @@ def test_a_history_has_a_value_of_each_figure_for_each_moment(system: InProcess)
     assert gold["results_per_s"] == [None, 20.0]
     assert gold["used"] == [None, 0.25]
     assert gold["mean_ms"] == [None, 5.0]
-    told = {figure: gold[figure] for figure in ("utility", "missed", "staleness", "slowdown", "tardy")}
-    assert told == {
+    quality = {figure: gold[figure] for figure in ("utility", "missed", "staleness", "slowdown", "tardy")}
+    assert quality == {
         "utility": [None, 0.75],
         "missed": [None, 0.5],
         "staleness": [None, 0.25],
@@ -275,7 +277,7 @@ def test_a_history_has_a_value_of_each_figure_for_each_moment(system: InProcess)
     assert past.classes["bronze"]["p99_ms"] == [None, None]
 
 
-def test_what_is_lent_shows_on_both_sides(system: InProcess) -> None:
+def test_a_loan_shows_in_the_history_of_lender_and_borrower(system: InProcess) -> None:
     history = HistoryStore()
     for _ in range(3):
         system.cycle("gold", 0.02)
@@ -292,7 +294,7 @@ def test_what_is_lent_shows_on_both_sides(system: InProcess) -> None:
     assert lent + also == pytest.approx(borrowed, abs=1e-5)
 
 
-def test_a_class_that_was_not_there_has_no_values(system: InProcess) -> None:
+def test_a_class_has_no_values_for_times_when_it_did_not_exist(system: InProcess) -> None:
     history = HistoryStore()
     noted(system, history, 1.0)
     system.declare(declared("late"))
@@ -304,7 +306,7 @@ def test_a_class_that_was_not_there_has_no_values(system: InProcess) -> None:
     assert [value is None for value in past.classes["late"]["share"]] == [True, False, False]
 
 
-def test_a_class_that_begins_anew_has_no_rates_at_first(system: InProcess) -> None:
+def test_a_restarted_class_has_no_rates_at_first(system: InProcess) -> None:
     history = HistoryStore()
     system.cycle("gold", 0.2, (TupleLedger(100, 100), 0), results=50)
     noted(system, history, 1.0)
@@ -313,7 +315,7 @@ def test_a_class_that_begins_anew_has_no_rates_at_first(system: InProcess) -> No
     assert history.past(60, ["gold"]).classes["gold"]["results_per_s"] == [None, None]
 
 
-def test_only_so_many_samples_are_kept_and_so_many_bytes(system: InProcess) -> None:
+def test_the_history_keeps_a_limited_number_of_samples_and_bytes(system: InProcess) -> None:
     history, row = HistoryStore(samples_max=5), 3 * len(FIGURES) * 4
     few = HistoryStore(bytes_max=2 * row)
     for second in range(8):
@@ -325,9 +327,7 @@ def test_only_so_many_samples_are_kept_and_so_many_bytes(system: InProcess) -> N
     assert HistoryStore().past(600, ["gold"]).classes["gold"]["share"] == []
 
 
-def test_the_watch_notes_a_sample_when_a_second_is_over(
-    system: InProcess, watch: Watch, clock: Clock
-) -> None:
+def test_the_watch_keeps_one_sample_per_second(system: InProcess, watch: Watch, clock: Clock) -> None:
     watch.view()
     clock.now += 1
     watch.view()
@@ -355,10 +355,10 @@ def test_figures_of_a_class_that_does_not_report_grow_older(
     assert watch.report_age_s(watch.view(max_age_s=0.0), "gold") == 0.0
 
 
-# -- the ledger ------------------------------------------------------------------------------------------------
+# -- the ledger that a view shows ------------------------------------------------------------------------------
 
 
-def test_the_ledger_has_each_class_and_stream_and_closes(system: InProcess) -> None:
+def test_the_ledger_has_an_account_per_class_and_stream(system: InProcess) -> None:
     fates = TupleLedger(offered=100, delivered=50, shed=20, late=4, rejected=3, failed=2)
     system.cycle("gold", 0.2, (fates, 21))
     system.cycle("bronze", 0.2, (replace(fates, offered=101), 21))
@@ -374,7 +374,7 @@ def test_the_ledger_has_each_class_and_stream_and_closes(system: InProcess) -> N
     assert accounts(system.world.plane.status(), ["silver"]) == []
 
 
-def test_the_account_of_a_stream_that_a_class_has_left_is_marked_as_ended() -> None:
+def test_the_account_of_a_stream_no_longer_read_is_marked_as_ended() -> None:
     system = InProcess().declare(declared("gold"))
     status = system.world.plane.status()
     unit = with_account(status, "gold", TupleLedger(10, 5), 5)
@@ -408,10 +408,10 @@ def with_account(status: SystemStatus, unit: str, ledger: TupleLedger, queued: i
     return replace(status.units[unit], report=report)
 
 
-# -- lending and words -----------------------------------------------------------------------------------------
+# -- loans between classes, and sentences that explain decisions -----------------------------------------------
 
 
-def test_who_lends_to_whom_is_told_for_now_and_since_the_beginning() -> None:
+def test_loans_are_listed_with_their_present_size_and_their_total() -> None:
     system = InProcess().declare(declared("gold", 6.0), declared("bronze", 4.0))
     assert lending(system.world.plane.status(), {}) == []
     for _ in range(3):
@@ -430,68 +430,67 @@ def test_who_lends_to_whom_is_told_for_now_and_since_the_beginning() -> None:
     assert lending(system.world.plane.status(), seconds) == [Lent("gold", "bronze", found.seconds, 0.0)]
 
 
-def test_what_shards_of_a_class_lend_each_other_is_not_lent() -> None:
-    assert lending(three().world.plane.status(), {"gold": {"gold": 3.0}}) == []
+def test_loans_between_shards_of_a_class_are_not_listed() -> None:
+    assert lending(three_classes().world.plane.status(), {"gold": {"gold": 3.0}}) == []
 
 
-def looked_at(system: InProcess) -> View:
+def view_of(system: InProcess) -> View:
     watch = Watch(system)
     watch.look()
     return watch.view(math.inf)
 
 
-def test_what_was_shed_a_moment_ago_is_in_the_words(system: InProcess) -> None:
+def test_explanation_of_a_class_mentions_shedding_in_the_last_minute(system: InProcess) -> None:
     system.cycle("gold", 0.2, results=9, results_per_s=3.0, p95_ms=40.0)
-    gold = looked_at(system).classes["gold"]
+    gold = view_of(system).classes["gold"]
     assert in_words(gold, Lately(0.004, 0.0)).endswith("; nothing is shed.")
     assert in_words(gold, Lately(0.9, 0.0)).endswith(
-        "; nothing is shed now, and in the last minute up to 90% of its input was."
+        "; nothing is shed now, but in the last minute up to 90% of its input was shed."
     )
     assert in_words(gold, Lately(0.0, 0.4)).endswith(
-        "; nothing is shed now, and in the last minute up to 40% of its queue was dropped, which would have been late."
+        "; nothing is shed now, but in the last minute up to 40% of its queue was dropped because it would have been late."
     )
     assert in_words(gold, Lately(0.9, 0.4)).endswith(
-        "; nothing is shed now, and in the last minute up to 90% of its input was and up to 40% of its queue was dropped,"
-        " which would have been late."
+        "; nothing is shed now, but in the last minute up to 90% of its input was shed and up to 40% of its queue was dropped"
+        " because it would have been late."
     )
     for _ in range(20):
         system.cycle("bronze", 0.9, response=3.0, results=9, results_per_s=3.0, p95_ms=300.0)
-    bronze = looked_at(system).classes["bronze"]
+    bronze = view_of(system).classes["bronze"]
     assert f"{bronze.drop:.0%} of its input is shed now, because" in in_words(bronze, Lately(0.9, 0.0))
     system.cycle("silver", 0.0, asleep=True)
-    assert in_words(looked_at(system).classes["silver"], Lately(0.5, 0.0)).endswith(
+    assert in_words(view_of(system).classes["silver"], Lately(0.5, 0.0)).endswith(
         "; in the last minute up to 50% of its input was shed."
     )
 
 
-def test_a_class_is_described_in_words(system: InProcess) -> None:
-    def told(name: str) -> str:
-        return in_words(looked_at(system).classes[name])
+def test_a_sentence_describes_each_state_of_a_class(system: InProcess) -> None:
+    def sentence(name: str) -> str:
+        return in_words(view_of(system).classes[name])
 
-    assert told("gold") == "It is being started and has not reported yet."
+    assert sentence("gold") == "It is being started and has not reported yet."
     system.cycle("gold", 0.2, results=9, results_per_s=3.0, p95_ms=40.0)
-    assert told("gold") == (
+    assert sentence("gold") == (
         "95% of its answers come within 40 ms, within its target of 100 ms; "
         "it has its share of 60% of the lanes; nothing is shed."
     )
     system.cycle("gold", 0.2, results=9, results_per_s=3.0, p95_ms=140.0, utility_now=0.75, missed_now=0.5)
-    assert "target of 100 ms; they are worth 75% of what they could be, 50% came after" in told("gold")
+    assert "target of 100 ms; their mean utility is 75%, and 50% came after" in sentence("gold")
     late = {"due": 8, "tardy": 2, "mean_ms": 25.0, "max_ms": 90.0}
     system.cycle("gold", 0.2, results=9, results_per_s=3.0, p95_ms=40.0, tardiness=late, tardy_now=0.4)
-    assert "of 100 ms; 40% of its windows' answers are tardy, by 25 ms on average so far; it has" in told(
-        "gold"
-    )
+    tardy = "of 100 ms; 40% of its window answers are tardy; the mean tardiness so far is 25 ms; it has"
+    assert tardy in sentence("gold")
     system.cycle("gold", 0.2, results=9, results_per_s=3.0, p95_ms=40.0, late_now={"s": 0.004})
-    assert told("gold").endswith("; nothing is shed.")
+    assert sentence("gold").endswith("; nothing is shed.")
     system.cycle("gold", 0.2, results=9, results_per_s=3.0, p95_ms=40.0, late_now={"s": 0.82, "t": 0.01})
-    assert told("gold") == (
+    assert sentence("gold") == (
         "It is late: 82% of the rows of stream s in the last minute of input were late (behind its watermark)"
-        " and are in no answer, and there were such rows of t; a larger WATERMARK would take them in;"
+        " and are in no answer, and rows of t were late too; a larger WATERMARK would include them;"
         " it has its share of 60% of the lanes; nothing is shed."
     )
     for _ in range(20):
         system.cycle("bronze", 0.9, response=3.0, results=9, results_per_s=3.0, p95_ms=300.0)
-    assert "300 ms, above its target of 100 ms" in told("bronze")
-    assert "of its input is shed now, because its load is above what it can do." in told("bronze")
+    assert "300 ms, above its target of 100 ms" in sentence("bronze")
+    assert "of its input is shed now, because its load exceeds its capacity." in sentence("bronze")
     system.cycle("silver", 0.0, asleep=True)
-    assert told("silver") == "It has no input and sleeps; it has its share of 30% of the lanes."
+    assert sentence("silver") == "It has no input and sleeps; it has its share of 30% of the lanes."
