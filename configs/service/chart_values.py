@@ -22,7 +22,7 @@ from configs.service.up_settings import NODE, ClusterSettings, GatewaySettings, 
 
 RAY_VERSION = "2.60.0"
 GCS_PORT, GATEWAY_PORT = 6379, 8815
-CONFIG_FOLDER, TLS_FOLDER = "/etc/weir", "/etc/weir-tls"
+CONFIG_FOLDER, TLS_FOLDER, GATEWAY_TLS_FOLDER = "/etc/weir", "/etc/weir-tls", "/etc/weir-gateway-tls"
 # Seconds that `weir up` waits while Ray's head starts in the same pod.
 WAIT_S = 300.0
 # Bytes of Ray's object store. By default, Ray would take 30% of the memory, which does not fit in /dev/shm.
@@ -390,6 +390,24 @@ class Api(ChartSection):
     http_route: HttpRoute = HttpRoute()
 
 
+class GatewayTlsValues(ChartSection):
+    """TLS of the gateways."""
+
+    enabled: bool = False
+    """True lets gateways accept only connections with TLS. Otherwise keys and rows cross the network in clear."""
+    existing_secret: str = ""
+    """Name of a Secret with `tls.crt`, `tls.key` and `ca.crt`."""
+    server_name: str = ""
+    """Name for which the certificate is valid, for example `east-weir-gateway.streams.svc`. Clients verify this name instead of the address,
+    because gateways are known by the addresses of pods."""
+
+
+class GatewayValues(ChartSection):
+    """Gateways of the workers, to which producers and readers connect with Arrow Flight."""
+
+    tls: GatewayTlsValues = GatewayTlsValues()
+
+
 class Executors(ChartSection):
     """Spark executors in their own pods; if disabled, Spark's driver does all work."""
 
@@ -622,6 +640,7 @@ class ChartValues(ChartSection):
     worker_groups: Mapping[DnsLabel, WorkerGroup] = {"default": WorkerGroup()}
     """Groups of workers by name; set a group to null to remove it. Every key of `worker` is also allowed in a group and overrides it."""
     api: Api = Api()
+    gateway: GatewayValues = GatewayValues()
     ingest: IngestValues = IngestValues()
     monitoring: Monitoring = Monitoring()
     network_policy: NetworkPolicy = NetworkPolicy()
@@ -638,12 +657,16 @@ class ChartValues(ChartSection):
     """Additional Kubernetes objects; they are rendered as templates."""
 
     def up_settings(self) -> UpSettings:
-        """Return the settings that `weir up` gets in the pod: `config`, with the files of the certificate if TLS is on."""
-        if not self.api.tls.enabled:
-            return self.config
-        files = {"tls_certificate": f"{TLS_FOLDER}/tls.crt", "tls_key": f"{TLS_FOLDER}/tls.key"}
-        service = self.config.service.model_copy(update=files)
-        return UpSettings.model_validate({**self.config.model_dump(), "service": service.model_dump()})
+        """Return the settings that `weir up` gets in the pod: `config`, with the files of the certificates if TLS is on."""
+        settings = self.config.model_dump()
+        if self.api.tls.enabled:
+            files = {"tls_certificate": f"{TLS_FOLDER}/tls.crt", "tls_key": f"{TLS_FOLDER}/tls.key"}
+            settings["service"].update(files)
+        if self.gateway.tls.enabled:
+            names = {"certificate": "tls.crt", "key": "tls.key", "ca_file": "ca.crt"}
+            tls = {name: f"{GATEWAY_TLS_FOLDER}/{file}" for name, file in names.items()}
+            settings["gateway"]["tls"] = {**tls, "server_name": self.gateway.tls.server_name}
+        return UpSettings.model_validate(settings)
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

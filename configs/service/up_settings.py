@@ -5,6 +5,7 @@ The chart in helm/weir writes this file from its values; `weir config render` pr
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -18,6 +19,23 @@ NODE = "node"
 """Value for a host that stands for the address by which Ray knows the machine."""
 
 
+class GatewayTls(Settings):
+    """TLS of the gateways. Every machine with a gateway or with the service has these files."""
+
+    certificate: Path
+    """PEM file of the gateways' certificate with its chain."""
+
+    key: Path
+    """PEM file of the certificate's private key."""
+
+    ca_file: Path | None = None
+    """PEM file with the authorities that signed the certificate. The service verifies gateways with it. Without this file, the service
+    trusts the authorities that gRPC knows."""
+
+    server_name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
+    """Name in the certificate. It is needed if the certificate does not contain the address of every gateway."""
+
+
 class GatewaySettings(Settings):
     """Gateway of each node, to which producers and readers on other machines connect."""
 
@@ -26,6 +44,9 @@ class GatewaySettings(Settings):
 
     port: Annotated[int, Field(ge=0, le=65_535)] = 0
     """Port at which the gateway listens; 0 chooses a free port."""
+
+    tls: GatewayTls | None = None
+    """TLS for producers and readers. Without TLS, keys and rows cross the network in clear."""
 
 
 class ClusterSettings(Settings):

@@ -72,7 +72,7 @@ def of_field(problem: PlanningError, one: StreamDefinition, place: str) -> Inval
 
 def check_gateway(streams: dict[str, StreamSchema], door: GatewayAddress) -> None:
     """Raise InvalidInput unless the gateway has each stream with the declaration given here. The gateway is not changed."""
-    with flight.connect(door.endpoint) as client:
+    with door.trust.connect(door.endpoint) as client:
         bearer = (b"authorization", f"Bearer {door.api_key}".encode())
         call = flight.FlightCallOptions(timeout=ANSWERS_S, headers=[bearer])
         for name, stream in streams.items():

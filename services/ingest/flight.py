@@ -46,6 +46,7 @@ from actors.runtime.run_dirs import RunDirs
 from configs.errors import InvalidInput, WeirError
 from configs.service.up_settings import NODE
 from engine.data.train import Train
+from services.common.gateway_trust import readable
 from services.ingest import answers
 from services.ingest.columns import Mapped, mapped
 from services.ingest.deadletters import DEAD_BYTES, DeadLetters, DeadRows
@@ -101,6 +102,10 @@ class FlightSettings:
     """Address to listen on; NODE stands for the address that this machine has in Ray."""
     port: int = 0
     """Port to listen on; 0 for any free port."""
+    certificate: Path | None = None
+    """PEM file of the certificate with its chain. Without a certificate, the server uses no TLS."""
+    private_key: Path | None = None
+    """PEM file of the certificate's private key."""
     keys: KeyRing = field(default=KeyRing(), repr=False)
     """Keys that are valid in addition to the keys published in the node's folder."""
     message_bytes: int = MESSAGE_BYTES
@@ -114,6 +119,21 @@ class FlightSettings:
     def with_new_key(self) -> tuple[FlightSettings, str]:
         key = new_key()
         return self.with_key(key), key
+
+    @property
+    def scheme(self) -> str:
+        return "grpc" if self.certificate is None else "grpc+tls"
+
+    def certificates(self) -> list[tuple[bytes, bytes]]:
+        """Return the contents of the certificate and its key; an empty list without TLS. Raise InvalidInput if a file cannot be read."""
+        if self.certificate is None or self.private_key is None:
+            return []
+        return [
+            (
+                readable(self.certificate, "gateway.tls.certificate"),
+                readable(self.private_key, "gateway.tls.key"),
+            )
+        ]
 
     def open(self, streams: Streams, dirs: RunDirs) -> FlightDoor:
         return FlightDoor(replace(self, host=here(self.host)), streams, dirs)
@@ -129,7 +149,7 @@ class FlightDoor:
         self._keys = FlightKeys(settings.keys, PublishedKeys(dirs.keys))
         self._server = self._served(settings)
         host = socket.getfqdn() if settings.host in EVERYWHERE else settings.host
-        self.address = f"grpc://{host}:{self._server.port}"
+        self.address = f"{settings.scheme}://{host}:{self._server.port}"
         draft = dirs.endpoint.with_suffix(".draft")
         draft.write_text(self.address, encoding="utf-8")
         os.replace(draft, dirs.endpoint)
@@ -278,7 +298,8 @@ class FlightServer(flight.FlightServerBase):
         self._lock = threading.Lock()
         self._puts: Counter[str] = Counter()
         # The base class is initialised last, because the server accepts calls from this moment on.
-        super().__init__(f"grpc://{settings.host}:{port}", middleware={KEY: keys})
+        location = f"{settings.scheme}://{settings.host}:{port}"
+        super().__init__(location, tls_certificates=settings.certificates(), middleware={KEY: keys})
 
     @answering
     def get_schema(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from configs.documents.spark_streams import FeedDefinition, StreamsFile
+from services.common.gateway_trust import GatewayTrust
 
 # Seconds that a query retries calls to a gateway that does not accept rows. Then the query fails, and is started again.
 PATIENCE_S = 30.0
@@ -23,6 +24,19 @@ class GatewayAddress:
     patience_s: float = PATIENCE_S
     endpoints: Mapping[str, str] = field(default_factory=dict)
     """Endpoints of streams that another node's gateway receives, by stream."""
+    ca_file: str | None = None
+    """PEM file with the authorities that sign gateways' certificates; None for the authorities of gRPC."""
+    server_name: str | None = None
+    """Name in the certificates of all gateways; None if each certificate has the host name of its endpoint."""
+
+    @property
+    def trust(self) -> GatewayTrust:
+        return GatewayTrust(None if self.ca_file is None else Path(self.ca_file), self.server_name)
+
+    def trusting(self, trust: GatewayTrust) -> GatewayAddress:
+        """Return this address with the settings by which its gateway is verified."""
+        ca_file = None if trust.ca_file is None else str(trust.ca_file.absolute())
+        return replace(self, ca_file=ca_file, server_name=trust.server_name)
 
     def of(self, stream: str) -> str:
         return self.endpoints.get(stream, self.endpoint)
@@ -40,6 +54,8 @@ class FeedSpec:
     api_key: str = field(repr=False)
     patience_s: float
     checkpoint: str
+    ca_file: str | None = None
+    server_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +85,8 @@ class IngestJob:
                 api_key=self.door.api_key,
                 patience_s=self.door.patience_s,
                 checkpoint=feed.source.checkpoint or str(checkpoints / name),
+                ca_file=self.door.ca_file,
+                server_name=self.door.server_name,
             )
             for name, feed in self.file.all_feeds().items()
         }

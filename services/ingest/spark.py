@@ -327,6 +327,8 @@ class FeedQuery:
             "schemaPolicy": source.schema_policy,
             "timeoutSeconds": str(spec.patience_s),
         }
+        trust = {"caFile": spec.ca_file, "serverName": spec.server_name}
+        options |= {name: value for name, value in trust.items() if value is not None}
         if source.timestamp_column is not None:
             options["timestampColumn"] = source.timestamp_column
         return writer.format("weir").options(**options)
@@ -344,6 +346,8 @@ class FeedQuery:
             timestamp_column=source.timestamp_column,
             schema_policy=source.schema_policy,
             timeout_seconds=spec.patience_s,
+            ca_file=spec.ca_file,
+            server_name=spec.server_name,
             on_published=lambda stream, rows: self._note_event_time(stream, rows, times.get(stream)),
         )
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from configs.errors import Away
 from engine.sql import Mirror
+from services.common.gateway_trust import DEFAULT_TRUST, GatewayTrust
 from services.results.log_reader import Desk, QueryAddress
 from services.results.places import Places
 from services.results.row_parsing import Brought
@@ -64,10 +65,16 @@ class RemoteDoor:
 class SystemDoor:
     """Connection to a system on this machine or cluster: rows are sent to its gateways, answers are read from its logs."""
 
-    def __init__(self, places: Places, endpoint: Callable[[str], str | None], key: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        places: Places,
+        endpoint: Callable[[str], str | None],
+        key: Callable[[], str],
+        trust: GatewayTrust = DEFAULT_TRUST,
+    ) -> None:
         """Store where answers are kept, a function that returns a stream's gateway, and a function that returns the key for gateways."""
-        self._places, self._key = places, key
-        self._rows = RowDelivery(endpoint, key)
+        self._places, self._key, self._trust = places, key, trust
+        self._rows = RowDelivery(endpoint, key, trust)
 
     def publish(self, mirror: Mirror, table: pa.Table, batch: str) -> Mapping[str, int]:
         brought = Brought(table.to_batches())
@@ -75,7 +82,7 @@ class SystemDoor:
 
     def answers(self, query: str, stop: threading.Event) -> Iterator[Answers]:
         tenant, _, name = query.partition("/")
-        asked_query, desk = QueryAddress(tenant, name), Desk(self._places, self._key)
+        asked_query, desk = QueryAddress(tenant, name), Desk(self._places, self._key, trust=self._trust)
         # Reading position by shard: the identifier (`mark`) of the shard's answers, and the number of the next row.
         spots: dict[int, tuple[str, int]] = {}
         has_begun = False

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from configs.errors import UnknownName
+from services.common.gateway_trust import DEFAULT_TRUST, GatewayTrust
 from services.results.places import AnswersPlace, Places
 from services.results.units import FoundRows, KnownAnswers, UnitAnswers, answers_at
 
@@ -50,6 +51,7 @@ class Desk:
     key: Callable[[], str]
     """Function that returns the key for the gateways of other nodes."""
     hold_s: float = HOLD_S
+    trust: GatewayTrust = DEFAULT_TRUST
     _units: dict[AnswersPlace, OpenUnit] = field(init=False, default_factory=dict)
     _placed: dict[str, tuple[float, Sequence[AnswersPlace]]] = field(init=False, default_factory=dict)
 
@@ -95,7 +97,7 @@ class Desk:
     def _opened(self, place: AnswersPlace, now: float) -> OpenUnit | None:
         unit = self._units.get(place)
         if unit is None:
-            answers = answers_at(place, self.key)
+            answers = answers_at(place, self.key, self.trust)
             if answers is None:
                 return None
             unit = self._units[place] = OpenUnit(answers, now, now)

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from configs.errors import Away, WeirError
+from services.common.gateway_trust import DEFAULT_TRUST, GatewayTrust
 from services.ingest.answers import schema_with
 from services.results.cursors import Cursor, Spot, text_of
 from services.results.encoding import as_arrow_stream, as_json_rows
@@ -81,9 +82,10 @@ class Results:
         is_declared: Callable[[str, str], bool] = lambda class_name, query: True,
         key: Callable[[], str] = lambda: "",
         piece_rows: int = PIECE_ROWS,
+        trust: GatewayTrust = DEFAULT_TRUST,
     ) -> None:
         """Create a reader of results; `key` returns the key for the gateways of other nodes."""
-        self._desk = Desk(places, key)
+        self._desk = Desk(places, key, trust=trust)
         self._thread = ThreadPoolExecutor(1, "results")
         self.pieces = Pieces(self._made, piece_rows)
         self.topics = Topics(self._look, is_declared)

@@ -23,6 +23,7 @@ from pyarrow import flight
 
 from configs.errors import Away, InvalidInput, WeirError
 from engine.data.schema import StreamSchema
+from services.common.gateway_trust import DEFAULT_TRUST, GatewayTrust
 from services.ingest.columns import mapped
 from services.results.row_parsing import Brought
 
@@ -62,9 +63,14 @@ class Sender:
 class RowDelivery:
     """Sender of rows to the gateways; thread-safe."""
 
-    def __init__(self, endpoint: Callable[[str], str | None], key: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        endpoint: Callable[[str], str | None],
+        key: Callable[[], str],
+        trust: GatewayTrust = DEFAULT_TRUST,
+    ) -> None:
         """Create a sender; `endpoint` returns the address of the gateway that takes a stream, and `key` returns the key for gateways."""
-        self._endpoint, self._key = endpoint, key
+        self._endpoint, self._key, self._trust = endpoint, key, trust
         self._clients: dict[str, flight.FlightClient] = {}
         self._free: list[Sender] = []
         self._lock = threading.Lock()
@@ -128,7 +134,7 @@ class RowDelivery:
                 # All connections are closed when there are many, because some may lead to gateways that no longer exist.
                 if len(self._clients) >= CLIENTS_MAX:
                     self._clients.clear()
-                client = self._clients[endpoint] = flight.connect(endpoint)
+                client = self._clients[endpoint] = self._trust.connect(endpoint)
         headers = [(b"authorization", f"Bearer {self._key()}".encode())]
         return client, flight.FlightCallOptions(timeout=TIMEOUT_S, headers=headers)
 

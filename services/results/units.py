@@ -19,6 +19,7 @@ from actors.log.segment import LogMissing
 from actors.messages.unit_messages import class_of
 from actors.runtime.run_dirs import RunDirs
 from configs.errors import UnknownName
+from services.common.gateway_trust import DEFAULT_TRUST, GatewayTrust
 from services.ingest.answers import batch_of, columns_of, schema_with
 from services.results.places import AnswersPlace
 
@@ -118,8 +119,8 @@ class LocalAnswers:
 class RemoteAnswers:
     """Answers of a unit, read over Arrow Flight from another node."""
 
-    def __init__(self, endpoint: str, key: str, unit: str) -> None:
-        self._endpoint, self._unit = endpoint, unit
+    def __init__(self, endpoint: str, key: str, unit: str, trust: GatewayTrust = DEFAULT_TRUST) -> None:
+        self._endpoint, self._unit, self._trust = endpoint, unit, trust
         headers = [(b"authorization", f"Bearer {key}".encode())]
         self._call = flight.FlightCallOptions(timeout=REMOTE_TIMEOUT_S, headers=headers)
         self._client: flight.FlightClient | None = None
@@ -182,7 +183,7 @@ class RemoteAnswers:
 
     def _opened(self) -> flight.FlightClient:
         if self._client is None:
-            self._client = flight.connect(self._endpoint)
+            self._client = self._trust.connect(self._endpoint)
         return self._client
 
 
@@ -200,8 +201,8 @@ def as_bytes(told: dict[str, Any]) -> bytes:
     return json.dumps(told).encode()
 
 
-def answers_at(place: AnswersPlace, key: Callable[[], str]) -> UnitAnswers | None:
+def answers_at(place: AnswersPlace, key: Callable[[], str], trust: GatewayTrust) -> UnitAnswers | None:
     """Return a reader of a unit's answers at a location; None if there is neither a log on this machine nor an endpoint."""
     if place.dirs is not None:
         return LocalAnswers(place.dirs, place.unit)
-    return None if place.endpoint is None else RemoteAnswers(place.endpoint, key(), place.unit)
+    return None if place.endpoint is None else RemoteAnswers(place.endpoint, key(), place.unit, trust)

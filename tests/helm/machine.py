@@ -130,7 +130,7 @@ class Pod:
         return found
 
     def volume(self, name: str) -> Path:
-        """Return the folder of a volume, with the files of its ConfigMap."""
+        """Return the folder of a volume, with the files of its ConfigMap or its Secret."""
         (volume,) = [one for one in self.template["spec"]["volumes"] if one["name"] == name]
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
@@ -138,6 +138,9 @@ class Pod:
             data = named(self.machine.objects, "ConfigMap", volume["configMap"]["name"])["data"]
             for file, text in data.items():
                 (folder / file).write_text(text, encoding="utf-8")
+        for item in volume.get("secret", {}).get("items", []):
+            text = self.machine.secret(volume["secret"]["secretName"], item["key"])
+            (folder / item["path"]).write_text(text, encoding="utf-8")
         return folder
 
     def start(self, name: str, command: Sequence[str] | None = None) -> Container:

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -14,9 +15,10 @@ import pytest
 from configs.documents.declarations import documents_of
 from configs.errors import WeirError
 from services.client import Client
-from tests.helm.chart import pods
+from tests.helm.chart import NAMESPACE, pods
 from tests.helm.isolation import Container, is_possible
 from tests.helm.machine import FULL, HEAD, WORKERS, Machine, Pod, machine
+from tests.support.served import certificate_in
 from tests.support.waiting import eventually
 
 pytestmark = [
@@ -50,10 +52,13 @@ streams: {evens: {where: value % 2 = 0}, odds: {where: value % 2 = 1}}
 """
 
 
+CERTIFICATE = "gateway-certificate"
+
+
 @contextmanager
-def running() -> Iterator[tuple[Machine, Pod, Container]]:
+def running(**values: Any) -> Iterator[tuple[Machine, Pod, Container]]:
     """Yield the machine with a head, two workers and the service; its head pod; and the service's container."""
-    with machine(workerGroups={"default": {"replicas": len(WORKERS)}}) as here:
+    with machine(workerGroups={"default": {"replicas": len(WORKERS)}}, **values) as here:
         head = here.start_head()
         for address in WORKERS:
             here.start_worker(address)
@@ -130,9 +135,26 @@ def test_pods_of_the_chart_serve_a_tenant_and_survive_a_restart_of_the_service()
         assert [down(machine, head) for _ in range(2)] == [0, 2]
 
 
+def gateway_tls(folder: Path) -> dict[str, Any]:
+    """Return chart values that give the gateways TLS, with the Secret of their certificate."""
+    name = f"{FULL}-gateway.{NAMESPACE}.svc"
+    certificate, key = certificate_in(folder, f"DNS:{name}")
+    files = {"tls.crt": certificate, "tls.key": key, "ca.crt": certificate}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": CERTIFICATE},
+        "stringData": {name: file.read_text(encoding="utf-8") for name, file in files.items()},
+    }
+    tls = {"enabled": True, "existingSecret": CERTIFICATE, "serverName": name}
+    return {"gateway": {"tls": tls}, "extraObjects": [secret]}
+
+
 @pytest.mark.spark
-def test_the_spark_pod_delivers_each_stream_to_the_node_of_its_reader() -> None:
-    with running() as (machine, _, _), ExitStack() as stack:
+@pytest.mark.parametrize("scheme", ["grpc", "grpc+tls"])
+def test_the_spark_pod_delivers_each_stream_to_the_node_of_its_reader(scheme: str, tmp_path: Path) -> None:
+    values = gateway_tls(tmp_path) if scheme == "grpc+tls" else {}
+    with running(**values) as (machine, _, _), ExitStack() as stack:
         pod = machine.pod("ingest", dict(pods(machine.objects))[f"Deployment {FULL}-ingest"])
         ingest = pod.start("ingest")
         weir = stack.enter_context(Client(machine.url, machine.secret(f"{FULL}-keys", "admin-key")))
@@ -149,7 +171,7 @@ def test_the_spark_pod_delivers_each_stream_to_the_node_of_its_reader() -> None:
         # The feed delivers each of its two streams to one node: the node of the class that reads the stream.
         with Client(machine.url, machine.secret(f"{FULL}-keys", "feeds-key")) as spark:
             doors = set(spark.to_bring().endpoints.values())
-        assert {one.rpartition(":")[0] for one in doors} == {f"grpc://{one}" for one in WORKERS}
+        assert {one.rpartition(":")[0] for one in doors} == {f"{scheme}://{one}" for one in WORKERS}
         alive = pod.volume("checkpoints") / "ingest" / "alive"
         assert alive.exists()
         assert ingest.end() == 128 + signal.SIGTERM

@@ -136,6 +136,18 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
         "ray.auth.existingSecret: has no effect while ray.auth.enabled is false; enable it",
     ),
     (nested("api.tls.enabled", True), "api.tls.existingSecret: required while api.tls.enabled is true; name"),
+    (
+        nested("gateway.tls.enabled", True),
+        "gateway.tls.existingSecret: required while gateway.tls.enabled is true; name the Secret",
+    ),
+    (
+        nested("gateway.tls", {"enabled": True, "existingSecret": "certificate"}),
+        "gateway.tls.serverName: required while gateway.tls.enabled is true; set the name",
+    ),
+    (
+        nested("config.gateway.tls", {"certificate": "a", "key": "b"}),
+        "config.gateway.tls: the chart sets it; use gateway.tls.existingSecret",
+    ),
     (nested("api.ingress.enabled", True), "api.ingress.hosts: required while api.ingress.enabled is true"),
     (nested("api.httpRoute.enabled", True), "api.httpRoute.parentRefs: required while api.httpRoute.enabled"),
     (nested("config.service.port", 0), "config.service.port: the Kubernetes Service needs a fixed port; set"),

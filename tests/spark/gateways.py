@@ -24,8 +24,9 @@ from services.ingest.keys import new_key
 class RealGateway:
     """Gateway that can be stopped, and started again at the same address over the same logs."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, certificate: tuple[Path, Path] | None = None) -> None:
         self.key = new_key()
+        self._certificate = certificate or (None, None)
         self.endpoint = ""
         self._dirs = RunDirs(base, "s", "n1")
         self._held = self._dirs.hold()
@@ -38,7 +39,7 @@ class RealGateway:
         self._thread = threading.Thread(target=self._gateway.run)
         self._thread.start()
         port = int(self.endpoint.rpartition(":")[2] or 0)
-        settings = FlightSettings(port=port).with_key(self.key)
+        settings = FlightSettings("127.0.0.1", port, *self._certificate).with_key(self.key)
         self._door = settings.open(self._gateway.streams, self._dirs)
         self.endpoint = self._door.address
         for name in self._schemas:
@@ -81,10 +82,10 @@ class RealGateway:
 
 
 @contextmanager
-def opened() -> Iterator[RealGateway]:
+def opened(certificate: tuple[Path, Path] | None = None) -> Iterator[RealGateway]:
     # The folder contains Unix sockets, and their paths must be short.
     with TemporaryDirectory() as base:
-        gateway = RealGateway(Path(base))
+        gateway = RealGateway(Path(base), certificate)
         try:
             yield gateway
         finally:

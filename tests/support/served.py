@@ -43,13 +43,13 @@ class Served:
         return Client(self.url, self.key(*scopes or ("admin",)), timeout_s=10.0)
 
 
-def certificate_in(folder: Path) -> tuple[Path, Path]:
-    """Create a self-signed certificate for 127.0.0.1; return the files of the certificate and of its private key."""
+def certificate_in(folder: Path, name: str = "IP:127.0.0.1") -> tuple[Path, Path]:
+    """Create a self-signed certificate for an address or name; return the files of the certificate and of its private key."""
     certificate, key = folder / "cert.pem", folder / "key.pem"
     program = shutil.which("openssl")
     assert program is not None
     options = ["-newkey", "rsa:2048", "-nodes", "-x509", "-days", "2", "-subj", "/CN=weir"]
-    options += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    options += ["-addext", f"subjectAltName={name}", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run([program, "req", *options], check=True, stderr=subprocess.DEVNULL)
     return certificate, key
 

@@ -130,6 +130,25 @@ httpGet:
 {{- end }}
 {{- end -}}
 
+{{/* Volume with the authorities that signed the gateways' certificate; workers also get the certificate and its key. */}}
+{{- define "weir.gatewayTlsVolume" -}}
+{{- if .root.Values.gateway.tls.enabled }}
+- name: gateway-tls
+  secret:
+    secretName: {{ .root.Values.gateway.tls.existingSecret }}
+    items:
+      {{- range .files }}
+      - {key: {{ . }}, path: {{ . }}}
+      {{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "weir.gatewayTlsMount" -}}
+{{- if .Values.gateway.tls.enabled }}
+- {name: gateway-tls, mountPath: /etc/weir-gateway-tls, readOnly: true}
+{{- end }}
+{{- end -}}
+
 {{- define "weir.callerVolume" -}}
 {{- if .Values.api.tls.enabled }}
 - name: tls
@@ -225,6 +244,11 @@ ray.upgradeStrategy: this KubeRay operator does not know upgradeStrategy; instal
 {{- $config := deepCopy .Values.config -}}
 {{- if .Values.api.tls.enabled -}}
 {{- $_ := set $config "service" (merge (dict "tls_certificate" "/etc/weir-tls/tls.crt" "tls_key" "/etc/weir-tls/tls.key") $config.service) -}}
+{{- end -}}
+{{- if .Values.gateway.tls.enabled -}}
+{{- $folder := "/etc/weir-gateway-tls" -}}
+{{- $tls := dict "certificate" (printf "%s/tls.crt" $folder) "key" (printf "%s/tls.key" $folder) "ca_file" (printf "%s/ca.crt" $folder) "server_name" .Values.gateway.tls.serverName -}}
+{{- $_ := set $config "gateway" (merge (dict "tls" $tls) $config.gateway) -}}
 {{- end -}}
 {{- toYaml $config -}}
 {{- end -}}

@@ -18,6 +18,7 @@ from services.api.problems import NotAcceptable, RowsForgottenProblem, responses
 from services.api.request_bodies import JSON
 from services.api.schemas import content
 from services.api.service import Service, running
+from services.common.gateway_trust import DEFAULT_TRUST, GatewayTrust
 from services.ingest.answers import KEPT, SEQ
 from services.results.cursors import LATEST, OLDEST, Cursor, cursor_of
 from services.results.events import events
@@ -228,13 +229,15 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-def results_of(service: Service, places: Places, key: Callable[[], str]) -> Results:
+def results_of(
+    service: Service, places: Places, key: Callable[[], str], trust: GatewayTrust = DEFAULT_TRUST
+) -> Results:
     """Return a reader for the results of declared queries; the callback `key` returns the key for gateways on other nodes."""
 
     def is_declared(tenant: str, query: str) -> bool:
         return service.snapshot.now.get(Ref("Query", query, tenant)) is not None
 
-    return Results(places, is_declared, key)
+    return Results(places, is_declared, key, trust=trust)
 
 
 def known(service: Service, caller: Caller, tenant: str, query: str) -> QueryAddress:

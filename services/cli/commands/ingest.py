@@ -28,6 +28,7 @@ from services.cli.tables.cells import milliseconds
 from services.cli.tables.feed_views import STATES
 from services.cli.tables.sheet import Format, FormatOption, Sheet, plain_table, screen, table_of
 from services.cli.tables.state_log import LOOK_S, States, feed_problems, feed_states, log_states
+from services.common.gateway_trust import SCHEMES, trust_from
 from services.common.weir_home import home_of
 from services.ingest.declared_streams import check_gateway, declared
 from services.ingest.java import find_java
@@ -132,7 +133,8 @@ def follow_service(folder: Path, quiet: bool, output: Format) -> None:
     from services.client import Client
 
     with ended_by_signal(), Client() as client, ExitStack() as running:
-        brings = Brings(GatewayAddress("", client.key), folder)
+        gateway = GatewayAddress("", client.key).trusting(trust_from(os.environ))
+        brings = Brings(gateway, folder)
         running.callback(brings.stop)
         following = FollowedFeeds(client.to_bring, client.tell_progress, brings, folder / ALIVE)
         title = f"feeds of {client.endpoint}"
@@ -175,15 +177,14 @@ def door_of(endpoint: str | None, api_key: str | None) -> GatewayAddress | None:
                 "several systems run on this machine", "--endpoint", hint=f"write one of {choices}"
             )
         (endpoint,) = near
-    if not endpoint.startswith("grpc://"):
-        raise InvalidInput(
-            "this is not the address of a gateway", "--endpoint", endpoint, "write grpc://HOST:PORT"
-        )
+    if not endpoint.startswith(SCHEMES):
+        hint = "write grpc://HOST:PORT, or grpc+tls://HOST:PORT if the gateway uses TLS"
+        raise InvalidInput("this is not the address of a gateway", "--endpoint", endpoint, hint)
     key = api_key or (here[endpoint].key if endpoint in here else None)
     if key is None:
         hint = f"set {KEY_VARIABLE} to the contents of ingest.key in the system's run folder"
         raise InvalidInput("a required value is missing", "--api-key", hint=hint)
-    return GatewayAddress(endpoint, key.strip())
+    return GatewayAddress(endpoint, key.strip()).trusting(trust_from(os.environ))
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ from services.cli.tables.state_log import (
 from services.cli.upkeep.machine import SystemMachine
 from services.cli.upkeep.up_service import ENACT_S, Served, absent, check_there, given_keys, served
 from services.cli.upkeep.up_settings import settings_of
+from services.common.gateway_trust import trust_of
 from services.common.weir_home import Home, OwnSystem, held, home_of
 from services.ingest.java import find_java
 from services.ingest.job import GatewayAddress
@@ -294,9 +295,10 @@ class Startup:
             assert endpoint is not None
             console.print(f"gateway: {endpoint}")
             own_key = system.ingest_key
-            brings = Brings(GatewayAddress(from_here(endpoint, self.settings.gateway.host), own_key), folder)
+            gateway = GatewayAddress(from_here(endpoint, self.settings.gateway.host), own_key)
+            brings = Brings(gateway.trusting(trust_of(self.settings)), folder)
         watch = self.running.enter_context(watching(system))
-        mirrors = Mirrors(SystemDoor(watch, watch.endpoint_of, lambda: own_key))
+        mirrors = Mirrors(SystemDoor(watch, watch.endpoint_of, lambda: own_key, trust_of(self.settings)))
         machine = SystemMachine(system, own_key, mirrors, brings)
         self.running.callback(machine.stop)
         reconciling = Reconciling(self.catalog, machine)
@@ -340,7 +342,9 @@ def begun(settings: UpSettings, home: Home) -> System:
     from actors.system import found_or_started, start
     from services.ingest.flight import FlightSettings
 
-    endpoint, cluster = FlightSettings(settings.gateway.host, settings.gateway.port), settings.cluster
+    gateway, cluster = settings.gateway, settings.cluster
+    certificate, key = (None, None) if gateway.tls is None else (gateway.tls.certificate, gateway.tls.key)
+    endpoint = FlightSettings(gateway.host, gateway.port, certificate, key)
     if cluster.address is None:
         return start(settings.live, [], endpoint=endpoint, home=home.folder)
     return found_or_started(
@@ -362,7 +366,10 @@ def watching(system: System) -> Watch:
 
 def from_here(endpoint: str, host: str) -> str:
     """Return the endpoint of a gateway for use on this machine, which may not resolve its own public name."""
-    return f"grpc://127.0.0.1:{endpoint.rpartition(':')[2]}" if host in EVERYWHERE else endpoint
+    if host not in EVERYWHERE:
+        return endpoint
+    scheme, port = endpoint.partition("://")[0], endpoint.rpartition(":")[2]
+    return f"{scheme}://127.0.0.1:{port}"
 
 
 class Overview:

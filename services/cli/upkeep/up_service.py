@@ -16,6 +16,7 @@ from configs.service.up_settings import UpSettings
 from services.api.server import Serving
 from services.api.service import Service, service_of
 from services.catalog.catalog import Catalog
+from services.common.gateway_trust import trust_of
 from services.common.weir_home import Home, write_private
 from services.ingest.keys import ADMIN, FEEDS, METRICS
 from services.ingest.progress import FeedProgress
@@ -117,11 +118,12 @@ class Served:
 
         service = self._service
         source = RunningSystem(system)
-        results = results_of(service, watch, lambda: own_key)
+        trust = trust_of(settings)
+        results = results_of(service, watch, lambda: own_key, trust)
         running.callback(results.close)
         measured = running.enter_context(RunningMeasured(watch, settings.live))
         service.watch, service.results, service.mirrors = watch, results, mirrors
-        service.rows = RowDelivery(watch.endpoint_of, lambda: own_key)
+        service.rows = RowDelivery(watch.endpoint_of, lambda: own_key, trust)
         # Forecasts may take seconds, so the tuner has its own process for them, and no `weir plan` has to wait for a forecast.
         forecasting = Aside()
         running.enter_context(Tuner(source, watch, forecasting.forecasts))

@@ -197,7 +197,8 @@ class GatewayClient:
             for endpoint in self._connection.endpoints:
                 try:
                     call = flight.FlightCallOptions(timeout=patience.call_s(), headers=headers)
-                    return work(client(endpoint), call)
+                    trust = (self._connection.authorities, self._connection.server_name)
+                    return work(client(endpoint, *trust), call)
                 except AWAY as error:
                     late = error
                 except ERRORS as error:
@@ -207,9 +208,11 @@ class GatewayClient:
 
 
 @cache
-def client(endpoint: str) -> flight.FlightClient:
+def client(endpoint: str, authorities: bytes | None, server_name: str | None) -> flight.FlightClient:
     """Return the client of an endpoint that all tasks in this process share, because Spark runs many tasks in one worker process."""
-    return flight.connect(endpoint, generic_options=CHANNEL)
+    given = {"tls_root_certs": authorities, "override_hostname": server_name}
+    trust = {name: value for name, value in given.items() if value is not None}
+    return flight.connect(endpoint, generic_options=CHANNEL, **trust)
 
 
 def opening(

@@ -37,6 +37,8 @@ def to_weir(
     timeout_seconds: float | None = None,
     batch_rows: int | None = None,
     producer: str | None = None,
+    ca_file: str | None = None,
+    server_name: str | None = None,
     on_published: Callable[[str, pa.Table], None] | None = None,
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `df.writeStream.foreachBatch` that publishes every micro-batch exactly once.
@@ -62,6 +64,8 @@ def to_weir(
         "timeoutSeconds": timeout_seconds,
         "batchRows": batch_rows,
         "producer": producer,
+        "caFile": ca_file,
+        "serverName": server_name,
     }
     written = write_options(
         {name: str(value) for name, value in options.items() if value is not None}, "write"

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ READS: frozenset[Use] = frozenset({"read", "readStream"})
 
 KEY_VARIABLE = "WEIR_API_KEY"
 KEY = re.compile(r"weir_[A-Za-z0-9_-]{43}")
+SCHEMES = ("grpc", "grpc+tls")
 POLICIES = ("reject", "addNullable", "ignore")
 # Maximum length of a producer's name in the protocol.
 PRODUCER_CHARACTERS = 200
@@ -38,6 +40,10 @@ class Connection:
     endpoints: tuple[str, ...]
     api_key: str = field(repr=False)
     timeout_s: float
+    authorities: bytes | None = field(default=None, repr=False)
+    """PEM certificates of the authorities that sign gateways' certificates; None for the authorities of gRPC."""
+    server_name: str | None = None
+    """Name in the certificate of each gateway; None if the certificate has the host name of the endpoint."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +84,17 @@ def endpoints(text: str) -> tuple[str, ...]:
 def endpoint(text: str) -> str:
     parts = urlsplit(text.strip() if "://" in text else f"grpc://{text.strip()}")
     rest = (parts.path, parts.query, parts.fragment, parts.username)
-    if parts.scheme != "grpc" or not parts.hostname or not parts.port or any(rest):
+    if parts.scheme not in SCHEMES or not parts.hostname or not parts.port or any(rest):
         raise ValueError
-    return f"grpc://{parts.netloc}"
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def authorities(text: str) -> bytes:
+    """Return the contents of the file. The driver reads the file, so executors do not need it."""
+    try:
+        return Path(text.strip()).read_bytes()
+    except OSError:
+        raise ValueError from None
 
 
 def api_key(text: str) -> str:
@@ -140,7 +154,14 @@ def refuse() -> Any:
 OPTIONS = {
     option.name.lower(): option
     for option in (
-        Option("endpoint", endpoints, "grpc://host:port, several separated by commas", WRITES | READS),
+        Option(
+            "endpoint",
+            endpoints,
+            "grpc://host:port or grpc+tls://host:port, several separated by commas",
+            WRITES | READS,
+        ),
+        Option("caFile", authorities, "the path of a readable PEM file", WRITES | READS),
+        Option("serverName", named, "the name in the gateway's certificate", WRITES | READS),
         Option("apiKey", api_key, "a key: weir_ and 43 letters, digits, - or _", WRITES | READS),
         Option("timeoutSeconds", seconds, "a number of seconds, at least 0", WRITES | READS),
         Option("stream", named, "the name of a stream", WRITES),
@@ -194,7 +215,13 @@ def read_options(given: Mapping[str, str], use: Literal["read", "readStream"]) -
 
 
 def connection(values: Mapping[str, Any]) -> Connection:
-    return Connection(values["endpoint"], values["apikey"], values.get("timeoutseconds", 120.0))
+    return Connection(
+        values["endpoint"],
+        values["apikey"],
+        values.get("timeoutseconds", 120.0),
+        values.get("cafile"),
+        values.get("servername"),
+    )
 
 
 def parsed(given: Mapping[str, str], use: Use, *required: str) -> dict[str, Any]:
