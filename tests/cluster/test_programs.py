@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.programs import MODULES, Module, build_missing, modules, operator_versions
+from tests.cluster.release import chart_values
 from tests.support.checkout import ROOT
 
 
@@ -61,3 +63,16 @@ def test_changed_pin_has_a_place_of_its_own(tmp_path: Path) -> None:
 def test_every_module_names_programs_or_files() -> None:
     assert {found.folder.name: found.tools for found in modules() if not found.tools} == {"kinds": []}
     assert len(operator_versions()) == 3
+
+
+def test_operations_page_lists_the_tested_versions_values_and_tests() -> None:
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| (KubeRay|[\d.]+) \|(.*)\|$", page, re.MULTILINE)
+    header, *rows = [(name, [cell.strip() for cell in cells.split("|")]) for name, cells in table]
+    assert header == ("KubeRay", chart_values())
+    assert [name for name, _ in rows] == operator_versions()
+    assert all(cell.startswith("✓") for _, cells in rows for cell in cells)
+    tests = (ROOT / "tests/cluster/test_releases.py").read_text(encoding="utf-8")
+    section = page.partition("### Versions that are tested")[2].partition("\n#")[0]
+    named = re.findall(r"`(test_\w+)`", section)
+    assert named and [name for name in named if f"def {name}(" not in tests] == []
