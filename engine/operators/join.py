@@ -210,7 +210,7 @@ def held(pairs: Train, residual: Condition, failed: Counter[str]) -> Train | Non
     """Return the pairs that satisfy the condition, or None if there are none."""
     failures = RowFailures()
     chosen = residual(pairs, failures).nonzero()[0]
-    failed.update(failures.counts())
+    failed.update(failures.counts)
     return pairs.take(chosen) if len(chosen) else None
 
 

@@ -373,7 +373,7 @@ class LookUp:
         if self._residual is not None:
             failures = RowFailures()
             holds = np.flatnonzero(self._residual(pairs, failures))
-            failed.update(failures.counts())
+            failed.update(failures.counts)
             pairs, sources = pairs.take(holds), sources[holds]
         return (pairs, sources) if self._unmatched is None else self._unmatched.added(train, pairs, sources)
 

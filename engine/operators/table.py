@@ -68,7 +68,7 @@ class TableJoinOperator(Stateless):
         if self._residual is not None:
             failures = RowFailures()
             holds = np.flatnonzero(self._residual(pairs, failures))
-            failed.update(failures.counts())
+            failed.update(failures.counts)
             pairs, mine = pairs.take(holds), mine[holds]
         sources = chosen[mine]
         return (pairs, sources) if self._unmatched is None else self._unmatched.added(train, pairs, sources)

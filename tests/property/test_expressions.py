@@ -447,8 +447,8 @@ def ours(expression: Expression, train: Train = TRAIN) -> list[Any]:
     found = listed(column)
     if expression.type.kind is TypeKind.DECIMAL:
         found = [None if one is None else Decimal(one).scaleb(-expression.type.scale) for one in found]
-    failed = failures.rows()
-    assert sum(failures.counts().values()) == (0 if failed is None else failed.sum())
+    failed = failures.rows
+    assert sum(failures.counts.values()) == (0 if failed is None else failed.sum())
     if failed is not None:
         found = [FAILED if bad else value for value, bad in zip(found, failed, strict=True)]
     return found
@@ -543,7 +543,7 @@ def test_a_condition_selects_the_rows_where_its_projection_is_true(expression: E
     failures = RowFailures()
     selected = compile_condition(expression)(TRAIN, failures)
     assert selected.tolist() == [value is True for value in ours(expression)]
-    assert (failures.rows() is None) == (FAILED not in ours(expression))
+    assert (failures.rows is None) == (FAILED not in ours(expression))
 
 
 @given(trees(), st.integers(0, ROWS))
@@ -560,7 +560,7 @@ def test_expressions_that_share_parts_give_the_same_results(expressions: list[Ex
     for expression, column in zip(doubled, shared, strict=True):
         (by_itself,) = compile_projection([expression])(TRAIN, alone)
         assert shown(listed(column)) == shown(listed(by_itself))
-    mine, other = together.rows(), alone.rows()
+    mine, other = together.rows, alone.rows
     assert (mine is None) == (other is None)
     assert mine is None or other is None or mine.tolist() == other.tolist()
 

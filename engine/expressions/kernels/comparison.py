@@ -1,7 +1,7 @@
 """Comparison operators, and membership in a list of constants.
 
-NaN equals itself and is greater than every number, unlike in IEEE 754, where every comparison with NaN is false. This
-costs nothing for <, <= and = with a constant, and one negation for the other operators.
+NaN equals itself and is greater than every number, unlike in IEEE 754, where every comparison with NaN is false. This rule
+costs no extra time for <, <= and = with a constant, and one negation for the other operators with a constant.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MIRRORED = {
     "greater": "less",
     "greater_equal": "less_equal",
 }
-"""Operator for (b, a) that is equivalent to the named operator for (a, b)."""
+"""Operator that gives the same result as the named operator if its two operands are exchanged."""
 
 LIST_SHORT = 6
 """Maximum number of constants for which comparing with each constant is faster than a sorted search."""
@@ -142,7 +142,7 @@ def build_membership(type_: DataType, values: Sequence[Any]) -> Kernel:
 
         def found(values: Array) -> Mask:
             places = np.searchsorted(numbers, values)
-            # For a value above all constants, the search returns a position past the end, so it is compared with the first constant.
+            # For a value above all constants, the search returns a position past the end: such a value is compared with the first constant.
             places[places == len(numbers)] = 0
             mask: Mask = numbers[places] == values
             return mask

@@ -36,7 +36,7 @@ def converted(cast: Cast) -> Literal | None:
 def _value(expression: Call | Cast) -> Literal | None:
     failures = RowFailures()
     (values,) = compile_projection([expression])(ONE_ROW, failures)
-    if failures.rows() is not None:
+    if failures.rows is not None:
         return None
     if values.valid is not None and not values.valid[0]:
         return Literal(None, expression.type)

@@ -434,7 +434,7 @@ def unknown_function(name: str, aggregates: bool = False) -> tuple[str, object, 
     if construct is not None:
         titled = "{name}" in construct.title
         return construct.title.format(name=name.upper()), None if titled else name, construct.hint
-    scalars = [*(set(RULES) - UNNAMED), *(aliase for aliase in ALIASES if aliase.isidentifier()), "if"]
+    scalars = [*(set(RULES) - UNNAMED), *ALIASES, "if"]
     close = near(name, [*AGGREGATES, *SCALINGS, *scalars])
     if close:
         return "there is no such function", name, "did you mean " + " or ".join(close) + "?"
