@@ -15,7 +15,7 @@ from engine.class_.class_queries import ClassQueries
 from engine.class_.commit_buffer import CommitBuffer
 from engine.class_.runner import ClassRunner
 from engine.class_.steps import Exchanged, ExchangeGivenUp
-from engine.network.network import walk
+from engine.plan.plan import walk
 from engine.plan.plan_exchange import Unbounded, wait_us
 
 # Reason why an exchange was abandoned.

@@ -54,7 +54,7 @@ from engine.plan.plan import (
     Union,
     WindowAggregate,
     WindowJoin,
-    inputs,
+    walk,
 )
 from engine.plan.plan_references import check_lookups
 from engine.plan.plan_rewrites import arranged
@@ -496,10 +496,3 @@ def common_panes(plans: Iterable[Plan]) -> dict[Hashable, int]:
                 pane = math.gcd(plan.window.range_us, plan.window.slide_us)
                 lengths[key] = math.gcd(lengths.get(key, 0), pane)
     return lengths
-
-
-def walk(plan: Plan) -> Iterator[Plan]:
-    """Yield a plan, its inputs, the inputs of its inputs, and so on."""
-    yield plan
-    for below in inputs(plan):
-        yield from walk(below)

@@ -24,8 +24,8 @@ from configs.classes.plans import PlanSettings
 from configs.classes.policy_and_plan import Choice
 from configs.classes.utility import UtilityGraph
 from engine.data.train import Train
-from engine.network.network import ClassNetwork, walk
-from engine.plan.plan import Apart, Filter, Plan, Project, Query, inputs
+from engine.network.network import ClassNetwork
+from engine.plan.plan import Apart, Filter, Plan, Project, Query, inputs, walk
 from engine.plan.plan_exchange import Unbounded, wait_us
 from engine.plan.plan_rewrites import arranged
 

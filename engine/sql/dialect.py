@@ -81,7 +81,7 @@ class TypeName(exp.Expression):
 
 
 def refusal(phrase: str) -> Callable[[parser.Parser], NoReturn]:
-    """Return a parser that raises the error of PHRASES[phrase] at the token that starts the clause."""
+    """Return a parsing method for an unsupported clause: it raises the error of PHRASES[phrase] at the clause's first token."""
 
     def refuse(self: parser.Parser) -> NoReturn:
         construct = PHRASES[phrase]
@@ -93,8 +93,8 @@ def refusal(phrase: str) -> Callable[[parser.Parser], NoReturn]:
 INTERVAL_STARTS = (TokenType.STRING, TokenType.NUMBER, TokenType.DASH, TokenType.L_PAREN)
 
 
-class BareParser(parser.Parser):
-    """sqlglot's parser without the constructs of other dialects that Weir does not support."""
+class WeirParser(parser.Parser):
+    """sqlglot's parser of expressions and clauses without the constructs that Weir lacks, and with Weir's own rules for FROM."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
     STATEMENT_PARSERS: ClassVar = {}
@@ -104,11 +104,6 @@ class BareParser(parser.Parser):
     BITWISE: ClassVar = {}
     BRACKETS: ClassVar = frozenset[TokenType]()
     SUBQUERY_PREDICATES: ClassVar = {}
-
-
-class WeirParser(BareParser):
-    """sqlglot's parser of expressions and clauses, with Weir's own rules for FROM, windows and joins."""
-
     NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": lambda self: self._parse_case()}
     FUNCTION_PARSERS: ClassVar = {
         "CAST": lambda self: self._parse_cast(True),
@@ -193,7 +188,7 @@ class WeirParser(BareParser):
 
     def _named_or_query(self) -> exp.Expr:
         if self._match(TokenType.L_PAREN):
-            query = None if self._at_phrase("VALUES") else self._parse_select(nested=True)
+            query = None if self._curr.text.upper() == "VALUES" else self._parse_select(nested=True)
             if query is None:
                 self._unexpected("these parentheses contain no query", "FROM (SELECT … FROM s) AS x")
             self._match_r_paren()
@@ -332,7 +327,7 @@ class WeirParser(BareParser):
         return None
 
     def _parse_connect(self, skip_start_token: bool = False) -> None:
-        # sqlglot's version changes a table of the parser class while it reads, and an error would leave it changed.
+        # sqlglot's own method changes a table of the parser class while parsing, and a parsing error would leave the table changed.
         return None
 
     def _parse_cte(self) -> exp.CTE:
@@ -455,7 +450,7 @@ class WeirParser(BareParser):
         return self.expression(exp.Case(ifs=[branch], default=otherwise))
 
     def _parse_limit(self, this: exp.Expr | None = None, *_: Any, **__: Any) -> exp.Expr | None:
-        # No LIMIT is read, because sqlglot would read SELECT TOP(x, 3) as the LIMIT of another dialect.
+        # A LIMIT is never parsed, because sqlglot would parse SELECT TOP(x, 3) as the LIMIT of another dialect.
         return this
 
     def _parse_exponent(self) -> exp.Expr | None:
@@ -467,7 +462,7 @@ class WeirParser(BareParser):
     def _parse_interval(self, *_: Any, **__: Any) -> exp.Interval | None:
         start = self._curr
         if start.token_type is not TokenType.INTERVAL or self._next.token_type not in INTERVAL_STARTS:
-            return None  # INTERVAL is the name of a column here, because no length of time follows
+            return None  # Without a length of time after it, INTERVAL is the name of a column
         self._advance()
         amount = self._parse_unary() or self._missing()
         unit = None
@@ -498,26 +493,21 @@ class WeirParser(BareParser):
         self._unexpected("a value or a column is missing here")
 
     def _unexpected(self, what: str, hint: str = "") -> NoReturn:
-        """Raise an error at the current token; if the token starts a known construct, name the construct."""
+        """Raise an error at the current token; if the token starts a known unsupported construct, the error names that construct."""
         known = construct_at(self._tokens, self._index)
         if known is None:
             self._refuse(what, self._seen, hint)
         construct, start = known
         raise Text(self.sql).error(start.start, construct.title, start.text, construct.hint)
 
-    def _at_phrase(self, phrase: str) -> bool:
-        return bool(self._curr) and self._curr.text.upper() == phrase
-
     def _refuse(self, what: str, value: object = None, hint: str = "") -> NoReturn:
-        raise Text(self.sql).error(self._place(), what, value, hint)
+        at = int(self._curr.start) if self._curr else int(self._prev.end) + 1
+        raise Text(self.sql).error(at, what, value, hint)
 
     @property
     def _seen(self) -> str | None:
-        """Text of the current token; None at the end."""
+        """Text of the current token; None at the end of the statement."""
         return self._curr.text if self._curr else None
-
-    def _place(self) -> int:
-        return int(self._curr.start) if self._curr else int(self._prev.end) + 1
 
 
 def own_words(message: str) -> tuple[str, str]:
@@ -531,7 +521,7 @@ def own_words(message: str) -> tuple[str, str]:
     return "this cannot be read as SQL", "SELECT … FROM stream [RANGE …] WHERE … GROUP BY …"
 
 
-# Errors that sqlglot's code for other dialects may raise on a text that makes no sense.
+# Exceptions that sqlglot's code for other dialects may raise for an invalid text.
 STUMBLES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 Reader = TypeVar("Reader", bound=WeirParser)
@@ -585,7 +575,7 @@ def parsed(sql: str) -> exp.Expr:
 
 
 def read(sql: str, kind: type[Reader], statement: Callable[[Reader], exp.Expr]) -> exp.Expr:
-    """Parse one statement with `statement`, a method of the parser class `kind`."""
+    """Parse one statement with a method of the parser class `kind`, and return the tree."""
     text = Text(sql)
     tokens = tokenized(sql)
     check_nesting(text, tokens)

@@ -2,14 +2,15 @@
 
 FROM and WHERE        joins.py
 aggregates, keys      group_by.py: a WindowAggregate, with a projection below if keys or arguments are computed
-HAVING                a filter above it
-SELECT                a projection on top, unless it selects just the columns that are there
+HAVING                a filter above the WindowAggregate
+SELECT                a projection on top, unless the query selects just the columns of the plan below
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from sqlglot import exp
 
@@ -28,6 +29,7 @@ from engine.plan.plan import (
     TimeWindow,
     event_time,
     event_times,
+    walk,
 )
 from engine.sql.catalog import SqlCatalog
 from engine.sql.dialect import FunctionWindow, LastRow, Source
@@ -39,7 +41,6 @@ from engine.sql.output import (
     SelectItem,
     default_name,
     named_columns,
-    parts,
     projected,
     with_bounds,
 )
@@ -67,7 +68,7 @@ class Selects:
 
     text: Text
     catalog: SqlCatalog
-    known: Mapping[str, Relation]  # queries of WITH, by name in lower case
+    known: Mapping[str, Relation]  # Queries of WITH, by name in lower case
 
     def relation(self, node: exp.Expr) -> Relation:
         """Return the relation that a query produces."""
@@ -104,7 +105,8 @@ class Selects:
         )
 
     def _limited(self, node: exp.Expr, relation: Relation) -> Relation:
-        if len(relation.columns) > COLUMNS_MAX or parts(relation.plan, PARTS_MAX) > PARTS_MAX:
+        parts = sum(1 for _ in islice(walk(relation.plan), PARTS_MAX + 1))
+        if len(relation.columns) > COLUMNS_MAX or parts > PARTS_MAX:
             raise self.text.error(node, "the query has too many parts", hint=SPLIT_IT)
         return relation
 
@@ -146,7 +148,7 @@ class Selects:
             )
 
     def _check_calls(self, items: Sequence[SelectItem]) -> None:
-        """Refuse unknown functions in a query with a window; the error says that they are no aggregates, which the user probably meant."""
+        """Raise an error for an unknown function in a query with a window; its user probably meant an aggregate."""
         for item in items:
             for node in item.node.find_all(exp.Anonymous, exp.WithinGroup):
                 if isinstance(node, exp.WithinGroup):
@@ -155,20 +157,14 @@ class Selects:
                     raise self.text.error(node, *unknown_function(name, aggregates=True))
 
     def _inlined(self, plan: Plan, columns: tuple[Named, ...], time: EventTime | None) -> Relation:
-        """Return a relation with these expressions as columns; if they are large, a projection computes them."""
+        """Return a relation with these expressions as columns; if the expressions are large, a projection computes them."""
         relation, most = Relation(plan, columns, time=time), INLINE_MAX + len(columns)
         inlined = sum(size(column.expression, most) for column in columns) <= most
         return relation if inlined else computed(relation)
 
     def _items(self, node: exp.Select, joined: Joined) -> Iterator[SelectItem]:
         for place, expression in enumerate(node.expressions):
-            star = (
-                expression
-                if isinstance(expression, exp.Star)
-                else expression.this
-                if isinstance(expression, exp.Column)
-                else None
-            )
+            star = expression.this if isinstance(expression, exp.Column) else expression
             if isinstance(star, exp.Star):
                 owner = joined.scope.owner(expression) if isinstance(expression, exp.Column) else None
                 for column in joined.scope.all(owner):
@@ -230,7 +226,7 @@ class Selects:
         raise self.text.error(name, NO_SUCH_STREAM, name.name, nearest(name.name, names))
 
     def _last(self, relation: Relation, node: LastRow) -> Relation:
-        """Return [LAST BY key] of a stream as a lookup table for the other items of FROM."""
+        """Return the relation of a stream with [LAST BY key], which the other items of FROM use as a lookup table."""
         if isinstance(relation.source, TableSchema):
             raise self.text.error(node, "a table cannot have a window", relation.alias, "remove the window")
         keys = {
@@ -365,10 +361,11 @@ class Selects:
                 )
         read = Expressions(joined.scope, joined.offsets, "GROUP BY")
         if group.args.get("all"):
-            plain = [
-                one for one in items if not find_aggregates(one.node) and not names_bound(one.node, joined)
+            return [
+                item.star or read.value(item.node)
+                for item in items
+                if not find_aggregates(item.node) and not names_bound(item.node, joined)
             ]
-            return [item.star or read.value(item.node) for item in plain]
         keys = [self._key(read, expression, joined, items) for expression in group.expressions]
         return [key for key in keys if key is not None]
 
@@ -388,14 +385,8 @@ class Selects:
                 )
             item = items[int(node.name) - 1]
         elif isinstance(node, exp.Column) and not node.table and joined.scope.find(node) is None:
-            item = next(
-                (
-                    candidate
-                    for candidate in items
-                    if candidate.given and candidate.name.lower() == node.name.lower()
-                ),
-                None,
-            )
+            aliases = {one.name.lower(): one for one in reversed(items) if one.given}
+            item = aliases.get(node.name.lower())
         if item is not None:
             if item.star is not None:
                 return item.star
@@ -438,7 +429,7 @@ def read_from(plan: Plan) -> Relation:
 
 
 def computed(relation: Relation) -> Relation:
-    """Return the relation over a projection that computes its expressions, so that its columns are those of its plan."""
+    """Return the relation with a projection that computes its expressions, so that its columns are the columns of its plan."""
     plan = projected(relation.plan, [column.expression for column in relation.columns], relation.time)
     names = [column.name for column in relation.columns]
     places = [Column(place, field.type) for place, field in enumerate(plan.schema.fields)]
@@ -454,14 +445,14 @@ def numbered(relation: Relation) -> Relation:
 
 
 def clock_of(joined: Joined, wanted: Iterable[WantedAggregate]) -> Column | None:
-    """Return the column that orders tuples for FIRST and LAST in a window of rows; None if it is not needed."""
+    """Return the column that orders tuples for FIRST and LAST in a window of rows; None if no aggregate needs an order."""
     if joined.time is None or not any(aggregate.function in ORDERED for aggregate in wanted):
         return None
     return Column(joined.time.place, joined.plan.schema.fields[joined.time.place].type)
 
 
 def names_bound(node: exp.Expr, joined: Joined) -> bool:
-    """Return True if this expression of SELECT or GROUP BY is window_start or window_end of the query's own window."""
+    """Return True if an expression of SELECT or GROUP BY uses window_start or window_end of the query's own window."""
     timed = isinstance(joined.window, TimeWindow)
     bounds = (column for column in node.find_all(exp.Column) if is_bound(column))
     return any(timed or joined.scope.find(bound) is None for bound in bounds)

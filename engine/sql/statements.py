@@ -17,7 +17,7 @@ FILE_BYTES_MAX = 100 * SQL_BYTES_MAX
 
 
 class Statement(NamedTuple):
-    """Statement of a file; `PlanningError.moved` with these offsets turns line and column in `text` into those in the file."""
+    """Statement of a file, with the numbers of lines and columns before it, which `PlanningError.moved` takes."""
 
     kind: StatementKind
     text: str

@@ -1,4 +1,4 @@
-"""Reads conditions that limit the time between tuples of two streams, in all the ways they can be written.
+"""Reads conditions that limit the time between tuples of two streams, in every way in which users can write them.
 
     b.ts BETWEEN a.ts - INTERVAL '1 second' AND a.ts + INTERVAL '1 second'
     ABS(a.ts - b.ts) <= INTERVAL '1 second'        b.ts >= a.ts AND b.ts < a.ts + INTERVAL '1 second'
@@ -40,7 +40,7 @@ class Bound:
         return Bound(max(lows, default=None), min(highs, default=None))
 
     def mirrored(self) -> Bound:
-        """Return the same limits for time(left) − time(right)."""
+        """Return these limits as limits of time(left) − time(right)."""
         low, high = self.low_us, self.high_us
         return Bound(None if high is None else -high, None if low is None else -low)
 
@@ -63,7 +63,7 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class TimeBounds:
-    """Reader of conditions between the event times of two items of FROM."""
+    """Reader of conditions that compare the event times of two items of FROM."""
 
     text: Text
     scope: Scope
@@ -71,7 +71,7 @@ class TimeBounds:
     right: int
 
     def of(self, node: exp.Expr) -> Bound | None:
-        """Return the limits that a condition sets for d; None if the condition does not compare the two times."""
+        """Return the limits that a condition sets for the distance of the two times; None if it does not compare these times."""
         if isinstance(node, exp.Between):
             low = self._compared(exp.GTE, node.this, node.args["low"])
             high = self._compared(exp.LTE, node.this, node.args["high"])
@@ -106,7 +106,7 @@ class TimeBounds:
         return None if found == Bound() else found
 
     def _at_most(self, kind: type[exp.Expr], first: Linear, second: Linear) -> Bound:
-        """Return the limits for d that follow from first ≤ second, or from first < second if `kind` is exp.LT."""
+        """Return the limits of the time distance that follow from first ≤ second, or from first < second if `kind` is exp.LT."""
         difference = first.plus(second, -1)
         limit, unit = -difference.constant_us, self._unit_us()
         if kind is exp.LT:
@@ -158,7 +158,7 @@ class TimeBounds:
         return Linear(constant_us=int(node.name) * unit)
 
     def _check_unit(self, times: Linear | None, number: exp.Expr) -> None:
-        """Refuse a plain number where a distance between two timestamps needs an interval."""
+        """Raise an error for a plain number in place of an interval, as a distance between two timestamps."""
         if times and (times.left or times.right) and isinstance(number, exp.Literal) and not number.is_string:
             hint = "INTERVAL '1 second'"
             raise self.text.error(
@@ -175,7 +175,7 @@ class TimeBounds:
         return Linear(left=int(seen.owner == self.left), right=int(seen.owner == self.right))
 
     def _unit_us(self) -> int:
-        """Return the unit of both times; 1 if they differ, which the join refuses elsewhere."""
+        """Return the unit of both times in microseconds; 1 if the units differ, because the planner refuses such a join anyway."""
         units = [time.unit_us for time in map(self._event_time, (self.left, self.right)) if time]
         return units[0] if len(set(units)) == 1 else 1
 

@@ -12,7 +12,7 @@ from engine.sql.dialect import UNITS_US, BracketWindow, FunctionWindow
 from engine.sql.errors import Text
 from engine.sql.terms.literals import interval_us
 
-# longest window: one year; the state of a longer window would grow practically without limit
+# Longest window: one year. The state of a longer window would grow practically without limit.
 RANGE_MAX_US = 366 * 86_400_000_000
 ROWS_MAX = 10_000_000
 # Maximum number of panes per window: each slide begins a new pane, and a window combines all panes that it covers.
@@ -94,7 +94,7 @@ def told(length_us: int) -> str:
 
 
 def check_unit(text: Text, node: exp.Expr, window: TimeWindow, unit_us: int) -> None:
-    """Refuse a window with lengths that are not whole units of the event time, which may be milliseconds."""
+    """Raise an error for a window with a length that is no multiple of the unit of the event time, which may be milliseconds."""
     for told, length_us in (("RANGE", window.range_us), ("SLIDE", window.slide_us)):
         if length_us % unit_us:
             what = f"{told} is not a multiple of {unit_us:,} µs, the unit of the event time"

@@ -1,4 +1,4 @@
-"""Computes constant expressions with the engine's own functions, so that planner and engine have the same arithmetic."""
+"""Computes constant expressions while planning, with the functions of the engine, so that both use equal arithmetic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.plan.plan import Call, Cast, Literal
 
 ONE_ROW = Train((), np.zeros(1))
 
-# Functions computed while planning. Text functions are not among them, since REPLACE of long constants can grow huge.
+# Functions that the planner computes. Text functions are not among them, because REPLACE of long constants can grow huge.
 COMPUTED = {
     *("add", "subtract", "multiply", "divide", "integer_divide", "modulo", "power", "negate", "abs"),
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
@@ -19,7 +19,7 @@ COMPUTED = {
 
 
 def computed(call: Call) -> Literal | None:
-    """Return the value of a function of constants; None if the engine must compute it, which also counts failures."""
+    """Return the value of a call with constant arguments; None if the call would fail, so that the engine counts its failures."""
     values = [argument.value for argument in call.arguments if isinstance(argument, Literal)]
     if call.function not in COMPUTED:
         return None
@@ -29,7 +29,7 @@ def computed(call: Call) -> Literal | None:
 
 
 def converted(cast: Cast) -> Literal | None:
-    """Return the constant in another type; None if it does not fit."""
+    """Return the constant in another type; None if the value does not fit into that type."""
     return _value(cast)
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from configs.classes.plans import PlanSettings
 from engine.data.schema import INT32, STRING, Field, Schema, TableSchema
-from engine.network.network import ClassNetwork, walk
-from engine.plan.plan import TRUE, Filter, IntervalJoin, LastJoin, TableJoin, WindowJoin
+from engine.network.network import ClassNetwork
+from engine.plan.plan import TRUE, Filter, IntervalJoin, LastJoin, TableJoin, WindowJoin, walk
 from engine.plan.plan_rewrites import arranged
 from engine.sql import SqlCatalog, parse_create_stream, plan_query
 
