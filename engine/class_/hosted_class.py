@@ -259,11 +259,11 @@ class HostedClass(RunListener):
 
     def overdue(self, before: float) -> bool:
         """Return True if tuples that arrived by `before` still wait for their lookups."""
-        return not self.repeating and bool(self.runner.lookups.overdue(before))
+        return not self.repeating and bool(self.runner.overdue(before))
 
     def release(self, before: float, now: float) -> None:
         """Let tuples that arrived by `before` wait no longer: look up among the rows held now. Call it only if no tuple is queued."""
-        for query, upto_us in sorted(self.runner.lookups.overdue(before).items()):
+        for query, upto_us in sorted(self.runner.overdue(before).items()):
             self._buffer.write(LookupsReleased(query, upto_us, now))
             self.runner.release(query, upto_us, now)
 

@@ -27,7 +27,7 @@ from engine.measure.answer_quality import AnswerQuality
 from engine.measure.answer_values import AnswerValues
 from engine.network.network import ClassNetwork
 from engine.network.node import QueuedOperator, slack_of
-from engine.network.waiting_lookups import WaitingLookups, state_of
+from engine.operators.last import LookUp, LookUpOperator
 from engine.operators.source import SourceOperator
 from engine.plan.plan import Query
 from scheduler.operators.policies import NONE
@@ -84,7 +84,6 @@ class ClassRunner:
         self.values = AnswerValues()
         self.answers = ClassAnswers(sink)
         self.scheduled = ScheduledNodes(self.network, self.values, policy or HighestRate())
-        self.lookups = WaitingLookups(self.network)
         self.steps = 0
         self._inside = 0  # number of operators with queued input, not counting sources
 
@@ -159,9 +158,19 @@ class ClassRunner:
             late = missing_rows(node)
             self._pass_time(node, node.operator.advance(time), now, late)
 
+    def overdue(self, before: float) -> dict[str, int]:
+        """Return, by query, the event time in µs up to which tuples that arrived by `before` still wait in a lookup."""
+        times_us: dict[str, int] = {}
+        for node in self.network.lookups:
+            upto_us = state_of(node).overdue(before)
+            if upto_us is not None:
+                query = min(node.users)
+                times_us[query] = max(upto_us, times_us.get(query, upto_us))
+        return times_us
+
     def release(self, query: str, upto_us: int, now: float) -> None:
         """Let a query's tuples up to an event time wait no longer for lookups: look up among the rows held now."""
-        for node in self.lookups.nodes():
+        for node in self.network.lookups:
             if query in node.users:
                 self._deliver(node, state_of(node).release(upto_us, now), now)
 
@@ -351,6 +360,12 @@ class ClassRunner:
         was_empty = node.enqueue(train, lot)
         self._inside += was_empty and not node.source
         self.scheduled.queued(node, was_empty, head)
+
+
+def state_of(lookup: QueuedOperator) -> LookUp:
+    """Return the state that both operators of a lookup share."""
+    assert isinstance(lookup.operator, LookUpOperator)
+    return lookup.operator.state
 
 
 def missing_rows(source: QueuedOperator) -> LateRows | None:

@@ -42,7 +42,7 @@ class SelectOperator(Stateless):
         if self._places is not None:
             train = (
                 train.with_columns(tuple(train.columns[place] for place in self._places))
-                if (self._condition is None)
+                if self._condition is None
                 else self._filtered(train, failures, self._places)
             )
         elif self._condition is not None:
@@ -58,13 +58,13 @@ class SelectOperator(Stateless):
         return train
 
     def _late(self, late: LateRows) -> LateRows | None:
-        """Return the late rows that would have been selected, or None. Rows that fail here are not counted as failed."""
+        """Return the late rows that satisfy the condition, or None; late rows for which an expression fails are not counted as failed."""
         if self._condition is not None:
             failures = RowFailures()
             mask, failed = self._condition(late.as_train(), failures), failures.rows
             late = late.take(np.flatnonzero(mask if failed is None else mask & ~failed))
         if not len(late):
-            return None  # nothing is computed without rows, so the result would keep the columns of the input
+            return None  # Without rows no expression is computed, so the columns would be those of the input
         if self._places is not None:
             return replace(late, columns=tuple(late.columns[place] for place in self._places))
         if self._project is None:

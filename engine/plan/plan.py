@@ -337,6 +337,13 @@ def event_times(plan: Plan) -> tuple[EventTime, ...]:
             return tuple(time for time in first if all(time in others for others in rest))
 
 
+def time_of(plan: Plan) -> EventTime:
+    """Return the event time of a plan; the planner has checked that the plan has one."""
+    time = event_time(plan)
+    assert time is not None, f"{type(plan).__name__} has no event time"
+    return time
+
+
 def _column(plan: Plan, time: EventTime) -> Column:
     return Column(time.place, plan.schema.fields[time.place].type)
 

@@ -1,7 +1,7 @@
 """Schedule of the windows over one pane store: the ends of windows with SLIDE AT MOST, and shared scans.
 
-This follows Golab, Bijay, Özsu (schedule synchronisation, §4). Their synopsis is a pane store here, and an update is a pane
-that event time has passed. A sub-group has all windows with the same SLIDE. It slides by its *period*, which is at most its
+The schedule follows Golab, Bijay, Özsu (schedule synchronisation, §4). Their synopsis is a pane store in Weir, and their update is a
+pane that event time has passed. A sub-group has all windows with the same SLIDE. It slides by its *period*, which is at most its
 bound; `scheduler.windows` chooses the periods by the number of panes that scans read. Ends are multiples of the period from
 the epoch, so sub-groups have common ends wherever their periods have common multiples. Windows with an exact SLIDE take part.
 A scan begins at the youngest pane and stores on its way the result of each shorter window. Unless the schedule is `none`,
@@ -77,17 +77,12 @@ class WindowSchedule:
         self._store, self._settings = store, settings
         self._readers: dict[str, WindowReader] = {}
         self._flexible: dict[str, WindowProgress] = {}
-        # period of each SLIDE AT MOST; None after windows were added or removed
+        # Period of each value of SLIDE AT MOST, in panes; None after windows were added or removed.
         self._periods: Mapping[int, int] | None = None
         self._reached: int | None = None
         self._scans = Scans(store)
 
-    @property
-    def settings(self) -> WindowSettings:
-        return self._settings
-
-    @settings.setter
-    def settings(self, settings: WindowSettings) -> None:
+    def set(self, settings: WindowSettings) -> None:
         self._settings = settings
         self._change()
 
@@ -134,13 +129,13 @@ class WindowSchedule:
         """Yield the unanswered ends of a window up to `reached`, the pane that event time has reached."""
         self._settle(reached)
         reader = self._flexible[name]
-        # Because of another window, ends beyond `reached` may have been chosen already; these ends wait.
+        # Another window may have caused the choice of ends beyond `reached`; these ends wait.
         while reader.ends and reader.ends[0] <= reached:
             yield reader.ends[0]
             del reader.ends[0]
 
     def combined(self, end: int, reader: WindowReader, reached: int) -> Pane:
-        """Return the combined pane of a window that ends here, from its own scan or from an earlier scan."""
+        """Return the combined pane of the reader's window that ends at `end`, from a new scan or from an earlier scan."""
         self._settle(reached)
         window = reader.window
         left = self._scans.take(end, window)
@@ -260,7 +255,7 @@ class Scans:
         self._recodings = 0
 
     def take(self, end: int, window: int) -> Pane | None:
-        if self._recodings != self._store.recodings:  # group codes have changed since these panes were cached
+        if self._recodings != self._store.recodings:  # Group codes have changed since these panes were cached
             self.clear()
         scanned = self._left.pop((end, window), None)
         if scanned is None:
