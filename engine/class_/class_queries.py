@@ -38,7 +38,7 @@ class ClassQueries:
         """CREATE STREAM statements of the streams that queries may read."""
         self.schemas = schemas_of(settings.streams)
         self.refused: dict[str, str] = {}
-        """Declared queries that cannot run, each with the reason."""
+        """Reason why a declared query cannot run, by query."""
         self.answered_before = 0
         """Number of answers of queries that were removed."""
         self._catalog = SqlCatalog.of(streams=self.schemas.values())
@@ -66,14 +66,14 @@ class ClassQueries:
         for name, sql in queries.items():
             try:
                 planned.append(plan_query(name, sql, catalog))
-            except Exception as problem:  # even a defect of the planner must not affect other queries
+            except Exception as problem:  # Even a defect of the planner must not affect other queries
                 self.refused[name] = sentence(problem)
             else:
                 catalog = catalog.with_query(planned[-1])
         return planned
 
     def plan_and_add(self, queries: Mapping[str, str]) -> None:
-        """Add those of the given queries that can be planned over the present streams and queries."""
+        """Add the given queries, except for queries that cannot be planned over the present streams and queries."""
         self.add_all(self.planned_all(queries, self._catalog))
 
     # --- changing queries and streams ------------------------------------------------------------------

@@ -6,36 +6,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from engine.class_ import steps
 from engine.class_.class_input import ClassInput
 from engine.class_.class_queries import ClassQueries
 from engine.class_.commit_buffer import CommitBuffer
 from engine.class_.door import Piece, unpacked
-from engine.class_.input_account import Entrance, StreamPosition
+from engine.class_.input_account import Entrance, StreamPosition, enter
 from engine.class_.query_exchanges import QueryExchanges
 from engine.class_.repetition import Repetition
 from engine.class_.runner import ClassRunner, Clock
-from engine.class_.steps import (
-    Advanced,
-    Commit,
-    Evicted,
-    Exchanged,
-    ExchangeGivenUp,
-    Interrupted,
-    LimitsSet,
-    LookupsReleased,
-    Opened,
-    PlanSet,
-    QueryAdded,
-    QueryRemoved,
-    Step,
-    StreamLeft,
-    StreamsSet,
-    Took,
-    WindowsSet,
-)
+from engine.class_.steps import Commit, Interrupted, Opened, Step
 from engine.data.train import Train
 
-# Function that returns the tuples of a batch by stream and batch number; None if they are not kept any more.
+# Function that returns the tuples of a batch by stream and batch number; None if the batch is not kept any more.
 Fetch = Callable[[str, int], Train | None]
 
 
@@ -70,7 +53,7 @@ class Mismatches:
 
 
 class CommitReplay:
-    """Repeats commits, and holds input that arrives meanwhile; it is false once all commits are repeated and no input is held."""
+    """Replay of commits, which also holds input that arrives meanwhile; false once all commits are repeated and no input is held."""
 
     def __init__(
         self,
@@ -86,10 +69,10 @@ class CommitReplay:
         self._repetition, self._runner, self._buffer = repetition, runner, buffer
         self._queries, self._exchanges, self._input = queries, exchanges, input_
         self.fetch: Fetch = nothing_kept
-        # Queries that were added by one change, collected until the step of the last of them is repeated.
+        # Queries that one change added, collected until the step of the last of these queries is repeated.
         self._to_add: dict[str, str] = {}
         self._held: deque[tuple[Piece, int]] = deque()
-        self._following: dict[str, StreamPosition] = {}  # position of each stream after the repetition
+        self._following: dict[str, StreamPosition] = {}  # Position of each stream after the repetition
 
     def __bool__(self) -> bool:
         return bool(self._repetition or self._held)
@@ -103,7 +86,7 @@ class CommitReplay:
             match step:
                 case Opened(stream, batch):
                     self._following[stream] = StreamPosition(batch + 1, step.upto)
-                case StreamLeft(stream):
+                case steps.StreamLeft(stream):
                     self._following[stream] = StreamPosition()
 
     def run(self, quota_s: float, now: Clock, cpu: Clock) -> float:
@@ -119,16 +102,16 @@ class CommitReplay:
     # --- positions of streams and held batches ---------------------------------------------------------
 
     def following(self) -> dict[str, StreamPosition]:
-        """Return, by stream, the known positions at which reading continues after the repetition; empty if no commits are being repeated."""
+        """Return, by stream, the position at which reading continues after the repetition; empty if no commits are being repeated."""
         return self._following if self._repetition else {}
 
     def stream_begins(self, stream: str, following: StreamPosition) -> None:
-        """If no query will read the stream once all steps are repeated, set the position at which a later query begins to read it."""
+        """Set the position at which a later query begins to read the stream, if no query reads the stream after the repetition."""
         if self._repetition and self._following.get(stream) == StreamPosition():
             self._following[stream] = following
 
     def hold(self, piece: Piece, upto: int) -> None:
-        """Hold the tuples of a batch that a door let in; they are queued once all steps are repeated."""
+        """Hold the tuples of a batch that a door let in, and queue the tuples once all steps are repeated."""
         self._held.append((piece, upto))
         self._following[piece.stream] = StreamPosition(piece.batch + 1, upto)
 
@@ -149,7 +132,7 @@ class CommitReplay:
         self._following.clear()
 
     def reopen(self, entrance: Entrance, opened: Opened, done: int) -> None:
-        """Queue the tuples of a batch that the door let in during the first run, without the first `done` of these tuples."""
+        """Queue the tuples of a batch that the door let in during the first run, except for the first `done` of these tuples."""
         entrance.next_batch = opened.batch + 1
         left = opened.inside - done
         if not left:
@@ -157,7 +140,7 @@ class CommitReplay:
             return
         entrance.queue(opened, left)
         if self._runner.network.source(opened.stream) is None:
-            return  # no query reads the stream, so a later step drops the batch
+            return  # No query reads the stream, so a later step drops the batch
         train = self.fetch(opened.stream, opened.batch)
         types = tuple(field.type for field in self._queries.schemas[opened.stream].schema.fields)
         if train is None or tuple(column.type for column in train.columns) != types:
@@ -176,39 +159,39 @@ class CommitReplay:
         match step:
             case Opened(stream):
                 entrance = self._input.open(stream)
-                entrance.enter(step)
+                enter(entrance.ledger, step)
                 self.reopen(entrance, step, 0)
-            case Took(stream, tuples):
+            case steps.Took(stream, tuples):
                 runner.take_next(stream, tuples, now)
-            case Evicted(stream, tuples):
+            case steps.Evicted(stream, tuples):
                 self._input.evict(stream, tuples)
-            case Advanced(stream, time, at):
+            case steps.Advanced(stream, time, at):
                 runner.advance(stream, time, at)
                 runner.drain(now)
-            case LookupsReleased(query, upto_us, at):
+            case steps.LookupsReleased(query, upto_us, at):
                 runner.release(query, upto_us, at)
                 runner.drain(now)
-            case QueryAdded(name, sql, with_next):
+            case steps.QueryAdded(name, sql, with_next):
                 self._to_add[name] = sql
                 if not with_next:
                     self._add()
-            case QueryRemoved(name):
+            case steps.QueryRemoved(name):
                 if name in self._queries.by_name:
                     with self._exchanges.restarted():
                         self._queries.remove(name)
-            case StreamLeft(stream):
+            case steps.StreamLeft(stream):
                 self._input.forget_position(stream)
-            case StreamsSet(statements):
+            case steps.StreamsSet(statements):
                 self._queries.set_streams(statements)
-            case LimitsSet(limits):
+            case steps.LimitsSet(limits):
                 runner.network.account.set_limits(limits)
-            case WindowsSet(windows):
+            case steps.WindowsSet(windows):
                 runner.network.windows = windows
-            case PlanSet(plan):
+            case steps.PlanSet(plan):
                 self._exchanges.set_plan(plan)
-            case Exchanged(name):
+            case steps.Exchanged(name):
                 self._exchanges.exchange(name)
-            case ExchangeGivenUp():
+            case steps.ExchangeGivenUp():
                 self._exchanges.give_up()
 
     def _add(self) -> None:
@@ -219,7 +202,7 @@ class CommitReplay:
         self._to_add = {}
 
     def _check(self, commit: Commit) -> None:
-        """Compare the answer counts with those of the first run, and continue with the first run's counts, on which readers rely."""
+        """Compare the answer counts with the counts of the first run, and continue with those, because readers rely on them."""
         interrupted = commit.steps[-1:] == (Interrupted(),)
         counts = self._runner.answers.counts
         for query, committed in commit.answered.items():

@@ -45,6 +45,7 @@ from configs.classes.live_class import LiveClass
 from configs.classes.plans import PlanSettings
 from configs.classes.window_settings import WindowSettings
 from configs.errors import InvalidInput
+from engine.class_ import steps
 from engine.class_.answer_times import AnswerTimes
 from engine.class_.class_input import ClassInput
 from engine.class_.class_queries import ClassQueries, reads_as_declared, schemas_of
@@ -56,17 +57,7 @@ from engine.class_.load_cycle import LoadCycle
 from engine.class_.query_exchanges import QueryExchanges
 from engine.class_.repetition import Repetition
 from engine.class_.runner import ClassRunner, Clock, RunListener
-from engine.class_.steps import (
-    Advanced,
-    Answer,
-    Commit,
-    Interrupted,
-    LimitsSet,
-    LookupsReleased,
-    PlanSet,
-    QueryAdded,
-    WindowsSet,
-)
+from engine.class_.steps import Answer, Commit
 from engine.data.samples import Samples
 from engine.data.train import Train
 from engine.plan.plan import Query
@@ -121,7 +112,7 @@ class HostedClass(RunListener):
         def change() -> None:
             with self.exchanges.restarted():
                 self.queries.add(query)
-            self._buffer.settle(QueryAdded(name, sql))
+            self._buffer.settle(steps.QueryAdded(name, sql))
 
         self._change(change)
         return query
@@ -176,10 +167,10 @@ class HostedClass(RunListener):
                 self.queries.change_streams(declared, schemas)
                 if limits is not None and limits != account.limits:
                     account.set_limits(limits)
-                    self._buffer.settle(LimitsSet(limits))
+                    self._buffer.settle(steps.LimitsSet(limits))
                 names = self.queries.add_all(planned)
             last = names[-1:]
-            self._buffer.settle(*(QueryAdded(name, added[name], [name] != last) for name in names))
+            self._buffer.settle(*(steps.QueryAdded(name, added[name], [name] != last) for name in names))
             self.input.leave_unread()
 
         self._change(change)
@@ -190,7 +181,7 @@ class HostedClass(RunListener):
         def change() -> None:
             if windows != self.runner.network.windows:
                 self.runner.network.windows = windows
-                self._buffer.settle(WindowsSet(windows))
+                self._buffer.settle(steps.WindowsSet(windows))
 
         self._change(change)
 
@@ -205,7 +196,7 @@ class HostedClass(RunListener):
         def change() -> None:
             if plan != self.runner.network.plan:
                 self.exchanges.set_plan(plan)
-                self._buffer.settle(PlanSet(plan))
+                self._buffer.settle(steps.PlanSet(plan))
 
         self._change(change)
 
@@ -254,7 +245,7 @@ class HostedClass(RunListener):
 
     def advance(self, stream: str, time: int, now: float) -> None:
         """Advance the event time of an idle stream to `time`; call it only if no tuple is queued in the class."""
-        self._buffer.write(Advanced(stream, time, now))
+        self._buffer.write(steps.Advanced(stream, time, now))
         self.runner.advance(stream, time, now)
 
     def overdue(self, before: float) -> bool:
@@ -264,7 +255,7 @@ class HostedClass(RunListener):
     def release(self, before: float, now: float) -> None:
         """Let tuples that arrived by `before` wait no longer: look up among the rows held now. Call it only if no tuple is queued."""
         for query, upto_us in sorted(self.runner.overdue(before).items()):
-            self._buffer.write(LookupsReleased(query, upto_us, now))
+            self._buffer.write(steps.LookupsReleased(query, upto_us, now))
             self.runner.release(query, upto_us, now)
 
     def rest(self, now: Clock) -> None:
@@ -397,7 +388,7 @@ class HostedClass(RunListener):
     def interrupted(self) -> None:
         """Record that some answers have been delivered before a settle point was reached."""
         self.times.settle()
-        self._buffer.settle(Interrupted())
+        self._buffer.settle(steps.Interrupted())
 
     def _answer(self, query: str, train: Train) -> None:
         answers = self.runner.answers

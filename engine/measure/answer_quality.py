@@ -7,9 +7,9 @@ one moment, the train is measured once, whatever its length, and several such tr
 2. Without a utility graph, utility is not measured.
 3. Staleness counts from the arrival of the first input that led to an answer.
 4. A new graph applies to later answers; earlier answers keep the utility that they had.
-5. Slowdown is response time over T, the cost of an answer that waits for nothing (Sharaf §3.2). For pairs of a join it
-   is 1 + (D − D_ideal)/T (§3.4.1.2): a pair's response time begins with the later tuple, so work done before that for the
-   earlier tuple is not included. T is measured too; answers are compared with its value after the calls that made them.
+5. Slowdown is response time over T, the cost of an answer that waits for nothing (Sharaf §3.2). For pairs of a join,
+   slowdown is 1 + (D − D_ideal)/T (§3.4.1.2): a pair's response time begins with the later tuple, so earlier work for the
+   earlier tuple is not included. T is measured too; answers are compared with the T after the calls that made them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from loadshed.tardiness import AnswerTardiness
 from loadshed.utility import UtilityStatistics
 from scheduler.ratios import ratio
 
-# Number of trains that are measured together: measuring each by itself with numpy takes several times as long.
+# Number of trains that are measured together; measuring each train by itself with numpy takes several times as long.
 TOGETHER = 128
 # Number of trains below which measuring one by one is faster than numpy.
 FEW = 12
@@ -37,23 +37,6 @@ FEW = 12
 class AnswerQuality:
     """Statistics of one query's answers in this process, since the query was added."""
 
-    __slots__ = (
-        "_arrivals",
-        "_counts",
-        "_departures",
-        "_response_s",
-        "_responses",
-        "_since",
-        "_slack_s",
-        "_slowed",
-        "_slowed_s",
-        "_staleness",
-        "_utility",
-        "slowdown",
-        "tardiness",
-        "weight",
-    )
-
     def __init__(
         self,
         graph: UtilityGraph | None = None,
@@ -61,18 +44,20 @@ class AnswerQuality:
         weight: float = 1.0,
     ) -> None:
         """Create empty statistics; for queries with a window, `slack_s` returns the seconds from the due time of an answer until it is late."""
-        self.weight = weight  # importance of its staleness compared with other queries
+        self.weight = (
+            weight  # Weight of the query: how much its staleness counts, compared with other queries
+        )
         self._slack_s = slack_s
         self.tardiness = None if slack_s is None else AnswerTardiness()
         self._responses = ResponseStatistics()
         self._utility = None if graph is None else UtilityStatistics(graph)
-        # The first answer need not come from the first input, so that no start time can be set before `_measure`.
+        # The first answer may come from a later input than the first, so the start time is set by `_measure`.
         self._staleness = OutputStaleness(-math.inf)
         self._since = math.inf
-        self.slowdown = 0.0  # sum of the slowdowns of the answers that `_slowed` counts
+        self.slowdown = 0.0  # Sum of the slowdowns of the answers that `_slowed` counts
         # Sums of response times: of all answers, and of the answers that `_slowed` counts.
         self._response_s = self._slowed_s = 0.0
-        self._slowed = 0  # number of answers counted in the sum `slowdown`
+        self._slowed = 0  # Number of answers counted in the sum `slowdown`
         # Trains with a single arrival time that are still to be measured.
         self._arrivals: list[float] = []
         self._departures: list[float] = []
@@ -145,7 +130,7 @@ class AnswerQuality:
 
     def stale_share(self, now: float) -> float:
         """Return the fraction of the time, since the first input that led to an answer, for which the output was stale."""
-        # This measures the last answers first, since they may set an earlier `_since`.
+        # Reading `stale_s` measures the last answers, which may set an earlier `_since`, so that comes first.
         stale_s = self.stale_s
         return ratio(stale_s, now - self._since)
 

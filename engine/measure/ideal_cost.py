@@ -52,7 +52,7 @@ def alone_of(
         else:
             apart_s = ideal_s - cost_s - sum([every[one].ideal_s - every[one].apart_s for one in above])
         every.append(Alone(ideal_s, apart_s))
-        # The T of these queries includes no operator behind this one, even if other queries read this operator's output.
+        # The ideal cost of a query ends at the operator that emits its answers, even if other queries read the answers.
         for query in node.outputs:
             found[query] = min(every[number], found.get(query, NO_ANSWER))
     return found

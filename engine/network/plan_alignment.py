@@ -14,7 +14,7 @@ paired in their order.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -48,7 +48,7 @@ class Aligned:
     """Pairs each node of another plan with the node of the running plan that computes the same."""
 
     plans: dict[Plan, Plan | None] = field(default_factory=dict)
-    """Running part for each part of the other plan; None for a filter or projection that no running operator computes."""
+    """Part of the running plan for each part of the other plan; None for a filter or projection that no running operator computes."""
     moved: dict[Plan, Moved] = field(default_factory=dict)
     """Conditions moved across each join or lookup of the other plan."""
 
@@ -134,27 +134,17 @@ class RunningPlan:
 
 def steps_of(plan: Plan) -> tuple[list[Plan], Plan]:
     """Return the filters and projections above a window, join or stream, topmost first, and the plan below them."""
-    return list(_steps(plan)), without_steps(plan)
-
-
-def _steps(plan: Plan) -> Iterator[Plan]:
+    steps: list[Plan] = []
     while isinstance(plan, Filter | Project | Apart):
         if not isinstance(plan, Apart):
-            yield plan
+            steps.append(plan)
         plan = below_step(plan)
+    return steps, plan
 
 
 def below_step(plan: Filter | Project | Apart) -> Plan:
     """Return the input of the operator; a projection and the filter below it are one operator."""
-    if isinstance(plan, Project) and isinstance(plan.input, Filter):
-        return plan.input.input
-    return plan.input
-
-
-def without_steps(plan: Plan) -> Plan:
-    while isinstance(plan, Filter | Project | Apart):
-        plan = plan.input
-    return plan
+    return plan.input.input if isinstance(plan.input, Filter) and is_select(plan) else plan.input
 
 
 def is_select(plan: Plan) -> bool:

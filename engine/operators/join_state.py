@@ -10,7 +10,7 @@ arrays are merged when the later array is as long as the earlier array, so that 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,18 +41,6 @@ TOO_MANY_PAIRS = f"too many pairs of equal keys for one train (limit {PAIRS_MAX:
 NOWHERE: Places = np.empty(0, np.intp)
 
 
-class StoredColumn(Protocol):
-    """Values that the stored tuples have in one column."""
-
-    def write(self, values: Values, at: int) -> None: ...
-
-    def take(self, places: Places) -> Values: ...
-
-    def move(self, places: Places, room: int) -> None:
-        """Keep only the values at these positions, in arrays with room for `room` values in total."""
-        ...
-
-
 class Fixed:
     """Stored values of a column of numbers."""
 
@@ -74,6 +62,7 @@ class Fixed:
         )
 
     def move(self, places: Places, room: int) -> None:
+        """Keep only the values at these positions, in arrays with room for `room` values in total."""
         self.data = moved(self.data, places, room)
         if self._valid is not None:
             self._valid = moved(self._valid, places, room)
@@ -107,7 +96,11 @@ class Texts:
         return Values(self._type, data, np.concatenate([known(part) for part in parts]).take(places))
 
     def move(self, places: Places, room: int) -> None:
+        """Keep only the values at these positions; texts need no room in advance."""
         self._parts = [self.take(places)]
+
+
+StoredColumn = Fixed | Texts
 
 
 class StoredTuples:

@@ -8,7 +8,7 @@ Keys and aggregates have provisional positions until all of them are known; then
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from sqlglot import exp
@@ -50,19 +50,15 @@ FIRST_AGGREGATE = 1_000_000
 
 @dataclass(frozen=True)
 class WantedAggregate:
-    """Aggregate that a query asks for; its argument is an expression below the window."""
+    """Aggregate that a query asks for, without the position of its argument, which is an expression below the window."""
 
-    function: Aggregation
+    aggregate: Aggregate
     argument: Expression | None
-    type: DataType
-    parameter: float = 0.0
-    scaled: bool = False
-    error: bool = False
 
     @property
     def order(self) -> tuple[str, str, float, bool, bool]:
-        argument = key(self.argument) if self.argument else ""
-        return self.function.value, argument, self.parameter, self.scaled, self.error
+        one, argument = self.aggregate, key(self.argument) if self.argument else ""
+        return one.function.value, argument, one.parameter, one.scaled, one.error
 
 
 class Grouped(Expressions):
@@ -249,16 +245,16 @@ class Grouped(Expressions):
         parameter: float = 0.0,
     ) -> Expression:
         type_ = result_type(function, argument_type, bool(scaling))
-        wanted = WantedAggregate(
-            function=function,
-            argument=argument,
-            type=type_,
+        aggregate = Aggregate(
+            function,
+            None,
+            type_,
             parameter=parameter,
             scaled=bool(scaling),
             error=scaling == SCALED_ERROR,
         )
-        place = self.wanted.setdefault(wanted, FIRST_AGGREGATE + len(self.wanted))
-        return Column(place, wanted.type)
+        wanted = WantedAggregate(aggregate, argument)
+        return Column(self.wanted.setdefault(wanted, FIRST_AGGREGATE + len(self.wanted)), type_)
 
     READERS: ClassVar = {**Expressions.READERS, exp.Column: _column, exp.Filter: filtered}
 
@@ -317,22 +313,15 @@ def windowed(
     order = sorted(range(len(keys)), key=lambda one: places[keys[one]])
     ranked = sorted(wanted, key=lambda one: one.order)
     bounds = bound_fields(plan) if isinstance(window, TimeWindow) else ()
+    aggregates = tuple(
+        one.aggregate if one.argument is None else replace(one.aggregate, argument=places[one.argument])
+        for one in ranked
+    )
     fields = [
         *bounds,
         *(Field(f"k{place}", keys[one].type) for place, one in enumerate(order)),
-        *(Field(f"a{place}", one.type) for place, one in enumerate(ranked)),
+        *(Field(f"a{place}", one.type) for place, one in enumerate(aggregates)),
     ]
-    aggregates = tuple(
-        Aggregate(
-            function=one.function,
-            argument=None if one.argument is None else places[one.argument],
-            type=one.type,
-            parameter=one.parameter,
-            scaled=one.scaled,
-            error=one.error,
-        )
-        for one in ranked
-    )
     node = WindowAggregate(
         input=plan,
         window=window,

@@ -446,7 +446,7 @@ def numbered(relation: Relation) -> Relation:
 
 def clock_of(joined: Joined, wanted: Iterable[WantedAggregate]) -> Column | None:
     """Return the column that orders tuples for FIRST and LAST in a window of rows; None if no aggregate needs an order."""
-    if joined.time is None or not any(aggregate.function in ORDERED for aggregate in wanted):
+    if joined.time is None or not any(one.aggregate.function in ORDERED for one in wanted):
         return None
     return Column(joined.time.place, joined.plan.schema.fields[joined.time.place].type)
 

@@ -81,6 +81,10 @@ def subtract_constant(left: Array, right: Array) -> Checked:
     return difference, None, any_or_none(wrong)
 
 
+# Functions for integers by the sign of a sum: for a constant and for a variable second operand.
+SUMS = {1: (add_constant, add_integers), -1: (subtract_constant, subtract_integers)}
+
+
 def add_decimals(sign: int, limit: tuple[int, int], left: Array, right: Array) -> Checked:
     # The sum of two numbers of 18 digits fits into int64.
     total = left + right if sign > 0 else left - right
@@ -198,25 +202,18 @@ def overflow(what: str, type_: DataType) -> str:
     return f"{what} overflows {type_}"
 
 
-def build_add(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    integers = add_constant if arguments[1].constant else add_integers
-    return sum_kernel("addition", 1, integers, result)
-
-
-def build_subtract(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    integers = subtract_constant if arguments[1].constant else subtract_integers
-    return sum_kernel("subtraction", -1, integers, result)
-
-
-def sum_kernel(what: str, sign: int, integers: Callable[[Array, Array], Checked], result: DataType) -> Kernel:
+def build_sum(sign: int, arguments: Sequence[Argument], result: DataType) -> Kernel:
+    """Return a kernel for an addition if `sign` is 1, or for a subtraction if `sign` is -1."""
     plain: Callable[..., Any] = np.add if sign > 0 else np.subtract
+    reason = overflow("addition" if sign > 0 else "subtraction", result)
     if result.is_float:
         return Kernel(plain, noisy=True)
     if result.kind is not TypeKind.DECIMAL:
-        return Kernel(integers, overflow(what, result))
+        constant, variable = SUMS[sign]
+        return Kernel(constant if arguments[1].constant else variable, reason)
     if result.precision < DECIMAL_DIGITS_MAX:
         return Kernel(plain)  # No sum can overflow: the result type has one digit more than the operands
-    return Kernel(partial(add_decimals, sign, limits(result)), overflow(what, result))
+    return Kernel(partial(add_decimals, sign, limits(result)), reason)
 
 
 def build_multiply(arguments: Sequence[Argument], result: DataType) -> Kernel:
@@ -265,18 +262,15 @@ def unless_least(
     )
 
 
-def build_floor(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    if result.is_float:
-        return Kernel(np.floor)
+def build_whole(
+    floats: Callable[[Array], Array],
+    decimals: Callable[[Array, int], Array],
+    arguments: Sequence[Argument],
+    result: DataType,
+) -> Kernel:
+    """Return a kernel for FLOOR or CEIL: a function for floats, or one for decimals and the stored value of 1."""
     unit = 10 ** arguments[0].type.scale
-    return Kernel(lambda values: values // unit)
-
-
-def build_ceil(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    if result.is_float:
-        return Kernel(np.ceil)
-    unit = 10 ** arguments[0].type.scale
-    return Kernel(lambda values: -(-values // unit))
+    return Kernel(floats if result.is_float else lambda values: decimals(values, unit))
 
 
 def build_round(arguments: Sequence[Argument], result: DataType) -> Kernel:
@@ -335,8 +329,8 @@ def build_logarithm(arguments: Sequence[Argument], result: DataType) -> Kernel:
 
 
 BUILDERS: dict[str, Build] = {
-    "add": build_add,
-    "subtract": build_subtract,
+    "add": partial(build_sum, 1),
+    "subtract": partial(build_sum, -1),
     "multiply": build_multiply,
     "divide": build_divide,
     "integer_divide": build_integer_divide,
@@ -345,8 +339,8 @@ BUILDERS: dict[str, Build] = {
     "abs": partial(unless_least, np.abs, "abs"),
     # The sign of NaN is 0.
     "sign": always(Kernel(lambda values: (values > 0).astype(np.int32) - (values < 0))),
-    "floor": build_floor,
-    "ceil": build_ceil,
+    "floor": partial(build_whole, np.floor, lambda values, unit: values // unit),
+    "ceil": partial(build_whole, np.ceil, lambda values, unit: -(-values // unit)),
     "round": build_round,
     "sqrt": always(Kernel(square_root, "square root of a negative number", noisy=True)),
     "exp": always(Kernel(np.exp, noisy=True)),
