@@ -13,7 +13,6 @@ from engine.class_.commit_buffer import CommitBuffer
 from engine.class_.door import Piece, unpacked
 from engine.class_.input_account import Entrance, StreamPosition, enter
 from engine.class_.query_exchanges import QueryExchanges
-from engine.class_.repetition import Repetition
 from engine.class_.runner import ClassRunner, Clock
 from engine.class_.steps import Commit, Interrupted, Opened, Step
 from engine.data.train import Train
@@ -57,7 +56,6 @@ class CommitReplay:
 
     def __init__(
         self,
-        repetition: Repetition,
         *,
         runner: ClassRunner,
         queries: ClassQueries,
@@ -66,20 +64,25 @@ class CommitReplay:
         buffer: CommitBuffer,
     ) -> None:
         self.mismatches = Mismatches()
-        self._repetition, self._runner, self._buffer = repetition, runner, buffer
+        self._runner, self._buffer = runner, buffer
         self._queries, self._exchanges, self._input = queries, exchanges, input_
         self.fetch: Fetch = nothing_kept
+        self._commits: deque[Commit] = deque()
+        self._steps: deque[Step] = (
+            deque()
+        )  # Steps of the first of these commits that are still to be repeated
         # Queries that one change added, collected until the step of the last of these queries is repeated.
         self._to_add: dict[str, str] = {}
         self._held: deque[tuple[Piece, int]] = deque()
         self._following: dict[str, StreamPosition] = {}  # Position of each stream after the repetition
 
     def __bool__(self) -> bool:
-        return bool(self._repetition or self._held)
+        return self._buffer.is_repeating or bool(self._held)
 
     def begin(self, commits: Sequence[Commit]) -> None:
         """Set the commits that the following slices repeat."""
-        self._repetition.begin(commits)
+        self._commits, self._steps = deque(commits), deque()
+        self._buffer.is_repeating = bool(commits)
         self._runner.answers.measures = not commits
         self._following = {}
         for step in (step for commit in commits for step in commit.steps):
@@ -91,23 +94,35 @@ class CommitReplay:
 
     def run(self, quota_s: float, now: Clock, cpu: Clock) -> float:
         """Repeat steps until the slice's processor time is used or no step is left; return the processor time used."""
-        used_s = 0.0
-        if self._repetition:
-            used_s = self._repetition.run(quota_s, now, cpu, repeat=self._repeat, check=self._check)
-        self._runner.answers.measures = not self._repetition
-        if not self._repetition and self._following:
+        used_s = self._repeat_for(quota_s, now, cpu) if self._commits else 0.0
+        self._runner.answers.measures = not self._commits
+        if not self._commits and self._following:
             self._continue_streams()
         return used_s
+
+    def _repeat_for(self, quota_s: float, now: Clock, cpu: Clock) -> float:
+        """Repeat steps for this processor time, check each commit after its last step, and return the time used."""
+        began = cpu()
+        while self._commits and cpu() - began < quota_s:
+            if not self._steps:
+                self._steps.extend(self._commits[0].steps)
+            if self._steps:
+                self._repeat(self._steps.popleft(), now)
+            if not self._steps:
+                commit = self._commits.popleft()
+                self._buffer.is_repeating = bool(self._commits)
+                self._check(commit)
+        return cpu() - began
 
     # --- positions of streams and held batches ---------------------------------------------------------
 
     def following(self) -> dict[str, StreamPosition]:
         """Return, by stream, the position at which reading continues after the repetition; empty if no commits are being repeated."""
-        return self._following if self._repetition else {}
+        return self._following if self._commits else {}
 
     def stream_begins(self, stream: str, following: StreamPosition) -> None:
         """Set the position at which a later query begins to read the stream, if no query reads the stream after the repetition."""
-        if self._repetition and self._following.get(stream) == StreamPosition():
+        if self._commits and self._following.get(stream) == StreamPosition():
             self._following[stream] = following
 
     def hold(self, piece: Piece, upto: int) -> None:

@@ -14,6 +14,8 @@ from engine.data.shards import key_codes, shard_places
 from engine.data.train import Places, Train
 from loadshed.shedder import Shedder
 
+NOTHING = Train((), np.empty(0))
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -22,29 +24,17 @@ class Piece:
     stream: str
     batch: int
     offered: int
-    shed: int
-    rejected: int
-    train: Train
-    mask: bytes | None
-    evict: int = 0  # number of the oldest queued tuples that are dropped to make room
-    failed: int = 0  # offered tuples that were lost before they reached the door
+    shed: int = 0
+    rejected: int = 0
+    train: Train = field(default_factory=lambda: NOTHING)
+    mask: bytes | None = None  # One bit per tuple of the batch; None if all tuples were let in
+    evict: int = 0  # Number of the oldest queued tuples that are dropped to make room
+    failed: int = 0  # Number of offered tuples that were lost before they reached the door
 
 
 def turned_away(stream: str, batch: int, rejected: int = 0, failed: int = 0) -> Piece:
     """Return the counts of a batch from which the door lets no tuple in."""
-    return Piece(
-        stream=stream,
-        batch=batch,
-        offered=rejected + failed,
-        shed=0,
-        rejected=rejected,
-        train=NOTHING,
-        mask=None,
-        failed=failed,
-    )
-
-
-NOTHING = Train((), np.empty(0))
+    return Piece(stream, batch, rejected + failed, rejected=rejected, failed=failed)
 
 
 @dataclass
@@ -55,12 +45,12 @@ class Door:
     shedder: Shedder
     queue_max: int
     key: int | None = None
-    shard: tuple[int, int] = (0, 1)  # number of this shard, and the total number of shards of the class
+    shard: tuple[int, int] = (0, 1)  # Number of the door's shard, and the total number of shards of the class
     lossless: bool = False
     """True if no tuple may be shed."""
     holds_back: bool = False
     """True if no tuple may be rejected: batches are read only while the queue has room."""
-    let_in: int = field(init=False, default=0)  # number of tuples that were let in
+    let_in: int = field(init=False, default=0)  # Number of tuples that were let in
 
     def set_keep(self, keep: float) -> None:
         self.shedder.keep = keep
@@ -109,14 +99,14 @@ class Door:
         return codes if mine is None else codes.take(mine)
 
     def _fraction(self, offered: int, kept: int) -> float:
-        """Return the kept fraction that the tuples carry: `keep` if drops are random, otherwise the fraction that was really kept."""
+        """Return the kept fraction that the tuples carry: `keep` if drops are random, otherwise the fraction of this batch."""
         if self.shedder.victim == "random":
             return min(1.0, self.shedder.keep)
         return kept / offered if kept else 1.0
 
 
 def both(first: Places | None, second: Places | None) -> Places | None:
-    """Return the positions in a batch that `second` selects from the positions `first`; None stands for all positions."""
+    """Return the positions in a batch that `second` selects among the positions `first`; None stands for all positions."""
     if first is None or second is None:
         return second if first is None else first
     return first.take(second)

@@ -55,7 +55,6 @@ from engine.class_.door import Piece
 from engine.class_.input_account import StreamPosition
 from engine.class_.load_cycle import LoadCycle
 from engine.class_.query_exchanges import QueryExchanges
-from engine.class_.repetition import Repetition
 from engine.class_.runner import ClassRunner, Clock, RunListener
 from engine.class_.steps import Answer, Commit
 from engine.data.samples import Samples
@@ -84,15 +83,13 @@ class HostedClass(RunListener):
         self.runner.network.plan = settings.plan
         self.times = AnswerTimes(settings.delay_target_ms / 1e3)
         self.cycle = LoadCycle()
-        self._repetition = Repetition()
-        self._buffer = CommitBuffer(self._repetition, answers_max)
+        self._buffer = CommitBuffer(answers_max)
         self.input = ClassInput(self.runner, self._buffer)
         self.queries = ClassQueries(
             settings, runner=self.runner, input_=self.input, cycle=self.cycle, buffer=self._buffer
         )
         self.exchanges = QueryExchanges(self.runner, self.queries, self._buffer)
         self.replay = CommitReplay(
-            self._repetition,
             runner=self.runner,
             queries=self.queries,
             exchanges=self.exchanges,
@@ -266,7 +263,7 @@ class HostedClass(RunListener):
     @property
     def repeating(self) -> bool:
         """True if committed steps are still to be repeated."""
-        return bool(self._repetition)
+        return self._buffer.is_repeating
 
     def has_input(self) -> bool:
         return bool(self.replay) or self.runner.has_input()

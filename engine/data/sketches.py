@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import datasketches
 import numpy as np
@@ -55,25 +55,6 @@ BINS = 1 << 18
 TINY = float(np.finfo(np.float64).tiny)
 
 
-class Sketches(Protocol):
-    """Sketches of all groups, for one column in one pane."""
-
-    @property
-    def bytes(self) -> int: ...
-
-    def add(self, codes: Codes, column: Values) -> None:
-        """Add values, none of which is NULL, to the groups with the given codes."""
-        ...
-
-    def recoded(self, mapped: Codes) -> None:
-        """Replace the code of each group by `mapped[code]`."""
-        ...
-
-    def merge(self, other: Any) -> None:
-        """Add the contents of another object of the same kind, which stays unchanged."""
-        ...
-
-
 class DistinctSketches:
     """Sketches that count distinct values, by group."""
 
@@ -90,7 +71,7 @@ class DistinctSketches:
                 sketch = self._sketches[code] = datasketches.hll_sketch(LG_REGISTERS, datasketches.HLL_8)
             else:
                 self.bytes -= hll_bytes(sketch)
-            each(sketch.update, [values[place] for place in places])
+            each(sketch.update, [values[place] for place in places.tolist()])
             self.bytes += hll_bytes(sketch)
 
     def recoded(self, mapped: Codes) -> None:
@@ -134,8 +115,7 @@ class FrequentSketches:
         texts = listed if column.type.kind is TypeKind.STRING else [str(value) for value in listed]
         order = np.argsort(codes, kind="stable")  # A stable sort keeps the order of arrival within a group
         ordered, places = codes[order], inverse[order]
-        starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        for code, part in zip(ordered[starts].tolist(), np.split(places, starts[1:]), strict=True):
+        for code, part in by_code(ordered, places):
             sketch = self._sketches.get(code)
             if sketch is None:
                 sketch = self._sketches[code] = datasketches.frequent_strings_sketch(LG_COUNTERS)
@@ -228,7 +208,9 @@ class QuantileSketches:
             self.summed()
 
 
-SKETCHES: dict[str, type[DistinctSketches] | type[FrequentSketches] | type[QuantileSketches]] = {
+Sketches = DistinctSketches | FrequentSketches | QuantileSketches
+"""Sketches of one column in one pane: `add` takes the group codes of values, none of which is NULL."""
+SKETCHES: dict[str, type[Sketches]] = {
     "distinct": DistinctSketches,
     "frequent": FrequentSketches,
     "quantile": QuantileSketches,
@@ -328,13 +310,16 @@ def values_of(bins: Whole) -> Array:
 # --- functions used only in this module ----------------------------------------------------------------
 
 
-def seen(codes: Codes, inverse: Codes, values: int) -> Iterator[tuple[int, list[int]]]:
+def seen(codes: Codes, inverse: Codes, values: int) -> Iterator[tuple[int, Codes]]:
     """Yield each group code with the positions of the group's distinct values, out of `values` positions in total."""
     both = np.unique(codes * values + inverse)
-    groups, places = both // values, both % values
-    starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
-    for code, part in zip(groups[starts].tolist(), np.split(places, starts[1:]), strict=True):
-        yield code, part.tolist()
+    return by_code(both // values, both % values)
+
+
+def by_code(codes: Codes, values: Codes) -> Iterator[tuple[int, Codes]]:
+    """Yield each code of a sorted array with the values at the positions of that code."""
+    starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
+    return zip(codes[starts].tolist(), np.split(values, starts[1:]), strict=True)
 
 
 def hashable(values: list[Any]) -> list[Any]:

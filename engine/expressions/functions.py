@@ -88,32 +88,30 @@ TIME_PARTS = tuple(PARTS)
 """Functions for the whole-number parts of a timestamp; EXTRACT and `date_part` use the same names."""
 
 ALIASES = {
-    "div": "integer_divide",
-    "mod": "modulo",
-    "fmod": "modulo",
-    "neg": "negate",
-    "ifnull": "coalesce",
-    "nvl": "coalesce",
-    "lcase": "lower",
-    "ucase": "upper",
-    "len": "length",
-    "char_length": "length",
-    "character_length": "length",
-    "substr": "substring",
-    "prefix": "starts_with",
-    "suffix": "ends_with",
-    "position": "strpos",
-    "instr": "strpos",
-    "ceiling": "ceil",
-    "pow": "power",
-    "log": "log10",
-    "dayofmonth": "day",
-    "dayofweek": "day_of_week",
-    "dow": "day_of_week",
-    "dayofyear": "day_of_year",
-    "doy": "day_of_year",
-    "datetrunc": "date_trunc",
+    alias: name
+    for name, aliases in {
+        "integer_divide": "div",
+        "modulo": "mod fmod",
+        "negate": "neg",
+        "coalesce": "ifnull nvl",
+        "lower": "lcase",
+        "upper": "ucase",
+        "length": "len char_length character_length",
+        "substring": "substr",
+        "starts_with": "prefix",
+        "ends_with": "suffix",
+        "strpos": "position instr",
+        "ceil": "ceiling",
+        "power": "pow",
+        "log10": "log",
+        "day": "dayofmonth",
+        "day_of_week": "dayofweek dow",
+        "day_of_year": "dayofyear doy",
+        "date_trunc": "datetrunc",
+    }.items()
+    for alias in aliases.split()
 }
+"""Function that each other name in SQL stands for."""
 
 
 def resolve(name: str, arguments: Types) -> Signature:

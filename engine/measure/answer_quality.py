@@ -58,10 +58,8 @@ class AnswerQuality:
         # Sums of response times: of all answers, and of the answers that `_slowed` counts.
         self._response_s = self._slowed_s = 0.0
         self._slowed = 0  # Number of answers counted in the sum `slowdown`
-        # Trains with a single arrival time that are still to be measured.
-        self._arrivals: list[float] = []
-        self._departures: list[float] = []
-        self._counts: list[int] = []
+        # Arrival, departure and number of tuples of each train with a single arrival time that is still to be measured.
+        self._waiting: list[tuple[float, float, int]] = []
 
     def fall_due(self, slack_s: Callable[[], float] | None) -> None:
         """Replace the function that returns the slack, because other operators emit the query's answers now."""
@@ -75,10 +73,8 @@ class AnswerQuality:
             else:
                 self.tardiness.add_array(now - arrival, self._slack_s())
         if is_same(arrival):
-            self._arrivals.append(float(arrival[0]))
-            self._departures.append(now)
-            self._counts.append(len(arrival))
-            if len(self._counts) == TOGETHER:
+            self._waiting.append((float(arrival[0]), now, len(arrival)))
+            if len(self._waiting) == TOGETHER:
                 self._measure()
             return
         oldest, response = float(arrival.min()), now - arrival
@@ -109,7 +105,7 @@ class AnswerQuality:
 
     @property
     def has_answers(self) -> bool:
-        return bool(self._counts) or self._responses.count > 0
+        return bool(self._waiting) or self._responses.count > 0
 
     @property
     def responses(self) -> ResponseStatistics:
@@ -136,23 +132,22 @@ class AnswerQuality:
 
     def _measure(self) -> None:
         """Measure the answers delivered since the last call."""
-        if not self._counts:
+        if not self._waiting:
             return
-        if len(self._counts) < FEW:
-            for arrived, left, count in zip(self._arrivals, self._departures, self._counts, strict=True):
+        arrivals, departures, sizes = zip(*self._waiting, strict=True)
+        if len(sizes) < FEW:
+            for arrived, left, count in self._waiting:
                 self._responses.add_same(left - arrived, count)
                 self._response_s += max(0.0, left - arrived) * count
                 if self._utility is not None:
                     self._utility.add_same(left - arrived, count)
         else:
-            counts = np.array(self._counts, dtype=np.int64)
-            response = np.array(self._departures) - np.array(self._arrivals)
+            counts = np.array(sizes, dtype=np.int64)
+            response = np.array(departures) - np.array(arrivals)
             self._responses.add_counted(response, counts)
             self._response_s += max(0.0, float((response * counts).sum()))
             if self._utility is not None:
                 self._utility.add_counted(response, counts)
-        self._since = min(self._since, min(self._arrivals))
-        self._staleness.served_each(zip(self._arrivals, self._departures, strict=True))
-        self._arrivals.clear()
-        self._departures.clear()
-        self._counts.clear()
+        self._since = min(self._since, min(arrivals))
+        self._staleness.served_each(zip(arrivals, departures, strict=True))
+        self._waiting.clear()

@@ -91,7 +91,9 @@ class Selects:
             case exp.Select():
                 return self._limited(node, self._select(node))
             case exp.Union():
-                return self._limited(node, self._union(node))
+                branches = list(branches_of(self.text, node))
+                relations = [self.relation(branch) for branch in branches]
+                return self._limited(node, united(self.text, branches, relations))
             case exp.Subquery():
                 return self.relation(node.this)
             case exp.Except() | exp.Intersect():
@@ -417,12 +419,6 @@ class Selects:
         read.aliases = {item.name.lower(): item.node for item in items if item.given}
         return read.condition(having.this)
 
-    # -- planning UNION ALL --------------------------------------------------------------------------
-
-    def _union(self, node: exp.Union) -> Relation:
-        branches = list(branches_of(self.text, node))
-        return united(self.text, branches, [self.relation(branch) for branch in branches])
-
 
 def read_from(plan: Plan) -> Relation:
     return Relation(plan, columns_of(plan.schema), time=event_time(plan))
@@ -431,9 +427,10 @@ def read_from(plan: Plan) -> Relation:
 def computed(relation: Relation) -> Relation:
     """Return the relation with a projection that computes its expressions, so that its columns are the columns of its plan."""
     plan = projected(relation.plan, [column.expression for column in relation.columns], relation.time)
-    names = [column.name for column in relation.columns]
-    places = [Column(place, field.type) for place, field in enumerate(plan.schema.fields)]
-    columns = tuple(Named(name, place) for name, place in zip(names, places, strict=True))
+    columns = tuple(
+        Named(column.name, computed_column.expression)
+        for column, computed_column in zip(relation.columns, columns_of(plan.schema), strict=True)
+    )
     return replace(relation, source=plan, columns=columns, time=event_time(plan))
 
 

@@ -413,7 +413,8 @@ def merged_panes(panes: Iterable[Pane], measures: Collection[Measure]) -> Pane:
                     if measure not in own:
                         own.add(measure)
                         whole.sketches[measure] = SKETCHES[measure[0]]()
-                    whole.sketches[measure].merge(pane.sketches[measure])
+                    mine: Any = whole.sketches[measure]  # Sketches of one measure are all of one kind
+                    mine.merge(pane.sketches[measure])
     return whole
 
 

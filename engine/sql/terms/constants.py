@@ -25,15 +25,11 @@ def computed(call: Call) -> Literal | None:
         return None
     if None in values:
         return Literal(None, call.type)
-    return _value(call) if len(values) == len(call.arguments) else None
+    return value_of(call) if len(values) == len(call.arguments) else None
 
 
-def converted(cast: Cast) -> Literal | None:
-    """Return the constant in another type; None if the value does not fit into that type."""
-    return _value(cast)
-
-
-def _value(expression: Call | Cast) -> Literal | None:
+def value_of(expression: Call | Cast) -> Literal | None:
+    """Return the value of a call or a cast of constants; None if the engine would fail the row."""
     failures = RowFailures()
     (values,) = compile_projection([expression])(ONE_ROW, failures)
     if failures.rows is not None:

@@ -249,11 +249,7 @@ class Expressions:
             raise self.text.error(
                 node, f"{argument.type} cannot be cast to {type_}", self.text.of(node.this), hint
             )
-        try:
-            return cast(argument, type_, try_)
-        except DoesNotFit:
-            title, hint = f"this is not a value of type {type_}", CONSTANTS.get(type_.kind, "")
-            raise self.text.error(node.this, title, self.text.of(node.this), hint) from None
+        return self._converted(node.this, argument, type_, try_)
 
     def _case(self, node: exp.Case) -> Expression:
         if node.this is None:
@@ -344,10 +340,16 @@ class Expressions:
             raise self.text.error(
                 node, f"this expression must have type {wanted}, but it is a string", written, hint
             )
+        return self._converted(node, operand, wanted)
+
+    def _converted(
+        self, node: exp.Expr, operand: Expression, type_: DataType, try_: bool = False
+    ) -> Expression:
+        """Return a cast of the operand; raise an error for a constant that does not fit into the type."""
         try:
-            return cast(operand, wanted)
+            return cast(operand, type_, try_)
         except DoesNotFit:
-            title, hint = f"this is not a value of type {wanted}", CONSTANTS.get(wanted.kind, "")
+            title, hint = f"this is not a value of type {type_}", CONSTANTS.get(type_.kind, "")
             raise self.text.error(node, title, self.text.of(node), hint) from None
 
     def truncation(self, node: exp.Expr, unit: Expression) -> Expression:

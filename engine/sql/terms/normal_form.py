@@ -18,7 +18,7 @@ from itertools import islice
 from engine.data.schema import BOOLEAN, FLOAT64, INT64, DataType
 from engine.expressions.kernels.comparison import MIRRORED
 from engine.plan.plan import TRUE, Call, Case, Cast, Column, Expression, Literal, columns_in, parts_of
-from engine.sql.terms.constants import computed, converted
+from engine.sql.terms.constants import computed, value_of
 
 FALSE = Literal(False, BOOLEAN)
 
@@ -101,7 +101,7 @@ def cast(argument: Expression, type_: DataType, try_: bool = False) -> Expressio
         FLOAT64,
     ):  # The most frequent cast needs no call of the engine
         return Literal(int(argument.value) if type_ == INT64 else float(argument.value), type_)
-    constant = converted(Cast(argument, type_, try_))
+    constant = value_of(Cast(argument, type_, try_))
     if constant is None:
         raise DoesNotFit
     return constant
