@@ -107,7 +107,7 @@ class CheckedClass:
 
 
 def checked(declared: LiveClass) -> CheckedClass:
-    """Return the checked class, or raise the first problem that keeps it from running."""
+    """Return the checked class, or raise the first problem that keeps the class from running."""
     runs, problems = runnable(declared)
     for problem in problems.values():
         raise problem
@@ -174,7 +174,7 @@ def without_streams(declared: LiveClass, streams: Collection[str]) -> LiveClass:
 
 
 def check_key_types(one: CheckedClass) -> None:
-    """Raise InvalidInput if the key's type differs between streams: equal keys would get into different shards."""
+    """Raise InvalidInput if the type of the key differs between streams, because equal keys would then get into different shards."""
     key = one.declared.key
     if key is None or one.declared.shards == 1:
         return

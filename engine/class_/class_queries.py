@@ -51,8 +51,6 @@ class ClassQueries:
         """Number of answers since the class began, including queries that were removed."""
         return self.answered_before + sum(self._runner.answers.counts.values())
 
-    # --- planning queries ------------------------------------------------------------------------------
-
     def planned(self, name: str, sql: str) -> Query:
         if name in self.by_name:
             raise InvalidInput(
@@ -75,8 +73,6 @@ class ClassQueries:
     def plan_and_add(self, queries: Mapping[str, str]) -> None:
         """Add the given queries, except for queries that cannot be planned over the present streams and queries."""
         self.add_all(self.planned_all(queries, self._catalog))
-
-    # --- changing queries and streams ------------------------------------------------------------------
 
     def add_all(self, planned: Sequence[Query]) -> list[str]:
         """Add queries together, so that their windows share panes; return the names of the queries that run."""
@@ -135,8 +131,6 @@ class ClassQueries:
             self.set_streams(statements)
             self._buffer.settle(StreamsSet(tuple(statements)))
 
-    # --- utility graphs and freshness weights ----------------------------------------------------------
-
     def value(self, settings: LiveClass) -> None:
         """Set the utility graph of each query's later answers: the query's own graph, otherwise the graph of the class."""
         self._declare_values(settings)
@@ -167,8 +161,6 @@ class ClassQueries:
             weights=dict(values.weights),
             samples=self._input.samples.by_stream(),
         )
-
-    # --- streams that queries read ---------------------------------------------------------------------
 
     def streams(self) -> Sequence[StreamSchema]:
         """Return the streams that at least one query reads."""

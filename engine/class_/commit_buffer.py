@@ -68,7 +68,7 @@ class CommitBuffer:
         self._widths.pop(name, None)
 
     def take(self, answered: Mapping[str, int]) -> Commit | None:
-        """Return a commit of the final steps and answers since the last call; None without any. `answered` has the answer counts by query."""
+        """Return a commit of the final steps and answers since the last call, with the answer counts by query; None if there are none."""
         if not self._settled and not self._answers:
             return None
         commit = Commit(tuple(self._settled), tuple(self._answers), dict(answered))

@@ -31,7 +31,7 @@ MISMATCHES_KEPT = 100
 
 @dataclass
 class Mismatches:
-    """Differences between the repetition and the first run: the first MISMATCHES_KEPT as texts, all later ones as a number."""
+    """Differences between the repetition and the first run: the texts of the first MISMATCHES_KEPT, and the number of the others."""
 
     _first: list[str] = field(init=False, default_factory=list)
     _more: int = field(init=False, default=0)
@@ -114,8 +114,6 @@ class CommitReplay:
                 self._check(commit)
         return cpu() - began
 
-    # --- positions of streams and held batches ---------------------------------------------------------
-
     def following(self) -> dict[str, StreamPosition]:
         """Return, by stream, the position at which reading continues after the repetition; empty if no commits are being repeated."""
         return self._following if self._commits else {}
@@ -166,8 +164,6 @@ class CommitReplay:
         train = train if places is None else train.take(places)
         train.kept = opened.kept
         self._runner.offer(opened.stream, train.slice(done, len(train)))
-
-    # --- repeating single steps ------------------------------------------------------------------------
 
     def _repeat(self, step: Step, now: Clock) -> None:
         runner = self._runner

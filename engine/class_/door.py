@@ -1,7 +1,7 @@
 """Door of a class: decides which tuples of a batch come in.
 
-A door takes only the tuples of its own shard, and sheds the fraction that the load manager has decided on. It rejects tuples
-if the queue has no room. A door may run in another thread than its class, so it shares no state with the class.
+A door takes only the tuples of its own shard, and sheds the fraction that the load manager has decided on. A door rejects
+tuples if the queue has no room. A door may run in another thread than its class, so it shares no state with the class.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOTHING = Train((), np.empty(0))
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Tuples of one batch that a door let in, and the numbers of tuples that it shed or rejected."""
+    """Tuples of one batch that a door let in, and the numbers of tuples that the door shed or rejected."""
 
     stream: str
     batch: int
@@ -39,7 +39,7 @@ def turned_away(stream: str, batch: int, rejected: int = 0, failed: int = 0) -> 
 
 @dataclass
 class Door:
-    """Decides for one stream which tuples a class, or one shard of the class, accepts."""
+    """Door of one stream: decides which tuples a class, or one shard of the class, accepts."""
 
     stream: str
     shedder: Shedder
@@ -113,7 +113,7 @@ def both(first: Places | None, second: Places | None) -> Places | None:
 
 
 def packed(places: Places, size: int) -> bytes:
-    """Return a mask with one bit for each of `size` tuples; the bits at these positions are set."""
+    """Return a mask with one bit for each of `size` tuples, in which the bits at the given positions are set."""
     mask = np.zeros(size, np.bool_)
     mask[places] = True
     return np.packbits(mask).tobytes()

@@ -71,7 +71,7 @@ class HostedClass(RunListener):
     """One class, or one shard of a class."""
 
     def __init__(self, settings: LiveClass, train_max: int, answers_max: float = math.inf) -> None:
-        """Create a class without queries. With more than `answers_max` bytes of answers, a slice ends early and they are committed."""
+        """Create a class without queries; a slice with more than `answers_max` bytes of answers ends early, to commit the answers."""
         self.runner = ClassRunner(
             self._answer,
             settings.first_policy,
@@ -96,14 +96,14 @@ class HostedClass(RunListener):
             input_=self.input,
             buffer=self._buffer,
         )
-        # functions that make the requested changes; called at the next settle point
+        # Functions that make the requested changes; `settled` calls them at the next settle point.
         self._changes: deque[Callable[[], None]] = deque()
         self.queries.plan_and_add(settings.queries)
 
     # --- changes of queries and settings ---------------------------------------------------------------
 
     def add_query(self, name: str, sql: str) -> Query:
-        """Plan the query now, or raise InvalidInput; it runs from the next settle point on."""
+        """Plan the query now, or raise InvalidInput; the query runs from the next settle point on."""
         query = self.queries.planned(name, sql)
 
         def change() -> None:
@@ -158,7 +158,7 @@ class HostedClass(RunListener):
             self.queries.refused = {}
             catalog = SqlCatalog.of(streams=schemas.values()).with_queries(left.values())
             planned = self.queries.planned_all(added, catalog)
-            # Waiting exchanges of plans restart only if queries change: a recovery that repeats the steps restarts them in that case only.
+            # Waiting exchanges of plans restart only if queries change, because a recovery restarts exchanges only in that case.
             with self.exchanges.restarted() if gone or planned else nullcontext():
                 self.queries.remove_all(gone)
                 self.queries.change_streams(declared, schemas)
@@ -199,7 +199,7 @@ class HostedClass(RunListener):
 
     @property
     def is_exchanging(self) -> bool:
-        """True if some query runs by two plans at a time, or some change waits for a settle point."""
+        """True if a query runs by two plans at a time, or a change waits for a settle point."""
         return bool(self.exchanges.waiting or self._changes)
 
     def _change(self, change: Callable[[], None]) -> None:
@@ -210,7 +210,7 @@ class HostedClass(RunListener):
     # --- input and slices ------------------------------------------------------------------------------
 
     def begin(self, stream: str, batch: int, rows: int | None = None) -> None:
-        """If the stream has not been read yet, begin to read it at this batch; `rows` is the number of rows before the batch."""
+        """Begin to read the stream at this batch, unless it was read before; `rows` is the number of rows before the batch."""
         following = StreamPosition(batch, rows)
         self.replay.stream_begins(stream, following)
         self.input.set_next(stream, following)
@@ -237,7 +237,9 @@ class HostedClass(RunListener):
         if used_s < quota_s:
             used_s += self.runner.run(quota_s - used_s, now, cpu)
         if self._changes and self.runner.is_settled():
-            self.runner.settle(now())  # this call makes changes that were requested while steps were repeated
+            self.runner.settle(
+                now()
+            )  # This call makes the changes that were requested while steps were repeated
         return used_s
 
     def advance(self, stream: str, time: int, now: float) -> None:
@@ -250,13 +252,13 @@ class HostedClass(RunListener):
         return not self.repeating and bool(self.runner.overdue(before))
 
     def release(self, before: float, now: float) -> None:
-        """Let tuples that arrived by `before` wait no longer: look up among the rows held now. Call it only if no tuple is queued."""
+        """Answer the lookups of tuples that arrived by `before` from the rows held now; call this only if no tuple is queued."""
         for query, upto_us in sorted(self.runner.overdue(before).items()):
             self._buffer.write(steps.LookupsReleased(query, upto_us, now))
             self.runner.release(query, upto_us, now)
 
     def rest(self, now: Clock) -> None:
-        """Run to a settle point, where nothing is queued inside; that takes at most the work of one train."""
+        """Run to a settle point, where nothing is queued inside the network; this takes at most the work of one train."""
         if not self.repeating:
             self.runner.drain(now)
 
@@ -269,7 +271,7 @@ class HostedClass(RunListener):
         return bool(self.replay) or self.runner.has_input()
 
     def committed(self) -> Commit | None:
-        """Return steps and answers settled since the last call, with the present numbers of answers; None if there are none."""
+        """Return a commit of the steps and answers settled since the last call; None if there are none."""
         return self._buffer.take(self.runner.answers.counts)
 
     # --- measurements for the load manager -------------------------------------------------------------
@@ -282,7 +284,7 @@ class HostedClass(RunListener):
             target_s=self.times.target_s,
             runner=self.runner,
             entrances=self.input.entrances,
-            # The costs of repeated steps are not measured by operator.
+            # Costs of single operators are not measured while steps are repeated.
             observed=not self.repeating,
         )
         return replace(cycle, ran_dry=ran_dry)
@@ -303,7 +305,7 @@ class HostedClass(RunListener):
         }
 
     def state(self) -> bytes | None:
-        """Return the whole state, or None if this is no settle point or something is not committed yet."""
+        """Return the whole state; None between settle points, or while a step or an answer is not committed yet."""
         if self.replay or not self._buffer.is_empty or not self.runner.is_settled():
             return None
         network, queries, exchanges = self.runner.network, self.queries, self.exchanges
@@ -383,7 +385,7 @@ class HostedClass(RunListener):
         return self._buffer.has_room
 
     def interrupted(self) -> None:
-        """Record that some answers have been delivered before a settle point was reached."""
+        """Record that answers of some queries were delivered before a settle point was reached."""
         self.times.settle()
         self._buffer.settle(steps.Interrupted())
 
@@ -401,7 +403,7 @@ class HostedClass(RunListener):
         self._buffer.add(answer)
 
     def _give_repeated(self, now: float) -> None:
-        """Deliver the answers of repeated steps that no commit contains, since the first run did not deliver these answers."""
+        """Deliver the answers of repeated steps that no commit contains, because the first run did not deliver these answers."""
         repeated, self._buffer.repeated = self._buffer.repeated, []
         for answer in repeated:
             self.runner.answers.quality[answer.query].answered(answer.train.arrival, now)

@@ -20,7 +20,7 @@ FROM_NOW = -1
 
 
 class StreamPosition(NamedTuple):
-    """Position at which a stream is read next: a batch, and the number of rows in the stream before it."""
+    """Position at which a stream is read next: a batch, and the number of rows in the stream before that batch."""
 
     batch: int = FROM_NOW
     rows: int | None = None
@@ -90,7 +90,7 @@ class Entrance:
     def consume(self, tuples: int) -> list[Opened]:
         """Remove the oldest tuples from the queue, and return the batches that begin with this removal.
 
-        Batches without admitted tuples at the front are removed too, even if `tuples` is 0.
+        Batches at the front without admitted tuples are removed as well, even if `tuples` is 0.
         """
         queued, begun = self.queued, []
         while queued and (tuples or not queued[0][1]):

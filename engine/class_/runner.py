@@ -1,8 +1,7 @@
-"""Runner of a class: its network, its level-2 scheduler (which picks operators), and the
-measurement of every call.
+"""Runner of a class: its network, its level-2 scheduler (which picks operators), and the measurement of every call.
 
-The main loop is `ClassRunner.run`: pick an operator, take a train, run it, measure, deliver. It runs for a slice of
-processor time that the caller grants. The caller also passes two clocks: `now` for arrival and response times, `cpu`
+The main loop is `ClassRunner.run`: pick an operator, take a train, run the operator, measure, deliver. The loop runs for a
+slice of processor time that the caller grants. The caller also passes two clocks: `now` for arrival and response times, `cpu`
 for the processor time of this thread.
 """
 
@@ -85,7 +84,7 @@ class ClassRunner:
         self.answers = ClassAnswers(sink)
         self.scheduled = ScheduledNodes(self.network, self.values, policy or HighestRate())
         self.steps = 0
-        self._inside = 0  # number of operators with queued input, not counting sources
+        self._inside = 0  # Number of operators with queued input, not counting sources
 
     # --- adding, removing and changing queries ---------------------------------------------------------
 
@@ -108,9 +107,9 @@ class ClassRunner:
         for name, node in outputs:
             values.value(name, node)
             if node in self.scheduled:
-                self.scheduled.rebuild()  # this operator now answers more queries than the scheduler counts
+                self.scheduled.rebuild()  # The operator now answers more queries than the scheduler counts
         if any(slacks.values()) and self.network.has_bounded_windows():
-            # new windows may change the slides of existing windows, and so their slacks
+            # New windows may change the slides of existing windows, and so their slacks.
             self.scheduled.rebuild()
 
     def remove(self, name: str) -> None:
@@ -148,7 +147,9 @@ class ClassRunner:
         """Queue a train that has arrived on a stream."""
         node = self.network.source(stream)
         if node is not None and len(train):
-            self._enqueue(node, train, float(train.arrival[0]))  # the door limits the length of this queue
+            self._enqueue(
+                node, train, float(train.arrival[0])
+            )  # The door limits the length of a source's queue
 
     def advance(self, stream: str, time: int, now: float) -> None:
         """Advance the event time of an idle stream to `time`, at clock time `now`."""
@@ -169,7 +170,7 @@ class ClassRunner:
         return times_us
 
     def release(self, query: str, upto_us: int, now: float) -> None:
-        """Let a query's tuples up to an event time wait no longer for lookups: look up among the rows held now."""
+        """Answer the waiting lookups of a query up to an event time from the rows held now."""
         for node in self.network.lookups:
             if query in node.users:
                 self._deliver(node, state_of(node).release(upto_us, now), now)
@@ -220,7 +221,7 @@ class ClassRunner:
             tuples, answers = self._step(
                 scheduler, number, node=node, most=self.train_max, now=now, upto=upto
             )
-            # One clock reading ends this step and begins the next, so that all time between steps is counted.
+            # One reading of the clock ends a step and begins the next step, so that all time between steps is counted.
             done = cpu()
             worked = max(1, tuples)
             if node.timed:
@@ -246,7 +247,7 @@ class ClassRunner:
         now: Clock,
         upto: float = math.inf,
     ) -> tuple[int, float]:
-        """Call an operator once; return how many tuples it took and emitted."""
+        """Call an operator once; return the numbers of tuples that the operator took and emitted."""
         train = node.dequeue(most, upto)
         tuples = len(train)
         head = float(train.arrival[0]) if tuples else now()
@@ -266,11 +267,11 @@ class ClassRunner:
         if out is None:
             return tuples, 0
         readers = self._deliver(node, out, head)
-        # Panes emit only watermarks: one watermark counts as a fraction of an output tuple, namely the fraction of windows that take it.
+        # Panes emit only watermarks: a watermark counts as the fraction of an output tuple that equals the fraction of windows that take it.
         return tuples, readers / len(node.downstream) if node.tells else len(out)
 
     def take_next(self, stream: str, tuples: int, now: Clock) -> None:
-        """Let a source operator take this number of its next tuples, and run the operators behind it until none has queued input."""
+        """Let a source operator take its next `tuples` tuples, and run the operators behind the source until none has queued input."""
         node = self.network.source(stream)
         if node is None:
             return
@@ -324,7 +325,7 @@ class ClassRunner:
         self._deliver(node, progress(watermark, (Moment(watermark, now),), late), now)
 
     def _deliver(self, node: QueuedOperator, out: Train, head: float) -> int:
-        """Pass the output of an operator to the operators behind it; return how many of these got a watermark without tuples."""
+        """Pass the output of an operator to the operators behind it; return how many of them got a watermark without tuples."""
         if len(out):
             node.given += len(out)
             if node.downstream:

@@ -1,4 +1,4 @@
-"""Causes of a watermark: the advances of event time that led to it, each with the arrival time of the tuple that caused it.
+"""Causes of a watermark: the advances of event time that led to the watermark, each with the arrival time of its cause.
 
 Trains carry these advances together with the watermark. An event at some time, such as a window's end, is caused by the
 first advance that reaches this time. Within a train, the first tuple that reaches the time is the cause. So the cause does

@@ -400,7 +400,7 @@ def partners(one: QueuedOperator, other: QueuedOperator) -> Sequence[QueuedOpera
 
 
 def is_made_of(window: TimeWindow, range_: int, slide: int, pane: int) -> bool:
-    """Return True if panes of this length make up the window; a window with SLIDE AT MOST may be slid by less than its SLIDE."""
+    """Return True if panes of this length make up the window; a window with SLIDE AT MOST may slide by any number of panes."""
     return range_ % pane == 0 and (slide >= pane if window.at_most else slide % pane == 0)
 
 

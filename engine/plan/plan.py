@@ -18,7 +18,7 @@ from engine.plan.aggregations import Aggregation
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Constant; `value` has the form of values in a train (decimals scaled, timestamps in µs), or is None for NULL."""
+    """Constant; `value` is stored as in a train (decimals scaled, timestamps in µs), or None for NULL."""
 
     value: bool | int | float | str | None
     type: DataType
@@ -65,7 +65,7 @@ TRUE = Literal(True, BOOLEAN)
 
 
 def parts_of(expression: Expression) -> Iterator[Expression]:
-    """Yield an expression, its operands, the operands of these, and so on."""
+    """Yield an expression and all expressions inside, at any depth."""
     stack = [expression]
     while stack:
         part = stack.pop()
@@ -95,9 +95,9 @@ def canonical(columns: Iterable[Expression | Field]) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """Window of time [end − range, end), for every end that is a multiple of slide since the epoch; in microseconds.
+    """Window of time [end − range, end) in microseconds, for every end that is a multiple of the slide since the epoch.
 
-    With `at_most`, `engine.windows.window_schedule` chooses the ends, at most slide apart.
+    If `at_most` is true, `engine.windows.window_schedule` chooses the ends, which are at most one slide apart.
     """
 
     range_us: int
@@ -368,7 +368,7 @@ def inputs(plan: Plan) -> Iterator[Plan]:
 
 
 def walk(plan: Plan) -> Iterator[Plan]:
-    """Yield a plan, its inputs, the inputs of its inputs, and so on, from left to right."""
+    """Yield a plan and all plans below, each before its inputs, and the inputs from left to right."""
     stack = [plan]
     while stack:
         node = stack.pop()

@@ -48,6 +48,8 @@ UNITS_US = {
 UNIT_NAMES = UNITS_US.keys() | {unit + "S" for unit in UNITS_US}
 UNITS_TOLD = "use " + ", ".join(unit.lower() + "s" for unit in UNITS_US)
 WINDOW_FUNCTIONS = ("TUMBLE", "HOP")
+WINDOW_EXAMPLE = "[RANGE 10 SECONDS SLIDE 2 SECONDS]"
+CASE_EXAMPLE = "CASE WHEN condition THEN value ELSE value END"
 
 
 class Source(exp.Expression):
@@ -258,11 +260,8 @@ class WeirParser(parser.Parser):
                 )
             return self.expression(LastRow(expressions=columns), start)
         if kind not in ("RANGE", "ROWS"):
-            self._refuse(
-                "a window must begin with RANGE or ROWS",
-                self._seen,
-                "[RANGE 10 SECONDS SLIDE 2 SECONDS] or [ROWS 100 SLIDE 10]",
-            )
+            hint = f"{WINDOW_EXAMPLE} or [ROWS 100 SLIDE 10]"
+            self._refuse("a window must begin with RANGE or ROWS", self._seen, hint)
         self._advance()
         size = self._extent()
         slide, at_most = None, False
@@ -272,11 +271,7 @@ class WeirParser(parser.Parser):
                 self._refuse("MOST is missing after AT", hint="SLIDE AT MOST 2 SECONDS")
             slide = self._extent()
         if not self._match(TokenType.R_BRACKET):
-            self._refuse(
-                "the closing bracket of the window is missing here",
-                self._seen,
-                "[RANGE 10 SECONDS SLIDE 2 SECONDS]",
-            )
+            self._refuse("the closing bracket of the window is missing here", self._seen, WINDOW_EXAMPLE)
         return self.expression(BracketWindow(kind=kind, size=size, slide=slide, at_most=at_most), start)
 
     def _extent(self) -> exp.Expr:
@@ -292,9 +287,7 @@ class WeirParser(parser.Parser):
     def _table_alias(self) -> exp.Expr | None:
         explicit = self._match(TokenType.ALIAS)
         if not explicit and self._curr.text.upper() in ("RANGE", "ROWS", "SLIDE"):
-            self._refuse(
-                "a window must be written in brackets", self._seen, "[RANGE 10 SECONDS SLIDE 2 SECONDS]"
-            )
+            self._refuse("a window must be written in brackets", self._seen, WINDOW_EXAMPLE)
         alias = self._parse_id_var(any_token=False, tokens=self.TABLE_ALIAS_TOKENS)
         if alias is None and explicit:
             self._refuse("a name is missing after AS")
@@ -371,7 +364,7 @@ class WeirParser(parser.Parser):
         while self._match(TokenType.WHEN):
             condition = self._parse_disjunction() or self._missing()
             if not self._match(TokenType.THEN):
-                self._refuse("THEN is missing here", hint="CASE WHEN condition THEN value ELSE value END")
+                self._refuse("THEN is missing here", hint=CASE_EXAMPLE)
             value = self._parse_disjunction() or self._missing()
             branches.append(self.expression(exp.If(this=condition, true=value)))
         otherwise = None
@@ -379,7 +372,7 @@ class WeirParser(parser.Parser):
             otherwise = self._parse_disjunction() or self._missing()
         if not branches or not self._match(TokenType.END):
             what = "END" if branches else "WHEN"
-            self._refuse(f"{what} is missing here", hint="CASE WHEN condition THEN value ELSE value END")
+            self._refuse(f"{what} is missing here", hint=CASE_EXAMPLE)
         return self.expression(exp.Case(this=operand, ifs=branches, default=otherwise))
 
     def _parse_between(self, this: exp.Expr | None) -> exp.Between:

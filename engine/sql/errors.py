@@ -40,7 +40,7 @@ class PlanningError(InvalidInput):
         return replace(self, excerpt=excerpt(text, self.line, self.column))
 
     def moved(self, lines: int, columns: int) -> PlanningError:
-        """Return this error with its place in a larger text, in which so many lines and columns precede the statement."""
+        """Return this error with its place in a larger text, in which this number of lines and columns precede the statement."""
         return replace(self, line=self.line + lines, column=self.column + (columns if self.line == 1 else 0))
 
 

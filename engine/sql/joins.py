@@ -63,7 +63,7 @@ class Joined:
 
 @dataclass(frozen=True, eq=False)
 class JoinOperand:
-    """Operand of the AND in WHERE or ON; `owners` are the items of FROM whose columns the operand uses."""
+    """Operand of the AND in WHERE or ON; `owners` are the items of FROM with columns that the operand uses."""
 
     node: exp.Expr
     owners: frozenset[int]
@@ -82,6 +82,11 @@ class Item:
     def is_table(self) -> bool:
         """True for a lookup table: a static table, or a stream with [LAST BY …]."""
         return isinstance(self.relation.source, TableSchema) or bool(self.relation.last)
+
+    @property
+    def place(self) -> exp.Expr:
+        """Part of the parsed text to which errors about the join of this item point."""
+        return self.join or self.relation.node
 
     @property
     def is_outer(self) -> bool:
@@ -329,8 +334,7 @@ class Joiner:
         return bound
 
     def _check_bound(self, bound: Bound, one: int, other: int) -> None:
-        join = self.items[other].join
-        node = self.items[other].relation.node if join is None else join
+        node = self.items[other].place
         a, b = (self._time_name(owner) for owner in (one, other))
         hint = f"add AND {b} BETWEEN {a} - INTERVAL '1 minute' AND {a} + INTERVAL '1 minute', or give both sides a window"
         if bound.low_us is None and bound.high_us is None:
@@ -411,10 +415,6 @@ class Joiner:
     def _table(self, plan: Plan, owner: int, offsets: list[int | None]) -> Plan:
         item = self.items[owner]
         table = item.relation.source
-        if isinstance(table, TableSchema) and item.relation.window is not None:
-            raise self.text.error(
-                item.relation.node, "a table cannot have a window", item.relation.alias, "remove the window"
-            )
         here = {place for place, offset in enumerate(offsets) if offset is not None}
         outer = owner if item.is_outer else None
         pairs = [
@@ -423,13 +423,11 @@ class Joiner:
         ]
         if not pairs:
             what = "a join with a table needs a key"
-            raise self.text.error(item.join or item.relation.node, what, hint="ON stream.k = table.k")
+            raise self.text.error(item.place, what, hint="ON stream.k = table.k")
         pairs = sorted(dict.fromkeys(pairs), key=repr)
         if {column.place for _, column in pairs} != set(item.relation.last) and item.relation.last:
             what = "a join with [LAST BY …] must compare all columns of that key and no others"
-            raise self.text.error(
-                item.join or item.relation.node, what, hint="ON stream.k = other.k for [LAST BY k]"
-            )
+            raise self.text.error(item.place, what, hint="ON stream.k = other.k for [LAST BY k]")
         plan, keys = with_columns(plan, [key for key, _ in pairs])
         offsets[owner] = len(plan.schema)
         reachable = here | {owner}
@@ -447,7 +445,7 @@ class Joiner:
             if event_time(plan) is None or event_time(table) is None:
                 what = "a join with [LAST BY …] needs event time on both sides, but one side has none"
                 hint = "declare a WATERMARK on both streams and select their time columns in subqueries"
-                raise self.text.error(item.join or item.relation.node, what, hint=hint)
+                raise self.text.error(item.place, what, hint=hint)
             return LastJoin(
                 left=plan,
                 right=table,
@@ -474,10 +472,8 @@ class Joiner:
         column = value.argument if isinstance(value, Cast) else None
         if isinstance(column, Column) and column.type.is_integer and value.type.is_integer:
             return Cast(key, column.type, try_=True), column
-        node = item.join or item.relation.node
-        raise self.text.error(
-            node, "the join compares a key column of the table with a value of another type"
-        )
+        what = "the join compares a key column of the table with a value of another type"
+        raise self.text.error(item.place, what)
 
 
 # -- building filters and projections --------------------------------------------------------------------

@@ -40,11 +40,7 @@ def default_name(node: exp.Expr, place: int) -> str:
     if isinstance(node, exp.Column):
         return node.name
     if isinstance(node, exp.Anonymous):
-        of = [
-            expression
-            for expression in node.expressions
-            if isinstance(expression, exp.Column | exp.Anonymous)
-        ]
+        of = [part for part in node.expressions if isinstance(part, exp.Column | exp.Anonymous)]
         return "_".join([str(node.name).lower(), *(default_name(argument, place) for argument in of[:1])])
     return f"column{place + 1}"
 

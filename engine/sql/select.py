@@ -3,7 +3,7 @@
 FROM and WHERE        joins.py
 aggregates, keys      group_by.py: a WindowAggregate, with a projection below if keys or arguments are computed
 HAVING                a filter above the WindowAggregate
-SELECT                a projection on top, unless the query selects just the columns of the plan below
+SELECT                a projection on top, unless it would change nothing
 """
 
 from __future__ import annotations
@@ -208,9 +208,13 @@ class Selects:
             name = alias.name if alias else ""
         relation = replace(relation, alias=name, node=node)
         window = node.args.get("window")
-        if isinstance(window, LastRow):
-            return self._last(relation, window)
-        return relation if window is None else self._windowed(relation, window)
+        if window is None:
+            return relation
+        if isinstance(relation.source, TableSchema):
+            raise self.text.error(window, "a table cannot have a window", name, "remove the window")
+        return (
+            self._last(relation, window) if isinstance(window, LastRow) else self._windowed(relation, window)
+        )
 
     def _named(self, name: exp.Identifier) -> Relation:
         named: Relation | StreamSchema | TableSchema | QueryOutput | None = self.known.get(name.name.lower())
@@ -229,8 +233,6 @@ class Selects:
 
     def _last(self, relation: Relation, node: LastRow) -> Relation:
         """Return the relation of a stream with [LAST BY key], which the other items of FROM use as a lookup table."""
-        if isinstance(relation.source, TableSchema):
-            raise self.text.error(node, "a table cannot have a window", relation.alias, "remove the window")
         keys = {
             column.name.lower(): column.expression.place
             for column in relation.columns
@@ -245,8 +247,6 @@ class Selects:
         )
 
     def _windowed(self, relation: Relation, node: exp.Expr) -> Relation:
-        if isinstance(relation.source, TableSchema):
-            raise self.text.error(node, "a table cannot have a window", relation.alias, "remove the window")
         window = window_of(self.text, node)
         time = relation.time
         if isinstance(node, FunctionWindow):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from engine.plan.plan import RowWindow, TimeWindow
-from engine.sql.dialect import UNITS_US, BracketWindow, FunctionWindow
+from engine.sql.dialect import UNITS_US, WINDOW_EXAMPLE, BracketWindow, FunctionWindow
 from engine.sql.errors import Text
 from engine.sql.terms.literals import interval_us
 
@@ -49,15 +49,12 @@ class _Length:
     def us(self, text: Text) -> int:
         length = interval_us(text, self.node)
         if length is None:
-            what, hint = (
-                f"{self.name} of a window must be a constant with a unit of time",
-                "[RANGE 10 SECONDS SLIDE 2 SECONDS]",
-            )
-            raise text.error(self.node, what, text.of(self.node) or None, hint)
+            what = f"{self.name} of a window must be a constant with a unit of time"
+            raise text.error(self.node, what, text.of(self.node) or None, WINDOW_EXAMPLE)
         given = told(length)
         if length <= 0:
-            hint = "[RANGE 10 SECONDS SLIDE 2 SECONDS]"
-            raise text.error(self.node, f"{self.name} of a window must be more than 0", given, hint)
+            what = f"{self.name} of a window must be more than 0"
+            raise text.error(self.node, what, given, WINDOW_EXAMPLE)
         if length > RANGE_MAX_US:
             hint = "use a shorter window, and a second query over its results"
             raise text.error(self.node, "a window can be at most 366 days long", given, hint)
@@ -103,12 +100,8 @@ def check_unit(text: Text, node: exp.Expr, window: TimeWindow, unit_us: int) -> 
 
 def _rows(text: Text, node: exp.Expr) -> int:
     if not (isinstance(node, exp.Literal) and not node.is_string and node.name.isdecimal()):
-        raise text.error(
-            node,
-            "the length of this window must be a constant number of rows",
-            text.of(node) or None,
-            "[ROWS 100 SLIDE 10]",
-        )
+        what = "the length of this window must be a constant number of rows"
+        raise text.error(node, what, text.of(node) or None, "[ROWS 100 SLIDE 10]")
     if not (len(node.name) < 9 and 0 < int(node.name) <= ROWS_MAX):
         raise text.error(node, f"a window must have 1 to {ROWS_MAX:,} rows", node.name, "[ROWS 100 SLIDE 10]")
     return int(node.name)

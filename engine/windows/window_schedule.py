@@ -162,8 +162,6 @@ class WindowSchedule:
         reader.last, reader.ends = state[0], list(state[1])
         self._reached = None
 
-    # -- choosing the ends of windows -----------------------------------------------------------------
-
     def _settle(self, reached: int) -> None:
         """Determine the ends of all windows with SLIDE AT MOST, up to the pane that event time has reached."""
         if self._reached is not None and reached <= self._reached:
@@ -225,8 +223,6 @@ class WindowSchedule:
         if self._periods is None:
             self._periods = periods_of(self._readers.values(), self._settings)
         return self._periods[reader.slide] if reader.at_most else reader.slide
-
-    # -- combining panes ------------------------------------------------------------------------------
 
     def _scan(self, end: int, due: Iterable[WindowReader]) -> dict[int, Pane]:
         """Scan from the youngest pane and return the combined pane of each window, by length, the shortest first."""

@@ -127,9 +127,6 @@ def floats_to_singles(values: Array) -> Checked:
     return singles, None, (any_or_none(lost & np.isfinite(values)) if lost.any() else None)
 
 
-# --- to text --------------------------------------------------------------------------------------------
-
-
 def writer(source: DataType) -> Callable[[Array], pa.StringArray]:
     match source.kind:
         case TypeKind.FLOAT64:
@@ -160,8 +157,6 @@ def times_to_text(values: Array) -> pa.StringArray:
     spaced = pc.replace_substring(texts, pattern="T", replacement=" ", max_replacements=1)
     return pc.utf8_rtrim(pc.utf8_rtrim(spaced, characters="0"), characters=".")
 
-
-# --- from text ------------------------------------------------------------------------------------------
 
 SPACE = " \t\n\v\f\r"
 NUMBER = re.compile(

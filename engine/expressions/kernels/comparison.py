@@ -61,9 +61,6 @@ def strings(name: str, left: Argument, right: Argument) -> Callable[[Any, Any], 
     return lambda texts, others: mask_of(compare(texts, others))
 
 
-# --- floats ---------------------------------------------------------------------------------------------
-
-
 def above(values: Array, value: Any) -> Mask:
     mask: Mask = np.less_equal(values, value)
     return np.logical_not(mask, mask)
@@ -72,14 +69,6 @@ def above(values: Array, value: Any) -> Mask:
 def not_below(values: Array, value: Any) -> Mask:
     mask: Mask = np.less(values, value)
     return np.logical_not(mask, mask)
-
-
-def is_number(values: Array, _: Any) -> Mask:
-    return ~np.isnan(values)
-
-
-def is_nan(values: Array, _: Any) -> Mask:
-    return np.isnan(values)
 
 
 AGAINST_NUMBER: dict[str, Callable[[Array, Any], Mask]] = {
@@ -91,12 +80,12 @@ AGAINST_NUMBER: dict[str, Callable[[Array, Any], Mask]] = {
     "greater_equal": not_below,
 }
 AGAINST_NAN: dict[str, Callable[[Array, Any], Mask]] = {
-    "equal": is_nan,
-    "not_equal": is_number,
-    "less": is_number,
+    "equal": lambda values, _: np.isnan(values),
+    "not_equal": lambda values, _: ~np.isnan(values),
+    "less": lambda values, _: ~np.isnan(values),
     "less_equal": lambda values, _: np.ones(values.shape, bool),
     "greater": lambda values, _: np.zeros(values.shape, bool),
-    "greater_equal": is_nan,
+    "greater_equal": lambda values, _: np.isnan(values),
 }
 
 
@@ -124,9 +113,6 @@ FLOATS: dict[str, Callable[[Array, Array], Mask]] = {
     "greater": lambda left, right: less_floats(right, left),
     "greater_equal": lambda left, right: ~less_floats(left, right),
 }
-
-
-# --- lists ----------------------------------------------------------------------------------------------
 
 
 def build_membership(type_: DataType, values: Sequence[Any]) -> Kernel:

@@ -48,9 +48,6 @@ def constants(arguments: Sequence[Argument]) -> bool:
     return not arguments[0].constant and all(argument.constant for argument in arguments[1:])
 
 
-# --- case, length, parts --------------------------------------------------------------------------------
-
-
 def substring(text: str, start: int, length: int | None = None) -> str:
     """Return a substring from `start`, counted from 1, or from the end if negative; a negative length goes backward."""
     begin = start - 1 if start >= 0 else len(text) + start
@@ -116,9 +113,6 @@ def build_replace(arguments: Sequence[Argument], result: DataType) -> Kernel:
     return Kernel(lambda texts, *_: pc.replace_substring(texts, pattern=old, replacement=new))
 
 
-# --- finding --------------------------------------------------------------------------------------------
-
-
 def build_search(
     vectorised: Callable[..., Any],
     one: Callable[[str, str], bool],
@@ -148,8 +142,6 @@ def build_strpos(arguments: Sequence[Argument], result: DataType) -> Kernel:
 
     return Kernel(places)
 
-
-# --- LIKE -----------------------------------------------------------------------------------------------
 
 ANY = object()
 """Wildcard % of a LIKE pattern."""
