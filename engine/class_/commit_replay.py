@@ -21,10 +21,6 @@ from engine.data.train import Train
 Fetch = Callable[[str, int], Train | None]
 
 
-def nothing_kept(stream: str, batch: int) -> Train | None:
-    return None
-
-
 # Maximum number of differences that are kept as text: a defect may cause a difference in every commit.
 MISMATCHES_KEPT = 100
 
@@ -66,7 +62,7 @@ class CommitReplay:
         self.mismatches = Mismatches()
         self._runner, self._buffer = runner, buffer
         self._queries, self._exchanges, self._input = queries, exchanges, input_
-        self.fetch: Fetch = nothing_kept
+        self.fetch: Fetch = lambda stream, batch: None
         self._commits: deque[Commit] = deque()
         self._steps: deque[Step] = (
             deque()

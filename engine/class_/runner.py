@@ -122,7 +122,7 @@ class ClassRunner:
     def exchange(self, name: str) -> None:
         """Replace the query's plan by its second plan; the counts and measurements of its answers continue."""
         nodes = self.network.exchange(name)
-        self.answers.quality[name].fall_due(next((slack_of(node) for node in nodes), None))
+        self.answers.quality[name].slack_s = next((slack_of(node) for node in nodes), None)
         self.values.value_all(self.network.nodes)
 
     def value(self, graphs: Mapping[str, UtilityGraph]) -> None:

@@ -227,9 +227,6 @@ def growth_max(name: str, column: Values) -> int:
     return int(text) + (SKETCH_BYTES + COUNTER_BYTES + HEADER_BYTES) * len(column)
 
 
-# --- answers over sketches ------------------------------------------------------------------------------
-
-
 def distinct_counts(sketches: DistinctSketches, groups: Codes) -> Whole:
     """Return the estimated number of distinct values of each group."""
     return np.array([distinct_count(sketches.of(code)) for code in groups.tolist()], np.int64)
@@ -305,9 +302,6 @@ def values_of(bins: Whole) -> Array:
     values = np.minimum(values, np.finfo(np.float64).max)
     values = np.where(sizes == 0, 0.0, np.where(sizes == BIN_OF_INFINITY, np.inf, values))
     return np.where(bins == BIN_OF_NAN, np.nan, np.copysign(values, bins))
-
-
-# --- functions used only in this module ----------------------------------------------------------------
 
 
 def seen(codes: Codes, inverse: Codes, values: int) -> Iterator[tuple[int, Codes]]:

@@ -47,7 +47,7 @@ class AnswerQuality:
         self.weight = (
             weight  # Weight of the query: how much its staleness counts, compared with other queries
         )
-        self._slack_s = slack_s
+        self.slack_s = slack_s  # Changes when other operators emit the query's answers
         self.tardiness = None if slack_s is None else AnswerTardiness()
         self._responses = ResponseStatistics()
         self._utility = None if graph is None else UtilityStatistics(graph)
@@ -61,17 +61,13 @@ class AnswerQuality:
         # Arrival, departure and number of tuples of each train with a single arrival time that is still to be measured.
         self._waiting: list[tuple[float, float, int]] = []
 
-    def fall_due(self, slack_s: Callable[[], float] | None) -> None:
-        """Replace the function that returns the slack, because other operators emit the query's answers now."""
-        self._slack_s = slack_s
-
     def answered(self, arrival: npt.NDArray[np.float64], now: float) -> None:
         """Count answers that are delivered now; `arrival` has the arrival time of the tuple that caused each."""
-        if self.tardiness is not None and self._slack_s is not None:
+        if self.tardiness is not None and self.slack_s is not None:
             if is_same(arrival):
-                self.tardiness.add_same(now - float(arrival[0]), self._slack_s(), len(arrival))
+                self.tardiness.add_same(now - float(arrival[0]), self.slack_s(), len(arrival))
             else:
-                self.tardiness.add_array(now - arrival, self._slack_s())
+                self.tardiness.add_array(now - arrival, self.slack_s())
         if is_same(arrival):
             self._waiting.append((float(arrival[0]), now, len(arrival)))
             if len(self._waiting) == TOGETHER:

@@ -113,11 +113,6 @@ class ClassNetwork:
 
         Pane lengths are chosen to fit all queries that are added together.
         """
-        for query in queries:
-            if query.name in self.queries:
-                raise InvalidInput(
-                    "the class already has a query of this name", "query", query.name, "choose another name"
-                )
         most = self.account.limits.queries
         if len(self.queries) + len(queries) > most:
             hint = "remove queries that are not needed, or raise the class's limit"
@@ -127,7 +122,7 @@ class ClassNetwork:
         plans: dict[str, Plan] = {}
         known = dict(self.queries)
         for query in queries:
-            plans[query.name] = arranged(query, known, self.plan, query.name)
+            plans[query.name] = arranged(query.plan, known, self.plan, query.name)
             known[query.name] = query
             self._check_tables(plans[query.name])
             check_lookups(plans[query.name], {})
@@ -142,11 +137,7 @@ class ClassNetwork:
 
     def remove(self, name: str) -> None:
         """Remove a query, and all operators that only this query used."""
-        if self.queries.pop(name, None) is None:
-            raise InvalidInput(
-                "the class has no query of this name", "query", name, "see the list of queries"
-            )
-        del self._planned_as[name]
+        del self.queries[name], self._planned_as[name]
         for node in self.nodes:
             node.users.discard(name)
             node.outputs.discard(name)
@@ -183,7 +174,7 @@ class ClassNetwork:
 
     def arranged(self, name: str, plan: PlanSettings) -> Plan:
         """Return the query's plan under these settings, whether or not it has been built."""
-        return arranged(self.queries[name], self.queries, plan, name)
+        return arranged(self.queries[name].plan, self.queries, plan, name)
 
     def add_twins(self, *names: str) -> None:
         """Build a second plan for each of these queries, by the class's plan settings; the answers of these plans are not used yet."""
@@ -400,7 +391,7 @@ def partners(one: QueuedOperator, other: QueuedOperator) -> Sequence[QueuedOpera
 
 
 def is_made_of(window: TimeWindow, range_: int, slide: int, pane: int) -> bool:
-    """Return True if panes of this length make up the window; a window with SLIDE AT MOST may slide by any number of panes."""
+    """Return True if panes of this length make up the window; a window with SLIDE AT MOST may slide by fewer panes than SLIDE."""
     return range_ % pane == 0 and (slide >= pane if window.at_most else slide % pane == 0)
 
 

@@ -129,7 +129,7 @@ class RunningPlan:
         return {query.name: query for query in self.queries}
 
     def _arranged(self, name: str, plan: PlanSettings) -> Plan:
-        return arranged(self._known[name], self._known, plan, name)
+        return arranged(self._known[name].plan, self._known, plan, name)
 
 
 def steps_of(plan: Plan) -> tuple[list[Plan], Plan]:

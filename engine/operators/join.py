@@ -24,6 +24,7 @@ from engine.data.train import Mask, Places, Train, Values, counting_dropped, pro
 from engine.data.watermark_causes import NO_PROGRESS, Meeting
 from engine.expressions.compiler import Condition, RowFailures
 from engine.operators.join_state import TOO_MANY_PAIRS, StoredTuples, Times
+from engine.operators.protocol import Progressive
 from engine.plan.plan import IntervalJoin, WindowJoin, time_of
 
 
@@ -108,7 +109,7 @@ def key_types(schema: Schema, keys: Sequence[int]) -> list[DataType]:
     return [schema.fields[key].type for key in keys]
 
 
-class JoinSideOperator:
+class JoinSideOperator(Progressive):
     """Operator of one side of the join: 0 is the left side, 1 the right side."""
 
     def __init__(
@@ -138,9 +139,6 @@ class JoinSideOperator:
             return progress(watermark, causes)
         out.watermark, out.causes = watermark, causes
         return out
-
-    def wants(self, time: int) -> bool:
-        return True
 
     def snapshot(self) -> Any:
         state = self._state

@@ -49,6 +49,7 @@ from engine.expressions.compiler import Condition
 from engine.operators.join import key_mask, key_types, satisfying, without_mask, without_null_keys
 from engine.operators.join_state import ROOM_MIN, Fixed, StoredColumn, Texts, Times
 from engine.operators.outer_join import UnmatchedRows
+from engine.operators.protocol import Progressive
 from engine.plan.plan import EventTime, LastJoin, time_of
 
 NOWHERE = -1
@@ -366,7 +367,7 @@ class LookUp:
         return (pairs, sources) if self._unmatched is None else self._unmatched.added(train, pairs, sources)
 
 
-class LookUpOperator:
+class LookUpOperator(Progressive):
     """Operator that takes the tuples that look up rows."""
 
     def __init__(self, state: LookUp) -> None:
@@ -374,9 +375,6 @@ class LookUpOperator:
 
     def process(self, train: Train) -> Train | None:
         return self.state.hear_tuples(train)
-
-    def wants(self, time: int) -> bool:
-        return True
 
     def snapshot(self) -> Any:
         return self.state.waiting, self.state.progress.snapshot(0)
@@ -388,7 +386,7 @@ class LookUpOperator:
         self.state.restored()
 
 
-class LastRowsOperator:
+class LastRowsOperator(Progressive):
     """Operator that takes the rows that are looked up."""
 
     def __init__(self, state: LookUp) -> None:
@@ -396,9 +394,6 @@ class LastRowsOperator:
 
     def process(self, train: Train) -> Train | None:
         return self.state.hear_rows(train)
-
-    def wants(self, time: int) -> bool:
-        return True
 
     def snapshot(self) -> Any:
         return vars(self.state.rows), self.state.progress.snapshot(1)

@@ -29,6 +29,13 @@ class Operator(Protocol):
     def restore(self, state: Any) -> None: ...
 
 
+class Progressive:
+    """Base of operators that run for every watermark, even if it comes without tuples."""
+
+    def wants(self, time: int) -> bool:
+        return True
+
+
 class Stateless:
     """Base of operators without state: their results depend on the train alone."""
 

@@ -17,6 +17,7 @@ import numpy as np
 from engine.data.keys import Codes
 from engine.data.train import Train, Values, concatenated, progress, same_arrival
 from engine.data.watermark_causes import NO_PROGRESS, Causes, arrival_of
+from engine.operators.protocol import Progressive
 from engine.plan.plan import TimeWindow, WindowAggregate
 from engine.windows.pane_aggregates import answered, measures_of
 from engine.windows.panes import Measure, Pane, PaneStore
@@ -25,7 +26,7 @@ from engine.windows.window_schedule import WindowSchedule
 NEVER_CLOSED = NO_PROGRESS
 
 
-class PaneOperator:
+class PaneOperator(Progressive):
     """Adds trains to a pane store, and passes on watermarks but no tuples."""
 
     def __init__(self, store: PaneStore) -> None:
@@ -37,9 +38,6 @@ class PaneOperator:
         if train.late is not None:
             self._store.miss(train.late)
         return progress(train.watermark, train.causes)
-
-    def wants(self, time: int) -> bool:
-        return True
 
     def snapshot(self) -> Any:
         return self._store.snapshot()

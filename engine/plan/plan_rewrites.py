@@ -45,24 +45,22 @@ from engine.plan.plan import (
 from engine.plan.pruning import moved, pruned
 
 
-def arranged(query: Query, queries: Mapping[str, Query], settings: PlanSettings, owner: str) -> Plan:
-    """Return a query's plan by the settings, with the plans of the queries it reads; operators that are not shared belong to `owner`."""
-    return _arranged(query.plan, queries, settings, owner)
+def arranged(plan: Plan, queries: Mapping[str, Query], settings: PlanSettings, owner: str) -> Plan:
+    """Return a plan by the settings, with neutral column names and with the plans of the queries that it reads.
 
-
-def _arranged(plan: Plan, queries: Mapping[str, Query], settings: PlanSettings, owner: str) -> Plan:
-    """Return the plan with neutral column names, and with the plans of the queries that it reads in place of their outputs."""
+    Operators that are not shared belong to the query `owner`.
+    """
     if isinstance(plan, QueryOutput):
-        return _arranged(queries[plan.query].plan, queries, settings, owner)
+        return arranged(queries[plan.query].plan, queries, settings, owner)
     if isinstance(plan, Scan):
         return plan if settings.shared else Apart(plan, owner)
     changed: dict[str, Any] = {
-        name: _arranged(below, queries, settings, owner)
+        name: arranged(below, queries, settings, owner)
         for name in ("input", "left", "right")
         if (below := getattr(plan, name, None)) is not None
     }
     if isinstance(plan, Union):
-        changed["inputs"] = tuple(_arranged(below, queries, settings, owner) for below in plan.inputs)
+        changed["inputs"] = tuple(arranged(below, queries, settings, owner) for below in plan.inputs)
     if isinstance(plan, Project):
         changed["schema"] = canonical(plan.schema.fields)
     if changed:

@@ -27,12 +27,9 @@ from engine.plan.plan import (
 
 def pruned(plan: Plan) -> Plan:
     """Return the plan; below a projection over a join, columns that are not used are removed from the inputs of the join."""
-    if isinstance(plan, Project) and isinstance(plan.input, IntervalJoin | WindowJoin):
-        return over_narrow_join(plan, plan.input)
-    return plan
-
-
-def over_narrow_join(plan: Project, join: IntervalJoin | WindowJoin) -> Project:
+    if not (isinstance(plan, Project) and isinstance(plan.input, IntervalJoin | WindowJoin)):
+        return plan
+    join = plan.input
     used = {
         column.place for expression in (*plan.expressions, join.residual) for column in columns_in(expression)
     }

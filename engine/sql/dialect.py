@@ -21,6 +21,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from engine.expressions.kernels.times import FIXED
 from engine.sql.errors import SPLIT_IT, PlanningError, Text
 from engine.sql.terms.foreign_constructs import (
     PHRASES,
@@ -36,15 +37,7 @@ NESTING_MAX = 24
 # Maximum depth of a parsed tree, since the planner and the engine call themselves once per level.
 DEPTH_MAX = 100
 
-UNITS_US = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-    "WEEK": 7 * 86_400_000_000,
-}
+UNITS_US = {unit.upper(): length_us for unit, length_us in FIXED.items()} | {"WEEK": 7 * FIXED["day"]}
 UNIT_NAMES = UNITS_US.keys() | {unit + "S" for unit in UNITS_US}
 UNITS_TOLD = "use " + ", ".join(unit.lower() + "s" for unit in UNITS_US)
 WINDOW_FUNCTIONS = ("TUMBLE", "HOP")

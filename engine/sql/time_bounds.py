@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from engine.plan.plan import Column, EventTime
+from engine.plan.plan import Column
 from engine.sql.errors import Text
 from engine.sql.names import Scope
 from engine.sql.terms.literals import INTERVAL_MAX_US, interval_us
@@ -169,15 +169,13 @@ class TimeBounds:
         seen = self.scope.find(node)
         if seen is None or not isinstance(seen.column.expression, Column):
             return None
-        time = self._event_time(seen.owner)
+        time = self.scope.relations[seen.owner].time
         if time is None or seen.column.expression.place != time.place:
             return None
         return Linear(left=int(seen.owner == self.left), right=int(seen.owner == self.right))
 
     def _unit_us(self) -> int:
         """Return the unit of both times in microseconds; 1 if the units differ, because the planner refuses such a join anyway."""
-        units = [time.unit_us for time in map(self._event_time, (self.left, self.right)) if time]
+        times = [self.scope.relations[owner].time for owner in (self.left, self.right)]
+        units = [time.unit_us for time in times if time]
         return units[0] if len(set(units)) == 1 else 1
-
-    def _event_time(self, owner: int) -> EventTime | None:
-        return self.scope.relations[owner].time

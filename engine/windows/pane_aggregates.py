@@ -180,8 +180,9 @@ def of_values(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
         return from_python([answer([], aggregate) for _ in groups], aggregate.type)
     codes = np.concatenate([codes for codes, _, _ in chunks])
     times = np.concatenate([times for _, _, times in chunks])
-    data = [as_numpy(data) for _, data, _ in chunks]
-    values = np.concatenate(data)
+    values = np.concatenate(
+        [np.array(data.to_pylist(), object) if isinstance(data, pa.Array) else data for _, data, _ in chunks]
+    )
     # The sort is stable, so that values with equal times stay in the order of arrival.
     order = np.lexsort((times, codes))
     codes, values = codes[order], values[order]
@@ -190,12 +191,6 @@ def of_values(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
         [answer(values[start:end].tolist(), aggregate) for start, end in zip(starts, ends, strict=True)],
         aggregate.type,
     )
-
-
-def as_numpy(data: Any) -> Array:
-    if isinstance(data, pa.Array):
-        return np.array(data.to_pylist(), object)
-    return np.asarray(data)
 
 
 def percentile(values: list[Any], part: float) -> float | None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from engine.data.schema import TypeKind
-from engine.data.train import Train
 from engine.expressions.compiler import RowFailures, compile_projection
+from engine.expressions.frames import ONE_ROW
 from engine.plan.plan import Call, Cast, Literal
-
-ONE_ROW = Train((), np.zeros(1))
 
 # Functions that the planner computes. Text functions are not among them, because REPLACE of long constants can grow huge.
 COMPUTED = {
