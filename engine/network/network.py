@@ -88,7 +88,7 @@ class ClassNetwork:
 
     @property
     def pane_lengths(self) -> Mapping[Hashable, int]:
-        """Length of the panes of each time window; it depends on the order in which queries were added."""
+        """Length of the panes of each time window; the lengths depend on the order in which queries were added."""
         return dict(self._pane_lengths)
 
     def expect(self, pane_lengths: Mapping[Hashable, int]) -> None:
@@ -126,7 +126,7 @@ class ClassNetwork:
             known[query.name] = query
             self._check_tables(plans[query.name])
             check_lookups(plans[query.name], {})
-        # Nothing has been built before this line, so that a refused query leaves no trace.
+        # All checks come before this line, so that a refused query changes nothing in the network.
         self.queries = known
         self._planned_as.update((query.name, self.plan) for query in queries)
         self._common_panes = common_panes(plans.values())
@@ -155,7 +155,7 @@ class ClassNetwork:
         self.lookups = [node for node in self.lookups if node.users]
         for node in self.nodes:
             node.downstream = [below for below in node.downstream if below.users]
-        # Only plans of dropped operators are looked up: hashing all plans would take a second for 10,000 queries.
+        # Only plans of dropped operators are looked up, because hashing all plans would take a second for 10,000 queries.
         for plan in [plan for plan, nodes in self._found.items() if not nodes[0].users]:
             del self._found[plan]
             self._pane_lengths.pop(plan, None)
@@ -357,7 +357,7 @@ class ClassNetwork:
             end = (np.maximum(first, second) // slide + 1) * slide
             seen: Mask = (end - ranges[0] <= first) & (end - ranges[1] <= second)
             if condition is not None:
-                # The condition is computed only for pairs within the windows, so that it cannot fail for other pairs.
+                # The condition is computed only for pairs within the windows, so that no other pair can fail.
                 chosen = np.flatnonzero(seen)
                 seen[chosen] = condition(pairs.take(chosen), failures)
             return seen

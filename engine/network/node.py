@@ -104,7 +104,7 @@ class QueuedOperator:
         return was_empty
 
     def arrived_within(self, tuples: int) -> float:
-        """Return the arrival time of the queued train with the tuple at this position, counted from 1; infinite if fewer tuples are queued."""
+        """Return the arrival time of the train with the queued tuple number `tuples`, counted from 1; infinite if fewer are queued."""
         for train in self.queue:
             tuples -= len(train)
             if tuples <= 0:

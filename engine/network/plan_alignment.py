@@ -133,7 +133,7 @@ class RunningPlan:
 
 
 def steps_of(plan: Plan) -> tuple[list[Plan], Plan]:
-    """Return the filters and projections above a window, join or stream, topmost first, and the plan below them."""
+    """Return the filters and projections at the top of a plan, topmost first, and the window, join or stream below them."""
     steps: list[Plan] = []
     while isinstance(plan, Filter | Project | Apart):
         if not isinstance(plan, Apart):

@@ -173,7 +173,7 @@ def of_sketches(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
 
 
 def of_values(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
-    """Return an aggregate that needs all values of a group, for each group."""
+    """Return, for each group, an aggregate that needs all values of the group."""
     chunks = pane.values.get(("values", aggregate.argument), [])
     answer = ANSWERS[aggregate.function]
     if not chunks:

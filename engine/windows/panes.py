@@ -465,7 +465,7 @@ def add_sum(state: Array, codes: Codes, data: Array) -> None:
 
 
 def whole_sum(halves: Array) -> tuple[Array, Array]:
-    """Return the sums of the two halves, and a mask of the sums that fit int64."""
+    """Return the sums of the two halves, and a mask of the sums that fit into int64."""
     high, low = halves[0] + (halves[1] >> HALF), halves[1] & LOWER
     return (high << HALF) + low, (high >= -(1 << HALF - 1)) & (high < 1 << HALF - 1)
 

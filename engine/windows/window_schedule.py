@@ -55,7 +55,7 @@ class WindowReader(Protocol):
     def measures(self) -> Collection[Measure]: ...
 
     def is_due(self, end: int) -> bool:
-        """Return True if the window has not been answered at this end yet, but must be."""
+        """Return True if the window still has to be answered at the end `end`."""
         ...
 
 
@@ -182,7 +182,7 @@ class WindowSchedule:
                 reader.last = due
 
     def _settle_late(self, reached: int, numbers: Sequence[int]) -> None:
-        """Choose the ends of windows that event time has passed by several ends: as few as SLIDE AT MOST allows, common ends if possible."""
+        """Choose ends for windows that are several ends behind event time: few ends, and ends in common with other windows if possible."""
         pending = self._settings.late == "late-pending"
         while True:
             due = {name: self._due(reader, reached, numbers) for name, reader in self._flexible.items()}
@@ -242,7 +242,7 @@ class WindowSchedule:
 
 
 class Scans:
-    """Cache of combined panes for windows that are answered later at the same event time; it stores only what fits."""
+    """Cache of combined panes for windows that are answered later at one event time, as far as the memory limit has room."""
 
     def __init__(self, store: PaneStore) -> None:
         self._store = store
@@ -280,7 +280,7 @@ class Scans:
 
 
 def periods_of(readers: Collection[WindowReader], settings: WindowSettings) -> Mapping[int, int]:
-    """Return the period of each value of SLIDE AT MOST; both are numbers of panes."""
+    """Return the period of each value of SLIDE AT MOST, where periods and slides are numbers of panes."""
     windows: dict[tuple[int, bool], list[int]] = {}
     for reader in readers:
         windows.setdefault((reader.slide, reader.at_most), []).append(reader.window)
