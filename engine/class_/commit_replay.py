@@ -64,9 +64,8 @@ class CommitReplay:
         self._queries, self._exchanges, self._input = queries, exchanges, input_
         self.fetch: Fetch = lambda stream, batch: None
         self._commits: deque[Commit] = deque()
-        self._steps: deque[Step] = (
-            deque()
-        )  # Steps of the first of these commits that are still to be repeated
+        # Steps of the first of these commits that are still to be repeated.
+        self._steps: deque[Step] = deque()
         # Queries that one change added, collected until the step of the last of these queries is repeated.
         self._to_add: dict[str, str] = {}
         self._held: deque[tuple[Piece, int]] = deque()

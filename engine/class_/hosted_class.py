@@ -237,9 +237,8 @@ class HostedClass(RunListener):
         if used_s < quota_s:
             used_s += self.runner.run(quota_s - used_s, now, cpu)
         if self._changes and self.runner.is_settled():
-            self.runner.settle(
-                now()
-            )  # This call makes the changes that were requested while steps were repeated
+            # This call makes the changes that were requested while steps were repeated.
+            self.runner.settle(now())
         return used_s
 
     def advance(self, stream: str, time: int, now: float) -> None:

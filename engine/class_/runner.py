@@ -147,9 +147,8 @@ class ClassRunner:
         """Queue a train that has arrived on a stream."""
         node = self.network.source(stream)
         if node is not None and len(train):
-            self._enqueue(
-                node, train, float(train.arrival[0])
-            )  # The door limits the length of a source's queue
+            # The door limits the length of a source's queue.
+            self._enqueue(node, train, float(train.arrival[0]))
 
     def advance(self, stream: str, time: int, now: float) -> None:
         """Advance the event time of an idle stream to `time`, at clock time `now`."""

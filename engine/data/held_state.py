@@ -173,8 +173,7 @@ def tuple_bytes(train: Train) -> int:
 def beginning(train: Train, tuples: int) -> Train:
     """Return the first tuples of a train with its watermark, and with a kept fraction that accounts for the tuples left out."""
     kept = train.kept * tuples / len(train) if tuples else train.kept
-    part = train.take(
-        np.arange(tuples)
-    )  # The tuples are copied, because a slice would keep the whole train in memory
+    # The tuples are copied, because a slice would keep the whole train in memory.
+    part = train.take(np.arange(tuples))
     part.kept = kept
     return part

@@ -112,7 +112,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Schema:
-    """Fields in order; their names are distinct without regard to case."""
+    """Fields in order, with names that differ in more than upper and lower case."""
 
     fields: tuple[Field, ...]
 
@@ -140,12 +140,8 @@ class StreamSchema:
     name: str
     schema: Schema
     time: int | None = None  # Position of the event-time column, on which the watermark is declared
-    lateness_us: int = (
-        0  # Lateness: the watermark is the largest event time seen minus this number of microseconds
-    )
-    time_unit_us: int = (
-        1  # Unit of the event time in microseconds: 1 for timestamps, 1000 for int64 milliseconds
-    )
+    lateness_us: int = 0  # Largest event time seen minus the watermark, in microseconds
+    time_unit_us: int = 1  # Microseconds per unit of event time: 1 for timestamps, 1000 for milliseconds
 
 
 @dataclass(frozen=True)

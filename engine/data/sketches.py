@@ -162,9 +162,8 @@ class QuantileSketches:
     """Sketches that count values by logarithmic bin, with all groups in one array."""
 
     def __init__(self) -> None:
-        self._places: Whole = np.empty(
-            0, np.int64
-        )  # Sorted numbers, each of which combines a group code and a bin
+        # Sorted numbers, each of which combines a group code and a bin.
+        self._places: Whole = np.empty(0, np.int64)
         self._counts: Whole = np.empty(0, np.int64)
         self._parts: list[
             tuple[Whole, Whole]

@@ -166,7 +166,7 @@ def all_late(parts: Sequence[LateRows]) -> LateRows:
 
 
 def dropped_rows(train: Train) -> LateRows:
-    """Return the tuples of a train as dropped rows; each stands for as many rows as a tuple of its train."""
+    """Return the tuples of a train as dropped rows; each row stands for as many rows before shedding as its tuple did."""
     rows = len(train)
     each = stands_for(train.kept)
     return LateRows(
@@ -175,7 +175,7 @@ def dropped_rows(train: Train) -> LateRows:
 
 
 def thinned(late: LateRows, most: int) -> LateRows:
-    """Return at most `most` rows that stand for all rows; as long as there are more, every second row stands for two rows."""
+    """Return at most `most` rows that stand for all rows: half of the rows are removed, repeatedly, and the others count twice."""
     while len(late) > most:
         places = np.arange(0, len(late), 2)
         late = replace(late.take(places), offered=np.add.reduceat(late.offered, places))

@@ -196,7 +196,7 @@ class Compiler:
         def once_with_failures(frame: Frame) -> Computed:
             result: tuple[Computed, list[tuple[Mask, str]]] | None = frame.shared[slot]
             if result is None:
-                # Different rows need the uses of this expression, so failures are first collected for all rows.
+                # Each use of a shared expression concerns other rows, so failures are first collected for all rows.
                 guard, failed = frame.guard, frame.failed
                 frame.guard, frame.failed = None, []
                 result = frame.shared[slot] = run(frame), frame.failed

@@ -96,7 +96,7 @@ def broadcast(type_: DataType, value: Any) -> Run:
 
 
 def failing_node(type_: DataType, reason: str) -> CompiledTerm:
-    """Return a term for a constant that cannot be computed: it fails every row that needs it."""
+    """Return a term for a constant that cannot be computed, so that every row that needs the constant fails."""
     null = broadcast(type_, None)
 
     def run(frame: Frame) -> Computed:

@@ -180,7 +180,7 @@ def check_count(name: str, types: Types, least: int, most: int | None, wanted: s
 
 
 def numbers(name: str, types: Types, wanted: str) -> list[DataType]:
-    """Return the types, which must be numeric; a bare NULL gets the first known type."""
+    """Return the types, with the first known type in place of NULL; raise WrongArguments for a type that is not numeric."""
     for place, given_type in enumerate(types):
         if given_type is not None and not given_type.is_numeric:
             raise refuse(name, types, place, wanted)

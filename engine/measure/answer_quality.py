@@ -44,9 +44,7 @@ class AnswerQuality:
         weight: float = 1.0,
     ) -> None:
         """Create empty statistics; for queries with a window, `slack_s` returns the seconds from the due time of an answer until it is late."""
-        self.weight = (
-            weight  # Weight of the query: how much its staleness counts, compared with other queries
-        )
+        self.weight = weight  # How much the query's staleness counts, compared with other queries
         self.slack_s = slack_s  # Changes when other operators emit the query's answers
         self.tardiness = None if slack_s is None else AnswerTardiness()
         self._responses = ResponseStatistics()

@@ -41,9 +41,7 @@ class QueuedOperator:
     downstream: list[QueuedOperator] = field(default_factory=list)
     upstream: list[QueuedOperator] = field(default_factory=list)
     queue: deque[Train] = field(default_factory=deque)
-    lots: deque[Lot | None] = field(
-        default_factory=deque
-    )  # Memory accounts of the queued trains; empty at a source
+    lots: deque[Lot | None] = field(default_factory=deque)  # Memory accounts of the queued trains
     tuples: int = 0  # Number of queued tuples
     missing: LateRows | None = None
     """Tuples that were dropped from a source's queue, before its first train."""

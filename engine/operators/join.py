@@ -46,10 +46,8 @@ class JoinState:
         )
         self.low, self.high = low, high
         self.index = KeyIndex(key_types(plan.left.schema, plan.left_keys))
-        self.holdings = (
-            Holding(),
-            Holding(),
-        )  # Memory accounts; that of the left side includes the keys of both sides
+        # Memory accounts of both sides; the account of the left side includes the keys of both sides.
+        self.holdings = Holding(), Holding()
         self.holdings[0].compact = self.compact
         self._compact_at = FEW_KEYS
         # Number of keys after the last `compact`; 0 if stored tuples have been dropped since then.

@@ -26,7 +26,7 @@ Times = npt.NDArray[np.int64]
 ROOM_MIN = 1024
 # Maximum number of stored tuples that are searched without an index: for so few tuples, sorting the probing tuples is faster.
 SCANNED_MAX = 16_384
-# An index is built once the tuples compared without an index are this many times the tuples that the index would hold.
+# An index is built once the number of tuples compared without an index is SCANS times the number of tuples to index.
 SCANS = 4
 # Number of tuples that `forget` checks together at first; each further check takes twice as many.
 STRIDE = 1024
@@ -166,7 +166,7 @@ class StoredTuples:
         return self._codes[self._head : self._end]
 
     def recode(self, mapped: Codes) -> None:
-        """Replace each code by `mapped[code]`."""
+        """Replace the code of each tuple by `mapped[code]`, because keys got new codes."""
         self.codes()[:] = mapped[self.codes()]
         self._index, self._indexed = CodeOrder(self._codes[:0], 0), self._head
 
@@ -218,7 +218,7 @@ class StoredTuples:
         return tuple([column.take(places) for column in self._columns])
 
     def arrivals(self, places: Places, own: Arrivals) -> Arrivals:
-        """Return, for each pair, the arrival time of whichever of its two tuples arrived later."""
+        """Return, for each pair, the later of the arrival times of its two tuples."""
         if is_same(own) and own[0] >= self._latest:
             return own
         return np.maximum(own, self._arrival.take(places))

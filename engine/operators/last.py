@@ -53,7 +53,7 @@ from engine.operators.protocol import Progressive
 from engine.plan.plan import EventTime, LastJoin, time_of
 
 NOWHERE = -1
-# Time later than every event time, also if that is in microseconds.
+# Time later than every event time, in any unit.
 END = 2**62
 NEVER = np.iinfo(np.int64).min
 # Bytes of a row after the horizon in addition to its columns: for its code, its time and its position.
@@ -172,7 +172,7 @@ class LastRows:
         self._is_sorted = True
 
     def _settle(self) -> None:
-        """Replace the rows up to the horizon by newer rows of their keys that the horizon has passed."""
+        """Replace each stored row up to the horizon by a newer row of its key, if the horizon has passed the newer row."""
         passed = self._times <= self._horizon
         if not passed.any():
             return
@@ -247,11 +247,9 @@ class LookUp:
                 self._wait(train.take(early))
         out = self._answers(ready) if len(ready) else None
         # Late rows are only counted as missing, so they need not wait: they get the rows that they find now.
-        late = (
-            None
-            if train.late is None
-            else train.late.became(*self._looked_up(train.late.as_train(), Counter()))
-        )
+        late = train.late
+        if late is not None:
+            late = late.became(*self._looked_up(late.as_train(), Counter()))
         self._pass_horizon()
         return self._told(out, watermark, causes, late)
 

@@ -1,4 +1,4 @@
-"""Windows of a fixed number of tuples. One operator numbers a stream's tuples; another one per query closes windows.
+"""Windows of a fixed number of tuples. One operator numbers a stream's tuples; each query has another operator, which closes its windows.
 
     NumberOperator      in: tuples                     out: tuples with numbers; the watermark is their count
     RowWindowOperator   in: numbered tuples            out: (keys…, aggregates…) of the last `rows` tuples, after every

@@ -33,9 +33,9 @@ class TableJoinOperator(Stateless):
         self._unmatched = UnmatchedRows(plan.table.schema, plan.schema) if plan.outer else None
 
     def process(self, train: Train) -> Train | None:
-        late = (
-            None if train.late is None else train.late.became(*self._joined(train.late.as_train(), Counter()))
-        )
+        late = train.late
+        if late is not None:
+            late = late.became(*self._joined(late.as_train(), Counter()))
         if not len(train):
             return progress(train.watermark, train.causes, late)
         out, _ = self._joined(train, self.failed)

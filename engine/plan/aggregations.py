@@ -31,9 +31,8 @@ class Aggregation(StrEnum):
     FIRST = "first"  # First value in the order of event time, then of arrival
     LAST = "last"
     TOP = "top"  # Most frequent values, `parameter` in number, as a text "value:count, …"
-    APPROX_COUNT_DISTINCT = (
-        "approx_count_distinct"  # The approximate functions use sketches (engine.data.sketches)
-    )
+    # The approximate functions use sketches (engine.data.sketches).
+    APPROX_COUNT_DISTINCT = "approx_count_distinct"
     APPROX_QUANTILE = "approx_quantile"
     APPROX_TOP = "approx_top_k"
 

@@ -81,7 +81,7 @@ def subtract_constant(left: Array, right: Array) -> Checked:
     return difference, None, any_or_none(wrong)
 
 
-# Functions for integers by the sign of a sum: for a constant and for a variable second operand.
+# Functions that add (1) or subtract (-1) integers: one for a constant second operand, and one for a column.
 SUMS = {1: (add_constant, add_integers), -1: (subtract_constant, subtract_integers)}
 
 
