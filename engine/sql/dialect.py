@@ -88,8 +88,8 @@ def refusal(phrase: str) -> Callable[[parser.Parser], NoReturn]:
 INTERVAL_STARTS = (TokenType.STRING, TokenType.NUMBER, TokenType.DASH, TokenType.L_PAREN)
 
 
-class WeirParser(parser.Parser):
-    """sqlglot's parser of expressions and clauses without the constructs that Weir lacks, and with Weir's own rules for FROM."""
+class BareParser(parser.Parser):
+    """sqlglot's parser without the constructs of other dialects that Weir does not support."""
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
     STATEMENT_PARSERS: ClassVar = {}
@@ -99,6 +99,11 @@ class WeirParser(parser.Parser):
     BITWISE: ClassVar = {}
     BRACKETS: ClassVar = frozenset[TokenType]()
     SUBQUERY_PREDICATES: ClassVar = {}
+
+
+class WeirParser(BareParser):
+    """sqlglot's parser of expressions and clauses, with Weir's own rules for FROM, windows and joins."""
+
     NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": lambda self: self._parse_case()}
     FUNCTION_PARSERS: ClassVar = {
         "CAST": lambda self: self._parse_cast(True),
