@@ -45,7 +45,7 @@ class AnswerQuality:
     ) -> None:
         """Create empty statistics; for queries with a window, `slack_s` returns the seconds from the due time of an answer until it is late."""
         self.weight = weight  # How much the query's staleness counts, compared with other queries
-        self.slack_s = slack_s  # Changes when other operators emit the query's answers
+        self.slack_s = slack_s  # Replaced when other operators emit the query's answers
         self.tardiness = None if slack_s is None else AnswerTardiness()
         self._responses = ResponseStatistics()
         self._utility = None if graph is None else UtilityStatistics(graph)
@@ -120,7 +120,7 @@ class AnswerQuality:
 
     def stale_share(self, now: float) -> float:
         """Return the fraction of the time, since the first input that led to an answer, for which the output was stale."""
-        # Reading `stale_s` measures the last answers, which may set an earlier `_since`, so that comes first.
+        # Reading `stale_s` must come first, because that measures the last answers, which may set an earlier `_since`.
         stale_s = self.stale_s
         return ratio(stale_s, now - self._since)
 

@@ -1,4 +1,4 @@
-"""Ideal cost of an answer: the processor time it needs if it waits for nothing.
+"""Ideal cost of an answer: the processor time of an answer that waits for nothing.
 
 The cost is computed from each operator's measured mean cost per tuple. The scheduler's estimates would not do: they begin
 with a guess, which lasts for hundreds of tuples, and some operators never process that many tuples.

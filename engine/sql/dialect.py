@@ -453,7 +453,7 @@ class WeirParser(BareParser):
     def _parse_interval(self, *_: Any, **__: Any) -> exp.Interval | None:
         start = self._curr
         if start.token_type is not TokenType.INTERVAL or self._next.token_type not in INTERVAL_STARTS:
-            return None  # Without a length of time after it, INTERVAL is the name of a column
+            return None  # INTERVAL is the name of a column unless a length of time follows
         self._advance()
         amount = self._parse_unary() or self._missing()
         unit = None
@@ -519,7 +519,7 @@ Reader = TypeVar("Reader", bound=WeirParser)
 
 
 class Weir(Dialect):
-    """Dialect of Weir's SQL; where the meaning is in doubt, it follows DuckDB."""
+    """Dialect of Weir's SQL, which follows DuckDB where SQL systems differ."""
 
     DPIPE_IS_STRING_CONCAT = True
     NORMALIZE_NOT_NULL = True
@@ -545,7 +545,7 @@ DIALECT = Weir()
 
 
 def tokenized(sql: str, bytes_max: int = SQL_BYTES_MAX) -> list[Token]:
-    """Return the tokens of a text; raise a PlanningError if it is longer than `bytes_max`."""
+    """Return the tokens of a text; raise a PlanningError if the text is longer than `bytes_max` bytes."""
     if len(sql) > bytes_max or len(sql.encode("utf-8", "surrogatepass")) > bytes_max:
         raise Text(sql).error(0, f"the text is longer than {bytes_max:,} bytes", len(sql))
     try:

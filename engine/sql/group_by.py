@@ -43,7 +43,7 @@ from engine.plan.plan import (
 from engine.sql.terms.expressions import BOUNDS, UNTYPED, Expressions
 from engine.sql.terms.normal_form import all_of, key
 
-# Provisional positions of the results of a window: 0 and 1 are window_start and window_end; keys and aggregates follow from here on.
+# First provisional positions of keys and of aggregates; 0 and 1 are window_start and window_end.
 FIRST_KEY = 2
 FIRST_AGGREGATE = 1_000_000
 

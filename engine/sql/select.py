@@ -150,7 +150,7 @@ class Selects:
             )
 
     def _check_calls(self, items: Sequence[SelectItem]) -> None:
-        """Raise an error for an unknown function in a query with a window; its user probably meant an aggregate."""
+        """Raise an error for an unknown function in a query with a window, where the user probably meant an aggregate."""
         for item in items:
             for node in item.node.find_all(exp.Anonymous, exp.WithinGroup):
                 if isinstance(node, exp.WithinGroup):

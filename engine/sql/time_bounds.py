@@ -71,7 +71,7 @@ class TimeBounds:
     right: int
 
     def of(self, node: exp.Expr) -> Bound | None:
-        """Return the limits that a condition sets for the distance of the two times; None if it does not compare these times."""
+        """Return the limits that a condition sets for the distance of the two times; None if the condition does not compare them."""
         if isinstance(node, exp.Between):
             low = self._compared(exp.GTE, node.this, node.args["low"])
             high = self._compared(exp.LTE, node.this, node.args["high"])

@@ -451,7 +451,7 @@ def unknown_part(name: str) -> tuple[str, object, str] | None:
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
-    """Return at most three known names that differ from `name` by one edit, or by two edits if it is long."""
+    """Return at most three known names that differ from `name` by one edit, or by two edits if `name` is long."""
     slips = 1 if len(name) < 6 else 2
     close = [(edits(name, one), one) for one in known if abs(len(one) - len(name)) <= slips]
     return [one for count, one in sorted(close) if count <= slips and 2 * count < len(name)][:3]

@@ -1,6 +1,6 @@
 """Reads constants from SQL texts: numbers and intervals.
 
-Numbers have DuckDB's types: int32 or int64, whichever is smaller; decimal with a point; float64 with an exponent.
+Numbers have DuckDB's types: int32 or, for larger numbers, int64; decimal with a point; float64 with an exponent.
 """
 
 from __future__ import annotations

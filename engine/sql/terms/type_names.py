@@ -37,7 +37,7 @@ INSTEAD = {
 
 
 def type_named(text: Text, node: TypeName) -> DataType:
-    """Return the type with this name; raise an error at an unknown name."""
+    """Return the type with this name; raise an error for an unknown name."""
     name, digits = node.name, [expression.name for expression in node.expressions]
     if name in DECIMALS:
         return _decimal(text, node, digits)
