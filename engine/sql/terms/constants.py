@@ -5,12 +5,13 @@ from __future__ import annotations
 from engine.data.schema import TypeKind
 from engine.expressions.compiler import RowFailures, compile_projection
 from engine.expressions.frames import ONE_ROW
+from engine.expressions.kernels.comparison import MIRRORED
 from engine.plan.plan import Call, Cast, Literal
 
 # Functions that the planner computes. Text functions are not among them, because REPLACE of long constants can grow huge.
 COMPUTED = {
     *("add", "subtract", "multiply", "divide", "integer_divide", "modulo", "power", "negate", "abs"),
-    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+    *MIRRORED,
 }
 
 
