@@ -1,8 +1,8 @@
 """Checks of a declared class before it runs: its streams and queries can run, alone and together with other classes.
 
-    checked(declared)           check that streams parse, queries can be planned, and every stream that is read has the key
+    checked(declared)           check that streams parse, queries can be planned, and every stream that is read has the key column
     runnable(declared)          return the class with the queries that can be planned, and the problem of each other query
-    check_together(classes)     check that all classes declare a stream alike, and that minimum shares fit
+    check_together(classes)     check that all classes declare a stream alike, and that their minimum shares are possible
 
 Every refusal is an InvalidInput that names the class, the field, the value and a remedy.
 """
@@ -54,12 +54,9 @@ class CheckedClass:
                 name,
                 "choose another name",
             )
-        try:
-            query = plan_query(name, sql, self.catalog)
-        except PlanningError as problem:
-            raise replace(problem, field=self._at(f"queries.{name}")) from None
         by_name = {query_name.lower(): query for query_name, query in self.queries.items()}
         try:
+            query = plan_query(name, sql, self.catalog)
             check_lookups(query.plan, by_name)
         except InvalidInput as problem:
             raise replace(problem, field=self._at(f"queries.{name}")) from None
@@ -110,7 +107,7 @@ class CheckedClass:
 
 
 def checked(declared: LiveClass) -> CheckedClass:
-    """Return the checked class, or raise the first problem that keeps it from running."""
+    """Return the checked class, or raise the first problem that keeps the class from running."""
     runs, problems = runnable(declared)
     for problem in problems.values():
         raise problem
@@ -118,7 +115,7 @@ def checked(declared: LiveClass) -> CheckedClass:
 
 
 def runnable(declared: LiveClass) -> tuple[CheckedClass, dict[str, Exception]]:
-    """Return the class with the queries that can run, and the problem of each other query."""
+    """Return the class with the queries that can run, and for each other query the problem that keeps it from running."""
     at = f"classes.{declared.name}"
     streams: dict[str, StreamSchema] = {}
     for place, sql in enumerate(declared.streams):
@@ -142,7 +139,7 @@ def runnable(declared: LiveClass) -> tuple[CheckedClass, dict[str, Exception]]:
     for name, sql in declared.queries.items():
         try:
             accepted = accepted.with_query(name, sql)
-        except Exception as problem:  # even a defect of the planner must not affect other queries
+        except Exception as problem:  # Even a defect of the planner must not affect other queries
             problems[name] = problem
     if problems:
         accepted = replace(accepted, declared=with_queries(declared, accepted.queries))
@@ -177,7 +174,7 @@ def without_streams(declared: LiveClass, streams: Collection[str]) -> LiveClass:
 
 
 def check_key_types(one: CheckedClass) -> None:
-    """Raise InvalidInput if the key's type differs between streams: equal keys would get into different shards."""
+    """Raise InvalidInput if the type of the key differs between streams, because equal keys would then get into different shards."""
     key = one.declared.key
     if key is None or one.declared.shards == 1:
         return

@@ -1,4 +1,4 @@
-"""Response times of a class's answers, measured when they are delivered."""
+"""Response times of a class's answers, measured when the answers are delivered."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class AnswerTimes:
         self.recent = ResponseStatistics(target_s)
         self.noticed: ResponseStatistics | None = None
         """Statistics since `notice`, with slowdowns; None before the first `notice`."""
-        self._alone: Mapping[str, Alone] = {}  # ideal cost of an answer by query, from the last `notice`
-        # For trains with a single arrival time: by response time, the number of answers since the last settle point.
+        self._alone: Mapping[str, Alone] = {}  # Ideal cost of an answer by query, from the last `notice`
+        # Number of answers since the last settle point, by response time, for trains with a single arrival time.
         self._same: dict[float, int] = {}
 
     def set_target(self, target_s: float) -> None:
@@ -37,7 +37,7 @@ class AnswerTimes:
         self._alone = alone
 
     def add(self, query: str, train: Train, now: float) -> float:
-        """Add a train of a query's answers to the statistics; return the sum of their response times."""
+        """Add a train of a query's answers to the statistics; return the sum of the response times of these answers."""
         results, arrival = len(train), train.arrival
         if is_same(arrival):
             response_s = now - arrival.item(0)

@@ -1,4 +1,4 @@
-"""Answers of a class's queries: those that wait for a settle point, and the number and quality of those that were delivered."""
+"""Answers of a class's queries: answers that wait for a settle point, and the number and quality of delivered answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Sink = Callable[[str, Train], None]
 
 
 class ClassAnswers:
-    """Delivers answers by `sink(query, train)`; during this call, `counts[query]` is the sequence number of the train's first row."""
+    """Delivers answers by calls of `sink(query, train)`; during a call, `counts[query]` is the sequence number of the train's first row."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink

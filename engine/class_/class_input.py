@@ -20,7 +20,7 @@ ENDED_MAX = 100
 
 
 class ClassInput:
-    """Queue and account of each stream that the class reads, and accounts of streams that it does not read any more."""
+    """Queue and account of each stream that the class reads, and accounts of streams that the class has left."""
 
     def __init__(self, runner: ClassRunner, buffer: CommitBuffer) -> None:
         self.entrances: dict[str, Entrance] = {}
@@ -31,8 +31,6 @@ class ClassInput:
         # Queued trains of streams that lost their last query, kept for a query that may be added in the same change.
         self._unread: dict[str, Sequence[Train]] = {}
 
-    # --- beginning and ending to read a stream ---------------------------------------------------------
-
     def open(self, stream: str) -> Entrance:
         """Return the stream's queue and account in the class; a stream that is read again continues its old account."""
         if stream not in self.entrances:
@@ -41,7 +39,7 @@ class ClassInput:
         return self.entrances[stream]
 
     def end(self, stream: str) -> None:
-        """Stop reading a stream and keep its account; only the ENDED_MAX accounts kept last remain."""
+        """Stop reading a stream and keep its account; only the latest ENDED_MAX such accounts are kept."""
         entrance = self.entrances.pop(stream, None)
         if entrance is not None:
             self.ended[stream] = entrance.ledger
@@ -55,7 +53,7 @@ class ClassInput:
             entrance.next_batch, entrance.rows = following
 
     def leave(self, stream: str) -> None:
-        """Shed the queued tuples of a stream that no query reads; a query added later reads only new rows."""
+        """Shed the queued tuples of a stream that no query reads any more; a query added later reads only new rows."""
         entrance = self.entrances.get(stream)
         if entrance is None or entrance.following == StreamPosition():
             return
@@ -95,8 +93,6 @@ class ClassInput:
     def forget_unread(self) -> None:
         self._unread.clear()
 
-    # --- queueing and removing tuples ------------------------------------------------------------------
-
     def count(self, piece: Piece, is_sampled: bool) -> None:
         """Count a batch's tuples as offered in this load cycle, if a query reads the stream."""
         if self._runner.network.source(piece.stream) is None:
@@ -117,7 +113,7 @@ class ClassInput:
             self.evict(piece.stream, piece.evict)
 
     def took(self, stream: str, tuples: int) -> None:
-        """Account for tuples that a source operator has taken, and record which batches it has begun."""
+        """Account for tuples that a source operator has taken, and record the batches that begin with these tuples."""
         entrance = self.entrances[stream]
         entrance.ledger.delivered += tuples
         self._consume(entrance, tuples)
@@ -142,7 +138,7 @@ class ClassInput:
             self.evict(stream, int(part * entrance.tuples))
 
     def drop_older(self, age_s: float, now: float) -> int:
-        """Drop tuples that have waited in a stream's queue for longer than `age_s`; return how many there were."""
+        """Drop tuples that have waited in a stream's queue for longer than `age_s` seconds; return how many were dropped."""
         dropped = 0
         if self._buffer.is_repeating:
             return dropped
@@ -152,7 +148,7 @@ class ClassInput:
         return dropped
 
     def settle(self) -> None:
-        """Record the batches at the front of the queues of which the door let no tuple in."""
+        """Record the batches at the front of the queues that have no tuples, because the door let no tuple in."""
         for entrance in self.entrances.values():
             if entrance.queued and not entrance.queued[0][1]:
                 self._consume(entrance, 0)
@@ -161,14 +157,12 @@ class ClassInput:
         for opened in entrance.consume(tuples):
             self._buffer.write(opened)
 
-    # --- reading the accounts --------------------------------------------------------------------------
-
     def queued(self, stream: str) -> int:
         """Return the number of the stream's tuples that no operator has taken."""
         return self.entrances[stream].tuples if stream in self.entrances else 0
 
     def ledger(self, stream: str) -> TupleLedger:
-        """Return the account of one stream; its counts and the number of queued tuples add up to the number offered."""
+        """Return the account of one stream; the counts of fates and the number of queued tuples add up to the number offered."""
         account, node = self.entrances[stream].ledger, self._runner.network.source(stream)
         if node is None:
             return replace(account)
@@ -184,8 +178,6 @@ class ClassInput:
     def positions(self) -> Mapping[str, int]:
         """Return, by stream, the first batch that a recovery from the present state would read."""
         return {stream: entrance.position.batch for stream, entrance in self.entrances.items()}
-
-    # --- saving and restoring accounts and positions ---------------------------------------------------
 
     def state(self) -> dict[str, tuple[TupleLedger, Position]]:
         """Return each stream's account and position, leaving out batches that are not begun."""

@@ -38,7 +38,7 @@ class ClassQueries:
         """CREATE STREAM statements of the streams that queries may read."""
         self.schemas = schemas_of(settings.streams)
         self.refused: dict[str, str] = {}
-        """Declared queries that cannot run, each with the reason."""
+        """Reason why a declared query cannot run, by query."""
         self.answered_before = 0
         """Number of answers of queries that were removed."""
         self._catalog = SqlCatalog.of(streams=self.schemas.values())
@@ -50,8 +50,6 @@ class ClassQueries:
     def answers(self) -> int:
         """Number of answers since the class began, including queries that were removed."""
         return self.answered_before + sum(self._runner.answers.counts.values())
-
-    # --- planning queries ------------------------------------------------------------------------------
 
     def planned(self, name: str, sql: str) -> Query:
         if name in self.by_name:
@@ -66,17 +64,15 @@ class ClassQueries:
         for name, sql in queries.items():
             try:
                 planned.append(plan_query(name, sql, catalog))
-            except Exception as problem:  # even a defect of the planner must not affect other queries
+            except Exception as problem:  # Even a defect of the planner must not affect other queries
                 self.refused[name] = sentence(problem)
             else:
                 catalog = catalog.with_query(planned[-1])
         return planned
 
     def plan_and_add(self, queries: Mapping[str, str]) -> None:
-        """Add those of the given queries that can be planned over the present streams and queries."""
+        """Add the given queries, except for queries that cannot be planned over the present streams and queries."""
         self.add_all(self.planned_all(queries, self._catalog))
-
-    # --- changing queries and streams ------------------------------------------------------------------
 
     def add_all(self, planned: Sequence[Query]) -> list[str]:
         """Add queries together, so that their windows share panes; return the names of the queries that run."""
@@ -135,8 +131,6 @@ class ClassQueries:
             self.set_streams(statements)
             self._buffer.settle(StreamsSet(tuple(statements)))
 
-    # --- utility graphs and freshness weights ----------------------------------------------------------
-
     def value(self, settings: LiveClass) -> None:
         """Set the utility graph of each query's later answers: the query's own graph, otherwise the graph of the class."""
         self._declare_values(settings)
@@ -167,8 +161,6 @@ class ClassQueries:
             weights=dict(values.weights),
             samples=self._input.samples.by_stream(),
         )
-
-    # --- streams that queries read ---------------------------------------------------------------------
 
     def streams(self) -> Sequence[StreamSchema]:
         """Return the streams that at least one query reads."""

@@ -27,7 +27,7 @@ class ClassSnapshot:
 
     @classmethod
     def of(cls, network: ClassNetwork, answers: ClassAnswers) -> ClassSnapshot:
-        """Return the state without copying it; copy or save it before any operator runs again."""
+        """Return the state without copying; the caller must copy or save the state before any operator runs again."""
         return cls(
             states={node.key: node.operator.snapshot() for node in network.nodes},
             queues={node.key: tuple(node.queue) for node in network.nodes},

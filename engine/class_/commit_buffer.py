@@ -4,31 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.class_.repetition import Repetition
 from engine.class_.steps import Answer, Commit, Interrupted, Step
 from engine.data.held_state import train_bytes, tuple_bytes
 
 
 class CommitBuffer:
-    """Steps since the last settle point, and the steps and answers before it that no commit contains yet.
+    """Steps since the last settle point, and steps and answers before that point that no commit contains yet.
 
-    Repeated steps are not recorded again. The answers of repeated steps are kept apart, because most were committed before.
+    Repeated steps are not recorded again. The answers of repeated steps are kept apart, because most of them were committed before.
     """
 
-    def __init__(self, repetition: Repetition, bytes_max: float) -> None:
-        """Create an empty buffer; once it has more than `bytes_max` bytes of answers, the slice ends early so that they can be committed."""
+    def __init__(self, bytes_max: float) -> None:
+        """Create an empty buffer; once its answers have more than `bytes_max` bytes, the slice ends early, to commit them."""
+        self.is_repeating = False
+        """True while committed steps are repeated."""
         self.repeated: list[Answer] = []
         """Answers of repeated steps that have not been found in a commit."""
-        self._repetition, self._bytes_max = repetition, bytes_max
+        self._bytes_max = bytes_max
         self._steps: list[Step] = []
         self._settled: list[Step] = []
         self._answers: list[Answer] = []
         self._bytes = 0
-        self._widths: dict[str, int] = {}  # bytes of each answer by query; 0 if texts make the size vary
-
-    @property
-    def is_repeating(self) -> bool:
-        return bool(self._repetition)
+        self._widths: dict[str, int] = {}  # Bytes of each answer by query; 0 if texts make the size vary
 
     @property
     def is_empty(self) -> bool:
@@ -44,7 +41,7 @@ class CommitBuffer:
             self._steps.append(step)
 
     def settle(self, *steps: Step) -> None:
-        """Make all recorded steps final, so that the next commit has them, and add `steps`, which happen at the settle point itself."""
+        """Make all recorded steps final, so that the next commit has them, and add steps that happen at the settle point itself."""
         self._settled += self._steps
         self._settled += steps
         self._steps = []
@@ -58,7 +55,7 @@ class CommitBuffer:
         self._bytes += len(train) * width or train_bytes(train)
 
     def check(self, commit: Commit) -> None:
-        """Forget the answers of repeated steps that the commit contains; a commit that ends with an interruption may lack some answers."""
+        """Forget the answers of repeated steps that are in the commit; a commit that ends with an interruption may lack some answers."""
         interrupted = commit.steps[-1:] == (Interrupted(),)
         self.repeated = [
             answer
@@ -71,7 +68,7 @@ class CommitBuffer:
         self._widths.pop(name, None)
 
     def take(self, answered: Mapping[str, int]) -> Commit | None:
-        """Return a commit of the final steps and answers since the last call; None without any. `answered` has the answer counts by query."""
+        """Return a commit of the final steps and answers since the last call, with the answer counts by query; None if there are none."""
         if not self._settled and not self._answers:
             return None
         commit = Commit(tuple(self._settled), tuple(self._answers), dict(answered))

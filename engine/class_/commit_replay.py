@@ -6,41 +6,19 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from engine.class_ import steps
 from engine.class_.class_input import ClassInput
 from engine.class_.class_queries import ClassQueries
 from engine.class_.commit_buffer import CommitBuffer
 from engine.class_.door import Piece, unpacked
-from engine.class_.input_account import Entrance, StreamPosition
+from engine.class_.input_account import Entrance, StreamPosition, enter
 from engine.class_.query_exchanges import QueryExchanges
-from engine.class_.repetition import Repetition
 from engine.class_.runner import ClassRunner, Clock
-from engine.class_.steps import (
-    Advanced,
-    Commit,
-    Evicted,
-    Exchanged,
-    ExchangeGivenUp,
-    Interrupted,
-    LimitsSet,
-    LookupsReleased,
-    Opened,
-    PlanSet,
-    QueryAdded,
-    QueryRemoved,
-    Step,
-    StreamLeft,
-    StreamsSet,
-    Took,
-    WindowsSet,
-)
+from engine.class_.steps import Commit, Interrupted, Opened, Step
 from engine.data.train import Train
 
-# Function that returns the tuples of a batch by stream and batch number; None if they are not kept any more.
+# Function that returns the tuples of a batch by stream and batch number; None if the batch is not kept any more.
 Fetch = Callable[[str, int], Train | None]
-
-
-def nothing_kept(stream: str, batch: int) -> Train | None:
-    return None
 
 
 # Maximum number of differences that are kept as text: a defect may cause a difference in every commit.
@@ -49,7 +27,7 @@ MISMATCHES_KEPT = 100
 
 @dataclass
 class Mismatches:
-    """Differences between the repetition and the first run: the first MISMATCHES_KEPT as texts, all later ones as a number."""
+    """Differences between the repetition and the first run: the texts of the first MISMATCHES_KEPT, and the number of the others."""
 
     _first: list[str] = field(init=False, default_factory=list)
     _more: int = field(init=False, default=0)
@@ -70,11 +48,10 @@ class Mismatches:
 
 
 class CommitReplay:
-    """Repeats commits, and holds input that arrives meanwhile; it is false once all commits are repeated and no input is held."""
+    """Replay of commits, which also holds input that arrives meanwhile; false once all commits are repeated and no input is held."""
 
     def __init__(
         self,
-        repetition: Repetition,
         *,
         runner: ClassRunner,
         queries: ClassQueries,
@@ -83,52 +60,66 @@ class CommitReplay:
         buffer: CommitBuffer,
     ) -> None:
         self.mismatches = Mismatches()
-        self._repetition, self._runner, self._buffer = repetition, runner, buffer
+        self._runner, self._buffer = runner, buffer
         self._queries, self._exchanges, self._input = queries, exchanges, input_
-        self.fetch: Fetch = nothing_kept
-        # Queries that were added by one change, collected until the step of the last of them is repeated.
+        self.fetch: Fetch = lambda stream, batch: None
+        self._commits: deque[Commit] = deque()
+        # Steps of the first of these commits that are still to be repeated.
+        self._steps: deque[Step] = deque()
+        # Queries that one change added, collected until the step of the last of these queries is repeated.
         self._to_add: dict[str, str] = {}
         self._held: deque[tuple[Piece, int]] = deque()
-        self._following: dict[str, StreamPosition] = {}  # position of each stream after the repetition
+        self._following: dict[str, StreamPosition] = {}  # Position of each stream after the repetition
 
     def __bool__(self) -> bool:
-        return bool(self._repetition or self._held)
+        return self._buffer.is_repeating or bool(self._held)
 
     def begin(self, commits: Sequence[Commit]) -> None:
         """Set the commits that the following slices repeat."""
-        self._repetition.begin(commits)
+        self._commits, self._steps = deque(commits), deque()
+        self._buffer.is_repeating = bool(commits)
         self._runner.answers.measures = not commits
         self._following = {}
         for step in (step for commit in commits for step in commit.steps):
             match step:
                 case Opened(stream, batch):
                     self._following[stream] = StreamPosition(batch + 1, step.upto)
-                case StreamLeft(stream):
+                case steps.StreamLeft(stream):
                     self._following[stream] = StreamPosition()
 
     def run(self, quota_s: float, now: Clock, cpu: Clock) -> float:
         """Repeat steps until the slice's processor time is used or no step is left; return the processor time used."""
-        used_s = 0.0
-        if self._repetition:
-            used_s = self._repetition.run(quota_s, now, cpu, repeat=self._repeat, check=self._check)
-        self._runner.answers.measures = not self._repetition
-        if not self._repetition and self._following:
+        used_s = self._repeat_for(quota_s, now, cpu) if self._commits else 0.0
+        self._runner.answers.measures = not self._commits
+        if not self._commits and self._following:
             self._continue_streams()
         return used_s
 
-    # --- positions of streams and held batches ---------------------------------------------------------
+    def _repeat_for(self, quota_s: float, now: Clock, cpu: Clock) -> float:
+        """Repeat steps for this processor time, check each commit after its last step, and return the time used."""
+        began = cpu()
+        while self._commits and cpu() - began < quota_s:
+            if not self._steps:
+                self._steps.extend(self._commits[0].steps)
+            if self._steps:
+                self._repeat(self._steps.popleft(), now)
+            if not self._steps:
+                commit = self._commits.popleft()
+                self._buffer.is_repeating = bool(self._commits)
+                self._check(commit)
+        return cpu() - began
 
     def following(self) -> dict[str, StreamPosition]:
-        """Return, by stream, the known positions at which reading continues after the repetition; empty if no commits are being repeated."""
-        return self._following if self._repetition else {}
+        """Return, by stream, the position at which reading continues after the repetition; empty if no commits are being repeated."""
+        return self._following if self._commits else {}
 
     def stream_begins(self, stream: str, following: StreamPosition) -> None:
-        """If no query will read the stream once all steps are repeated, set the position at which a later query begins to read it."""
-        if self._repetition and self._following.get(stream) == StreamPosition():
+        """Set the position at which a later query begins to read the stream, if no query reads the stream after the repetition."""
+        if self._commits and self._following.get(stream) == StreamPosition():
             self._following[stream] = following
 
     def hold(self, piece: Piece, upto: int) -> None:
-        """Hold the tuples of a batch that a door let in; they are queued once all steps are repeated."""
+        """Hold the tuples of a batch that a door let in, and queue the tuples once all steps are repeated."""
         self._held.append((piece, upto))
         self._following[piece.stream] = StreamPosition(piece.batch + 1, upto)
 
@@ -149,7 +140,7 @@ class CommitReplay:
         self._following.clear()
 
     def reopen(self, entrance: Entrance, opened: Opened, done: int) -> None:
-        """Queue the tuples of a batch that the door let in during the first run, without the first `done` of these tuples."""
+        """Queue the tuples of a batch that the door let in during the first run, except for the first `done` of these tuples."""
         entrance.next_batch = opened.batch + 1
         left = opened.inside - done
         if not left:
@@ -157,7 +148,7 @@ class CommitReplay:
             return
         entrance.queue(opened, left)
         if self._runner.network.source(opened.stream) is None:
-            return  # no query reads the stream, so a later step drops the batch
+            return  # No query reads the stream, so a later step drops the batch
         train = self.fetch(opened.stream, opened.batch)
         types = tuple(field.type for field in self._queries.schemas[opened.stream].schema.fields)
         if train is None or tuple(column.type for column in train.columns) != types:
@@ -169,46 +160,44 @@ class CommitReplay:
         train.kept = opened.kept
         self._runner.offer(opened.stream, train.slice(done, len(train)))
 
-    # --- repeating single steps ------------------------------------------------------------------------
-
     def _repeat(self, step: Step, now: Clock) -> None:
         runner = self._runner
         match step:
             case Opened(stream):
                 entrance = self._input.open(stream)
-                entrance.enter(step)
+                enter(entrance.ledger, step)
                 self.reopen(entrance, step, 0)
-            case Took(stream, tuples):
+            case steps.Took(stream, tuples):
                 runner.take_next(stream, tuples, now)
-            case Evicted(stream, tuples):
+            case steps.Evicted(stream, tuples):
                 self._input.evict(stream, tuples)
-            case Advanced(stream, time, at):
+            case steps.Advanced(stream, time, at):
                 runner.advance(stream, time, at)
                 runner.drain(now)
-            case LookupsReleased(query, upto_us, at):
+            case steps.LookupsReleased(query, upto_us, at):
                 runner.release(query, upto_us, at)
                 runner.drain(now)
-            case QueryAdded(name, sql, with_next):
+            case steps.QueryAdded(name, sql, with_next):
                 self._to_add[name] = sql
                 if not with_next:
                     self._add()
-            case QueryRemoved(name):
+            case steps.QueryRemoved(name):
                 if name in self._queries.by_name:
                     with self._exchanges.restarted():
                         self._queries.remove(name)
-            case StreamLeft(stream):
+            case steps.StreamLeft(stream):
                 self._input.forget_position(stream)
-            case StreamsSet(statements):
+            case steps.StreamsSet(statements):
                 self._queries.set_streams(statements)
-            case LimitsSet(limits):
+            case steps.LimitsSet(limits):
                 runner.network.account.set_limits(limits)
-            case WindowsSet(windows):
+            case steps.WindowsSet(windows):
                 runner.network.windows = windows
-            case PlanSet(plan):
+            case steps.PlanSet(plan):
                 self._exchanges.set_plan(plan)
-            case Exchanged(name):
+            case steps.Exchanged(name):
                 self._exchanges.exchange(name)
-            case ExchangeGivenUp():
+            case steps.ExchangeGivenUp():
                 self._exchanges.give_up()
 
     def _add(self) -> None:
@@ -219,7 +208,7 @@ class CommitReplay:
         self._to_add = {}
 
     def _check(self, commit: Commit) -> None:
-        """Compare the answer counts with those of the first run, and continue with the first run's counts, on which readers rely."""
+        """Compare the answer counts with the counts of the first run, and continue with those, because readers rely on them."""
         interrupted = commit.steps[-1:] == (Interrupted(),)
         counts = self._runner.answers.counts
         for query, committed in commit.answered.items():

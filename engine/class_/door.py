@@ -1,7 +1,7 @@
 """Door of a class: decides which tuples of a batch come in.
 
-A door takes only the tuples of its own shard, and sheds the fraction that the load manager has decided on. It rejects tuples
-if the queue has no room. A door may run in another thread than its class, so it shares no state with the class.
+A door takes only the tuples of its own shard, and sheds the fraction that the load manager has decided on. A door rejects
+tuples if the queue has no room. A door may run in another thread than its class, so it shares no state with the class.
 """
 
 from __future__ import annotations
@@ -14,53 +14,43 @@ from engine.data.shards import key_codes, shard_places
 from engine.data.train import Places, Train
 from loadshed.shedder import Shedder
 
+NOTHING = Train((), np.empty(0))
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Tuples of one batch that a door let in, and the numbers of tuples that it shed or rejected."""
+    """Tuples of one batch that a door let in, and the numbers of tuples that the door shed or rejected."""
 
     stream: str
     batch: int
     offered: int
-    shed: int
-    rejected: int
-    train: Train
-    mask: bytes | None
-    evict: int = 0  # number of the oldest queued tuples that are dropped to make room
-    failed: int = 0  # offered tuples that were lost before they reached the door
+    shed: int = 0
+    rejected: int = 0
+    train: Train = field(default_factory=lambda: NOTHING)
+    mask: bytes | None = None  # One bit per tuple of the batch; None if all tuples were let in
+    evict: int = 0  # Number of the oldest queued tuples that are dropped to make room
+    failed: int = 0  # Number of offered tuples that were lost before they reached the door
 
 
 def turned_away(stream: str, batch: int, rejected: int = 0, failed: int = 0) -> Piece:
     """Return the counts of a batch from which the door lets no tuple in."""
-    return Piece(
-        stream=stream,
-        batch=batch,
-        offered=rejected + failed,
-        shed=0,
-        rejected=rejected,
-        train=NOTHING,
-        mask=None,
-        failed=failed,
-    )
-
-
-NOTHING = Train((), np.empty(0))
+    return Piece(stream, batch, rejected + failed, rejected=rejected, failed=failed)
 
 
 @dataclass
 class Door:
-    """Decides for one stream which tuples a class, or one shard of the class, accepts."""
+    """Door of one stream: decides which tuples a class, or one shard of the class, accepts."""
 
     stream: str
     shedder: Shedder
     queue_max: int
     key: int | None = None
-    shard: tuple[int, int] = (0, 1)  # number of this shard, and the total number of shards of the class
+    shard: tuple[int, int] = (0, 1)  # Number of the door's shard, and the total number of shards of the class
     lossless: bool = False
     """True if no tuple may be shed."""
     holds_back: bool = False
     """True if no tuple may be rejected: batches are read only while the queue has room."""
-    let_in: int = field(init=False, default=0)  # number of tuples that were let in
+    let_in: int = field(init=False, default=0)  # Number of tuples that were let in
 
     def set_keep(self, keep: float) -> None:
         self.shedder.keep = keep
@@ -109,21 +99,21 @@ class Door:
         return codes if mine is None else codes.take(mine)
 
     def _fraction(self, offered: int, kept: int) -> float:
-        """Return the kept fraction that the tuples carry: `keep` if drops are random, otherwise the fraction that was really kept."""
+        """Return the kept fraction that the tuples carry: `keep` if drops are random, otherwise the fraction of this batch."""
         if self.shedder.victim == "random":
             return min(1.0, self.shedder.keep)
         return kept / offered if kept else 1.0
 
 
 def both(first: Places | None, second: Places | None) -> Places | None:
-    """Return the positions in a batch that `second` selects from the positions `first`; None stands for all positions."""
+    """Return the positions in a batch that `second` selects among the positions `first`; None stands for all positions."""
     if first is None or second is None:
         return second if first is None else first
     return first.take(second)
 
 
 def packed(places: Places, size: int) -> bytes:
-    """Return a mask with one bit for each of `size` tuples; the bits at these positions are set."""
+    """Return a mask with one bit for each of `size` tuples, in which the bits at the given positions are set."""
     mask = np.zeros(size, np.bool_)
     mask[places] = True
     return np.packbits(mask).tobytes()

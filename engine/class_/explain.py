@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.class_.runner import ClassRunner
-from engine.network.node import QueuedOperator
 from scheduler.operators.policies.static import ratio
 
-# Tuples until an operator's first estimate hardly counts: 10 updates of 100 tuples leave (1 - ALPHA) ** 10 = 15% of it.
+# Number of tuples after which an operator's first estimate hardly counts: 10 updates of 100 tuples leave (1 - ALPHA) ** 10 = 15%.
 MEASURED_TUPLES = 1000
 
 
@@ -21,16 +20,16 @@ class PlanLine:
     feeds: tuple[int, ...]
     queries: tuple[str, ...]
     tuples: int
-    cost_us: float  # processor time per input tuple
+    cost_us: float  # Processor time per input tuple, in microseconds
     selectivity: float
-    rate: float  # S/C̄, the answers per second of processor time of its segment: the priority under HR
+    rate: float  # S/C̄, the answers of its segment per second of processor time: the priority under the policy HR
     queued: int
-    calls: int = 0  # number of trains that the operator has taken
-    outputs: tuple[str, ...] = ()  # queries for which the operator emits the answers
+    calls: int = 0  # Number of trains that the operator has taken
+    outputs: tuple[str, ...] = ()  # Queries for which the operator emits the answers
 
     @property
     def is_measured(self) -> bool:
-        """True if cost and selectivity are mostly measured, not the first estimate.
+        """True if cost and selectivity were mostly measured, so that the first estimate hardly counts.
 
         An operator that takes no tuples counts as measured after its first call.
         """
@@ -38,7 +37,7 @@ class PlanLine:
 
 
 def explain(runner: ClassRunner) -> list[PlanLine]:
-    """Return a line for each operator; each operator comes before the operators that take its output."""
+    """Return a line for each operator; an operator comes before the operators that take its output."""
     believed = runner.scheduled.believed()
     nodes = runner.network.nodes
     place = {id(node): number for number, node in enumerate(nodes)}
@@ -47,7 +46,7 @@ def explain(runner: ClassRunner) -> list[PlanLine]:
             number=number,
             name=node.name,
             feeds=tuple(place[id(below)] for below in node.downstream),
-            queries=tuple(sorted(node.outputs or shared_by(node))),
+            queries=tuple(sorted(node.outputs or node.users)),
             tuples=runner.scheduled.tuples[number],
             cost_us=1e6 * estimate.cost_s,
             selectivity=estimate.selectivity,
@@ -60,7 +59,3 @@ def explain(runner: ClassRunner) -> list[PlanLine]:
             zip(nodes, believed.estimates, believed.segments, strict=True)
         )
     ]
-
-
-def shared_by(node: QueuedOperator) -> set[str]:
-    return node.users

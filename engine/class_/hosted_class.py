@@ -45,6 +45,7 @@ from configs.classes.live_class import LiveClass
 from configs.classes.plans import PlanSettings
 from configs.classes.window_settings import WindowSettings
 from configs.errors import InvalidInput
+from engine.class_ import steps
 from engine.class_.answer_times import AnswerTimes
 from engine.class_.class_input import ClassInput
 from engine.class_.class_queries import ClassQueries, reads_as_declared, schemas_of
@@ -54,19 +55,8 @@ from engine.class_.door import Piece
 from engine.class_.input_account import StreamPosition
 from engine.class_.load_cycle import LoadCycle
 from engine.class_.query_exchanges import QueryExchanges
-from engine.class_.repetition import Repetition
 from engine.class_.runner import ClassRunner, Clock, RunListener
-from engine.class_.steps import (
-    Advanced,
-    Answer,
-    Commit,
-    Interrupted,
-    LimitsSet,
-    LookupsReleased,
-    PlanSet,
-    QueryAdded,
-    WindowsSet,
-)
+from engine.class_.steps import Answer, Commit
 from engine.data.samples import Samples
 from engine.data.train import Train
 from engine.plan.plan import Query
@@ -81,7 +71,7 @@ class HostedClass(RunListener):
     """One class, or one shard of a class."""
 
     def __init__(self, settings: LiveClass, train_max: int, answers_max: float = math.inf) -> None:
-        """Create a class without queries. With more than `answers_max` bytes of answers, a slice ends early and they are committed."""
+        """Create a class without queries; a slice with more than `answers_max` bytes of answers ends early, to commit the answers."""
         self.runner = ClassRunner(
             self._answer,
             settings.first_policy,
@@ -93,35 +83,33 @@ class HostedClass(RunListener):
         self.runner.network.plan = settings.plan
         self.times = AnswerTimes(settings.delay_target_ms / 1e3)
         self.cycle = LoadCycle()
-        self._repetition = Repetition()
-        self._buffer = CommitBuffer(self._repetition, answers_max)
+        self._buffer = CommitBuffer(answers_max)
         self.input = ClassInput(self.runner, self._buffer)
         self.queries = ClassQueries(
             settings, runner=self.runner, input_=self.input, cycle=self.cycle, buffer=self._buffer
         )
         self.exchanges = QueryExchanges(self.runner, self.queries, self._buffer)
         self.replay = CommitReplay(
-            self._repetition,
             runner=self.runner,
             queries=self.queries,
             exchanges=self.exchanges,
             input_=self.input,
             buffer=self._buffer,
         )
-        # functions that make the requested changes; called at the next settle point
+        # Functions that make the requested changes; `settled` calls them at the next settle point.
         self._changes: deque[Callable[[], None]] = deque()
         self.queries.plan_and_add(settings.queries)
 
     # --- changes of queries and settings ---------------------------------------------------------------
 
     def add_query(self, name: str, sql: str) -> Query:
-        """Plan the query now, or raise InvalidInput; it runs from the next settle point on."""
+        """Plan the query now, or raise InvalidInput; the query runs from the next settle point on."""
         query = self.queries.planned(name, sql)
 
         def change() -> None:
             with self.exchanges.restarted():
                 self.queries.add(query)
-            self._buffer.settle(QueryAdded(name, sql))
+            self._buffer.settle(steps.QueryAdded(name, sql))
 
         self._change(change)
         return query
@@ -170,16 +158,16 @@ class HostedClass(RunListener):
             self.queries.refused = {}
             catalog = SqlCatalog.of(streams=schemas.values()).with_queries(left.values())
             planned = self.queries.planned_all(added, catalog)
-            # Waiting exchanges of plans restart only if queries change: a recovery that repeats the steps restarts them in that case only.
+            # Waiting exchanges of plans restart only if queries change, because a recovery restarts exchanges only in that case.
             with self.exchanges.restarted() if gone or planned else nullcontext():
                 self.queries.remove_all(gone)
                 self.queries.change_streams(declared, schemas)
                 if limits is not None and limits != account.limits:
                     account.set_limits(limits)
-                    self._buffer.settle(LimitsSet(limits))
+                    self._buffer.settle(steps.LimitsSet(limits))
                 names = self.queries.add_all(planned)
             last = names[-1:]
-            self._buffer.settle(*(QueryAdded(name, added[name], [name] != last) for name in names))
+            self._buffer.settle(*(steps.QueryAdded(name, added[name], [name] != last) for name in names))
             self.input.leave_unread()
 
         self._change(change)
@@ -190,7 +178,7 @@ class HostedClass(RunListener):
         def change() -> None:
             if windows != self.runner.network.windows:
                 self.runner.network.windows = windows
-                self._buffer.settle(WindowsSet(windows))
+                self._buffer.settle(steps.WindowsSet(windows))
 
         self._change(change)
 
@@ -205,13 +193,13 @@ class HostedClass(RunListener):
         def change() -> None:
             if plan != self.runner.network.plan:
                 self.exchanges.set_plan(plan)
-                self._buffer.settle(PlanSet(plan))
+                self._buffer.settle(steps.PlanSet(plan))
 
         self._change(change)
 
     @property
     def is_exchanging(self) -> bool:
-        """True if some query runs by two plans at a time, or some change waits for a settle point."""
+        """True if a query runs by two plans at a time, or a change waits for a settle point."""
         return bool(self.exchanges.waiting or self._changes)
 
     def _change(self, change: Callable[[], None]) -> None:
@@ -222,7 +210,7 @@ class HostedClass(RunListener):
     # --- input and slices ------------------------------------------------------------------------------
 
     def begin(self, stream: str, batch: int, rows: int | None = None) -> None:
-        """If the stream has not been read yet, begin to read it at this batch; `rows` is the number of rows before the batch."""
+        """Begin to read the stream at this batch, unless it was read before; `rows` is the number of rows before the batch."""
         following = StreamPosition(batch, rows)
         self.replay.stream_begins(stream, following)
         self.input.set_next(stream, following)
@@ -249,39 +237,40 @@ class HostedClass(RunListener):
         if used_s < quota_s:
             used_s += self.runner.run(quota_s - used_s, now, cpu)
         if self._changes and self.runner.is_settled():
-            self.runner.settle(now())  # this call makes changes that were requested while steps were repeated
+            # This call makes the changes that were requested while steps were repeated.
+            self.runner.settle(now())
         return used_s
 
     def advance(self, stream: str, time: int, now: float) -> None:
         """Advance the event time of an idle stream to `time`; call it only if no tuple is queued in the class."""
-        self._buffer.write(Advanced(stream, time, now))
+        self._buffer.write(steps.Advanced(stream, time, now))
         self.runner.advance(stream, time, now)
 
     def overdue(self, before: float) -> bool:
         """Return True if tuples that arrived by `before` still wait for their lookups."""
-        return not self.repeating and bool(self.runner.lookups.overdue(before))
+        return not self.repeating and bool(self.runner.overdue(before))
 
     def release(self, before: float, now: float) -> None:
-        """Let tuples that arrived by `before` wait no longer: look up among the rows held now. Call it only if no tuple is queued."""
-        for query, upto_us in sorted(self.runner.lookups.overdue(before).items()):
-            self._buffer.write(LookupsReleased(query, upto_us, now))
+        """Answer the lookups of tuples that arrived by `before` from the rows held now; call this only if no tuple is queued."""
+        for query, upto_us in sorted(self.runner.overdue(before).items()):
+            self._buffer.write(steps.LookupsReleased(query, upto_us, now))
             self.runner.release(query, upto_us, now)
 
     def rest(self, now: Clock) -> None:
-        """Run to a settle point, where nothing is queued inside; that takes at most the work of one train."""
+        """Run to a settle point, where nothing is queued inside the network; this takes at most the work of one train."""
         if not self.repeating:
             self.runner.drain(now)
 
     @property
     def repeating(self) -> bool:
         """True if committed steps are still to be repeated."""
-        return bool(self._repetition)
+        return self._buffer.is_repeating
 
     def has_input(self) -> bool:
         return bool(self.replay) or self.runner.has_input()
 
     def committed(self) -> Commit | None:
-        """Return steps and answers settled since the last call, with the present numbers of answers; None if there are none."""
+        """Return a commit of the steps and answers settled since the last call; None if there are none."""
         return self._buffer.take(self.runner.answers.counts)
 
     # --- measurements for the load manager -------------------------------------------------------------
@@ -294,7 +283,7 @@ class HostedClass(RunListener):
             target_s=self.times.target_s,
             runner=self.runner,
             entrances=self.input.entrances,
-            # The costs of repeated steps are not measured by operator.
+            # Costs of single operators are not measured while steps are repeated.
             observed=not self.repeating,
         )
         return replace(cycle, ran_dry=ran_dry)
@@ -315,7 +304,7 @@ class HostedClass(RunListener):
         }
 
     def state(self) -> bytes | None:
-        """Return the whole state, or None if this is no settle point or something is not committed yet."""
+        """Return the whole state; None between settle points, or while a step or an answer is not committed yet."""
         if self.replay or not self._buffer.is_empty or not self.runner.is_settled():
             return None
         network, queries, exchanges = self.runner.network, self.queries, self.exchanges
@@ -395,9 +384,9 @@ class HostedClass(RunListener):
         return self._buffer.has_room
 
     def interrupted(self) -> None:
-        """Record that some answers have been delivered before a settle point was reached."""
+        """Record that answers of some queries were delivered before a settle point was reached."""
         self.times.settle()
-        self._buffer.settle(Interrupted())
+        self._buffer.settle(steps.Interrupted())
 
     def _answer(self, query: str, train: Train) -> None:
         answers = self.runner.answers
@@ -413,7 +402,7 @@ class HostedClass(RunListener):
         self._buffer.add(answer)
 
     def _give_repeated(self, now: float) -> None:
-        """Deliver the answers of repeated steps that no commit contains, since the first run did not deliver these answers."""
+        """Deliver the answers of repeated steps that no commit contains, because the first run did not deliver these answers."""
         repeated, self._buffer.repeated = self._buffer.repeated, []
         for answer in repeated:
             self.runner.answers.quality[answer.query].answered(answer.train.arrival, now)

@@ -1,6 +1,6 @@
 """Input of one stream of a class: the queued batches, and the account of every tuple that was offered.
 
-A batch is *begun* when the first of its tuples is taken or dropped, and this is recorded as a step. After a recovery,
+A batch is *begun* when the first of its tuples is taken or dropped; this event is recorded as a step. After a recovery,
 batches that were not begun are read again from the stream, so a saved state leaves them out of the account.
 """
 
@@ -15,12 +15,12 @@ from engine.class_.steps import Opened
 from engine.data.train import LateRows
 from loadshed.ledger import TupleLedger
 
-# Batch number of a stream that has not been read yet: it begins with the next batch that arrives.
+# Batch number for a stream that has not been read yet: reading begins with the next batch that arrives.
 FROM_NOW = -1
 
 
 class StreamPosition(NamedTuple):
-    """Position at which a stream is read next: a batch, and the number of rows in the stream before it."""
+    """Position at which a stream is read next: a batch, and the number of rows in the stream before that batch."""
 
     batch: int = FROM_NOW
     rows: int | None = None
@@ -31,7 +31,7 @@ class Position:
     """Position of a stream in a saved state: the batch to read next, and how many of its admitted tuples were taken or dropped."""
 
     batch: int
-    rows: int | None = None  # number of rows in the stream before this batch
+    rows: int | None = None  # Number of rows in the stream before this batch
     opened: Opened | None = None
     done: int = 0
     missing: LateRows | None = None
@@ -40,22 +40,18 @@ class Position:
 
 @dataclass(slots=True)
 class Entrance:
-    """Queue and account of one stream in a class; the queue lists batches, each with its number of tuples not taken yet."""
+    """Queue and account of one stream in a class."""
 
     ledger: TupleLedger = field(default_factory=TupleLedger)
     # Queued batches, each with the number of its tuples that are still to be taken.
     queued: deque[tuple[Opened, int]] = field(default_factory=deque)
     begun: bool = False  # True if the first queued batch has been recorded as begun
-    tuples: int = 0  # queued tuples
-    next_batch: int = FROM_NOW  # number of the batch that comes after the last arrived batch
-    rows: int | None = None  # rows in the stream before the first queued batch; None if unknown
+    tuples: int = 0  # Number of queued tuples
+    next_batch: int = FROM_NOW  # Number of the batch that comes after the last arrived batch
+    rows: int | None = None  # Number of rows in the stream before the first queued batch; None if unknown
     cycle_offered: int = 0
     cycle_batches: int = 0
-    cycle_delivered: int = 0  # value of `ledger.delivered` at the end of the last load cycle
-
-    def enter(self, opened: Opened) -> None:
-        """Add a batch to the account."""
-        enter(self.ledger, opened)
+    cycle_delivered: int = 0  # Value of `ledger.delivered` at the end of the last load cycle
 
     def let_in(self, piece: Piece, upto: int) -> None:
         """Queue the tuples that a door let in; `upto` is the number of rows in the stream up to and with this batch."""
@@ -70,7 +66,7 @@ class Entrance:
             failed=piece.failed,
             upto=upto,
         )
-        self.enter(opened)
+        enter(self.ledger, opened)
         self.queue(opened, len(piece.train))
 
     def queue(self, opened: Opened, left: int) -> None:
@@ -94,7 +90,7 @@ class Entrance:
     def consume(self, tuples: int) -> list[Opened]:
         """Remove the oldest tuples from the queue, and return the batches that begin with this removal.
 
-        Batches without admitted tuples at the front are removed too, even if `tuples` is 0.
+        Batches at the front without admitted tuples are removed as well, even if `tuples` is 0.
         """
         queued, begun = self.queued, []
         while queued and (tuples or not queued[0][1]):
@@ -114,7 +110,7 @@ class Entrance:
         return begun
 
     def leave(self, opened: Opened) -> None:
-        """Move the position behind a batch of which every tuple was taken or dropped."""
+        """Move the position behind a batch after all its tuples were taken or dropped."""
         self.rows = max(opened.upto, self.rows or 0)
 
     @property

@@ -14,7 +14,7 @@ from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 
 @dataclass(slots=True)
 class QueryResponses:
-    """Answers of one query in this load cycle, and the sum of their response times."""
+    """Number of answers of one query in the current load cycle, and the sum of their response times."""
 
     results: int = 0
     total_s: float = 0.0
@@ -36,7 +36,7 @@ class LoadCycle:
         self._steady.forget()
 
     def answered(self, query: str, results: int, total_s: float) -> None:
-        """Count this number of answers of the query, and add the sum of their response times."""
+        """Count `results` answers of a query, with `total_s` as the sum of their response times in seconds."""
         seen = self._responses[query]
         seen.results += results
         seen.total_s += total_s

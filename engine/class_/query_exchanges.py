@@ -15,7 +15,7 @@ from engine.class_.class_queries import ClassQueries
 from engine.class_.commit_buffer import CommitBuffer
 from engine.class_.runner import ClassRunner
 from engine.class_.steps import Exchanged, ExchangeGivenUp
-from engine.network.network import walk
+from engine.plan.plan import walk
 from engine.plan.plan_exchange import Unbounded, wait_us
 
 # Reason why an exchange was abandoned.
@@ -31,15 +31,15 @@ class QueryExchanges:
         self.waiting: dict[str, int] = {}
         """Event time in µs by query: once all streams of the query have passed it, the second plan can replace the query's plan."""
         self._runner, self._queries, self._buffer = runner, queries, buffer
-        self._others: dict[str, None] = {}  # queries that do not run by the class's plan settings
+        self._others: dict[str, None] = {}  # Queries that do not run by the class's plan settings
 
     @property
     def has_given_up(self) -> bool:
-        """Return True if queries keep their plans because there was no room for an exchange."""
+        """True if queries keep their plans because there was no room for an exchange."""
         return NO_ROOM in self.kept.values()
 
     def set_plan(self, plan: PlanSettings) -> None:
-        """Set the class's plan settings; queries added later use them at once, running queries once their plans can be exchanged."""
+        """Set the class's plan settings: queries added later use them at once, running queries when their plans can be exchanged."""
         with self.restarted():
             self._runner.network.plan = plan
             self._find_others()
@@ -68,7 +68,7 @@ class QueryExchanges:
     def settle(self) -> None:
         """Exchange the plans of queries with second plans that are ready.
 
-        Call this at a settle point: no tuple is queued inside the network then, so the operators of both plans have taken the same tuples.
+        Call this at a settle point, when no tuple is queued inside the network, so that both plans have taken equal input.
         """
         network, queries = self._runner.network, self._queries
         marks = {
@@ -129,5 +129,5 @@ class QueryExchanges:
             begun = [time_us for time_us in reached if time_us is not None]
             self.waiting[name] = max(begun) + wait if begun else 0
             if not wait or not begun:
-                # the operators of the first plan hold no state that the second plan lacks
+                # The operators of the first plan hold no state that the second plan lacks.
                 self.exchange(name)

@@ -1,8 +1,7 @@
-"""Runner of a class: its network, its level-2 scheduler (which picks operators), and the
-measurement of every call.
+"""Runner of a class: its network, its level-2 scheduler (which picks operators), and the measurement of every call.
 
-The main loop is `ClassRunner.run`: pick an operator, take a train, run it, measure, deliver. It runs for a slice of
-processor time that the caller grants. The caller also passes two clocks: `now` for arrival and response times, `cpu`
+The main loop is `ClassRunner.run`: pick an operator, take a train, run the operator, measure, deliver. The loop runs for a
+slice of processor time that the caller grants. The caller also passes two clocks: `now` for arrival and response times, `cpu`
 for the processor time of this thread.
 """
 
@@ -27,7 +26,7 @@ from engine.measure.answer_quality import AnswerQuality
 from engine.measure.answer_values import AnswerValues
 from engine.network.network import ClassNetwork
 from engine.network.node import QueuedOperator, slack_of
-from engine.network.waiting_lookups import WaitingLookups, state_of
+from engine.operators.last import LookUp, LookUpOperator
 from engine.operators.source import SourceOperator
 from engine.plan.plan import Query
 from scheduler.operators.policies import NONE
@@ -84,9 +83,8 @@ class ClassRunner:
         self.values = AnswerValues()
         self.answers = ClassAnswers(sink)
         self.scheduled = ScheduledNodes(self.network, self.values, policy or HighestRate())
-        self.lookups = WaitingLookups(self.network)
         self.steps = 0
-        self._inside = 0  # number of operators with queued input, not counting sources
+        self._inside = 0  # Number of operators with queued input, not counting sources
 
     # --- adding, removing and changing queries ---------------------------------------------------------
 
@@ -109,9 +107,9 @@ class ClassRunner:
         for name, node in outputs:
             values.value(name, node)
             if node in self.scheduled:
-                self.scheduled.rebuild()  # this operator now answers more queries than the scheduler counts
+                self.scheduled.rebuild()  # The operator now answers more queries than the scheduler counts
         if any(slacks.values()) and self.network.has_bounded_windows():
-            # new windows may change the slides of existing windows, and so their slacks
+            # New windows may change the slides of existing windows, and so their slacks.
             self.scheduled.rebuild()
 
     def remove(self, name: str) -> None:
@@ -124,7 +122,7 @@ class ClassRunner:
     def exchange(self, name: str) -> None:
         """Replace the query's plan by its second plan; the counts and measurements of its answers continue."""
         nodes = self.network.exchange(name)
-        self.answers.quality[name].fall_due(next((slack_of(node) for node in nodes), None))
+        self.answers.quality[name].slack_s = next((slack_of(node) for node in nodes), None)
         self.values.value_all(self.network.nodes)
 
     def value(self, graphs: Mapping[str, UtilityGraph]) -> None:
@@ -149,7 +147,8 @@ class ClassRunner:
         """Queue a train that has arrived on a stream."""
         node = self.network.source(stream)
         if node is not None and len(train):
-            self._enqueue(node, train, float(train.arrival[0]))  # the door limits the length of this queue
+            # The door limits the length of a source's queue.
+            self._enqueue(node, train, float(train.arrival[0]))
 
     def advance(self, stream: str, time: int, now: float) -> None:
         """Advance the event time of an idle stream to `time`, at clock time `now`."""
@@ -159,9 +158,19 @@ class ClassRunner:
             late = missing_rows(node)
             self._pass_time(node, node.operator.advance(time), now, late)
 
+    def overdue(self, before: float) -> dict[str, int]:
+        """Return, by query, the event time in µs up to which tuples that arrived by `before` still wait in a lookup."""
+        times_us: dict[str, int] = {}
+        for node in self.network.lookups:
+            upto_us = state_of(node).overdue(before)
+            if upto_us is not None:
+                query = min(node.users)
+                times_us[query] = max(upto_us, times_us.get(query, upto_us))
+        return times_us
+
     def release(self, query: str, upto_us: int, now: float) -> None:
-        """Let a query's tuples up to an event time wait no longer for lookups: look up among the rows held now."""
-        for node in self.lookups.nodes():
+        """Answer the waiting lookups of a query up to an event time from the rows held now."""
+        for node in self.network.lookups:
             if query in node.users:
                 self._deliver(node, state_of(node).release(upto_us, now), now)
 
@@ -211,7 +220,7 @@ class ClassRunner:
             tuples, answers = self._step(
                 scheduler, number, node=node, most=self.train_max, now=now, upto=upto
             )
-            # One clock reading ends this step and begins the next, so that all time between steps is counted.
+            # One reading of the clock ends a step and begins the next step, so that all time between steps is counted.
             done = cpu()
             worked = max(1, tuples)
             if node.timed:
@@ -237,7 +246,7 @@ class ClassRunner:
         now: Clock,
         upto: float = math.inf,
     ) -> tuple[int, float]:
-        """Call an operator once; return how many tuples it took and emitted."""
+        """Call an operator once; return the numbers of tuples that the operator took and emitted."""
         train = node.dequeue(most, upto)
         tuples = len(train)
         head = float(train.arrival[0]) if tuples else now()
@@ -257,11 +266,11 @@ class ClassRunner:
         if out is None:
             return tuples, 0
         readers = self._deliver(node, out, head)
-        # Panes emit only watermarks: one watermark counts as a fraction of an output tuple, namely the fraction of windows that take it.
+        # Panes emit only watermarks: a watermark counts as the fraction of an output tuple that equals the fraction of windows that take it.
         return tuples, readers / len(node.downstream) if node.tells else len(out)
 
     def take_next(self, stream: str, tuples: int, now: Clock) -> None:
-        """Let a source operator take this number of its next tuples, and run the operators behind it until none has queued input."""
+        """Let a source operator take its next `tuples` tuples, and run the operators behind the source until none has queued input."""
         node = self.network.source(stream)
         if node is None:
             return
@@ -315,7 +324,7 @@ class ClassRunner:
         self._deliver(node, progress(watermark, (Moment(watermark, now),), late), now)
 
     def _deliver(self, node: QueuedOperator, out: Train, head: float) -> int:
-        """Pass the output of an operator to the operators behind it; return how many of these got a watermark without tuples."""
+        """Pass the output of an operator to the operators behind it; return how many of them got a watermark without tuples."""
         if len(out):
             node.given += len(out)
             if node.downstream:
@@ -351,6 +360,12 @@ class ClassRunner:
         was_empty = node.enqueue(train, lot)
         self._inside += was_empty and not node.source
         self.scheduled.queued(node, was_empty, head)
+
+
+def state_of(lookup: QueuedOperator) -> LookUp:
+    """Return the state that both operators of a lookup share."""
+    assert isinstance(lookup.operator, LookUpOperator)
+    return lookup.operator.state
 
 
 def missing_rows(source: QueuedOperator) -> LateRows | None:

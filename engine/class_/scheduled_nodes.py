@@ -21,14 +21,14 @@ from scheduler.operators.scheduler import OperatorScheduler
 
 # Cost and selectivity assumed for an operator before it has run.
 FIRST_ESTIMATE = Estimate(cost_s=1e-6, selectivity=0.5)
-# First estimate for panes; with selectivity 0.5, each tuple would seem to cause half a call of every window that reads the panes.
+# First estimate for panes. With selectivity 0.5, each tuple would seem to cause half a call of every window that reads the panes.
 FIRST_ESTIMATE_OF_PANES = Estimate(cost_s=1e-6, selectivity=1e-9)
 # Value of `_removals` that makes `current` build a new scheduler.
 NEVER = -1
 
 
 class ScheduledNodes:
-    """Scheduler of a class and the operators in the order of its numbers, each with the number of tuples it has taken.
+    """Scheduler of a class, and its operators in the order of their numbers, each with the number of tuples that it has taken.
 
     If several sources meet in a join or a union, the source with the oldest tuple runs first, whichever of them the policy
     picks. Otherwise one source could run ahead during a backlog, and all its tuples would have to be stored.
@@ -44,7 +44,7 @@ class ScheduledNodes:
         self._network, self._values = network, values
         self._places: dict[int, int] = {}
         self._removals = NEVER
-        # by a source's number: the numbers of all sources that it meets in a join or union
+        # Numbers of all sources that a source meets in a join or union, with its own number, by number of the source.
         self._meeting: dict[int, tuple[int, ...]] = {}
         self._scheduler: OperatorScheduler | None = None
 
@@ -99,7 +99,7 @@ class ScheduledNodes:
         return min(ready, key=lambda place: (queue_head(nodes[place], 0.0), place != number))
 
     def upto(self, number: int, tuples: int) -> float:
-        """Return the arrival time up to which a source may run, so that it gets less than `tuples` ahead of the sources that it meets."""
+        """Return the arrival time up to which a source may run without getting `tuples` tuples ahead of the sources that it meets."""
         places = self._meeting.get(number)
         if places is None:
             return math.inf
@@ -117,7 +117,7 @@ class ScheduledNodes:
         return self.current().refresh()
 
     def alone(self) -> dict[str, Alone]:
-        """Return the ideal cost of each query's answers, as if they waited for nothing."""
+        """Return the ideal cost of each query's answers: the cost of an answer that waits for nothing."""
         scheduler = self.current()
         estimates = scheduler.statistics.estimates
         passed_on = [
@@ -236,7 +236,9 @@ def meeting(nodes: Sequence[QueuedOperator]) -> list[list[QueuedOperator]]:
     """Return groups of at least two sources; the tuples of a group's sources meet in a join or a union."""
     group: dict[int, int] = {id(node): number for number, node in enumerate(nodes)}
     changed = True
-    while changed:  # ends after few passes, because each operator comes after the operators that feed it
+    while (
+        changed
+    ):  # The loop ends after few passes, because each operator comes after the operators that feed it
         changed = False
         for node in nodes:
             together = [node, *node.downstream, *([node.partner] if node.partner else [])]

@@ -27,10 +27,10 @@ class Opened:
     offered: int
     shed: int
     rejected: int
-    kept: float  # kept fraction that the tuples carry
-    mask: bytes | None  # one bit per tuple of the batch; None if all tuples were let in
-    failed: int = 0  # tuples lost before they reached the door
-    upto: int = 0  # rows in the stream up to and with this batch
+    kept: float  # Kept fraction that the tuples carry
+    mask: bytes | None  # One bit per tuple of the batch; None if all tuples were let in
+    failed: int = 0  # Number of tuples lost before they reached the door
+    upto: int = 0  # Number of rows in the stream up to and with this batch
 
     @property
     def inside(self) -> int:
@@ -167,7 +167,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Steps from one settle point to another, the answers they led to, and the total number of answers by query.
+    """Steps from one settle point to another, the answers that the steps led to, and the total number of answers by query.
 
     If the last step is `Interrupted`, some of the answers follow in a later commit.
     """

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 # Weight of the latest cycle in the averages, as for costs, selectivities and rates (Sharaf §3.3.3).
 ALPHA = 0.175
-# Lowest and highest ratio of used to estimated time; without limits, it means nothing if almost no work was estimated or used.
+# Lowest and highest ratio of used to estimated time; if almost no work was estimated, the ratio itself would mean nothing.
 FACTOR_LEAST, FACTOR_MOST = 1e-3, 1e3
 
 # Work per tuple that changes by more than this factor is not smoothed, because queries or data have changed then.

@@ -37,7 +37,7 @@ def in_time_order(stream: StreamSchema, batch: Sequence[Train]) -> Sequence[Trai
 
 
 def event_times(train: Train, time: int) -> npt.NDArray[np.int64]:
-    """Return the event time of each row, and the constant LAST for rows without event time, which sorts them last."""
+    """Return the event time of each row; rows without event time get the constant LAST, so that they are sorted last."""
     column = train.columns[time]
     data: npt.NDArray[np.int64] = column.data
     return data if column.valid is None else np.where(column.valid, data, LAST)

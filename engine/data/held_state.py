@@ -25,7 +25,7 @@ from engine.data.schema import TypeKind
 from engine.data.train import Train, Values, is_same
 
 QUEUES = 4
-# Minimum number of keys before unused keys are removed; they are removed each time the number of keys has doubled.
+# Number of keys below which unused keys are not removed; above it, unused keys are removed when the number of keys has doubled.
 FEW_KEYS = 1024
 
 
@@ -53,7 +53,7 @@ class StateAccount:
         return 4 * self.state > 3 * self.state_limit or 4 * self.groups > 3 * self.limits.groups
 
     def make_room(self) -> None:
-        """Let every operator remove the keys for which it holds no tuples any more."""
+        """Let every operator remove the keys of which the operator holds no tuples any more."""
         for holding in self.holdings.values():
             holding.compact()
 
@@ -66,11 +66,11 @@ class Holding:
         self.groups = self.keys = self.state = 0
         self.refused: Counter[str] = Counter()
         self.compact: Callable[[], None] = lambda: None
-        # True if tuples were refused; then unused keys are removed before the next attempt
+        # True if tuples were refused; unused keys are then removed before the next tuples are added.
         self._pressed = False
 
     def enter(self, account: StateAccount) -> None:
-        """Count the keys and bytes that the operator holds in this account from now on, including all later changes."""
+        """Count the keys and bytes that the operator holds, and all later changes, in the account of a class."""
         self._account = account
         account.groups += self.groups
         account.state += self.keys + self.state
@@ -126,7 +126,7 @@ class Holding:
         return beginning(train, fitting)
 
     def refuse_keys(self, tuples: int) -> None:
-        """Count tuples that were refused because their key got no code."""
+        """Count tuples that were refused because there was no room for their key."""
         if self._account.groups < self._account.limits.groups:
             self.refuse_bytes(tuples)
         else:
@@ -171,8 +171,9 @@ def tuple_bytes(train: Train) -> int:
 
 
 def beginning(train: Train, tuples: int) -> Train:
-    """Return the first tuples of a train with its watermark; the kept fraction is reduced by the tuples that are left out."""
+    """Return the first tuples of a train with its watermark, and with a kept fraction that accounts for the tuples left out."""
     kept = train.kept * tuples / len(train) if tuples else train.kept
-    part = train.take(np.arange(tuples))  # copied: a slice would keep the whole train in memory
+    # The tuples are copied, because a slice would keep the whole train in memory.
+    part = train.take(np.arange(tuples))
     part.kept = kept
     return part

@@ -23,7 +23,7 @@ Codes = npt.NDArray[np.intp]
 # Keys within a range of at most this size are used as their own codes: arrays of this length are cheap to sum.
 RANGE_MAX = 1 << 16
 UNSIGNED = {4: np.uint32, 8: np.uint64}
-# Stands in place of a code for a new key for which there is no room.
+# Code of a new key for which there is no room.
 NO_CODE = -1
 # Bytes that Python uses for a looked-up key besides its text: an entry of a dictionary, a tuple, and its parts.
 KEY_BYTES = 200
@@ -40,10 +40,10 @@ class KeyIndex:
         self._keys: list[tuple[Any, ...]] = []
         self._texts = [place for place, one in enumerate(types) if one.kind is TypeKind.STRING]
         self.text_bytes = 0
-        self.refused = False  # True if the last call of `codes` had no room for some of the keys
+        self.refused = False  # True if the last call of `codes` had no room for some keys
 
     def __len__(self) -> int:
-        """Return the largest code in use, plus 1."""
+        """Return the number of codes in use: the largest code plus 1."""
         return self._size
 
     @property
@@ -155,7 +155,7 @@ def distinct(column: Values) -> tuple[Codes, list[Any]]:
         return np.asarray(encoded.indices, np.intp), encoded.dictionary.to_pylist()
     data = column.data
     if column.type.is_float:
-        data = np.where(data == 0, data.dtype.type(0), data)  # −0.0 and 0.0 are the same key
+        data = np.where(data == 0, data.dtype.type(0), data)  # As keys, −0.0 and 0.0 are equal
     values, inverse = np.unique(data, return_inverse=True)
     listed: list[Any] = [NAN if value != value else value for value in values.tolist()]
     inverse = inverse.astype(np.intp)

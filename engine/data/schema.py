@@ -41,6 +41,15 @@ _NUMPY = {
     TypeKind.DECIMAL: np.dtype(np.int64),
     TypeKind.TIMESTAMP: np.dtype(np.int64),
 }
+_ARROW = {
+    TypeKind.BOOLEAN: pa.bool_(),
+    TypeKind.INT32: pa.int32(),
+    TypeKind.INT64: pa.int64(),
+    TypeKind.FLOAT32: pa.float32(),
+    TypeKind.FLOAT64: pa.float64(),
+    TypeKind.STRING: pa.string(),
+    TypeKind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,28 +79,14 @@ class DataType:
 
     @property
     def numpy(self) -> np.dtype[np.generic]:
-        """Numpy type that stores the values; strings have none, since Arrow stores them."""
+        """Numpy type that stores the values; strings have no numpy type, because Arrow stores them."""
         return _NUMPY[self.kind]
 
     @property
     def arrow(self) -> pa.DataType:
-        match self.kind:
-            case TypeKind.BOOLEAN:
-                return pa.bool_()
-            case TypeKind.INT32:
-                return pa.int32()
-            case TypeKind.INT64:
-                return pa.int64()
-            case TypeKind.FLOAT32:
-                return pa.float32()
-            case TypeKind.FLOAT64:
-                return pa.float64()
-            case TypeKind.DECIMAL:
-                return pa.decimal128(self.precision, self.scale)
-            case TypeKind.STRING:
-                return pa.string()
-            case TypeKind.TIMESTAMP:
-                return pa.timestamp("us", tz="UTC")
+        if self.kind is TypeKind.DECIMAL:
+            return pa.decimal128(self.precision, self.scale)
+        return _ARROW[self.kind]
 
 
 BOOLEAN = DataType(TypeKind.BOOLEAN)
@@ -117,7 +112,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Schema:
-    """Fields in order; their names are distinct without regard to case."""
+    """Fields in order, with names that differ in more than upper and lower case."""
 
     fields: tuple[Field, ...]
 
@@ -144,9 +139,9 @@ class StreamSchema:
 
     name: str
     schema: Schema
-    time: int | None = None  # position of the event-time column, on which the watermark is declared
-    lateness_us: int = 0  # lateness: the watermark is the largest event time seen minus this number
-    time_unit_us: int = 1  # unit of the time column: 1 for timestamps, 1000 for int64 milliseconds
+    time: int | None = None  # Position of the event-time column, on which the watermark is declared
+    lateness_us: int = 0  # Largest event time seen minus the watermark, in microseconds
+    time_unit_us: int = 1  # Microseconds per unit of event time: 1 for timestamps, 1000 for milliseconds
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ def key_codes(column: Values) -> npt.NDArray[np.int64]:
         texts = [zlib.crc32(text.encode()) for text in encoded.dictionary.to_pylist()]
         codes = np.array(texts or [0], np.int64).take(encoded.indices.to_numpy(zero_copy_only=False))
     elif column.type.is_float:
-        codes = (column.data + 0.0).astype(np.float64).view(np.int64)  # −0.0 and 0.0 are the same key
+        codes = (column.data + 0.0).astype(np.float64).view(np.int64)  # As keys, −0.0 and 0.0 are equal
     else:
         codes = column.data.astype(np.int64)
     return codes if column.valid is None else np.where(column.valid, codes, -1)

@@ -8,10 +8,10 @@ Numbered properties:
 1. The answers of `distinct` and `quantile` depend on the values only: not on their order, on how they are divided
    into trains and panes, or on chance. Other sketches do not have this property: KLL and REQ sketches use random numbers;
    t-digests, and DataSketches' estimate of an HLL that was never merged with another, depend on the order.
-2. `frequent` is exact while a group has at most 768 values in each pane. Beyond that, its panes remove rare values, and
-   counts are off by what was removed. That depends on the order of the tuples, but not on how they are
-      divided into trains.
-3. A copy, also a copy by serialization, continues exactly as the original does.
+2. `frequent` is exact while a group has at most 768 values in each pane. With more values, panes remove rare values, and
+   counts are too low by the removed counts. Which values are removed depends on the order of the tuples, but not on how the
+   tuples are divided into trains.
+3. A copy of a sketch, also a serialized copy, continues exactly as the original does.
 4. `bytes` grows by at most `growth_max` of the added column.
 """
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import datasketches
 import numpy as np
@@ -32,16 +32,16 @@ from engine.data.train import Values
 Array = npt.NDArray[Any]
 Whole = npt.NDArray[np.int64]
 
-# 2^12 registers of one byte each: a standard error of 1.04/√4096.
+# Number of registers as a power of two: 2^12 registers of one byte each have a standard error of 1.04/√4096.
 LG_REGISTERS = 12
 REGISTERS_BYTES = datasketches.hll_sketch.get_max_updatable_serialization_bytes(
     LG_REGISTERS, datasketches.HLL_8
 )
-# The table has 2^10 entries, of which three quarters are used.
-# In larger tables, which entries are removed would depend on their positions, and a copy has other positions.
+# Number of entries of the table of a `frequent` sketch, as a power of two; three quarters of the entries are used.
+# In a larger table, the positions of entries would decide which entries are removed, and a copy has other positions.
 LG_COUNTERS = 10
 COUNTERS = 3 << (LG_COUNTERS - 2)
-# Bytes that Python and the library use for a sketch, and for each entry of a sketch that has few entries.
+# Bytes that Python and the library use for a `distinct` sketch, and for each entry while the sketch has few entries.
 SKETCH_BYTES, ENTRY_BYTES = 240, 24
 COUNTER_BYTES, HEADER_BYTES = 128, 32
 # Maximum length of a number as text.
@@ -49,29 +49,10 @@ NUMBER_TEXT = 32
 BIN_BYTES = 16
 QUANTILE_ERROR = 0.01
 LOG_GAMMA = float(np.log((1 + QUANTILE_ERROR) / (1 - QUANTILE_ERROR)))
-# Bins are numbered in the order of values: NaN is above all numbers, and numbers too small for a float of full precision count as 0.
+# Numbers of bins, in the order of values: NaN is above all numbers, and numbers too small for a float of full precision count as 0.
 BIN_OF_ONE, BIN_OF_INFINITY, BIN_OF_NAN = 40_000, 100_000, 100_001
 BINS = 1 << 18
 TINY = float(np.finfo(np.float64).tiny)
-
-
-class Sketches(Protocol):
-    """Sketches of all groups, for one column in one pane."""
-
-    @property
-    def bytes(self) -> int: ...
-
-    def add(self, codes: Codes, column: Values) -> None:
-        """Add values, none of which is NULL, to the groups with the given codes."""
-        ...
-
-    def recoded(self, mapped: Codes) -> None:
-        """Replace the code of each group by `mapped[code]`."""
-        ...
-
-    def merge(self, other: Any) -> None:
-        """Add the contents of another object of the same kind, which stays unchanged."""
-        ...
 
 
 class DistinctSketches:
@@ -90,7 +71,7 @@ class DistinctSketches:
                 sketch = self._sketches[code] = datasketches.hll_sketch(LG_REGISTERS, datasketches.HLL_8)
             else:
                 self.bytes -= hll_bytes(sketch)
-            each(sketch.update, [values[place] for place in places])
+            each(sketch.update, [values[place] for place in places.tolist()])
             self.bytes += hll_bytes(sketch)
 
     def recoded(self, mapped: Codes) -> None:
@@ -125,17 +106,16 @@ class FrequentSketches:
     def __init__(self) -> None:
         self._sketches: dict[int, Any] = {}
         self._merged: dict[int, Counter[str]] = {}
-        self.type: DataType | None = None  # type of the values
+        self.type: DataType | None = None  # Type of the values
         self.bytes = 0
 
     def add(self, codes: Codes, column: Values) -> None:
         self.type = column.type
         inverse, listed = distinct(column)
         texts = listed if column.type.kind is TypeKind.STRING else [str(value) for value in listed]
-        order = np.argsort(codes, kind="stable")  # keeps the order of arrival within a group
+        order = np.argsort(codes, kind="stable")  # A stable sort keeps the order of arrival within a group
         ordered, places = codes[order], inverse[order]
-        starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-        for code, part in zip(ordered[starts].tolist(), np.split(places, starts[1:]), strict=True):
+        for code, part in by_code(ordered, places):
             sketch = self._sketches.get(code)
             if sketch is None:
                 sketch = self._sketches[code] = datasketches.frequent_strings_sketch(LG_COUNTERS)
@@ -146,7 +126,7 @@ class FrequentSketches:
                 for place, count in zip(values.tolist(), counts.tolist(), strict=True):
                     sketch.update(texts[place], count)
             else:
-                # Values are added one by one, so that the order of tuples alone decides which values are removed, not where a train ends.
+                # Values are added one by one, so that the ends of trains do not influence which values are removed.
                 each(sketch.update, [texts[place] for place in part.tolist()])
             self.bytes += counters_bytes(sketch)
 
@@ -154,7 +134,7 @@ class FrequentSketches:
         self._sketches = {int(mapped[code]): sketch for code, sketch in self._sketches.items()}
 
     def merge(self, other: FrequentSketches) -> None:
-        """Add another object's counts to plain counters, which remove nothing; they hold at most the values of all panes."""
+        """Add another object's counts to plain counters, which remove no values and hold at most the values of all panes."""
         self.type = other.type
         for code in {*other._sketches, *other._merged}:
             self._merged.setdefault(code, Counter()).update(other.counts(code))
@@ -182,9 +162,12 @@ class QuantileSketches:
     """Sketches that count values by logarithmic bin, with all groups in one array."""
 
     def __init__(self) -> None:
-        self._places: Whole = np.empty(0, np.int64)  # sorted numbers, each of a group code and a bin
+        # Sorted numbers, each of which combines a group code and a bin.
+        self._places: Whole = np.empty(0, np.int64)
         self._counts: Whole = np.empty(0, np.int64)
-        self._parts: list[tuple[Whole, Whole]] = []  # pairs of such arrays that are not merged yet
+        self._parts: list[
+            tuple[Whole, Whole]
+        ] = []  # Places and counts that are not merged into the arrays above yet
         self._waiting = 0
 
     @property
@@ -213,7 +196,8 @@ class QuantileSketches:
 
     def __deepcopy__(self, memo: Any) -> QuantileSketches:
         other = QuantileSketches()
-        other._places, other._counts = self.summed()  # shared: these arrays are replaced, never written to
+        # Both objects can share these arrays, because arrays are replaced, never written to.
+        other._places, other._counts = self.summed()
         return other
 
     def _take(self, places: Whole, counts: Whole) -> None:
@@ -223,7 +207,9 @@ class QuantileSketches:
             self.summed()
 
 
-SKETCHES: dict[str, type[DistinctSketches] | type[FrequentSketches] | type[QuantileSketches]] = {
+Sketches = DistinctSketches | FrequentSketches | QuantileSketches
+"""Sketches of one column in one pane: `add` takes the group codes of values, none of which is NULL."""
+SKETCHES: dict[str, type[Sketches]] = {
     "distinct": DistinctSketches,
     "frequent": FrequentSketches,
     "quantile": QuantileSketches,
@@ -240,34 +226,28 @@ def growth_max(name: str, column: Values) -> int:
     return int(text) + (SKETCH_BYTES + COUNTER_BYTES + HEADER_BYTES) * len(column)
 
 
-# --- answers over the sketches of several panes --------------------------------------------------------
+def distinct_counts(sketches: DistinctSketches, groups: Codes) -> Whole:
+    """Return the estimated number of distinct values of each group."""
+    return np.array([distinct_count(sketches.of(code)) for code in groups.tolist()], np.int64)
 
 
-def distinct_counts(parts: Sequence[DistinctSketches], groups: Codes) -> Whole:
-    return np.array([distinct_count([part.of(code) for part in parts]) for code in groups.tolist()], np.int64)
-
-
-def distinct_count(sketches: Sequence[Any]) -> int:
-    some = [sketch for sketch in sketches if sketch is not None]
-    if not some:
+def distinct_count(sketch: Any) -> int:
+    if sketch is None:
         return 0
     union = datasketches.hll_union(LG_REGISTERS)
-    for part in some:
-        union.update(part)
+    union.update(sketch)
     # Merging an HLL, even with itself, makes its estimate independent of the order in which values were added.
     union.update(union.get_result(datasketches.HLL_8))
     estimate: float = union.get_estimate()
     return round(estimate)
 
 
-def most_frequent(parts: Sequence[FrequentSketches], groups: Codes, most: int) -> list[str | None]:
+def most_frequent(sketches: FrequentSketches, groups: Codes, most: int) -> list[str | None]:
     """Return the most frequent values of each group, in the format of `engine.windows.pane_aggregates.top`."""
     texts: list[str | None] = []
     for code in groups.tolist():
-        counts: Counter[str] = Counter()
-        for part in parts:
-            counts.update(part.counts(code))
-        ranked = sorted(counts.items(), key=lambda item: (-item[1], rank_of(item[0], parts[0].type)))
+        counts = sketches.counts(code)
+        ranked = sorted(counts.items(), key=lambda item: (-item[1], rank_of(item[0], sketches.type)))
         texts.append(", ".join(f"{text}:{count}" for text, count in ranked[:most]) or None)
     return texts
 
@@ -281,13 +261,9 @@ def rank_of(text: str, type_: DataType | None) -> Any:
     return text == "True" if type_.kind is TypeKind.BOOLEAN else int(text)
 
 
-def quantiles(parts: Sequence[QuantileSketches], groups: Codes, part: float) -> tuple[Array, Array]:
-    """Return for each group the value of rank ⌊`part`·(n − 1)⌋ within 1%, and a mask of the groups that have values."""
-    summed = [chunk.summed() for chunk in parts]
-    places = np.concatenate([places for places, _ in summed])
-    counts = np.concatenate([counts for _, counts in summed])
-    if len(parts) > 1:
-        places, counts = sums(places, counts)
+def quantiles(sketches: QuantileSketches, groups: Codes, part: float) -> tuple[Array, Array]:
+    """Return for each group the value of rank ⌊`part`·(n − 1)⌋ of n values, within 1%, and a mask of the groups that have values."""
+    places, counts = sketches.summed()
     upto = np.cumsum(counts)
     starts, ends = (np.searchsorted(places, (groups + more) * BINS) for more in (0, 1))
     before = np.concatenate([[0], upto])
@@ -327,20 +303,20 @@ def values_of(bins: Whole) -> Array:
     return np.where(bins == BIN_OF_NAN, np.nan, np.copysign(values, bins))
 
 
-# --- functions used only in this module ----------------------------------------------------------------
-
-
-def seen(codes: Codes, inverse: Codes, values: int) -> Iterator[tuple[int, list[int]]]:
+def seen(codes: Codes, inverse: Codes, values: int) -> Iterator[tuple[int, Codes]]:
     """Yield each group code with the positions of the group's distinct values, out of `values` positions in total."""
     both = np.unique(codes * values + inverse)
-    groups, places = both // values, both % values
-    starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
-    for code, part in zip(groups[starts].tolist(), np.split(places, starts[1:]), strict=True):
-        yield code, part.tolist()
+    return by_code(both // values, both % values)
+
+
+def by_code(codes: Codes, values: Codes) -> Iterator[tuple[int, Codes]]:
+    """Yield each code of a sorted array with the values at the positions of that code."""
+    starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
+    return zip(codes[starts].tolist(), np.split(values, starts[1:]), strict=True)
 
 
 def hashable(values: list[Any]) -> list[Any]:
-    """Return the values in a form that the library can hash: it ignores an empty text and does not take booleans."""
+    """Return the values in a form that the library can hash, because the library ignores empty texts and refuses booleans."""
     return [0 if value == "" else int(value) if isinstance(value, bool) else value for value in values]
 
 

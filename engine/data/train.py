@@ -31,7 +31,7 @@ class Values:
     """Values of one column."""
 
     type: DataType
-    # numpy array, or an Arrow array if the values are strings; `engine.data.schema` lists the types
+    # Array of numpy, or of Arrow if the values are strings; `engine.data.schema` lists the types.
     data: Any
     valid: Mask | None = None
 
@@ -79,7 +79,7 @@ class LateRows:
         return Train(self.columns, same_arrival(0.0, len(self)))
 
     def became(self, train: Train, sources: Places) -> LateRows:
-        """Return rows that an operator made from these rows; for each new row, `sources` has the position of the old row it was made from."""
+        """Return the rows that an operator made from these rows; `sources` has the position of the old row of each new row."""
         return replace(self.take(sources), columns=train.columns)
 
 
@@ -166,7 +166,7 @@ def all_late(parts: Sequence[LateRows]) -> LateRows:
 
 
 def dropped_rows(train: Train) -> LateRows:
-    """Return the tuples of a train as dropped rows; each stands for as many rows as a tuple of its train."""
+    """Return the tuples of a train as dropped rows; each row stands for as many rows before shedding as its tuple did."""
     rows = len(train)
     each = stands_for(train.kept)
     return LateRows(
@@ -175,7 +175,7 @@ def dropped_rows(train: Train) -> LateRows:
 
 
 def thinned(late: LateRows, most: int) -> LateRows:
-    """Return at most `most` rows that stand for all rows: every second row stands for two, repeatedly if needed."""
+    """Return at most `most` rows that stand for all rows: half of the rows are removed, repeatedly, and the others count twice."""
     while len(late) > most:
         places = np.arange(0, len(late), 2)
         late = replace(late.take(places), offered=np.add.reduceat(late.offered, places))
@@ -183,7 +183,7 @@ def thinned(late: LateRows, most: int) -> LateRows:
 
 
 def counting_dropped(train: Train) -> Train:
-    """Return the train with its dropped rows counted in `kept`, for operators after which no window counts dropped rows."""
+    """Return the train with its dropped rows counted in the kept fraction, for operators behind which no window counts dropped rows."""
     dropped = 0.0 if train.late is None or not len(train) else train.late.dropped
     if not dropped:
         return train
@@ -205,7 +205,7 @@ def values_from_arrow(array: pa.Array, type_: DataType) -> Values:
         case TypeKind.STRING:
             return Values(type_, array if valid is None else array.fill_null(""), valid)
         case TypeKind.DECIMAL:
-            # Only the lower half of the 128 bits is used: a decimal of 18 digits fits into it.
+            # Only the lower 64 of the 128 bits are used, because a decimal of 18 digits fits into them.
             halves = np.frombuffer(array.buffers()[1] or b"", np.int64)
             return Values(type_, halves[2 * array.offset : 2 * (array.offset + len(array)) : 2].copy(), valid)
         case TypeKind.TIMESTAMP:
@@ -225,7 +225,7 @@ def values_to_arrow(values: Values) -> pa.Array:
                 return values.data
             return pc.if_else(pa.array(values.valid), values.data, pa.scalar(None, pa.string()))
         case TypeKind.DECIMAL:
-            # The upper half of the 128 bits is the sign, repeated.
+            # All upper 64 of the 128 bits are copies of the sign bit.
             halves = np.stack([values.data, values.data >> 63], axis=1)
             found = pa.Array.from_buffers(values.type.arrow, len(values), [None, pa.py_buffer(halves)])
             return found if mask is None else pc.if_else(pa.array(values.valid), found, None)

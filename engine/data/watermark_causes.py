@@ -1,4 +1,4 @@
-"""Causes of a watermark: the advances of event time that led to it, each with the arrival time of the tuple that caused it.
+"""Causes of a watermark: the advances of event time that led to the watermark, each with the arrival time of its cause.
 
 Trains carry these advances together with the watermark. An event at some time, such as a window's end, is caused by the
 first advance that reaches this time. Within a train, the first tuple that reaches the time is the cause. So the cause does
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,27 +20,13 @@ import numpy.typing as npt
 NO_PROGRESS = -(2**63)
 # Maximum number of advances kept for an input that is ahead of other inputs, or for a watermark that waits until its operator runs.
 # The earliest kept advance stands for all older advances.
-# That rarely changes an answer's arrival time, because the latest cause counts, and it mostly belongs to a slower input.
+# This limit rarely changes an answer's arrival time, because the latest cause counts, which mostly belongs to a slower input.
 STEPS_MAX = 256
-
-
-class AdvanceCause(Protocol):
-    """One advance of a watermark: from an earlier event time to the event time `upto`, with its cause."""
-
-    @property
-    def upto(self) -> int: ...
-
-    def arrival(self, time: int) -> float:
-        """Return the arrival time of the cause that reached `time`; the caller ensures previous advance < `time` ≤ `upto`."""
-        ...
-
-
-Causes = tuple[AdvanceCause, ...]
 
 
 @dataclass(slots=True)
 class Moment:
-    """Advance with a single arrival time `at`, because its tuples arrived together or the clock caused it."""
+    """Advance with a single arrival time `at`, because its tuples arrived together or because the clock caused the advance."""
 
     upto: int
     at: float
@@ -73,6 +59,11 @@ class Together:
         return max(arrival_of(steps, time + behind) for steps, behind in self.inputs)
 
 
+AdvanceCause = Moment | Tuples | Together
+"""Advance of a watermark, with its cause. The argument of `arrival` is a time after the previous advance, up to `upto`."""
+Causes = tuple[AdvanceCause, ...]
+
+
 def arrival_of(causes: Causes, time: int) -> float:
     """Return the arrival time of the first cause that reached `time`."""
     step = next(cause for cause in causes if cause.upto >= time)
@@ -80,7 +71,7 @@ def arrival_of(causes: Causes, time: int) -> float:
 
 
 def followed(before: Causes, after: Causes) -> Causes:
-    """Return the advances `before`, then those of `after` that reach a later event time; of all these, only the last STEPS_MAX."""
+    """Return the last STEPS_MAX of these advances: all of `before`, then the advances of `after` that reach a later event time."""
     reached = before[-1].upto if before else NO_PROGRESS
     return (*before, *(one for one in after if one.upto > reached))[-STEPS_MAX:]
 
@@ -124,7 +115,7 @@ class Meeting:
 
 
 def passed(steps: deque[AdvanceCause], upto: int) -> Causes:
-    """Remove and return the advances up to `upto`; if the last of them ends before `upto`, also return the next one without removing it."""
+    """Remove and return the advances up to `upto`; if they end before `upto`, also return the following advance, which stays."""
     found = []
     while steps and steps[0].upto <= upto:
         found.append(steps.popleft())

@@ -4,15 +4,14 @@ An expression is compiled once, when its query is planned: functions become kern
 parts are computed, and equal parts are found. Per train, only a few calls on whole columns remain.
 
     value of an expression  (data, valid): a numpy array, or an Arrow array of text; None for `valid` means no NULLs
-    constants            remain scalars until a kernel needs a column
-    equal parts          are computed once per train and projection
-    functions            `strict_functions.py` for functions that are NULL where an argument is, `lenient_functions.py` for the others
-    rows that fail       get the value NULL, and are listed in `RowFailures` with the reason; the caller drops them
+    constants               remain scalars until a kernel needs a column
+    equal parts             are computed once per train and projection
+    functions               are in `strict_functions.py` if they are NULL where an argument is, else in `lenient_functions.py`
+    rows that fail          get the value NULL, and are listed in `RowFailures` with the reason; the caller drops them
 
 Some parts are not needed for each row: branches of CASE not taken, and operands after a FALSE in AND, a TRUE in OR, a
-value in COALESCE or a match in IN. They are computed for all rows nevertheless, because that is cheaper than selecting
-rows. They cannot fail rows that do not need them: each part has a mask `guard` of the rows that
-need the part, and failures count only in these rows.
+value in COALESCE or a match in IN. Such parts are computed for all rows, because that is cheaper than selecting rows. A part
+cannot fail rows that do not need it: the mask `guard` marks the rows that need the part, and failures count only in these rows.
 """
 
 from __future__ import annotations
@@ -60,31 +59,22 @@ BUILDERS: dict[str, Build] = {
 class RowFailures:
     """Rows of a train that failed, counted by the first reason of each."""
 
-    __slots__ = ("_counts", "_rows")
+    __slots__ = ("counts", "rows")
 
     def __init__(self) -> None:
-        self._rows: Mask | None = None
-        self._counts: dict[str, int] = {}
+        self.rows: Mask | None = None
+        """Mask of the failed rows; None if no row failed."""
+        self.counts: Counter[str] = Counter()
+        """Number of failed rows by reason."""
 
     def add(self, rows: Mask, reason: str) -> None:
         """Add failed rows; a row that failed before keeps its first reason."""
-        if self._rows is None:
-            self._rows = rows.copy()
-            count = int(np.count_nonzero(rows))
-        else:
-            before = int(np.count_nonzero(self._rows))
-            self._rows |= rows
-            count = int(np.count_nonzero(self._rows)) - before
+        if self.rows is not None:
+            rows = rows & ~self.rows
+        count = int(np.count_nonzero(rows))
         if count:
-            self._counts[reason] = self._counts.get(reason, 0) + count
-
-    def rows(self) -> Mask | None:
-        """Return the mask of failed rows; None if no row failed."""
-        return self._rows
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of failed rows by reason."""
-        return dict(self._counts)
+            self.counts[reason] += count
+        self.rows = rows if self.rows is None else self.rows | rows
 
 
 Projection = Callable[[Train, RowFailures], tuple[Values, ...]]
@@ -112,7 +102,7 @@ def compile_projection(expressions: Sequence[Expression]) -> Projection:
 
 
 def compile_condition(condition: Expression) -> Condition:
-    """Compile a boolean expression into a function of trains that returns the rows where it is true and did not fail."""
+    """Compile a boolean expression into a function of trains that returns a mask: the rows where the expression is true and did not fail."""
     compiler = Compiler([condition])
     run = compiler.compile(condition).run
     slots, quiet = compiler.slots, not compiler.noisy
@@ -147,13 +137,13 @@ class Compiler:
         self._uses.update(map(self._number, expressions))
 
     def _number(self, expression: Expression) -> int:
-        """Return a number that equal expressions share, and count how often the expression and each of its parts is used."""
+        """Return the number of an expression, equal for equal expressions, and count how often the expression and its parts are used."""
         known = self._known.get(id(expression))
         if known is not None:
             return known[1]
         parts: list[int] = []
         key: tuple[Any, ...]
-        # The key uses repr, since 0.0 == −0.0 and True == 1, but their CASTs to text differ.
+        # The key uses repr, because 0.0 == −0.0 and True == 1 in Python, but CASTs of these values to text differ.
         match expression:
             case Literal(value, type_):
                 key = ("literal", type_, repr(value))
@@ -173,7 +163,7 @@ class Compiler:
             self._numbers[key] = len(self._numbers)
             self._uses.update(parts)
         number = self._numbers[key]
-        # The expression is stored too: if it were freed, another expression could get its id.
+        # The expression is kept alive: after it was freed, another expression could get the same id.
         self._known[id(expression)] = expression, number
         return number
 
@@ -206,7 +196,7 @@ class Compiler:
         def once_with_failures(frame: Frame) -> Computed:
             result: tuple[Computed, list[tuple[Mask, str]]] | None = frame.shared[slot]
             if result is None:
-                # Each use is needed for different rows, so failures are first collected for all rows.
+                # Each use of a shared expression concerns other rows, so failures are first collected for all rows.
                 guard, failed = frame.guard, frame.failed
                 frame.guard, frame.failed = None, []
                 result = frame.shared[slot] = run(frame), frame.failed
@@ -303,7 +293,7 @@ class Compiler:
         if any(node.is_null for node in nodes):
             return null_node(type_, nodes)
         constant = all(node.constant for node in nodes)
-        # Kernels need a column: if all arguments are constants, the first becomes a column of one row, and `folded` unpacks it.
+        # Kernels need a column. If all arguments are constants, the first becomes a column of one row, and `folded` unpacks the result.
         arguments = [
             Argument(node.type, node.constant and not (constant and place == 0), node.value)
             for place, node in enumerate(nodes)

@@ -26,7 +26,7 @@ class Frame:
         self.columns = train.columns
         self.rows = len(train.arrival)
         self.shared: list[Any] = [None] * slots
-        # mask of the rows that need the expression being computed now; None for all rows
+        # Mask of the rows that need the part that is being computed; None if all rows need that part.
         self.guard: Mask | None = None
         self.failed: list[tuple[Mask, str]] = []
 
@@ -78,29 +78,25 @@ def constant_node(type_: DataType, value: Any) -> CompiledTerm:
 
 
 def blank(type_: DataType) -> Any:
-    """Return an arbitrary value of the type, to fill the data where the value is NULL."""
+    """Return an arbitrary value of the type, which stands in the data of a column where the value is NULL."""
     return "" if type_.kind is TypeKind.STRING else type_.numpy.type(0)
 
 
 def broadcast(type_: DataType, value: Any) -> Run:
-    """Return a function that repeats a constant as a column."""
+    """Return a function that makes a column with one constant in all rows."""
     datum = blank(type_) if value is None else value
 
     def run(frame: Frame) -> Computed:
         valid = np.zeros(frame.rows, bool) if value is None else None
-        return full(type_, datum, frame.rows), valid
+        if type_.kind is TypeKind.STRING:
+            return pa.repeat(pa.scalar(datum, pa.string()), frame.rows), valid
+        return np.full(frame.rows, datum, type_.numpy), valid
 
     return run
 
 
-def full(type_: DataType, datum: Any, rows: int) -> Any:
-    if type_.kind is TypeKind.STRING:
-        return pa.repeat(pa.scalar(datum, pa.string()), rows)
-    return np.full(rows, datum, type_.numpy)
-
-
 def failing_node(type_: DataType, reason: str) -> CompiledTerm:
-    """Return a term for a constant that cannot be computed: it fails every row that needs it."""
+    """Return a term for a constant that cannot be computed, so that every row that needs the constant fails."""
     null = broadcast(type_, None)
 
     def run(frame: Frame) -> Computed:
@@ -137,7 +133,7 @@ ONE_ROW = Train((), np.zeros(1))
 
 
 def folded(node: CompiledTerm, parts: Sequence[CompiledTerm]) -> CompiledTerm:
-    """Return the value as a constant term if all arguments are constants, otherwise the term unchanged."""
+    """Return a term with the value of `node` if all its arguments (`parts`) are constants, otherwise `node` itself."""
     if not all(part.constant for part in parts):
         return node
     frame = Frame(ONE_ROW, 0)

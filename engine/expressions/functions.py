@@ -1,8 +1,8 @@
-"""Scalar functions: names, argument types and result types. `engine/expressions/compiler.py` computes them.
+"""Scalar functions: names, argument types and result types. The compiler (`engine/expressions/compiler.py`) computes their values.
 
 `resolve` selects a signature by name and argument types; the caller casts each argument to the type in the signature.
-The type None means a bare NULL, which gets the type of the other arguments. Names are read without regard to case, and
-operators may be written as signs (`+`, `<>`, `||`).
+The type None means a bare NULL, which gets the type of the other arguments. Names are in lower case; the planner names
+the function of each operator.
 
 Types of results
 
@@ -22,7 +22,7 @@ Decimals have at most 18 digits, and the scale is kept; a value that needs more 
 A function of NULL is NULL, except for AND, OR, IS NULL, COALESCE and IN. `concat`, `greatest` and `least` skip NULLs.
 NaN equals itself and is greater than every number.
 
-What is not said above is as in DuckDB, with these differences ("there" means in DuckDB):
+All other rules are those of DuckDB, with these differences ("there" means in DuckDB):
 
     x / 0, x // 0, x % 0    NULL for all types (there: infinity or NaN for floats, an error for `//`, `%` of integers)
     sqrt, ln, log10, log2   fail the row for a number without a result; so does 0 to a negative power (there: NaN
@@ -48,7 +48,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from configs.errors import InvalidInput, nearest
+from configs.errors import InvalidInput
 from engine.data.schema import (
     BOOLEAN,
     DECIMAL_DIGITS_MAX,
@@ -62,6 +62,8 @@ from engine.data.schema import (
     TypeKind,
     decimal,
 )
+from engine.expressions.kernels.comparison import MIRRORED
+from engine.expressions.kernels.times import FIXED, MONTHS, PARTS
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,6 @@ class Signature:
     result: DataType
 
 
-class NoSuchFunction(InvalidInput):
-    """Error for an unknown function name."""
-
-
 class WrongArguments(InvalidInput):
     """Error for a call with too few, too many or unsuitable arguments."""
 
@@ -84,93 +82,46 @@ class WrongArguments(InvalidInput):
 Types = Sequence[DataType | None]
 Rule = Callable[[str, Types], Signature]
 
-TRUNCATIONS = (
-    "microsecond",
-    "millisecond",
-    "second",
-    "minute",
-    "hour",
-    "day",
-    "week",
-    "month",
-    "quarter",
-    "year",
-    "decade",
-    "century",
-    "millennium",
-)
-"""Units for `date_trunc`; a plural is read as its singular."""
-
-TIME_PARTS = (
-    "year",
-    "quarter",
-    "month",
-    "day",
-    "day_of_week",
-    "day_of_year",
-    "hour",
-    "minute",
-    "second",
-)
+TRUNCATIONS = (*FIXED, "week", *MONTHS)
+"""Units for `date_trunc`."""
+TIME_PARTS = tuple(PARTS)
 """Functions for the whole-number parts of a timestamp; EXTRACT and `date_part` use the same names."""
 
 ALIASES = {
-    "+": "add",
-    "-": "subtract",
-    "*": "multiply",
-    "/": "divide",
-    "//": "integer_divide",
-    "div": "integer_divide",
-    "%": "modulo",
-    "mod": "modulo",
-    "fmod": "modulo",
-    "neg": "negate",
-    "=": "equal",
-    "==": "equal",
-    "<>": "not_equal",
-    "!=": "not_equal",
-    "<": "less",
-    "<=": "less_equal",
-    ">": "greater",
-    ">=": "greater_equal",
-    "||": "append",
-    "ifnull": "coalesce",
-    "nvl": "coalesce",
-    "lcase": "lower",
-    "ucase": "upper",
-    "len": "length",
-    "char_length": "length",
-    "character_length": "length",
-    "substr": "substring",
-    "prefix": "starts_with",
-    "suffix": "ends_with",
-    "position": "strpos",
-    "instr": "strpos",
-    "ceiling": "ceil",
-    "pow": "power",
-    "log": "log10",
-    "dayofmonth": "day",
-    "dayofweek": "day_of_week",
-    "dow": "day_of_week",
-    "dayofyear": "day_of_year",
-    "doy": "day_of_year",
-    "datetrunc": "date_trunc",
+    alias: name
+    for name, aliases in {
+        "integer_divide": "div",
+        "modulo": "mod fmod",
+        "negate": "neg",
+        "coalesce": "ifnull nvl",
+        "lower": "lcase",
+        "upper": "ucase",
+        "length": "len char_length character_length",
+        "substring": "substr",
+        "starts_with": "prefix",
+        "ends_with": "suffix",
+        "strpos": "position instr",
+        "ceil": "ceiling",
+        "power": "pow",
+        "log10": "log",
+        "day": "dayofmonth",
+        "day_of_week": "dayofweek dow",
+        "day_of_year": "dayofyear doy",
+        "date_trunc": "datetrunc",
+    }.items()
+    for alias in aliases.split()
 }
+"""Function that each other name in SQL stands for."""
 
 
 def resolve(name: str, arguments: Types) -> Signature:
-    """Return the signature of a function for arguments of these types; raise NoSuchFunction or WrongArguments."""
-    canonical = name.lower()
-    canonical = ALIASES.get(canonical, canonical)
-    rule = RULES.get(canonical)
-    if rule is None:
-        names = [*RULES, *(alias for alias in ALIASES if alias.isidentifier())]
-        raise NoSuchFunction(f"there is no function {name}", hint=nearest(name.lower(), names))
-    return rule(canonical, arguments)
+    """Return the signature of a function, a name of RULES or ALIASES, for these argument types; raise WrongArguments if none fits."""
+    canonical = ALIASES.get(name, name)
+    return RULES[canonical](canonical, arguments)
 
 
 def castable(source: DataType, target: DataType) -> bool:
-    """Return True if CAST from one type to the other exists; single values may still not fit."""
+    """Return True if SQL can CAST from one type to the other; even then, a value may not fit into the other type."""
     if source == target or TypeKind.STRING in (source.kind, target.kind):
         return True
     return TypeKind.TIMESTAMP not in (source.kind, target.kind)
@@ -180,7 +131,7 @@ def common_type(types: Types) -> DataType | None:
     """Return the type to which values of all these types can be cast (branches of CASE, inputs of UNION), or None."""
     types_given = [type_ for type_ in types if type_ is not None]
     if not types_given:
-        return INT32  # int32, as in DuckDB, if all values are NULL
+        return INT32  # DuckDB also uses int32 if all values are NULL
     first = types_given[0]
     if all(given_type == first for given_type in types_given):
         return first
@@ -196,10 +147,15 @@ def common_type(types: Types) -> DataType | None:
 
 
 def as_decimal(type_: DataType) -> DataType:
-    """Return the decimal type for the values of an integer type; of int64, it holds values of up to 18 digits."""
+    """Return a decimal type for the values of an integer type; for int64, that decimal holds only values of up to 18 digits."""
     if type_.kind is TypeKind.DECIMAL:
         return type_
     return decimal(10, 0) if type_.kind is TypeKind.INT32 else decimal(DECIMAL_DIGITS_MAX, 0)
+
+
+def without_fraction(type_: DataType) -> DataType:
+    """Return the type of values of a type after they were rounded to whole numbers."""
+    return decimal(type_.precision, 0) if type_.kind is TypeKind.DECIMAL else type_
 
 
 def capped(digits: int, scale: int) -> DataType:
@@ -224,7 +180,7 @@ def check_count(name: str, types: Types, least: int, most: int | None, wanted: s
 
 
 def numbers(name: str, types: Types, wanted: str) -> list[DataType]:
-    """Return the types, which must be numeric; a bare NULL gets the first known type."""
+    """Return the types, with the first known type in place of NULL; raise WrongArguments for a type that is not numeric."""
     for place, given_type in enumerate(types):
         if given_type is not None and not given_type.is_numeric:
             raise refuse(name, types, place, wanted)
@@ -305,16 +261,11 @@ def same_number(name: str, types: Types) -> Signature:
 
 
 def rounding(name: str, types: Types) -> Signature:
-    """Return the signature of rounding to a whole number; for an integer the result is float64, as in DuckDB."""
+    """Return the signature of FLOOR or CEIL; for an integer argument, the result is float64, as in DuckDB."""
     check_count(name, types, 1, 1, "a number")
     (number_type,) = numbers(name, types, "a number")
-    if number_type.is_integer:
-        return Signature(name, (FLOAT64,), FLOAT64)
-    return Signature(
-        name,
-        (number_type,),
-        decimal(number_type.precision, 0) if number_type.kind is TypeKind.DECIMAL else number_type,
-    )
+    argument = FLOAT64 if number_type.is_integer else number_type
+    return Signature(name, (argument,), without_fraction(argument))
 
 
 def round_(name: str, types: Types) -> Signature:
@@ -322,11 +273,7 @@ def round_(name: str, types: Types) -> Signature:
     check_count(name, types, 1, 2, expected)
     (number_type,) = numbers(name, types[:1], expected)
     if len(types) == 1:
-        return Signature(
-            name,
-            (number_type,),
-            decimal(number_type.precision, 0) if number_type.kind is TypeKind.DECIMAL else number_type,
-        )
+        return Signature(name, (number_type,), without_fraction(number_type))
     if types[1] is not None and not types[1].is_integer:
         raise refuse(name, types, 1, expected)
     result = (
@@ -353,7 +300,7 @@ def floats(count: int, most: int | None = None) -> Rule:
 
 
 def comparable(name: str, types: Types, wanted: str) -> DataType:
-    """Return the type in which values are compared; text compared with another type is cast to that type."""
+    """Return the type in which values are compared; a text that is compared with a number or time is cast to its type."""
     others = [type_ for type_ in types if type_ != STRING and type_ is not None]
     common = common_type(others) if others else STRING
     if common is None:
@@ -412,7 +359,7 @@ def alike(name: str, types: Types) -> Signature:
 
 
 def nullif(name: str, types: Types) -> Signature:
-    """Return the signature of NULLIF: the result has the first argument's type; the second is cast to the common type."""
+    """Return the signature of NULLIF: the result has the first argument's type; the second argument is cast to the common type."""
     expected = "two values of one type"
     check_count(name, types, 2, 2, expected)
     common = comparable(name, types, expected)
@@ -421,7 +368,7 @@ def nullif(name: str, types: Types) -> Signature:
 
 
 def fixed(wanted: tuple[DataType, ...], result: DataType, optional: int = 0) -> Rule:
-    """Return a rule for fixed argument types; the last `optional` arguments can be omitted, and int32 widens to int64."""
+    """Return a rule for fixed argument types; callers can omit the last `optional` arguments, and int32 is cast to int64."""
     said = ", ".join(map(str, wanted)) + (f" (the last {optional} can be left out)" if optional else "")
 
     def rule(name: str, types: Types) -> Signature:
@@ -449,64 +396,36 @@ def epoch_ms(name: str, types: Types) -> Signature:
 
 
 RULES: dict[str, Rule] = {
-    "add": arithmetic,
-    "subtract": arithmetic,
-    "multiply": arithmetic,
-    "modulo": arithmetic,
+    **dict.fromkeys(("add", "subtract", "multiply", "modulo"), arithmetic),
     "divide": division,
     "integer_divide": integer_division,
-    "negate": same_number,
-    "abs": same_number,
+    **dict.fromkeys(("negate", "abs"), same_number),
     "sign": sign,
     "round": round_,
-    "floor": rounding,
-    "ceil": rounding,
-    "sqrt": floats(1),
-    "exp": floats(1),
-    "ln": floats(1),
-    "log10": floats(1, 2),  # two arguments mean log(base, x)
-    "log2": floats(1),
+    **dict.fromkeys(("floor", "ceil"), rounding),
+    **dict.fromkeys(("sqrt", "exp", "ln", "log2"), floats(1)),
+    "log10": floats(1, 2),  # With two arguments: log(base, x)
     "power": floats(2),
-    "equal": comparison,
-    "not_equal": comparison,
-    "less": comparison,
-    "less_equal": comparison,
-    "greater": comparison,
-    "greater_equal": comparison,
+    **dict.fromkeys(MIRRORED, comparison),
     "in": membership,
-    "and": logic(1, None),
-    "or": logic(1, None),
+    **dict.fromkeys(("and", "or"), logic(1, None)),
     "not": logic(1, 1),
-    "is_null": null_test,
-    "is_not_null": null_test,
-    "coalesce": alike,
-    "greatest": alike,
-    "least": alike,
+    **dict.fromkeys(("is_null", "is_not_null"), null_test),
+    **dict.fromkeys(("coalesce", "greatest", "least"), alike),
     "nullif": nullif,
-    "like": fixed(
-        (STRING, STRING, STRING), BOOLEAN, optional=1
-    ),  # the third argument is the ESCAPE character
-    "ilike": fixed((STRING, STRING, STRING), BOOLEAN, optional=1),
-    "append": texts,  # the operator ||: NULL if any operand is NULL
-    "concat": texts,  # skips NULLs
-    "lower": fixed((STRING,), STRING),
-    "upper": fixed((STRING,), STRING),
+    # The third argument of LIKE is the escape character.
+    **dict.fromkeys(("like", "ilike"), fixed((STRING, STRING, STRING), BOOLEAN, optional=1)),
+    "append": texts,  # Operator ||, which returns NULL if any operand is NULL
+    "concat": texts,  # Concatenation that leaves out NULLs
+    **dict.fromkeys(("lower", "upper"), fixed((STRING,), STRING)),
     "length": fixed((STRING,), INT64),
     "substring": fixed((STRING, INT64, INT64), STRING, optional=1),
-    "left": fixed((STRING, INT64), STRING),
-    "right": fixed((STRING, INT64), STRING),
-    "trim": fixed((STRING, STRING), STRING, optional=1),
-    "ltrim": fixed((STRING, STRING), STRING, optional=1),
-    "rtrim": fixed((STRING, STRING), STRING, optional=1),
+    **dict.fromkeys(("left", "right"), fixed((STRING, INT64), STRING)),
+    **dict.fromkeys(("trim", "ltrim", "rtrim"), fixed((STRING, STRING), STRING, optional=1)),
     "replace": fixed((STRING, STRING, STRING), STRING),
-    "starts_with": fixed((STRING, STRING), BOOLEAN),
-    "ends_with": fixed((STRING, STRING), BOOLEAN),
-    "contains": fixed((STRING, STRING), BOOLEAN),
+    **dict.fromkeys(("starts_with", "ends_with", "contains"), fixed((STRING, STRING), BOOLEAN)),
     "strpos": fixed((STRING, STRING), INT64),
-    **dict.fromkeys(
-        TIME_PARTS,
-        fixed((TIMESTAMP,), INT64),
-    ),
+    **dict.fromkeys(TIME_PARTS, fixed((TIMESTAMP,), INT64)),
     "epoch": fixed((TIMESTAMP,), FLOAT64),
     "epoch_ms": epoch_ms,
     "date_trunc": fixed((STRING, TIMESTAMP), TIMESTAMP),

@@ -1,4 +1,4 @@
-"""Functions that treat NULL in their own way: AND, OR, IS NULL, COALESCE, NULLIF, CASE, CONCAT.
+"""Functions that may return a value although an argument is NULL: AND, OR, IS NULL, COALESCE, NULLIF, CASE, CONCAT.
 
 Operands that only some rows need are computed by `CompiledTerm.within`, so that they cannot fail the other rows.
 """
@@ -31,7 +31,7 @@ def connected(
     combine: Callable[[logic.Booleans, logic.Booleans], logic.Booleans],
     decided: Callable[[logic.Booleans], Mask],
 ) -> CompiledTerm:
-    """Return AND or OR of the operands; where an operand has the decisive value, later operands are not needed."""
+    """Return a term for AND or OR; in rows where an operand has the decisive value, the later operands are not needed."""
     needed: list[CompiledTerm] = []
     for node in nodes:
         needed.append(node)
@@ -40,7 +40,7 @@ def connected(
                 return node
             break
     unknown = any(node.is_null for node in needed)
-    # Constants are neutral here, except for a decisive constant, which is the last operand.
+    # A constant does not change the result, except for a constant with the decisive value, which is the last operand.
     columns = [node for node in needed if not node.constant or node.value == decisive]
     if not columns:
         return CompiledTerm(BOOLEAN) if unknown else constant_node(BOOLEAN, not decisive)
@@ -61,11 +61,11 @@ def connected(
 
 
 NULL: Any = (np.False_, np.False_)
-"""NULL as an operand to combine with a boolean column."""
+"""Value NULL in the form of a boolean column, to combine with another boolean column."""
 
 
 def null_test(node: CompiledTerm, wanted: bool) -> CompiledTerm:
-    """Return IS NULL if `wanted`, otherwise IS NOT NULL."""
+    """Return a term for IS NULL if `wanted` is true, otherwise for IS NOT NULL."""
     if node.constant:
         return constant_node(BOOLEAN, node.is_null == wanted)
 
@@ -124,7 +124,7 @@ def nullif(first: CompiledTerm, same: CompiledTerm) -> CompiledTerm:
 def case(
     type_: DataType, pairs: Sequence[tuple[CompiledTerm, CompiledTerm]], otherwise: CompiledTerm
 ) -> CompiledTerm:
-    """Return CASE: the value of the first branch with a true condition."""
+    """Return a term for CASE: the value of the first branch with a true condition."""
     branches: list[tuple[CompiledTerm, CompiledTerm]] = []
     for condition, value in pairs:
         if not condition.constant:
@@ -151,7 +151,7 @@ def case(
         for taken, other, other_valid in reversed(chosen):
             data = logic.choose(type_, taken, other, data)
             valid = logic.choose_valid(taken, other_valid, valid)
-        assert not isinstance(valid, bool)  # `valid` is a bool only if all branches are constants
+        assert not isinstance(valid, bool)  # The mask `valid` is a bool only if all branches are constants
         return data, valid
 
     parts = [otherwise, *(part for pair in branches for part in pair)]
@@ -159,7 +159,7 @@ def case(
 
 
 def concat(nodes: Sequence[CompiledTerm]) -> CompiledTerm:
-    """Return the concatenation of the texts, without NULLs."""
+    """Return a term that joins the texts of all operands except NULLs."""
     parts = [node for node in nodes if not node.is_null]
     if all(node.constant for node in parts):
         return constant_node(STRING, "".join(node.value for node in parts))

@@ -1,4 +1,4 @@
-"""Strict functions, which are NULL where any argument is NULL: each calls a kernel with gathered arguments."""
+"""Strict functions, which are NULL where any argument is NULL: each gathers the values of its arguments and calls a kernel."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def plain(gather: Gather, kernel: Kernel) -> Run:
 
 
 def binary(nodes: Sequence[CompiledTerm], kernel: Kernel) -> Run:
-    """Return a function that calls a kernel of two arguments; this most frequent case has no loop over arguments."""
+    """Return a function that calls a kernel of two arguments, the most frequent kind, without a loop over arguments."""
     apply = kernel.apply
     left, right = nodes
     left_run, right_run, left_value, right_value = left.run, right.run, left.value, right.value

@@ -7,9 +7,9 @@ one moment, the train is measured once, whatever its length, and several such tr
 2. Without a utility graph, utility is not measured.
 3. Staleness counts from the arrival of the first input that led to an answer.
 4. A new graph applies to later answers; earlier answers keep the utility that they had.
-5. Slowdown is response time over T, the cost of an answer that waits for nothing (Sharaf §3.2). For pairs of a join it
-   is 1 + (D − D_ideal)/T (§3.4.1.2): a pair's response time begins with the later tuple, so work done before that for the
-   earlier tuple is not included. T is measured too; answers are compared with its value after the calls that made them.
+5. Slowdown is response time over T, the cost of an answer that waits for nothing (Sharaf §3.2). For pairs of a join,
+   slowdown is 1 + (D − D_ideal)/T (§3.4.1.2): a pair's response time begins with the later tuple, so earlier work for the
+   earlier tuple is not included. T is measured too; answers are compared with the T after the calls that made them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from loadshed.tardiness import AnswerTardiness
 from loadshed.utility import UtilityStatistics
 from scheduler.ratios import ratio
 
-# Number of trains that are measured together: measuring each by itself with numpy takes several times as long.
+# Number of trains that are measured together; measuring each train by itself with numpy takes several times as long.
 TOGETHER = 128
 # Number of trains below which measuring one by one is faster than numpy.
 FEW = 12
@@ -37,23 +37,6 @@ FEW = 12
 class AnswerQuality:
     """Statistics of one query's answers in this process, since the query was added."""
 
-    __slots__ = (
-        "_arrivals",
-        "_counts",
-        "_departures",
-        "_response_s",
-        "_responses",
-        "_since",
-        "_slack_s",
-        "_slowed",
-        "_slowed_s",
-        "_staleness",
-        "_utility",
-        "slowdown",
-        "tardiness",
-        "weight",
-    )
-
     def __init__(
         self,
         graph: UtilityGraph | None = None,
@@ -61,39 +44,31 @@ class AnswerQuality:
         weight: float = 1.0,
     ) -> None:
         """Create empty statistics; for queries with a window, `slack_s` returns the seconds from the due time of an answer until it is late."""
-        self.weight = weight  # importance of its staleness compared with other queries
-        self._slack_s = slack_s
+        self.weight = weight  # How much the query's staleness counts, compared with other queries
+        self.slack_s = slack_s  # Replaced when other operators emit the query's answers
         self.tardiness = None if slack_s is None else AnswerTardiness()
         self._responses = ResponseStatistics()
         self._utility = None if graph is None else UtilityStatistics(graph)
-        # The first answer need not come from the first input, so that no start time can be set before `_measure`.
+        # The first answer may come from a later input than the first, so the start time is set by `_measure`.
         self._staleness = OutputStaleness(-math.inf)
         self._since = math.inf
-        self.slowdown = 0.0  # sum of the slowdowns of the answers that `_slowed` counts
+        self.slowdown = 0.0  # Sum of the slowdowns of the answers that `_slowed` counts
         # Sums of response times: of all answers, and of the answers that `_slowed` counts.
         self._response_s = self._slowed_s = 0.0
-        self._slowed = 0  # number of answers counted in the sum `slowdown`
-        # Trains with a single arrival time that are still to be measured.
-        self._arrivals: list[float] = []
-        self._departures: list[float] = []
-        self._counts: list[int] = []
-
-    def fall_due(self, slack_s: Callable[[], float] | None) -> None:
-        """Replace the function that returns the slack, because other operators emit the query's answers now."""
-        self._slack_s = slack_s
+        self._slowed = 0  # Number of answers counted in the sum `slowdown`
+        # Arrival, departure and number of tuples of each train with a single arrival time that is still to be measured.
+        self._waiting: list[tuple[float, float, int]] = []
 
     def answered(self, arrival: npt.NDArray[np.float64], now: float) -> None:
         """Count answers that are delivered now; `arrival` has the arrival time of the tuple that caused each."""
-        if self.tardiness is not None and self._slack_s is not None:
+        if self.tardiness is not None and self.slack_s is not None:
             if is_same(arrival):
-                self.tardiness.add_same(now - float(arrival[0]), self._slack_s(), len(arrival))
+                self.tardiness.add_same(now - float(arrival[0]), self.slack_s(), len(arrival))
             else:
-                self.tardiness.add_array(now - arrival, self._slack_s())
+                self.tardiness.add_array(now - arrival, self.slack_s())
         if is_same(arrival):
-            self._arrivals.append(float(arrival[0]))
-            self._departures.append(now)
-            self._counts.append(len(arrival))
-            if len(self._counts) == TOGETHER:
+            self._waiting.append((float(arrival[0]), now, len(arrival)))
+            if len(self._waiting) == TOGETHER:
                 self._measure()
             return
         oldest, response = float(arrival.min()), now - arrival
@@ -124,7 +99,7 @@ class AnswerQuality:
 
     @property
     def has_answers(self) -> bool:
-        return bool(self._counts) or self._responses.count > 0
+        return bool(self._waiting) or self._responses.count > 0
 
     @property
     def responses(self) -> ResponseStatistics:
@@ -145,29 +120,28 @@ class AnswerQuality:
 
     def stale_share(self, now: float) -> float:
         """Return the fraction of the time, since the first input that led to an answer, for which the output was stale."""
-        # This measures the last answers first, since they may set an earlier `_since`.
+        # Reading `stale_s` must come first, because that measures the last answers, which may set an earlier `_since`.
         stale_s = self.stale_s
         return ratio(stale_s, now - self._since)
 
     def _measure(self) -> None:
         """Measure the answers delivered since the last call."""
-        if not self._counts:
+        if not self._waiting:
             return
-        if len(self._counts) < FEW:
-            for arrived, left, count in zip(self._arrivals, self._departures, self._counts, strict=True):
+        arrivals, departures, sizes = zip(*self._waiting, strict=True)
+        if len(sizes) < FEW:
+            for arrived, left, count in self._waiting:
                 self._responses.add_same(left - arrived, count)
                 self._response_s += max(0.0, left - arrived) * count
                 if self._utility is not None:
                     self._utility.add_same(left - arrived, count)
         else:
-            counts = np.array(self._counts, dtype=np.int64)
-            response = np.array(self._departures) - np.array(self._arrivals)
+            counts = np.array(sizes, dtype=np.int64)
+            response = np.array(departures) - np.array(arrivals)
             self._responses.add_counted(response, counts)
             self._response_s += max(0.0, float((response * counts).sum()))
             if self._utility is not None:
                 self._utility.add_counted(response, counts)
-        self._since = min(self._since, min(self._arrivals))
-        self._staleness.served_each(zip(self._arrivals, self._departures, strict=True))
-        self._arrivals.clear()
-        self._departures.clear()
-        self._counts.clear()
+        self._since = min(self._since, min(arrivals))
+        self._staleness.served_each(zip(arrivals, departures, strict=True))
+        self._waiting.clear()

@@ -17,7 +17,7 @@ class AnswerValues:
         """Utility graph of each query that declares one."""
         self.weights: dict[str, float] = {}
         """Freshness weight of each query, where it is not 1."""
-        # utility graph of each operator that emits answers, by the operator's identity
+        # Utility graph of each operator that emits answers, by the operator's identity.
         self._by_node: dict[int, UtilityGraph] = {}
 
     def remove(self, query: str) -> None:
@@ -33,7 +33,7 @@ class AnswerValues:
 
     def weight_of(self, node: QueuedOperator) -> float:
         """Return the sum of the weights of all queries that the operator answers."""
-        # `fsum` is exact, so that the result does not depend on the order of the set.
+        # `fsum` is exact, so that the sum does not depend on the order of a set.
         return math.fsum(map(self.weight, node.outputs)) if node.outputs else 1.0
 
     def value(self, query: str, node: QueuedOperator) -> None:
@@ -57,5 +57,5 @@ class AnswerValues:
 
 
 def urgency(graph: UtilityGraph) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
-    """Return a sort key: the graph's deadline, then its points, so that the order is the same in every process."""
+    """Return a sort key for graphs: the deadline, then the points, so that every process has one order."""
     return graph.deadline_s, graph.latencies_s, graph.utilities

@@ -1,4 +1,4 @@
-"""Ideal cost of an answer: the processor time it needs if it waits for nothing.
+"""Ideal cost of an answer: the processor time of an answer that waits for nothing.
 
 The cost is computed from each operator's measured mean cost per tuple. The scheduler's estimates would not do: they begin
 with a guess, which lasts for hundreds of tuples, and some operators never process that many tuples.
@@ -52,7 +52,7 @@ def alone_of(
         else:
             apart_s = ideal_s - cost_s - sum([every[one].ideal_s - every[one].apart_s for one in above])
         every.append(Alone(ideal_s, apart_s))
-        # The T of these queries includes no operator behind this one, even if other queries read this operator's output.
+        # The ideal cost of a query ends at the operator that emits its answers, even if other queries read the answers.
         for query in node.outputs:
             found[query] = min(every[number], found.get(query, NO_ANSWER))
     return found

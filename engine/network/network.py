@@ -8,7 +8,7 @@ An operator lives as long as a query uses it; removing a query leaves the state 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -18,16 +18,14 @@ from configs.classes.window_settings import WindowSettings
 from configs.errors import InvalidInput, nearest
 from engine.data.held_state import StateAccount
 from engine.data.schema import StreamSchema
-from engine.data.train import (
-    Mask,
-    Train,
-)
+from engine.data.train import Mask, Train
 from engine.data.watermark_causes import Meeting
 from engine.expressions.compiler import Condition, RowFailures, compile_condition
-from engine.network.node import QueuedOperator, join_up, time_of, used_by
+from engine.network.node import QueuedOperator, join_up, used_by
 from engine.operators.join import JoinSideOperator, JoinState
 from engine.operators.join_state import TOO_MANY_PAIRS
-from engine.operators.last import LastRows, LastRowsOperator, LookUp, LookUpOperator
+from engine.operators.last import LastRowsOperator, LookUp, LookUpOperator
+from engine.operators.protocol import Operator
 from engine.operators.rows import NumberOperator, RowWindowOperator
 from engine.operators.select import SelectOperator, plain_columns
 from engine.operators.source import SourceOperator
@@ -47,22 +45,21 @@ from engine.plan.plan import (
     Project,
     Query,
     QueryOutput,
-    RowWindow,
     Scan,
     TableJoin,
     TimeWindow,
     Union,
     WindowAggregate,
     WindowJoin,
-    inputs,
+    time_of,
+    walk,
 )
 from engine.plan.plan_references import check_lookups
 from engine.plan.plan_rewrites import arranged
 from engine.windows.panes import PaneStore
 from engine.windows.window_schedule import WindowSchedule
 
-# Begins the name under which operators of a query's second plan are registered, until that plan replaces the running plan.
-# No query's name begins with this prefix.
+# Prefix of the names of second plans among the users of an operator; no query's name begins with this prefix.
 TWIN = "~"
 
 
@@ -79,17 +76,19 @@ class ClassNetwork:
         self._found: dict[Hashable, tuple[QueuedOperator, ...]] = {}
         self._stores: dict[Hashable, list[tuple[PaneStore, WindowSchedule, QueuedOperator]]] = {}
         self._windows_as = WindowSettings()
-        self.plan = PlanSettings()  # plan settings by which queries added later are planned
+        self.plan = PlanSettings()  # Plan settings of queries that are added later
         self._planned_as: dict[str, PlanSettings] = {}
-        # by query, the operators that emit the answers of the query's second plan
+        # Operators that emit the answers of a query's second plan, by query.
         self._twins: dict[str, tuple[QueuedOperator, ...]] = {}
-        self._beside: list[QueuedOperator] = []  # operators that only second plans use
+        self._beside: list[QueuedOperator] = []  # Operators that only second plans use
         self._sources: dict[str, QueuedOperator] = {}
         self._pane_lengths: dict[Hashable, int] = {}
+        self.lookups: list[QueuedOperator] = []
+        """Operators of lookups (joins with [LAST BY …]) that take the tuples that look up rows."""
 
     @property
     def pane_lengths(self) -> Mapping[Hashable, int]:
-        """Length of the panes of each time window; it depends on the order in which queries were added."""
+        """Length of the panes of each time window; the lengths depend on the order in which queries were added."""
         return dict(self._pane_lengths)
 
     def expect(self, pane_lengths: Mapping[Hashable, int]) -> None:
@@ -107,18 +106,13 @@ class ClassNetwork:
         self.removals += 1
         for stores in self._stores.values():
             for _, schedule, _ in stores:
-                schedule.settings = settings
+                schedule.set(settings)
 
     def add(self, *queries: Query) -> list[tuple[str, QueuedOperator]]:
         """Add queries, and return the operators that emit the answers of each query.
 
         Pane lengths are chosen to fit all queries that are added together.
         """
-        for query in queries:
-            if query.name in self.queries:
-                raise InvalidInput(
-                    "the class already has a query of this name", "query", query.name, "choose another name"
-                )
         most = self.account.limits.queries
         if len(self.queries) + len(queries) > most:
             hint = "remove queries that are not needed, or raise the class's limit"
@@ -128,11 +122,11 @@ class ClassNetwork:
         plans: dict[str, Plan] = {}
         known = dict(self.queries)
         for query in queries:
-            plans[query.name] = arranged(query, known, self.plan, query.name)
+            plans[query.name] = arranged(query.plan, known, self.plan, query.name)
             known[query.name] = query
             self._check_tables(plans[query.name])
             check_lookups(plans[query.name], {})
-        # Nothing has been built before this line, so that a refused query leaves no trace.
+        # All checks come before this line, so that a refused query changes nothing in the network.
         self.queries = known
         self._planned_as.update((query.name, self.plan) for query in queries)
         self._common_panes = common_panes(plans.values())
@@ -143,11 +137,7 @@ class ClassNetwork:
 
     def remove(self, name: str) -> None:
         """Remove a query, and all operators that only this query used."""
-        if self.queries.pop(name, None) is None:
-            raise InvalidInput(
-                "the class has no query of this name", "query", name, "see the list of queries"
-            )
-        del self._planned_as[name]
+        del self.queries[name], self._planned_as[name]
         for node in self.nodes:
             node.users.discard(name)
             node.outputs.discard(name)
@@ -162,9 +152,10 @@ class ClassNetwork:
             node.holding.release()
             node.leave_lots()
         self.nodes = [node for node in self.nodes if node.users]
+        self.lookups = [node for node in self.lookups if node.users]
         for node in self.nodes:
             node.downstream = [below for below in node.downstream if below.users]
-        # Only plans of dropped operators are looked up: hashing all plans would take a second for 10,000 queries.
+        # Only plans of dropped operators are looked up, because hashing all plans would take a second for 10,000 queries.
         for plan in [plan for plan, nodes in self._found.items() if not nodes[0].users]:
             del self._found[plan]
             self._pane_lengths.pop(plan, None)
@@ -183,10 +174,10 @@ class ClassNetwork:
 
     def arranged(self, name: str, plan: PlanSettings) -> Plan:
         """Return the query's plan under these settings, whether or not it has been built."""
-        return arranged(self.queries[name], self.queries, plan, name)
+        return arranged(self.queries[name].plan, self.queries, plan, name)
 
     def add_twins(self, *names: str) -> None:
-        """Build, for each of these queries, a second plan by the class's plan settings; its answers are not used yet."""
+        """Build a second plan for each of these queries, by the class's plan settings; the answers of these plans are not used yet."""
         plans = {name: self.arranged(name, self.plan) for name in names}
         self._common_panes = common_panes(plans.values())
         for name, plan in plans.items():
@@ -254,37 +245,32 @@ class ClassNetwork:
             case Scan(stream):
                 yield self._source(stream)
             case Project(Filter(below, condition), expressions):
-                yield self._fed(
-                    QueuedOperator(plan, "select", SelectOperator(condition, expressions)), below, user
-                )
+                yield self._fed(plan, "select", SelectOperator(condition, expressions), below, user)
             case Project(below, expressions):
-                yield self._fed(
-                    QueuedOperator(plan, "project", SelectOperator(None, expressions)), below, user
-                )
+                yield self._fed(plan, "project", SelectOperator(None, expressions), below, user)
             case Filter(below, condition):
-                yield self._fed(QueuedOperator(plan, "filter", SelectOperator(condition, None)), below, user)
-            case WindowAggregate(below, TimeWindow() as window):
-                yield self._windows(plan, below, window, user)
-            case WindowAggregate(below, RowWindow() as window):
-                yield self._row_windows(plan, below, window, user)
+                yield self._fed(plan, "filter", SelectOperator(condition, None), below, user)
+            case WindowAggregate(_, TimeWindow() as window):
+                yield self._windows(plan, window, user)
+            case WindowAggregate():
+                yield self._row_windows(plan, user)
             case Numbered(below):
-                yield self._fed(QueuedOperator(plan, "number", NumberOperator()), below, user)
+                yield self._fed(plan, "number", NumberOperator(), below, user)
             case IntervalJoin():
                 unit, test = time_of(plan.left).unit_us, condition_of(plan.residual)
                 yield from self._sides(plan, plan.low_us // unit, plan.high_us // unit, test, user)
             case WindowJoin():
                 yield from self._window_join(plan, user)
             case TableJoin():
-                yield self._table_join(plan, user)
+                table = self._tables[plan.table.name.lower()]
+                operator = TableJoinOperator(plan, table, condition_of(plan.residual))
+                yield self._fed(plan, f"table:{plan.table.name}", operator, plan.input, user)
             case LastJoin():
                 yield from self._last_join(plan, user)
             case Union(inputs):
                 state = Meeting([0] * len(inputs))
                 for place, below in enumerate(inputs):
-                    operator = UnionInputOperator(state, place)
-                    yield self._fed(
-                        QueuedOperator((plan, place), "union", operator, progressive=True), below, user
-                    )
+                    yield self._fed((plan, place), "union", UnionInputOperator(state, place), below, user)
             case QueryOutput():
                 raise AssertionError("a query that reads another query must be inlined before it is built")
 
@@ -296,10 +282,11 @@ class ClassNetwork:
 
     def _source(self, stream: StreamSchema) -> QueuedOperator:
         lateness = stream.lateness_us // stream.time_unit_us
+        operator = SourceOperator(stream.time, lateness)
         node = QueuedOperator(
             ("source", stream),
             f"source:{stream.name}",
-            SourceOperator(stream.time, lateness),
+            operator,
             source=True,
             stream=stream.name.lower(),
         )
@@ -311,61 +298,36 @@ class ClassNetwork:
         node.holding.enter(self.account)
         self.nodes.append(node)
 
-    def _fed(self, node: QueuedOperator, below: Plan, user: str) -> QueuedOperator:
-        """Add a new operator behind the operators that emit its input."""
+    def _fed(self, key: Hashable, name: str, operator: Operator, below: Plan, user: str) -> QueuedOperator:
+        """Add a new operator behind the operators that emit the plan `below`, its input."""
         feeders = self._build(below, user)
+        node = QueuedOperator(key, name, operator)
         self._place(node)
         for feeder in feeders:
             join_up(feeder, node)
         return node
 
-    def _windows(self, plan: WindowAggregate, below: Plan, window: TimeWindow, user: str) -> QueuedOperator:
-        time = time_of(below)
-        range_, slide = window.range_us // time.unit_us, window.slide_us // time.unit_us
-        store, schedule, panes = self._panes(plan, below, window, time, user)
-        # Each window is a reader: a query may have several windows, and a window may outlive the query that built it.
-        reader = f"{window} {plan.aggregates} {plan.schema}"
+    def _windows(self, plan: WindowAggregate, window: TimeWindow, user: str) -> QueuedOperator:
+        time = time_of(plan.input)
+        store, schedule, panes = self._panes(plan, window, time, user)
         kind = PeriodicWindowOperator if window.at_most else WindowOperator
-        operator = kind(
-            store,
-            reader,
-            range_,
-            slide,
-            aggregates=plan.aggregates,
-            schema=plan.schema,
-            schedule=schedule,
-        )
-        name = "window:at most" if window.at_most else "window"
-        node = QueuedOperator(plan, name, operator, progressive=True)
+        operator = kind(store, schedule, plan, time.unit_us)
+        node = QueuedOperator(plan, "window:at most" if window.at_most else "window", operator)
         self._place(node)
         join_up(panes, node)
         return node
 
-    def _row_windows(
-        self, plan: WindowAggregate, below: Plan, window: RowWindow, user: str
-    ) -> QueuedOperator:
-        numbered = next(one for one in walk(below) if isinstance(one, Numbered))
+    def _row_windows(self, plan: WindowAggregate, user: str) -> QueuedOperator:
+        numbered = next(node for node in walk(plan.input) if isinstance(node, Numbered))
         numbers = self._build(numbered, user)[0].operator
         assert isinstance(numbers, NumberOperator)
-        operator = RowWindowOperator(
-            first=numbers.total,
-            window=window,
-            keys=plan.keys,
-            aggregates=plan.aggregates,
-            input_schema=below.schema,
-            schema=plan.schema,
-            number=time_of(below).place,
-            clock=plan.clock,
-        )
-        return self._fed(
-            QueuedOperator(plan, "rows", operator, progressive=True, holding=operator.holding), below, user
-        )
+        return self._fed(plan, "rows", RowWindowOperator(plan, numbers.total), plan.input, user)
 
     def _panes(
-        self, plan: WindowAggregate, below: Plan, window: TimeWindow, time: EventTime, user: str
+        self, plan: WindowAggregate, window: TimeWindow, time: EventTime, user: str
     ) -> tuple[PaneStore, WindowSchedule, QueuedOperator]:
-        """Return a store of panes from which the window can be combined: an existing store if one fits, otherwise a new one."""
-        key = (below, plan.keys)
+        """Return a store of panes from which the window can be combined: an existing store that fits, otherwise a new store."""
+        below, key = plan.input, (plan.input, plan.keys)
         range_, slide = window.range_us // time.unit_us, window.slide_us // time.unit_us
         pane = math.gcd(range_, slide)
         fitting = [one for one in self._stores.get(key, ()) if is_made_of(window, range_, slide, one[0].pane)]
@@ -377,20 +339,13 @@ class ClassNetwork:
                 return store, schedule, node
         types = [below.schema.fields[place].type for place in plan.keys]
         store = PaneStore(length, time.place, plan.keys, types)
-        node = QueuedOperator(
-            ("panes", key, length),
-            "panes",
-            PaneOperator(store),
-            progressive=True,
-            holding=store.holding,
-        )
-        self._fed(node, below, user)
+        node = self._fed(("panes", key, length), "panes", PaneOperator(store), below, user)
         schedule = WindowSchedule(store, self._windows_as)
         self._stores.setdefault(key, []).append((store, schedule, node))
         return store, schedule, node
 
-    def _window_join(self, plan: WindowJoin, user: str) -> Iterator[QueuedOperator]:
-        """Build a join of two windowed streams; it pairs two tuples if some end exists at which both tuples are in their side's window."""
+    def _window_join(self, plan: WindowJoin, user: str) -> Sequence[QueuedOperator]:
+        """Build a join of two windowed streams: two tuples are a pair if both are in their side's window at some window end."""
         left, right = time_of(plan.left), time_of(plan.right)
         slide = math.lcm(plan.left_window.slide_us, plan.right_window.slide_us) // left.unit_us
         ranges = plan.left_window.range_us // left.unit_us, plan.right_window.range_us // left.unit_us
@@ -402,7 +357,7 @@ class ClassNetwork:
             end = (np.maximum(first, second) // slide + 1) * slide
             seen: Mask = (end - ranges[0] <= first) & (end - ranges[1] <= second)
             if condition is not None:
-                # The condition is computed for these pairs only, so that it cannot fail for other pairs.
+                # The condition is computed only for pairs within the windows, so that no other pair can fail.
                 chosen = np.flatnonzero(seen)
                 seen[chosen] = condition(pairs.take(chosen), failures)
             return seen
@@ -411,66 +366,37 @@ class ClassNetwork:
 
     def _sides(
         self, plan: IntervalJoin | WindowJoin, low: int, high: int, test: Condition | None, user: str
-    ) -> Iterator[QueuedOperator]:
-        """Yield the operators of both sides of a join of streams."""
-        state = JoinState(
-            (plan.left.schema, plan.right.schema),
-            (plan.left_keys, plan.right_keys),
-            (time_of(plan.left).place, time_of(plan.right).place),
-            low,
-            high,
+    ) -> Sequence[QueuedOperator]:
+        """Build the operators of both sides of a join of streams."""
+        state = JoinState(plan, low, high)
+        (left, left_columns), (right, right_columns) = picked(plan.left), picked(plan.right)
+        one = JoinSideOperator(state, 0, test, left_columns)
+        other = JoinSideOperator(state, 1, test, right_columns)
+        return partners(
+            self._fed((plan, 0), "join.left", one, left, user),
+            self._fed((plan, 1), "join.right", other, right, user),
         )
-        inputs = [picked(plan.left), picked(plan.right)]
-        operators = [JoinSideOperator(state, side, test, inputs[side][1]) for side in (0, 1)]
-        left, right = (
-            QueuedOperator((plan, side), f"join.{name}", operator, progressive=True, holding=operator.holding)
-            for side, (name, operator) in enumerate(zip(("left", "right"), operators, strict=True))
-        )
-        left.partner, right.partner = right, left
-        yield self._fed(left, inputs[0][0], user)
-        yield self._fed(right, inputs[1][0], user)
 
-    def _last_join(self, plan: LastJoin, user: str) -> Iterator[QueuedOperator]:
-        times = time_of(plan.left), time_of(plan.right)
-        state = LookUp(
-            rows=LastRows(plan.right.schema, plan.right_keys, times[1]),
-            rows_schema=plan.right.schema,
-            keys=plan.left_keys,
-            times=times,
-            residual=condition_of(plan.residual),
-            outer=plan.outer,
-            schema=plan.schema,
-        )
-        left = QueuedOperator(
-            (plan, 0), "lookup", LookUpOperator(state), progressive=True, holding=state.holding
-        )
-        right = QueuedOperator(
-            (plan, 1), "last", LastRowsOperator(state), progressive=True, holding=state.rows_holding
-        )
-        left.partner, right.partner = right, left
-        yield self._fed(left, plan.left, user)
-        yield self._fed(right, plan.right, user)
+    def _last_join(self, plan: LastJoin, user: str) -> Sequence[QueuedOperator]:
+        state = LookUp(plan, condition_of(plan.residual))
+        lookup = self._fed((plan, 0), "lookup", LookUpOperator(state), plan.left, user)
+        self.lookups.append(lookup)
+        return partners(lookup, self._fed((plan, 1), "last", LastRowsOperator(state), plan.right, user))
 
-    def _table_join(self, plan: TableJoin, user: str) -> QueuedOperator:
-        operator = TableJoinOperator(
-            table=self._tables[plan.table.name.lower()],
-            table_schema=plan.table.schema,
-            keys=plan.keys,
-            table_keys=plan.table_keys,
-            residual=condition_of(plan.residual),
-            outer=plan.outer,
-            schema=plan.schema,
-        )
-        return self._fed(QueuedOperator(plan, f"table:{plan.table.name}", operator), plan.input, user)
+
+def partners(one: QueuedOperator, other: QueuedOperator) -> Sequence[QueuedOperator]:
+    """Make two operators the two sides of a join, and return both."""
+    one.partner, other.partner = other, one
+    return one, other
 
 
 def is_made_of(window: TimeWindow, range_: int, slide: int, pane: int) -> bool:
-    """Return True if panes of this length make up the window; a window with SLIDE AT MOST may slide by less than that length."""
+    """Return True if panes of this length make up the window; a window with SLIDE AT MOST may slide by fewer panes than SLIDE."""
     return range_ % pane == 0 and (slide >= pane if window.at_most else slide % pane == 0)
 
 
 def picked(plan: Plan) -> tuple[Plan, tuple[int, ...] | None]:
-    """Return the input of a projection that only picks columns, and the positions of these columns; it needs no operator.
+    """Return the input of a projection that only picks columns, and their positions; such a projection needs no operator.
 
     Return any other plan unchanged, with None for the positions.
     """
@@ -496,10 +422,3 @@ def common_panes(plans: Iterable[Plan]) -> dict[Hashable, int]:
                 pane = math.gcd(plan.window.range_us, plan.window.slide_us)
                 lengths[key] = math.gcd(lengths.get(key, 0), pane)
     return lengths
-
-
-def walk(plan: Plan) -> Iterator[Plan]:
-    """Yield a plan, its inputs, the inputs of its inputs, and so on."""
-    yield plan
-    for below in inputs(plan):
-        yield from walk(below)

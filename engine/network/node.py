@@ -21,12 +21,13 @@ from engine.data.train import (
     thinned,
 )
 from engine.data.watermark_causes import NO_PROGRESS, followed
-from engine.operators.protocol import Operator
+from engine.operators.protocol import Operator, Stateless
 from engine.operators.rows import NumberOperator
+from engine.operators.source import SourceOperator
 from engine.operators.windows import PaneOperator, WindowOperator
-from engine.plan.plan import EventTime, Plan, WindowAggregate, event_time
+from engine.plan.plan import WindowAggregate, time_of
 
-# Maximum number of dropped rows that a queue keeps until the next train; more would cost the memory that dropping is meant to save.
+# Maximum number of dropped rows that a queue keeps until the next train; more rows would use the memory that dropping has freed.
 MISSING_MAX = 4096
 
 
@@ -40,22 +41,27 @@ class QueuedOperator:
     downstream: list[QueuedOperator] = field(default_factory=list)
     upstream: list[QueuedOperator] = field(default_factory=list)
     queue: deque[Train] = field(default_factory=deque)
-    lots: deque[Lot | None] = field(default_factory=deque)  # accounts of the queued trains; empty at a source
-    tuples: int = 0  # queued tuples
+    lots: deque[Lot | None] = field(default_factory=deque)  # Memory accounts of the queued trains
+    tuples: int = 0  # Number of queued tuples
     missing: LateRows | None = None
     """Tuples that were dropped from a source's queue, before its first train."""
-    width: int | None = None  # bytes of each emitted tuple; 0 if tuples have texts, which differ in length
-    users: set[str] = field(default_factory=set)  # queries that need this operator
-    outputs: set[str] = field(default_factory=set)  # queries for which this operator emits the answers
-    partner: QueuedOperator | None = None
+    width: int | None = None  # Bytes of each emitted tuple; 0 if tuples have texts, which differ in length
+    users: set[str] = field(default_factory=set)  # Queries that need this operator
+    outputs: set[str] = field(default_factory=set)  # Queries for which this operator emits the answers
+    partner: QueuedOperator | None = None  # Operator of the other side of a join or lookup
     source: bool = False
-    stream: str = ""  # name of the stream that a source reads, in small letters
-    # True if the operator may have to run for a watermark that comes without tuples
-    progressive: bool = False
-    holding: Holding = field(default_factory=Holding)  # account of the memory that the operator holds
-    worked: int = 0  # tuples processed in slices; a call without tuples counts as one
-    worked_s: float = 0.0  # processor seconds that the operator used for the tuples counted above
-    given: int = 0  # tuples passed on or emitted as answers
+    stream: str = ""  # Name of the stream that a source reads, in small letters
+    progressive: bool = field(init=False)
+    """True if the operator may have to run for a watermark that comes without tuples."""
+    holding: Holding = field(init=False)
+    """Account of the memory that the operator holds."""
+    worked: int = 0  # Number of tuples processed in slices; a call without tuples counts as one tuple
+    worked_s: float = 0.0  # Processor seconds that the operator used for the tuples counted in `worked`
+    given: int = 0  # Number of tuples passed on or emitted as answers
+
+    def __post_init__(self) -> None:
+        self.progressive = not isinstance(self.operator, Stateless | NumberOperator | SourceOperator)
+        self.holding = getattr(self.operator, "holding", None) or Holding()
 
     @property
     def tells(self) -> bool:
@@ -96,7 +102,7 @@ class QueuedOperator:
         return was_empty
 
     def arrived_within(self, tuples: int) -> float:
-        """Return the arrival time of the queued train with the tuple at this position, counted from 1; infinite if fewer tuples are queued."""
+        """Return the arrival time of the train with the queued tuple number `tuples`, counted from 1; infinite if fewer are queued."""
         for train in self.queue:
             tuples -= len(train)
             if tuples <= 0:
@@ -104,14 +110,14 @@ class QueuedOperator:
         return math.inf
 
     def leave_lots(self) -> None:
-        """Free the memory accounted to queued trains, since no operator will take these trains."""
+        """Remove the queued trains from the memory account, because no operator will take these trains."""
         for lot in self.lots:
             if lot is not None:
                 lot.leave()
         self.lots.clear()
 
     def wants(self, time: int) -> bool:
-        """Return True if a watermark of `time` without tuples changes anything in this operator or behind it."""
+        """Return True if a watermark of `time` without tuples changes anything in this operator or in an operator behind it."""
         if self.progressive and self.operator.wants(time):
             return True
         return not isinstance(self.operator, NumberOperator) and any(
@@ -121,7 +127,7 @@ class QueuedOperator:
     def dequeue(self, most: int, upto: float = math.inf) -> Train:
         """Remove and return the next train, or only its first `most` tuples if it has more.
 
-        At a source, the next trains are merged into it, each as a whole, if they arrived by the time `upto` and `most` is not exceeded.
+        At a source, whole trains that follow are merged into the returned train if they arrived by `upto` and `most` is not exceeded.
         """
         train = self.queue.popleft()
         if len(train) > most:
@@ -151,13 +157,13 @@ class QueuedOperator:
         while left and self.queue:
             train = self.dequeue(left)
             left -= len(train)
-            # The rows are copied, because a slice would keep the whole batch in memory.
+            # The dropped rows are copied, because a slice would keep the whole batch in memory.
             parts.append(dropped_rows(train).take(np.arange(len(train))))
         self.missing = thinned(all_late(parts), MISSING_MAX) if parts else None
         return most - left
 
     def older(self, before: float) -> int:
-        """Return how many of the oldest tuples in the queue arrived earlier than this."""
+        """Return how many of the oldest tuples in the queue arrived before the time `before`."""
         count = 0
         for train in self.queue:
             early = int((train.arrival < before).sum())
@@ -167,7 +173,7 @@ class QueuedOperator:
         return count
 
     def _gathered(self, first: Train, most: int, upto: float) -> Train:
-        """Merge small trains, which are common in shed streams, since each call has a fixed cost."""
+        """Merge small trains, which are common in shed streams, because each call of an operator has a fixed cost."""
         parts, tuples = [first], len(first)
         while self.queue and goes_with(first, self.queue[0]) and tuples + len(self.queue[0]) <= most:
             if self.queue[0].arrival[0] > upto:
@@ -212,10 +218,3 @@ def used_by(node: QueuedOperator, user: str) -> None:
         if user not in above.users:
             above.users.add(user)
             stack.extend(above.upstream)
-
-
-def time_of(plan: Plan) -> EventTime:
-    """Return the event time of a plan; the planner has checked that the plan has one."""
-    time = event_time(plan)
-    assert time is not None, f"{type(plan).__name__} has no event time"
-    return time

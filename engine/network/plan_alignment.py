@@ -14,7 +14,7 @@ paired in their order.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -24,8 +24,8 @@ from configs.classes.plans import PlanSettings
 from configs.classes.policy_and_plan import Choice
 from configs.classes.utility import UtilityGraph
 from engine.data.train import Train
-from engine.network.network import ClassNetwork, walk
-from engine.plan.plan import Apart, Filter, Plan, Project, Query, inputs
+from engine.network.network import ClassNetwork
+from engine.plan.plan import Apart, Filter, Plan, Project, Query, inputs, walk
 from engine.plan.plan_exchange import Unbounded, wait_us
 from engine.plan.plan_rewrites import arranged
 
@@ -48,7 +48,7 @@ class Aligned:
     """Pairs each node of another plan with the node of the running plan that computes the same."""
 
     plans: dict[Plan, Plan | None] = field(default_factory=dict)
-    """Running part for each part of the other plan; None for a filter or projection that no running operator computes."""
+    """Part of the running plan for each part of the other plan; None for a filter or projection that no running operator computes."""
     moved: dict[Plan, Moved] = field(default_factory=dict)
     """Conditions moved across each join or lookup of the other plan."""
 
@@ -129,32 +129,22 @@ class RunningPlan:
         return {query.name: query for query in self.queries}
 
     def _arranged(self, name: str, plan: PlanSettings) -> Plan:
-        return arranged(self._known[name], self._known, plan, name)
+        return arranged(self._known[name].plan, self._known, plan, name)
 
 
 def steps_of(plan: Plan) -> tuple[list[Plan], Plan]:
-    """Return the filters and projections above a window, join or stream, topmost first, and the plan below them."""
-    return list(_steps(plan)), without_steps(plan)
-
-
-def _steps(plan: Plan) -> Iterator[Plan]:
+    """Return the filters and projections at the top of a plan, topmost first, and the window, join or stream below them."""
+    steps: list[Plan] = []
     while isinstance(plan, Filter | Project | Apart):
         if not isinstance(plan, Apart):
-            yield plan
+            steps.append(plan)
         plan = below_step(plan)
+    return steps, plan
 
 
 def below_step(plan: Filter | Project | Apart) -> Plan:
     """Return the input of the operator; a projection and the filter below it are one operator."""
-    if isinstance(plan, Project) and isinstance(plan.input, Filter):
-        return plan.input.input
-    return plan.input
-
-
-def without_steps(plan: Plan) -> Plan:
-    while isinstance(plan, Filter | Project | Apart):
-        plan = plan.input
-    return plan
+    return plan.input.input if isinstance(plan.input, Filter) and is_select(plan) else plan.input
 
 
 def is_select(plan: Plan) -> bool:

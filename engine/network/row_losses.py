@@ -1,4 +1,4 @@
-"""Tuples that a network loses: they come too late, fail in an expression, or find no room in an operator."""
+"""Tuples that a network loses, because they are late, fail in an expression, or find no room in an operator."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def failing_operators(taken: Iterable[tuple[QueuedOperator, int]]) -> list[Faili
     """Return the operators in which tuples failed or found no room; `taken` has the number of tuples that each operator has taken."""
     operators = []
     for node, tuples in taken:
-        # Check cheaply first: there may be 10,000 operators, and most have no failed tuples.
+        # This check is cheap, because there may be 10,000 operators, most of which have no failed tuples.
         if node.holding.refused or getattr(node.operator, "failed", None):
             queries = tuple(sorted(name for name in node.users if not name.startswith(TWIN)))
             # An operator that only a second plan uses is left out until that plan replaces the running plan of its query.

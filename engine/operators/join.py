@@ -4,7 +4,7 @@
 
 Each side stores a tuple for as long as later tuples of the other side can match it. A pair is found once, when the
 later of its two tuples is processed, and carries the arrival time of that tuple. Each side is an operator with its own
-cost, selectivity and priority; both share one `JoinState`. A pair for which the condition fails (an overflow, an
+cost, selectivity and priority; both operators share one `JoinState`. A pair for which the condition fails (an overflow, an
 impossible cast) is left out and counted with its reason.
 """
 
@@ -20,10 +20,12 @@ import numpy as np
 from engine.data.held_state import FEW_KEYS, Holding
 from engine.data.keys import Codes, KeyIndex
 from engine.data.schema import DataType, Schema
-from engine.data.train import Mask, Train, Values, counting_dropped, progress, taken
+from engine.data.train import Mask, Places, Train, Values, counting_dropped, progress, taken
 from engine.data.watermark_causes import NO_PROGRESS, Meeting
 from engine.expressions.compiler import Condition, RowFailures
 from engine.operators.join_state import TOO_MANY_PAIRS, StoredTuples, Times
+from engine.operators.protocol import Progressive
+from engine.plan.plan import IntervalJoin, WindowJoin, time_of
 
 
 class Side:
@@ -33,33 +35,24 @@ class Side:
         self.keys, self.time = keys, time
         self.stored = StoredTuples(schema, time)
 
-    def add(self, train: Train, codes: Codes) -> None:
-        """Store the tuples of a train, with the codes of their keys."""
-        self.stored.add(train, codes)
-
 
 class JoinState:
     """State that both sides of a join share. The join pairs tuples with right time − left time in [low, high]."""
 
-    def __init__(
-        self,
-        schemas: tuple[Schema, Schema],
-        keys: tuple[tuple[int, ...], tuple[int, ...]],
-        times: tuple[int, int],
-        low: int,
-        high: int,
-    ) -> None:
-        self.sides = tuple(
-            Side(schema, own, time) for schema, own, time in zip(schemas, keys, times, strict=True)
+    def __init__(self, plan: IntervalJoin | WindowJoin, low: int, high: int) -> None:
+        self.sides = (
+            Side(plan.left.schema, plan.left_keys, time_of(plan.left).place),
+            Side(plan.right.schema, plan.right_keys, time_of(plan.right).place),
         )
         self.low, self.high = low, high
-        self.index = KeyIndex(key_types(schemas[0], keys[0]))
-        self.holdings = Holding(), Holding()  # the left side's account includes the keys of both sides
+        self.index = KeyIndex(key_types(plan.left.schema, plan.left_keys))
+        # Memory accounts of both sides; the account of the left side includes the keys of both sides.
+        self.holdings = Holding(), Holding()
         self.holdings[0].compact = self.compact
         self._compact_at = FEW_KEYS
         # Number of keys after the last `compact`; 0 if stored tuples have been dropped since then.
         self._settled = 0
-        # The watermark of pairs is below the watermarks of both inputs, so that no later pair has an event time before it.
+        # The watermark of pairs is below the watermarks of both inputs, so that no pair has an event time before the watermark.
         self.progress = Meeting((max(0, -low), max(0, high)))
         self.tell()
 
@@ -89,7 +82,7 @@ class JoinState:
         self.tell()
 
     def compact(self) -> None:
-        """Forget the keys of which no tuple is stored; the remaining keys get new codes."""
+        """Forget the keys without stored tuples; the remaining keys get new codes."""
         if not self.sides[0].keys or len(self.index) == self._settled:
             return
         alive = np.zeros(len(self.index), bool)
@@ -114,7 +107,7 @@ def key_types(schema: Schema, keys: Sequence[int]) -> list[DataType]:
     return [schema.fields[key].type for key in keys]
 
 
-class JoinSideOperator:
+class JoinSideOperator(Progressive):
     """Operator of one side of the join: 0 is the left side, 1 the right side."""
 
     def __init__(
@@ -125,7 +118,7 @@ class JoinSideOperator:
         columns: tuple[int, ...] | None = None,
     ) -> None:
         self._state, self._side, self._residual = state, side, residual
-        # positions of the input columns that the join uses; None if it uses all columns
+        # Positions of the input columns that the join uses; None if the join uses all columns.
         self._columns = columns
         # A tuple of this side matches tuples of the other side with event times in [own time + low, own time + high].
         self._low, self._high = (state.low, state.high) if side == 0 else (-state.high, -state.low)
@@ -138,15 +131,12 @@ class JoinSideOperator:
         watermark, causes = state.progress.hear(self._side, train.watermark, train.causes)
         mark = state.progress.marks[self._side]
         if mark != NO_PROGRESS:
-            # Later tuples of this side have event times from its watermark `mark` on, so older tuples of the other side match none of them.
+            # Later tuples of one side have event times from `mark` on, so older tuples of the other side will match none of them.
             state.expire(1 - self._side, mark + self._low)
         if out is None:
             return progress(watermark, causes)
         out.watermark, out.causes = watermark, causes
         return out
-
-    def wants(self, time: int) -> bool:
-        return True
 
     def snapshot(self) -> Any:
         state = self._state
@@ -155,9 +145,8 @@ class JoinSideOperator:
     def restore(self, state: Any) -> None:
         side, index = copy.deepcopy(state[:2])
         self._state.progress.restore(self._side, state[2])
-        self._state.sides = tuple(
-            side if place == self._side else one for place, one in enumerate(self._state.sides)
-        )
+        other = self._state.sides[1 - self._side]
+        self._state.sides = (side, other) if self._side == 0 else (other, side)
         self._state.index = index
         self._state.restored()
 
@@ -176,7 +165,7 @@ class JoinSideOperator:
                 train, codes = train.slice(0, room), codes[:room]
         out = self._pairs(train, codes, train.columns[own.time].data, other.stored)
         if len(train):
-            own.add(train, codes)
+            own.stored.add(train, codes)
         self._state.tell()
         return out
 
@@ -203,15 +192,18 @@ class JoinSideOperator:
         # A pair arrives with the later of its two tuples.
         arrival = other.arrivals(theirs, taken(train.arrival, mine))
         pairs = Train(columns, arrival, min(train.kept, other.kept(theirs)))
-        return pairs if self._residual is None else held(pairs, self._residual, self.failed)
+        if self._residual is None:
+            return pairs
+        chosen = satisfying(pairs, self._residual, self.failed)
+        return pairs.take(chosen) if len(chosen) else None
 
 
-def held(pairs: Train, residual: Condition, failed: Counter[str]) -> Train | None:
-    """Return the pairs that satisfy the condition, or None if there are none."""
+def satisfying(pairs: Train, residual: Condition, failed: Counter[str]) -> Places:
+    """Return the positions of the pairs that satisfy the condition, and count the pairs for which the condition fails."""
     failures = RowFailures()
     chosen = residual(pairs, failures).nonzero()[0]
-    failed.update(failures.counts())
-    return pairs.take(chosen) if len(chosen) else None
+    failed.update(failures.counts)
+    return chosen
 
 
 def key_mask(train: Train, keys: Sequence[int]) -> Mask | None:

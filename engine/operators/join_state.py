@@ -4,13 +4,13 @@
                 ^ head                            ^ indexed                  ^ end
 
 New tuples are copied into the room. When the room is used up, all tuples that are still needed move to the front of
-new arrays, which have as much room again; so a tuple is copied about twice. Texts stay in Arrow arrays. Neighbouring
-arrays are merged when the later one is as long as the earlier one, so that there are few arrays.
+new arrays, which have as much room again; so a tuple is copied about twice. Texts stay in Arrow arrays. Two neighbouring
+arrays are merged when the later array is as long as the earlier array, so that there are few arrays.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,9 @@ from engine.data.watermark_causes import NO_PROGRESS
 Times = npt.NDArray[np.int64]
 
 ROOM_MIN = 1024
-# At most this number of stored tuples are searched without an index: sorting the probing tuples instead is faster then.
+# Maximum number of stored tuples that are searched without an index: for so few tuples, sorting the probing tuples is faster.
 SCANNED_MAX = 16_384
-# An index is built once the number of tuples compared without it is this multiple of the number of tuples it would hold.
+# An index is built once the number of tuples compared without an index is SCANS times the number of tuples to index.
 SCANS = 4
 # Number of tuples that `forget` checks together at first; each further check takes twice as many.
 STRIDE = 1024
@@ -41,25 +41,13 @@ TOO_MANY_PAIRS = f"too many pairs of equal keys for one train (limit {PAIRS_MAX:
 NOWHERE: Places = np.empty(0, np.intp)
 
 
-class StoredColumn(Protocol):
-    """Values that the stored tuples have in one column."""
-
-    def write(self, values: Values, at: int) -> None: ...
-
-    def take(self, places: Places) -> Values: ...
-
-    def move(self, places: Places, room: int) -> None:
-        """Keep only the values at these positions, in arrays with room for `room` values in total."""
-        ...
-
-
 class Fixed:
     """Stored values of a column of numbers."""
 
     def __init__(self, type_: DataType, room: int) -> None:
         self._type = type_
         self.data: npt.NDArray[Any] = np.empty(room, type_.numpy)
-        self._valid: Mask | None = None  # created with the first NULL
+        self._valid: Mask | None = None  # Mask of the values that are not NULL; created with the first NULL
 
     def write(self, values: Values, at: int) -> None:
         self.data[at : at + len(values)] = values.data
@@ -74,6 +62,7 @@ class Fixed:
         )
 
     def move(self, places: Places, room: int) -> None:
+        """Keep only the values at these positions, in arrays with room for `room` values in total."""
         self.data = moved(self.data, places, room)
         if self._valid is not None:
             self._valid = moved(self._valid, places, room)
@@ -107,7 +96,11 @@ class Texts:
         return Values(self._type, data, np.concatenate([known(part) for part in parts]).take(places))
 
     def move(self, places: Places, room: int) -> None:
+        """Keep only the values at these positions; texts need no room in advance."""
         self._parts = [self.take(places)]
+
+
+StoredColumn = Fixed | Texts
 
 
 class StoredTuples:
@@ -132,13 +125,13 @@ class StoredTuples:
         self._kept = np.empty(room)
         self._head = self._end = self._indexed = 0
         self._index = CodeOrder(self._codes[:0], 0)
-        self._scanned = 0  # tuples scanned since the last index was built
-        self.refused = 0  # pairs left out because a train would have had more than PAIRS_MAX
-        self._latest = -np.inf  # latest arrival time of all tuples
+        self._scanned = 0  # Number of tuples scanned since the last index was built
+        self.refused = 0  # Number of pairs left out because a train would have had more than PAIRS_MAX pairs
+        self._latest = -np.inf  # Latest arrival time of all tuples
         self._floor = NO_PROGRESS
-        self._last = NO_PROGRESS  # largest event time of all tuples
+        self._last = NO_PROGRESS  # Largest event time of all tuples
         self._least_kept = 1.0
-        self.bytes = 0  # size in bytes, including unused room
+        self.bytes = 0  # Size of all arrays in bytes, including unused room
         self._measure()
 
     def __len__(self) -> int:
@@ -173,7 +166,7 @@ class StoredTuples:
         return self._codes[self._head : self._end]
 
     def recode(self, mapped: Codes) -> None:
-        """Replace each code by `mapped[code]`."""
+        """Replace the code of each tuple by `mapped[code]`, because keys got new codes."""
         self.codes()[:] = mapped[self.codes()]
         self._index, self._indexed = CodeOrder(self._codes[:0], 0), self._head
 
@@ -196,7 +189,7 @@ class StoredTuples:
             self._measure()
 
     def forget(self, before: int) -> None:
-        """Drop the tuples with times before `before` at the front; such tuples behind newer tuples stay until the next move."""
+        """Drop the oldest tuples as long as their times are before `before`; tuples behind a newer tuple stay until the next move."""
         self._floor, stride = before, STRIDE
         times = self._time.data
         while self._head < self._end and times[self._head] < before:
@@ -217,7 +210,7 @@ class StoredTuples:
         gap = self._time.data.take(stored)
         gap -= times.take(probe)
         gap -= low
-        # Negative gaps are the largest when read as unsigned numbers, so that one comparison checks both limits.
+        # Negative gaps are the largest numbers when read as unsigned, so that one comparison checks both limits.
         close = (gap.view(np.uint64) <= high - low).nonzero()[0]
         return probe.take(close), stored.take(close)
 
@@ -225,13 +218,13 @@ class StoredTuples:
         return tuple([column.take(places) for column in self._columns])
 
     def arrivals(self, places: Places, own: Arrivals) -> Arrivals:
-        """Return, for each pair, the arrival time of whichever of its two tuples arrived later."""
+        """Return, for each pair, the later of the arrival times of its two tuples."""
         if is_same(own) and own[0] >= self._latest:
             return own
         return np.maximum(own, self._arrival.take(places))
 
     def kept(self, places: Places) -> float:
-        """Return the minimum over the tuples at these positions; each tuple carries the kept fraction of its input."""
+        """Return the lowest kept fraction of the tuples at these positions."""
         return 1.0 if self._least_kept == 1.0 else float(self._kept.take(places).min())
 
     def _equal(self, codes: Codes, size: int) -> tuple[Places, Places]:
@@ -297,7 +290,7 @@ class CodeOrder:
 
     def __init__(self, codes: Codes, size: int) -> None:
         self._order = narrow(codes, size).argsort(kind="stable")
-        # One code more than tuples have, with a count of 0: `pairs` clips newer codes to it.
+        # The last entry has a count of 0: `pairs` clips codes that are newer than the index to that entry.
         self._count = np.bincount(codes, minlength=size + 1)
         self._first = self._count.cumsum() - self._count
         self.bytes = self._order.nbytes + self._count.nbytes + self._first.nbytes
@@ -317,7 +310,7 @@ class CodeOrder:
             self.refused += int(count[fitting:].sum())
             probes, count, first = probes[:fitting], count[:fitting], first[:fitting]
         probe = probes.repeat(count)
-        # for each probe, the positions in `order` of all indexed tuples with the probe's code
+        # Positions in `_order` of all indexed tuples with the code of each probe.
         within = (first - count.cumsum() + count).repeat(count)
         within += np.arange(len(within))
         return probe, self._order.take(within)

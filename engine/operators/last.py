@@ -1,4 +1,4 @@
-"""Lookup join: joins each tuple with the newest row of another stream that has the same key and no later event time.
+"""Lookup join: joins each tuple with the newest row of another stream that has an equal key and no later event time.
 
     in: tuples that look up                 out: each tuple with its row; outer join: also tuples without a row
     in: rows of the stream                  out: the tuples that waited for these rows, with their rows
@@ -45,14 +45,15 @@ from engine.data.train import (
     taken,
 )
 from engine.data.watermark_causes import NO_PROGRESS, Causes, Meeting, Moment, arrival_of
-from engine.expressions.compiler import Condition, RowFailures
-from engine.operators.join import key_mask, key_types, without_mask, without_null_keys
+from engine.expressions.compiler import Condition
+from engine.operators.join import key_mask, key_types, satisfying, without_mask, without_null_keys
 from engine.operators.join_state import ROOM_MIN, Fixed, StoredColumn, Texts, Times
 from engine.operators.outer_join import UnmatchedRows
-from engine.plan.plan import EventTime
+from engine.operators.protocol import Progressive
+from engine.plan.plan import EventTime, LastJoin, time_of
 
 NOWHERE = -1
-# Time later than any event time in any unit; times in microseconds stay below it.
+# Time later than every event time, in any unit.
 END = 2**62
 NEVER = np.iinfo(np.int64).min
 # Bytes of a row after the horizon in addition to its columns: for its code, its time and its position.
@@ -61,7 +62,7 @@ HISTORY_FULL = "no room for earlier rows of keys in LAST BY"
 
 
 class LastRows:
-    """Rows of the stream: the newest row of each key up to the horizon, and all rows after it. Times are in microseconds."""
+    """Stored rows of the looked-up stream: the newest row of each key up to the horizon, and all later rows; times are in µs."""
 
     def __init__(self, schema: Schema, keys: Sequence[int], time: EventTime) -> None:
         self._schema, self._keys, self._time = schema, tuple(keys), time
@@ -115,7 +116,7 @@ class LastRows:
         places = np.arange(self._end, self._end + len(train))
         self._end += len(train)
         self._codes = np.concatenate([self._codes, codes])
-        self._times = np.concatenate([self._times, self._us(train)])
+        self._times = np.concatenate([self._times, in_us(train, self._time)])
         self._places = np.concatenate([self._places, places])
         self._is_sorted = False
         self._settle()
@@ -128,7 +129,7 @@ class LastRows:
             self._settle()
 
     def find(self, keys: Sequence[Values], times: Times) -> Places:
-        """Return, for each tuple with these keys and times, the position of the row that it finds, or NOWHERE."""
+        """Return, for each tuple with these keys and times, the position of the row that the tuple finds, or NOWHERE."""
         codes = self.index.known(keys)
         found = np.full(len(codes), NOWHERE, np.intp)
         known = np.flatnonzero(codes < min(len(self.index), len(self._place)))
@@ -143,9 +144,6 @@ class LastRows:
         if not self._columns:
             return [empty_values(field) for field in self._schema.fields]
         return [column.take(places) for column in self._columns]
-
-    def _us(self, train: Train) -> Times:
-        return in_us(train, self._time)
 
     def _found_later(self, codes: Codes, times: Times) -> Places:
         """Return the positions of rows after the horizon, or NOWHERE for a tuple that finds no such row up to its time."""
@@ -174,7 +172,7 @@ class LastRows:
         self._is_sorted = True
 
     def _settle(self) -> None:
-        """Replace the rows up to the horizon by newer rows of their keys that the horizon has passed."""
+        """Replace each stored row up to the horizon by a newer row of its key, if the horizon has passed the newer row."""
         passed = self._times <= self._horizon
         if not passed.any():
             return
@@ -222,21 +220,13 @@ class LastRows:
 class LookUp:
     """State that both operators of a lookup share: rows, waiting tuples, and the watermarks of both streams."""
 
-    def __init__(
-        self,
-        rows: LastRows,
-        rows_schema: Schema,
-        keys: Sequence[int],
-        times: tuple[EventTime, EventTime],
-        residual: Condition | None,
-        outer: bool,
-        schema: Schema,
-    ) -> None:
-        self.rows = rows
-        self._keys, self._residual = tuple(keys), residual
-        self._time, self._rows_time = times
-        self._unmatched = UnmatchedRows(rows_schema, schema) if outer else None
-        self.progress = Meeting((0, 0))  # time in the unit of the event time of the tuples that look up
+    def __init__(self, plan: LastJoin, residual: Condition | None) -> None:
+        self._time, self._rows_time = time_of(plan.left), time_of(plan.right)
+        self.rows = LastRows(plan.right.schema, plan.right_keys, self._rows_time)
+        self._keys, self._residual = plan.left_keys, residual
+        self._unmatched = UnmatchedRows(plan.right.schema, plan.schema) if plan.outer else None
+        # Watermarks of both streams, in the unit of the event time of the tuples that look up.
+        self.progress = Meeting((0, 0))
         self.waiting: list[Train] = []
         self.holding, self.rows_holding = Holding(), Holding()
         self.failed: Counter[str] = Counter()
@@ -256,7 +246,10 @@ class LookUp:
                 ready = train.take(np.flatnonzero(self._times(train) < self.upto))
                 self._wait(train.take(early))
         out = self._answers(ready) if len(ready) else None
-        late = None if train.late is None else self._late(train.late)
+        # Late rows are only counted as missing, so they need not wait: they get the rows that they find now.
+        late = train.late
+        if late is not None:
+            late = late.became(*self._looked_up(late.as_train(), Counter()))
         self._pass_horizon()
         return self._told(out, watermark, causes, late)
 
@@ -282,7 +275,7 @@ class LookUp:
         return max(latest, default=None)
 
     def restored(self) -> None:
-        """Report the size of all rows and waiting tuples to the memory account, after they were restored from a snapshot."""
+        """Report the size of all rows and waiting tuples to the memory account, after a snapshot was restored."""
         self.holding.set_state(sum(map(train_bytes, self.waiting)))
         self.rows_holding.set_keys(len(self.rows.index), self.rows.index.bytes)
         self.rows_holding.set_state(self.rows.bytes)
@@ -351,10 +344,6 @@ class LookUp:
         out.watermark, out.causes, out.late = watermark, causes, late
         return out
 
-    def _late(self, late: LateRows) -> LateRows:
-        """Return the late rows with the rows that they find now; late rows are only counted as missing, so they need not wait."""
-        return late.became(*self._looked_up(late.as_train(), Counter()))
-
     def _answers(self, train: Train) -> Train | None:
         out, _ = self._looked_up(train, self.failed)
         return out if len(out) else None
@@ -371,14 +360,12 @@ class LookUp:
         columns = [column.take(known) for column in probing.columns] + self.rows.take(found.take(known))
         pairs = Train(tuple(columns), taken(train.arrival, sources), train.kept)
         if self._residual is not None:
-            failures = RowFailures()
-            holds = np.flatnonzero(self._residual(pairs, failures))
-            failed.update(failures.counts())
+            holds = satisfying(pairs, self._residual, failed)
             pairs, sources = pairs.take(holds), sources[holds]
         return (pairs, sources) if self._unmatched is None else self._unmatched.added(train, pairs, sources)
 
 
-class LookUpOperator:
+class LookUpOperator(Progressive):
     """Operator that takes the tuples that look up rows."""
 
     def __init__(self, state: LookUp) -> None:
@@ -386,9 +373,6 @@ class LookUpOperator:
 
     def process(self, train: Train) -> Train | None:
         return self.state.hear_tuples(train)
-
-    def wants(self, time: int) -> bool:
-        return True
 
     def snapshot(self) -> Any:
         return self.state.waiting, self.state.progress.snapshot(0)
@@ -400,7 +384,7 @@ class LookUpOperator:
         self.state.restored()
 
 
-class LastRowsOperator:
+class LastRowsOperator(Progressive):
     """Operator that takes the rows that are looked up."""
 
     def __init__(self, state: LookUp) -> None:
@@ -408,9 +392,6 @@ class LastRowsOperator:
 
     def process(self, train: Train) -> Train | None:
         return self.state.hear_rows(train)
-
-    def wants(self, time: int) -> bool:
-        return True
 
     def snapshot(self) -> Any:
         return vars(self.state.rows), self.state.progress.snapshot(1)

@@ -23,10 +23,17 @@ class Operator(Protocol):
     def wants(self, time: int) -> bool: ...
 
     def snapshot(self) -> Any:
-        """Return the operator's state without copying it; the caller must copy it before the operator runs again."""
+        """Return the operator's state without copying; the caller must copy the state before the operator runs again."""
         ...
 
     def restore(self, state: Any) -> None: ...
+
+
+class Progressive:
+    """Base of operators that run for every watermark, even if it comes without tuples."""
+
+    def wants(self, time: int) -> bool:
+        return True
 
 
 class Stateless:

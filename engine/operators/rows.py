@@ -1,17 +1,17 @@
-"""Windows of a fixed number of tuples. One operator numbers a stream's tuples; another one per query closes windows.
+"""Windows of a fixed number of tuples. One operator numbers a stream's tuples; each query has another operator, which closes its windows.
 
     NumberOperator      in: tuples                     out: tuples with numbers; the watermark is their count
     RowWindowOperator   in: numbered tuples            out: (keys…, aggregates…) of the last `rows` tuples, after every
                                                        `slide` tuples
 
-Operators between these two, such as a filter or a join with a table, do not change which numbers
-a window covers: tuples that they drop still count towards its length. A window in which no tuple is left emits no row.
+An operator between these two, such as a filter or a join with a table, does not change which numbers a window covers: tuples
+that a filter drops still count towards the window's length. A window in which no tuple is left emits no row.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from engine.data.held_state import FEW_KEYS, Holding, train_bytes
 from engine.data.keys import KeyIndex
-from engine.data.schema import INT64, Schema
+from engine.data.schema import INT64
 from engine.data.train import (
     Train,
     Values,
@@ -31,7 +31,7 @@ from engine.data.train import (
 )
 from engine.data.watermark_causes import Causes, Tuples, arrival_of
 from engine.operators.windows import rows_of
-from engine.plan.plan import Aggregate, RowWindow
+from engine.plan.plan import RowWindow, WindowAggregate, time_of
 from engine.windows.pane_aggregates import answered, measures_of
 from engine.windows.panes import Each, Measure, Pane, accumulate
 
@@ -67,26 +67,17 @@ class NumberOperator:
 class RowWindowOperator:
     """Closes one query's windows over numbered tuples, beginning with the tuple numbered `first`."""
 
-    def __init__(
-        self,
-        first: int,
-        window: RowWindow,
-        keys: Sequence[int],
-        aggregates: Sequence[Aggregate],
-        input_schema: Schema,
-        schema: Schema,
-        number: int,
-        clock: int | None,
-    ) -> None:
-        self._first, self._next_end = first, first + window.slide
-        self._window, self._number, self._clock = window, number, clock
-        self._aggregates, self._schema, self._input = tuple(aggregates), schema, input_schema
-        self._keys = tuple(keys)
-        self._index = KeyIndex([input_schema.fields[key].type for key in keys])
+    def __init__(self, plan: WindowAggregate, first: int) -> None:
+        assert isinstance(plan.window, RowWindow)
+        self._first, self._next_end = first, first + plan.window.slide
+        self._window, self._number, self._clock = plan.window, time_of(plan.input).place, plan.clock
+        self._aggregates, self._schema, self._input = plan.aggregates, plan.schema, plan.input.schema
+        self._keys = plan.keys
+        self._index = KeyIndex([self._input.fields[key].type for key in plan.keys])
         measures: set[Measure] = {("rows", None)}
-        self._measures = measures.union(*(measures_of(aggregate) for aggregate in aggregates))
-        self._recent = empty_train(input_schema)
-        # For each recent tuple, the number of tuples before shedding that it stands for.
+        self._measures = measures.union(*map(measures_of, plan.aggregates))
+        self._recent = empty_train(self._input)
+        # Number of tuples before shedding that each recent tuple stands for.
         self._offered = np.empty(0)
         self.holding = Holding()
 
@@ -125,7 +116,7 @@ class RowWindowOperator:
         self._recent = concatenated([self._recent, train], self._input)
         self._offered = np.concatenate([self._offered, np.full(len(train), stands_for(train.kept))])
         numbers = self._numbers()
-        if (numbers[1:] < numbers[:-1]).any():  # an outer join emits its unmatched tuples last
+        if (numbers[1:] < numbers[:-1]).any():  # An outer join emits its unmatched tuples last
             order = np.argsort(numbers, kind="stable")
             self._recent, self._offered = self._recent.take(order), self._offered.take(order)
 

@@ -42,7 +42,7 @@ class SelectOperator(Stateless):
         if self._places is not None:
             train = (
                 train.with_columns(tuple(train.columns[place] for place in self._places))
-                if (self._condition is None)
+                if self._condition is None
                 else self._filtered(train, failures, self._places)
             )
         elif self._condition is not None:
@@ -50,34 +50,34 @@ class SelectOperator(Stateless):
         if self._project is not None and len(train):
             failed = RowFailures()
             train = train.with_columns(self._project(train, failed))
-            rows = failed.rows()
+            rows = failed.rows
             if rows is not None:
                 train = train.take(np.flatnonzero(~rows))
-            self.failed.update(failed.counts())
-        self.failed.update(failures.counts())
+            self.failed.update(failed.counts)
+        self.failed.update(failures.counts)
         return train
 
     def _late(self, late: LateRows) -> LateRows | None:
-        """Return the late rows that would have been selected, or None. Rows that fail here are not counted as failed."""
+        """Return the late rows that satisfy the condition, or None; late rows for which an expression fails are not counted as failed."""
         if self._condition is not None:
             failures = RowFailures()
-            mask, failed = self._condition(late.as_train(), failures), failures.rows()
+            mask, failed = self._condition(late.as_train(), failures), failures.rows
             late = late.take(np.flatnonzero(mask if failed is None else mask & ~failed))
         if not len(late):
-            return None  # nothing is computed without rows, so the result would keep the columns of the input
+            return None  # Without rows no expression is computed, so the columns would be those of the input
         if self._places is not None:
             return replace(late, columns=tuple(late.columns[place] for place in self._places))
         if self._project is None:
             return late
         failures = RowFailures()
-        late, failed = replace(late, columns=self._project(late.as_train(), failures)), failures.rows()
+        late, failed = replace(late, columns=self._project(late.as_train(), failures)), failures.rows
         return late if failed is None else late.take(np.flatnonzero(~failed))
 
     def _filtered(self, train: Train, failures: RowFailures, places: Sequence[int]) -> Train:
         """Return the tuples for which the condition is true, with only the columns at the positions `places`."""
         assert self._condition is not None
         mask = self._condition(train, failures)
-        rows = failures.rows()
+        rows = failures.rows
         chosen = (mask if rows is None else mask & ~rows).nonzero()[0]
         if len(chosen) == len(train):
             return train.with_columns(tuple(train.columns[place] for place in places))

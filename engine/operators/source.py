@@ -58,7 +58,7 @@ class SourceOperator:
         )
 
     def missing(self, dropped: LateRows) -> LateRows:
-        """Return the dropped rows that have an event time; the current watermark is recorded as the watermark that they missed."""
+        """Return the dropped rows that have an event time, with the current watermark as the watermark that each row was behind."""
         if self._time is None:
             return dropped
         valid = dropped.columns[self._time].valid
@@ -74,7 +74,7 @@ class SourceOperator:
         return (Tuples(upto, train.columns[self._time or 0].data, train.arrival, self._lateness),)
 
     def _timed(self, train: Train, valid: Mask | None) -> Train:
-        """Return the tuples that have an event time; tuples without event time count as late, since no window or join can use them."""
+        """Return the tuples that have an event time; tuples without event time count as late, because no window or join can use them."""
         if valid is None or valid.all():
             return train
         self.late += len(train) - int(valid.sum())

@@ -7,45 +7,35 @@ in: tuples                              out: each tuple with every table row of 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 import numpy as np
 
 from engine.data.keys import KeyIndex
-from engine.data.schema import Schema
 from engine.data.train import Places, Train, progress, taken
-from engine.expressions.compiler import Condition, RowFailures
-from engine.operators.join import key_mask, without_mask, without_null_keys
+from engine.expressions.compiler import Condition
+from engine.operators.join import key_mask, key_types, satisfying, without_mask, without_null_keys
 from engine.operators.join_state import TOO_MANY_PAIRS, CodeOrder
 from engine.operators.outer_join import UnmatchedRows
 from engine.operators.protocol import Stateless
+from engine.plan.plan import TableJoin
 
 
 class TableJoinOperator(Stateless):
     """Join of a stream with a table that is indexed once, when the operator is built."""
 
-    def __init__(
-        self,
-        table: Train,
-        table_schema: Schema,
-        keys: Sequence[int],
-        table_keys: Sequence[int],
-        residual: Condition | None,
-        outer: bool,
-        schema: Schema,
-    ) -> None:
-        self._keys, self._residual = tuple(keys), residual
-        self._table = without_null_keys(table, table_keys)
-        self._index = KeyIndex([table_schema.fields[key].type for key in table_keys])
-        codes = self._index.codes([without_mask(self._table.columns[key]) for key in table_keys])
+    def __init__(self, plan: TableJoin, table: Train, residual: Condition | None) -> None:
+        self._keys, self._residual = plan.keys, residual
+        self._table = without_null_keys(table, plan.table_keys)
+        self._index = KeyIndex(key_types(plan.table.schema, plan.table_keys))
+        codes = self._index.codes([without_mask(self._table.columns[key]) for key in plan.table_keys])
         self._order = CodeOrder(codes, len(self._index))
         self.failed: Counter[str] = Counter()
-        self._unmatched = UnmatchedRows(table_schema, schema) if outer else None
+        self._unmatched = UnmatchedRows(plan.table.schema, plan.schema) if plan.outer else None
 
     def process(self, train: Train) -> Train | None:
-        late = (
-            None if train.late is None else train.late.became(*self._joined(train.late.as_train(), Counter()))
-        )
+        late = train.late
+        if late is not None:
+            late = late.became(*self._joined(late.as_train(), Counter()))
         if not len(train):
             return progress(train.watermark, train.causes, late)
         out, _ = self._joined(train, self.failed)
@@ -66,9 +56,7 @@ class TableJoinOperator(Stateless):
         columns += [column.take(stored) for column in self._table.columns]
         pairs = Train(tuple(columns), taken(probing.arrival, mine), train.kept)
         if self._residual is not None:
-            failures = RowFailures()
-            holds = np.flatnonzero(self._residual(pairs, failures))
-            failed.update(failures.counts())
+            holds = satisfying(pairs, self._residual, failed)
             pairs, mine = pairs.take(holds), mine[holds]
         sources = chosen[mine]
         return (pairs, sources) if self._unmatched is None else self._unmatched.added(train, pairs, sources)

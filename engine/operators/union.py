@@ -9,9 +9,10 @@ from typing import Any
 
 from engine.data.train import Train
 from engine.data.watermark_causes import Meeting
+from engine.operators.protocol import Progressive
 
 
-class UnionInputOperator:
+class UnionInputOperator(Progressive):
     """Operator of one input of a union: passes on the input's tuples, and the lowest watermark of all inputs."""
 
     def __init__(self, inputs: Meeting, place: int) -> None:
@@ -20,9 +21,6 @@ class UnionInputOperator:
     def process(self, train: Train) -> Train | None:
         watermark, causes = self._inputs.hear(self._place, train.watermark, train.causes)
         return Train(train.columns, train.arrival, train.kept, watermark, causes, late=train.late)
-
-    def wants(self, time: int) -> bool:
-        return True
 
     def snapshot(self) -> Any:
         return self._inputs.snapshot(self._place)

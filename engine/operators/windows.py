@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from configs.classes.window_settings import WindowSettings
 from engine.data.keys import Codes
-from engine.data.schema import Schema
 from engine.data.train import Train, Values, concatenated, progress, same_arrival
 from engine.data.watermark_causes import NO_PROGRESS, Causes, arrival_of
-from engine.plan.plan import Aggregate
+from engine.operators.protocol import Progressive
+from engine.plan.plan import TimeWindow, WindowAggregate
 from engine.windows.pane_aggregates import answered, measures_of
 from engine.windows.panes import Measure, Pane, PaneStore
 from engine.windows.window_schedule import WindowSchedule
@@ -27,11 +26,11 @@ from engine.windows.window_schedule import WindowSchedule
 NEVER_CLOSED = NO_PROGRESS
 
 
-class PaneOperator:
+class PaneOperator(Progressive):
     """Adds trains to a pane store, and passes on watermarks but no tuples."""
 
     def __init__(self, store: PaneStore) -> None:
-        self._store = store
+        self._store, self.holding = store, store.holding
 
     def process(self, train: Train) -> Train | None:
         if len(train):
@@ -39,9 +38,6 @@ class PaneOperator:
         if train.late is not None:
             self._store.miss(train.late)
         return progress(train.watermark, train.causes)
-
-    def wants(self, time: int) -> bool:
-        return True
 
     def snapshot(self) -> Any:
         return self._store.snapshot()
@@ -53,33 +49,37 @@ class PaneOperator:
 class WindowOperator:
     """Closes the windows of one query.
 
-    If queries with SLIDE AT MOST read the same panes, its windows are combined in the same scans as the windows of these queries.
-
-    If the store already holds tuples, the first window starts after them: the existing panes may lack the measures that
-    its aggregates need.
+    If queries with SLIDE AT MOST read the same panes, one scan combines windows of several queries. If the store already
+    holds tuples, the first window starts after them, because the existing panes may lack the measures of its aggregates.
     """
 
+    at_most = False
+
     def __init__(
-        self,
-        store: PaneStore,
-        reader: str,
-        range_: int,
-        slide: int,
-        aggregates: Sequence[Aggregate],
-        schema: Schema,
-        schedule: WindowSchedule | None = None,
+        self, store: PaneStore, schedule: WindowSchedule, plan: WindowAggregate, unit_us: int
     ) -> None:
-        self._store, self._reader = store, reader
-        self._range, self._slide = range_, slide
-        self._schedule = schedule or WindowSchedule(store, WindowSettings())
-        self._schedule.join(reader, self)
-        self._aggregates, self._schema = tuple(aggregates), schema
-        fresh = store.fresh_from()
-        self._next_end = NEVER_CLOSED if fresh is None else -((-fresh - range_) // slide) * slide
-        # Reserve the panes that this window needs; otherwise they could be dropped once a shorter window needs them no more.
-        store.needs_from(reader, NO_PROGRESS if fresh is None else fresh)
-        self.measures: set[Measure] = {("rows", None)}.union(*map(measures_of, aggregates))
+        """Join the readers of a store of panes; `unit_us` is the unit of the event time of the plan's input."""
+        assert isinstance(plan.window, TimeWindow)
+        self._store, self._schedule = store, schedule
+        self._aggregates, self._schema = plan.aggregates, plan.schema
+        self._range, self._slide = plan.window.range_us // unit_us, plan.window.slide_us // unit_us
+        self.window = self._range // store.pane
+        """Number of panes of one window."""
+        self.slide = self._slide // store.pane
+        """Number of panes by which windows slide; for windows with SLIDE AT MOST, the largest such number."""
+        # Each window is a reader: a query may have several windows, and a window may outlive the query that built it.
+        self._reader = f"{plan.window} {plan.aggregates} {plan.schema}"
+        self.measures: set[Measure] = {("rows", None)}.union(*map(measures_of, plan.aggregates))
         store.measures |= self.measures
+        schedule.join(self._reader, self)
+        fresh = store.fresh_from()
+        self._next_end = (
+            NEVER_CLOSED if fresh is None else -((-fresh - self._range) // self._slide) * self._slide
+        )
+        if self.at_most and fresh is not None:
+            schedule.start_after(self._reader, (fresh + self._range) // store.pane - 1)
+        # Reserve the panes of the first window; otherwise they could be dropped once no shorter window needs them.
+        store.needs_from(self._reader, NO_PROGRESS if fresh is None else fresh)
 
     def process(self, train: Train) -> Train | None:
         closed, time, pane = [], train.watermark, self._store.pane
@@ -94,28 +94,10 @@ class WindowOperator:
                 closed.append(self._closed(end, whole, train.causes))
             self._next_end = end + self._slide if filled else self._skip_to(end, time)
         self._store.needs_from(self._reader, self._next_end - self._range)
-        if not closed:
-            return progress(time, train.causes)
-        out = concatenated(closed, self._schema)
-        out.watermark, out.causes = time, train.causes
-        return out
+        return self._emitted(closed, train)
 
     def wants(self, time: int) -> bool:
         return time >= self._next_end
-
-    @property
-    def at_most(self) -> bool:
-        return False
-
-    @property
-    def window(self) -> int:
-        """Number of panes of one window."""
-        return self._range // self._store.pane
-
-    @property
-    def slide(self) -> int:
-        """Number of panes by which windows slide; for windows with SLIDE AT MOST, the largest such number."""
-        return self._slide // self._store.pane
 
     @property
     def slack(self) -> int:
@@ -128,7 +110,7 @@ class WindowOperator:
         return self._next_end != NEVER_CLOSED and behind >= 0 and behind % self._slide == 0
 
     def close(self) -> None:
-        """Stop reading the store after the query was removed, so that it can drop this query's panes."""
+        """Stop reading the store after the query was removed, so that the store can drop the panes of this query."""
         self._store.forget(self._reader)
         self._schedule.leave(self._reader)
 
@@ -138,6 +120,14 @@ class WindowOperator:
     def restore(self, state: Any) -> None:
         self._next_end = state
 
+    def _emitted(self, closed: Sequence[Train], progressed: Train) -> Train:
+        """Return the answers of the closed windows as one train, with the watermark of the train that closed these windows."""
+        if not closed:
+            return progress(progressed.watermark, progressed.causes)
+        out = concatenated(closed, self._schema)
+        out.watermark, out.causes = progressed.watermark, progressed.causes
+        return out
+
     def _first_end(self, time: int) -> int:
         """Return the end of the first window that has a tuple or can still get one."""
         first = min(self._store.panes, default=None)
@@ -145,7 +135,7 @@ class WindowOperator:
         return (at // self._slide + 1) * self._slide
 
     def _skip_to(self, end: int, time: int) -> int:
-        """Return the end of the next window to close; windows without tuples are skipped at once."""
+        """Return the end of the next window to close, and skip windows without tuples."""
         later = [number for number in self._store.panes if number * self._store.pane >= end]
         at = min(min(later) * self._store.pane, time) if later else time
         return max(end + self._slide, (at // self._slide + 1) * self._slide)
@@ -162,7 +152,7 @@ class WindowOperator:
         missing = self._store.missed(start, end)
         offered = whole.offered + missing.rows
         kept = whole.tuples / offered if offered else 1.0
-        # Aggregates are scaled up for dropped rows, which are assumed to be like the rows kept, but not for late rows.
+        # SCALED aggregates count dropped rows, which are assumed to be like the kept rows, but they do not count late rows.
         each = 1 + missing.dropped / whole.offered if whole.offered else 1.0
         results = [answered(aggregate, whole, groups, rows, each) for aggregate in self._aggregates]
         arrival = same_arrival(arrival_of(causes, end), len(groups))
@@ -172,22 +162,7 @@ class WindowOperator:
 class PeriodicWindowOperator(WindowOperator):
     """Closes the windows of a query with SLIDE AT MOST, at the ends that a schedule chooses."""
 
-    def __init__(
-        self,
-        store: PaneStore,
-        reader: str,
-        range_: int,
-        slide: int,
-        aggregates: Sequence[Aggregate],
-        schema: Schema,
-        schedule: WindowSchedule,
-    ) -> None:
-        super().__init__(
-            store, reader, range_, slide, aggregates=aggregates, schema=schema, schedule=schedule
-        )
-        fresh = store.fresh_from()
-        if fresh is not None:
-            schedule.start_after(reader, (fresh + range_) // store.pane - 1)
+    at_most = True
 
     def process(self, train: Train) -> Train | None:
         closed, time, pane = [], train.watermark, self._store.pane
@@ -195,27 +170,20 @@ class PeriodicWindowOperator(WindowOperator):
             whole = self._schedule.combined(end, self, time // pane)
             if whole.tuples:
                 closed.append(self._closed(end * pane, whole, train.causes))
-        self._needs()
-        if not closed:
-            return progress(time, train.causes)
-        out = concatenated(closed, self._schema)
-        out.watermark, out.causes = time, train.causes
-        return out
+        upto = self._schedule.settled_upto(self._reader)
+        assert upto is not None
+        self._store.needs_from(self._reader, (upto + 1) * pane - self._range)
+        return self._emitted(closed, train)
 
     def wants(self, time: int) -> bool:
         end = self._schedule.next_end(self._reader)
         return end is None or time >= end * self._store.pane
 
     @property
-    def at_most(self) -> bool:
-        return True
-
-    @property
     def slack(self) -> int:
-        """Event time that may pass after a window's end before its answer is late.
+        """Event time that may pass after a window's end before its answer is late: one pane, plus the time that is left of SLIDE.
 
-        It is the length of one pane. A window that slides by less than SLIDE AT MOST allows is answered early, so the
-        difference is added.
+        A window that slides by less than SLIDE AT MOST allows is answered early, so its answer may also come later.
         """
         return (self.slide - self._schedule.period(self._reader) + 1) * self._store.pane
 
@@ -227,11 +195,6 @@ class PeriodicWindowOperator(WindowOperator):
 
     def restore(self, state: Any) -> None:
         self._schedule.restore(self._reader, state)
-
-    def _needs(self) -> None:
-        upto = self._schedule.settled_upto(self._reader)
-        assert upto is not None
-        self._store.needs_from(self._reader, (upto + 1) * self._store.pane - self._range)
 
 
 def rows_of(pane: Pane, size: int) -> Codes:

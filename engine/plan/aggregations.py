@@ -22,16 +22,17 @@ class Aggregation(StrEnum):
     AVG = "avg"
     MIN = "min"
     MAX = "max"
-    STDDEV = "stddev"  # standard deviation of a sample (divided by n - 1)
-    VARIANCE = "variance"  # variance of a sample (divided by n - 1)
-    STDDEV_POP = "stddev_pop"  # standard deviation of the whole population (divided by n)
+    STDDEV = "stddev"  # Standard deviation of a sample (divided by n - 1)
+    VARIANCE = "variance"  # Variance of a sample (divided by n - 1)
+    STDDEV_POP = "stddev_pop"  # Standard deviation of the whole population (divided by n)
     VARIANCE_POP = "var_pop"
     MEDIAN = "median"
-    PERCENTILE = "percentile"  # interpolated, at the fraction `parameter`
-    FIRST = "first"  # first value in the order of event time, then of arrival
+    PERCENTILE = "percentile"  # Percentile at the fraction `parameter`, interpolated between two values
+    FIRST = "first"  # First value in the order of event time, then of arrival
     LAST = "last"
-    TOP = "top"  # the `parameter` most frequent values, as text "value:count, …"
-    APPROX_COUNT_DISTINCT = "approx_count_distinct"  # the approximate functions use engine.data.sketches
+    TOP = "top"  # Most frequent values, `parameter` in number, as a text "value:count, …"
+    # The approximate functions use sketches (engine.data.sketches).
+    APPROX_COUNT_DISTINCT = "approx_count_distinct"
     APPROX_QUANTILE = "approx_quantile"
     APPROX_TOP = "approx_top_k"
 
@@ -99,7 +100,7 @@ SIGNATURES = (
         Gives.FLOAT,
         "APPROX_QUANTILE(x, 0.95)",
     ),
-    # The maximum is lower than for TOP, because the sketch holds only 768 values.
+    # The maximum parameter is lower than for TOP, because a sketch holds only 768 values.
     AggregateSignature(
         Aggregation.APPROX_TOP,
         "approx_top_k",
@@ -122,7 +123,7 @@ LISTED = sorted(
 
 
 def argument_type(function: Aggregation, given: DataType, scaled: bool) -> DataType | None:
-    """Return the type to which an argument of type `given` is cast; None if the aggregate does not take it."""
+    """Return the type to which an argument of type `given` is cast; None if the aggregate does not take that type."""
     if GENERAL[function].takes is Takes.ANYTHING:
         return given
     if not given.is_numeric:

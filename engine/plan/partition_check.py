@@ -31,7 +31,7 @@ from engine.plan.plan import (
     WindowJoin,
 )
 
-# Positions of those columns of a plan's output that hold the key.
+# Positions of the columns of a plan's output that hold the key.
 Places = frozenset[int]
 # Number of columns before the keys in the result of a window of time: window_start and window_end.
 BOUNDS = 2
@@ -93,7 +93,7 @@ class KeyTrace:
             hint = f"add left.{self._key} = right.{self._key} to the join's condition"
             raise self._refused("joins tuples of different shards", hint)
         if isinstance(plan, LastJoin) and plan.outer:
-            return left  # the key of the right side may be NULL
+            return left  # The key of the right side may be NULL
         return left | frozenset(place + len(plan.left.schema) for place in right)
 
     def _refused(self, what: str, remedy: str) -> InvalidInput:

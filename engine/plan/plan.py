@@ -7,7 +7,7 @@ only in `Project` and in a plan's `schema`. Every expression has a type, and all
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from engine.data.schema import BOOLEAN, INT64, DataType, Field, Schema, StreamSchema, TableSchema
@@ -18,7 +18,7 @@ from engine.plan.aggregations import Aggregation
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Constant; `value` has the form of values in a train (decimal scaled, timestamp in µs); NULL has the value None."""
+    """Constant; `value` is stored as in a train (decimals scaled, timestamps in µs), or None for NULL."""
 
     value: bool | int | float | str | None
     type: DataType
@@ -43,7 +43,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """Change of type; a value that does not fit fails its row, or becomes NULL if `try_`."""
+    """Change of type; a value that does not fit into the type fails its row, or becomes NULL if `try_` is true."""
 
     argument: Expression
     type: DataType
@@ -63,14 +63,41 @@ Expression = Literal | Column | Call | Cast | Case
 
 TRUE = Literal(True, BOOLEAN)
 
+
+def parts_of(expression: Expression) -> Iterator[Expression]:
+    """Yield an expression and all expressions inside, at any depth."""
+    stack = [expression]
+    while stack:
+        part = stack.pop()
+        yield part
+        match part:
+            case Cast(argument):
+                stack.append(argument)
+            case Call(_, arguments):
+                stack += arguments
+            case Case(branches, otherwise):
+                stack += (operand for branch in branches for operand in branch)
+                stack.append(otherwise)
+
+
+def columns_in(expression: Expression) -> set[Column]:
+    """Return the columns that an expression uses."""
+    return {part for part in parts_of(expression) if isinstance(part, Column)}
+
+
+def canonical(columns: Iterable[Expression | Field]) -> Schema:
+    """Return a schema with neutral names for columns of these types, so that equal plans do not differ by column names."""
+    return Schema(tuple(Field(f"c{place}", column.type) for place, column in enumerate(columns)))
+
+
 # --- descriptions of windows and aggregates -------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """Window of time [end − range, end), for every end that is a multiple of slide since the epoch; in microseconds.
+    """Window of time [end − range, end) in microseconds, for every end that is a multiple of the slide since the epoch.
 
-    With `at_most`, `engine.windows.window_schedule` chooses the ends, at most slide apart.
+    If `at_most` is true, `engine.windows.window_schedule` chooses the ends, which are at most one slide apart.
     """
 
     range_us: int
@@ -91,7 +118,7 @@ class Aggregate:
     """Aggregate over a group's tuples in a window."""
 
     function: Aggregation
-    argument: int | None  # position of a column of the input; None for count(*)
+    argument: int | None  # Position of a column of the input; None for count(*)
     type: DataType
     parameter: float = 0.0
     scaled: bool = False  # True for counts and sums divided by the kept fraction
@@ -114,7 +141,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Apart:
-    """Plan that passes on its input under the name of one query, so that no node above it equals a node of another query."""
+    """Plan that passes on its input under the name of one query, so that the nodes above equal no node of another query."""
 
     input: Plan
     owner: str
@@ -148,8 +175,7 @@ class Numbered:
 
     @property
     def schema(self) -> Schema:
-        types = (*(one.type for one in self.input.schema.fields), INT64)
-        return Schema(tuple(Field(f"c{place}", one) for place, one in enumerate(types)))
+        return canonical([*self.input.schema.fields, Field("number", INT64)])
 
 
 @dataclass(frozen=True)
@@ -159,7 +185,7 @@ class Project:
     input: Plan
     expressions: tuple[Expression, ...]
     schema: Schema
-    # position of the output column with the event time; None if there is no event time
+    # Position of the output column with the event time; None if the output has no event time
     time: int | None = None
 
 
@@ -172,7 +198,7 @@ class WindowAggregate:
     keys: tuple[int, ...]
     aggregates: tuple[Aggregate, ...]
     schema: Schema
-    # column that orders tuples for FIRST and LAST in a window of rows; None for arrival order
+    # Position of the column that orders tuples for FIRST and LAST in a window of rows; None for the order of arrival
     clock: int | None = None
 
 
@@ -311,6 +337,13 @@ def event_times(plan: Plan) -> tuple[EventTime, ...]:
             return tuple(time for time in first if all(time in others for others in rest))
 
 
+def time_of(plan: Plan) -> EventTime:
+    """Return the event time of a plan; the planner has checked that the plan has one."""
+    time = event_time(plan)
+    assert time is not None, f"{type(plan).__name__} has no event time"
+    return time
+
+
 def _column(plan: Plan, time: EventTime) -> Column:
     return Column(time.place, plan.schema.fields[time.place].type)
 
@@ -332,3 +365,12 @@ def inputs(plan: Plan) -> Iterator[Plan]:
         if below is not None:
             yield below
     yield from getattr(plan, "inputs", ())
+
+
+def walk(plan: Plan) -> Iterator[Plan]:
+    """Yield a plan and all plans below, each before its inputs, and the inputs from left to right."""
+    stack = [plan]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += [*inputs(node)][::-1]

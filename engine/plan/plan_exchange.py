@@ -44,12 +44,12 @@ class Unbounded(Exception):
 
 
 def wait_us(plan: Plan, running: Set[Plan]) -> int:
-    """Return by how many µs event time must advance before the exchange; 0 if no wait is needed. `running` has the plans with state."""
+    """Return by how many µs event time must advance before the exchange; `running` has the plans that have their state already."""
     return 2 * late_us(plan, running)
 
 
 def late_us(plan: Plan, running: Set[Plan]) -> int:
-    """Return the µs of event time after which outputs depend on no tuple that the plan has missed; at least 1 with state."""
+    """Return the µs of event time after which no output depends on a tuple that the plan has missed; at least 1 for plans with state."""
     if plan in running:
         return 0
     match plan:

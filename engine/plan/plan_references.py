@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from configs.errors import InvalidInput
-from engine.plan.plan import LastJoin, Plan, Query, QueryOutput, Scan, inputs
+from engine.plan.plan import LastJoin, Plan, Query, QueryOutput, Scan, walk
 
 
 def sources(plan: Plan) -> Iterator[Scan | QueryOutput]:
     """Yield the streams and query outputs that a plan reads."""
-    stack = [plan]
-    while stack:
-        one = stack.pop()
-        if isinstance(one, Scan | QueryOutput):
-            yield one
-        stack += inputs(one)
+    return (part for part in walk(plan) if isinstance(part, Scan | QueryOutput))
 
 
 def reads(query: Query) -> set[str]:
@@ -34,23 +29,17 @@ def dependents(queries: Mapping[str, Query], names: set[str]) -> list[str]:
 
 
 def check_lookups(plan: Plan, queries: Mapping[str, Query]) -> None:
-    """Refuse to look up a stream's rows in the same stream by [LAST BY …], where the policy would decide which side gets a tuple first."""
-    stack = [plan]
-    while stack:
-        one = stack.pop()
-        stack += inputs(one)
-        if isinstance(one, LastJoin) and (both := streams(one.left, queries) & streams(one.right, queries)):
-            hint = "look up the last rows of another stream"
-            raise InvalidInput(
-                "a query cannot join a stream with the last rows of the same stream",
-                "LAST BY",
-                min(both),
-                hint,
-            )
+    """Raise InvalidInput if a [LAST BY …] joins a stream with itself: the policy would then decide which side gets a tuple first."""
+    for part in walk(plan):
+        if isinstance(part, LastJoin) and (
+            both := streams(part.left, queries) & streams(part.right, queries)
+        ):
+            what = "a query cannot join a stream with the last rows of the same stream"
+            raise InvalidInput(what, "LAST BY", min(both), "look up the last rows of another stream")
 
 
 def streams(plan: Plan, queries: Mapping[str, Query]) -> set[str]:
-    """Return the streams that a plan reads, also through other queries; `queries` has lower-case names."""
+    """Return the streams that a plan reads, directly or through other queries; the names in `queries` are in lower case."""
     found: set[str] = set()
     for source in sources(plan):
         if isinstance(source, Scan):

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import Any
 
 from configs.classes.plans import PlanSettings
-from engine.data.schema import BOOLEAN, Field, Schema
+from engine.data.schema import BOOLEAN
 from engine.plan.plan import (
     TRUE,
     Apart,
@@ -39,38 +39,33 @@ from engine.plan.plan import (
     TableJoin,
     Union,
     WindowJoin,
+    canonical,
+    columns_in,
 )
-from engine.plan.pruning import columns_in, moved, pruned
+from engine.plan.pruning import moved, pruned
 
 
-def arranged(query: Query, queries: Mapping[str, Query], settings: PlanSettings, owner: str) -> Plan:
-    """Return a query's plan by the settings, including plans of the queries it reads; `owner` names operators that are not shared."""
-    return _arranged(query.plan, queries, settings, owner)
+def arranged(plan: Plan, queries: Mapping[str, Query], settings: PlanSettings, owner: str) -> Plan:
+    """Return a plan by the settings, with neutral column names and with the plans of the queries that it reads.
 
-
-def _arranged(plan: Plan, queries: Mapping[str, Query], settings: PlanSettings, owner: str) -> Plan:
-    """Return the plan with the queries it reads inlined, and with neutral column names."""
+    Operators that are not shared belong to the query `owner`.
+    """
     if isinstance(plan, QueryOutput):
-        return _arranged(queries[plan.query].plan, queries, settings, owner)
+        return arranged(queries[plan.query].plan, queries, settings, owner)
     if isinstance(plan, Scan):
         return plan if settings.shared else Apart(plan, owner)
     changed: dict[str, Any] = {
-        name: _arranged(below, queries, settings, owner)
+        name: arranged(below, queries, settings, owner)
         for name in ("input", "left", "right")
         if (below := getattr(plan, name, None)) is not None
     }
     if isinstance(plan, Union):
-        changed["inputs"] = tuple(_arranged(below, queries, settings, owner) for below in plan.inputs)
+        changed["inputs"] = tuple(arranged(below, queries, settings, owner) for below in plan.inputs)
     if isinstance(plan, Project):
-        changed["schema"] = unnamed(plan.schema)
+        changed["schema"] = canonical(plan.schema.fields)
     if changed:
         plan = replace(plan, **changed)
     return pruned(plan if settings.select_first else selected_after(plan))
-
-
-def unnamed(schema: Schema) -> Schema:
-    """Return the schema with neutral names, so that queries that differ only in column names have equal plans."""
-    return Schema(tuple(Field(f"c{place}", one.type) for place, one in enumerate(schema.fields)))
 
 
 def selected_after(plan: Plan) -> Plan:
@@ -79,7 +74,10 @@ def selected_after(plan: Plan) -> Plan:
         case IntervalJoin() | WindowJoin():
             (left, on_left), (right, on_right) = freed(plan.left), freed(plan.right)
             width = len(left.schema)
-            later = [_shifted(one, width) for one in on_right]
+            later = [
+                moved(one, {column.place: column.place + width for column in columns_in(one)})
+                for one in on_right
+            ]
             return replace(plan, left=left, right=right, residual=together([plan.residual, *on_left, *later]))
         case TableJoin(outer=False):
             below, conditions = freed(plan.input)
@@ -97,7 +95,7 @@ def freed(side: Plan) -> tuple[Plan, list[Expression]]:
     if isinstance(side, Project) and isinstance(side.input, Filter):
         kept = {one.place: place for place, one in enumerate(side.expressions) if isinstance(one, Column)}
         condition = side.input.condition
-        if set(columns_in(condition)) <= kept.keys():
+        if {column.place for column in columns_in(condition)} <= kept.keys():
             return replace(side, input=side.input.input), [moved(condition, kept)]
     return side, []
 
@@ -116,7 +114,3 @@ def _operands(condition: Expression) -> Iterator[Expression]:
             yield from _operands(argument)
     elif condition != TRUE:
         yield condition
-
-
-def _shifted(condition: Expression, by: int) -> Expression:
-    return moved(condition, {place: place + by for place in columns_in(condition)})

@@ -6,7 +6,7 @@ the residual condition and in the projection. The rest of the plan stays unchang
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from engine.data.schema import Schema
@@ -20,19 +20,19 @@ from engine.plan.plan import (
     Plan,
     Project,
     WindowJoin,
+    columns_in,
     event_time,
 )
 
 
 def pruned(plan: Plan) -> Plan:
     """Return the plan; below a projection over a join, columns that are not used are removed from the inputs of the join."""
-    if isinstance(plan, Project) and isinstance(plan.input, IntervalJoin | WindowJoin):
-        return over_narrow_join(plan, plan.input)
-    return plan
-
-
-def over_narrow_join(plan: Project, join: IntervalJoin | WindowJoin) -> Project:
-    used = {place for expression in (*plan.expressions, join.residual) for place in columns_in(expression)}
+    if not (isinstance(plan, Project) and isinstance(plan.input, IntervalJoin | WindowJoin)):
+        return plan
+    join = plan.input
+    used = {
+        column.place for expression in (*plan.expressions, join.residual) for column in columns_in(expression)
+    }
     width = len(join.left.schema)
     left = kept_places(join.left, join.left_keys, {place for place in used if place < width})
     right = kept_places(join.right, join.right_keys, {place - width for place in used if place >= width})
@@ -65,23 +65,6 @@ def narrowed(side: Plan, places: list[int]) -> Plan:
     columns = tuple(Column(place, field.type) for place, field in zip(places, fields, strict=True))
     time = event_time(side)
     return Project(side, columns, Schema(tuple(fields)), None if time is None else places.index(time.place))
-
-
-def columns_in(expression: Expression) -> Iterator[int]:
-    """Yield the positions of all columns that the expression uses."""
-    match expression:
-        case Column(place, _):
-            yield place
-        case Call(_, arguments, _):
-            for one in arguments:
-                yield from columns_in(one)
-        case Cast(argument, _, _):
-            yield from columns_in(argument)
-        case Case(branches, otherwise, _):
-            for condition, value in branches:
-                yield from columns_in(condition)
-                yield from columns_in(value)
-            yield from columns_in(otherwise)
 
 
 def moved(expression: Expression, moves: Mapping[int, int]) -> Expression:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from engine.plan.plan import Aggregate, Plan, Query, WindowAggregate, inputs
+from engine.plan.plan import Aggregate, Plan, Query, WindowAggregate, walk
 from engine.sql.catalog import SqlCatalog, output_of
 from engine.sql.create import parse_create_stream
 from engine.sql.create_mirror import Mirror, parse_create_mirror
@@ -28,14 +28,7 @@ def plan_query(name: str, sql: str, catalog: SqlCatalog) -> Query:
 
 def aggregates(plan: Plan) -> list[Aggregate]:
     """Return all aggregates in a plan."""
-    found: list[Aggregate] = []
-    stack = [plan]
-    while stack:
-        one = stack.pop()
-        if isinstance(one, WindowAggregate):
-            found += one.aggregates
-        stack += inputs(one)
-    return found
+    return [one for part in walk(plan) if isinstance(part, WindowAggregate) for one in part.aggregates]
 
 
 __all__ = [

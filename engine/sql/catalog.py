@@ -14,7 +14,7 @@ Known = StreamSchema | TableSchema | QueryOutput
 
 @dataclass(frozen=True)
 class SqlCatalog:
-    """Immutable mapping from names to schemas, in which case does not matter; adding a name returns a new catalog."""
+    """Immutable mapping from names, whatever their case, to schemas; adding a name returns a new catalog."""
 
     entries: Mapping[str, Known] = field(default_factory=lambda: MappingProxyType({}))
 
@@ -34,7 +34,7 @@ class SqlCatalog:
         return [name_of(entry) for entry in self.entries.values()]
 
     def with_entry(self, one: Known) -> SqlCatalog:
-        """Return a catalog with this entry added, or in place of the entry with the same name."""
+        """Return a catalog with this entry added; an entry with the same name is replaced."""
         return replace(self, entries=MappingProxyType({**self.entries, name_of(one).lower(): one}))
 
     def with_query(self, query: Query) -> SqlCatalog:
@@ -43,12 +43,8 @@ class SqlCatalog:
 
     def with_queries(self, queries: Iterable[Query]) -> SqlCatalog:
         """Return a catalog in which other queries can read the outputs of all these queries."""
-        return replace(
-            self,
-            entries=MappingProxyType(
-                {**self.entries, **{query.name.lower(): output_of(query) for query in queries}}
-            ),
-        )
+        outputs = {query.name.lower(): output_of(query) for query in queries}
+        return replace(self, entries=MappingProxyType({**self.entries, **outputs}))
 
 
 def output_of(query: Query) -> QueryOutput:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import ClassVar
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
@@ -29,19 +28,13 @@ MILLISECOND_US = 1_000
 class ColumnOf(exp.Expression):
     """Column of the declaration: its name and type."""
 
-    arg_types: ClassVar = {"this": True, "kind": True}
-
 
 class WatermarkOf(exp.Expression):
     """Watermark of the declaration: its column, and its delay."""
 
-    arg_types: ClassVar = {"this": True, "behind": False}
-
 
 class StreamOf(exp.Expression):
     """Declared stream: its name, columns and watermark."""
-
-    arg_types: ClassVar = {"this": True, "expressions": True}
 
 
 class StreamParser(WeirParser):
@@ -63,6 +56,9 @@ class StreamParser(WeirParser):
     def _part(self) -> exp.Expr:
         if self._curr.text.upper() == "WATERMARK" and self._next.text.upper() == "FOR":
             return self._watermark()
+        return self._column()
+
+    def _column(self) -> ColumnOf:
         name = self._name("the name of a column")
         return ColumnOf(this=name, kind=self._type_name())
 
@@ -73,10 +69,7 @@ class StreamParser(WeirParser):
             self._refuse("AS is missing here", hint=EXAMPLE)
         start = self._curr
         behind = self._operand()
-        if isinstance(behind, exp.Sub):
-            base, length = behind.this, behind.expression
-        else:
-            base, length = behind, None
+        base, length = (behind.this, behind.expression) if isinstance(behind, exp.Sub) else (behind, None)
         if not isinstance(base, exp.Column) or base.name.lower() != column.name.lower():
             raise Text(self.sql).error(
                 start.start, "a watermark must be its column, or its column minus an interval", hint=EXAMPLE
@@ -90,7 +83,7 @@ class StreamParser(WeirParser):
         return name
 
 
-# Cached, because every change of the declarations parses all statements again.
+# The result is cached, because every change of the declarations parses all statements again.
 @lru_cache(maxsize=2000)
 def parse_create_stream(sql: str) -> StreamSchema:
     """Return the stream that a CREATE STREAM declares; raise a PlanningError for a faulty statement."""

@@ -10,20 +10,19 @@
     CREATE MIRROR stock (item string, count int64) FROM DATABASE 'sqlite:///stock.db' TABLE 'stock' BANDWIDTH 10 PER SECOND
 
 The first column is the key. The mirror's stream has these columns and two more. `changed_at` is when the object changed, if the
-store reports it. `seen_at` is when the mirror saw the change, and is the event time.
+store reports that. `seen_at` is when the mirror saw the change, and is the event time.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import ClassVar
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from engine.data.schema import TIMESTAMP, Field, Schema, StreamSchema, TypeKind
-from engine.sql.create import COLUMNS_MAX, ColumnOf, StreamParser, schema_of
+from engine.sql.create import COLUMNS_MAX, StreamParser, schema_of
 from engine.sql.dialect import read
 from engine.sql.errors import Text
 
@@ -32,7 +31,7 @@ EXAMPLE = (
     "KEYS ('a', 'b') BANDWIDTH 50 PER SECOND"
 )
 KEYS_MAX = 100_000
-BANDWIDTH_LEAST = 1e-5  # lowest bandwidth: about one poll per day
+BANDWIDTH_LEAST = 1e-5  # Lowest bandwidth in polls per second: about one poll per day
 PLACEHOLDER = "{key}"
 CHANGED_AT, SEEN_AT = "changed_at", "seen_at"
 
@@ -81,15 +80,13 @@ class Mirror:
 
     @property
     def stream_sql(self) -> str:
-        """CREATE STREAM statement that declares this stream."""
-        told = ", ".join(f"{field.name} {field.type}" for field in self.stream.schema.fields)
-        return f"CREATE STREAM {self.name} ({told}, WATERMARK FOR {SEEN_AT} AS {SEEN_AT})"
+        """CREATE STREAM statement that declares the stream of changes."""
+        columns = ", ".join(f"{field.name} {field.type}" for field in self.stream.schema.fields)
+        return f"CREATE STREAM {self.name} ({columns}, WATERMARK FOR {SEEN_AT} AS {SEEN_AT})"
 
 
 class MirrorOf(exp.Expression):
-    """Parsed mirror: its name, its columns and its clauses."""
-
-    arg_types: ClassVar = {"this": True, "expressions": True, "told": True}
+    """Parsed mirror: its name, its columns, and its clauses with their positions in the text."""
 
 
 class MirrorParser(StreamParser):
@@ -102,57 +99,51 @@ class MirrorParser(StreamParser):
         self._must(TokenType.L_PAREN, "the columns are missing here")
         columns = self._parse_csv(self._column)
         self._must(TokenType.R_PAREN, "a comma or the closing parenthesis is missing here")
-        told: dict[str, object] = {"at": {}}
+        clauses: dict[str, object] = {}
+        places: dict[str, int] = {}
         while self._curr:
-            self._clause(told)
-        return MirrorOf(this=name, expressions=columns, told=told)
+            at = self._curr.start
+            clause, value = self._clause()
+            if clause in clauses:
+                raise Text(self.sql).error(at, f"{clause} is given twice")
+            places[clause], clauses[clause] = at, value
+        return MirrorOf(this=name, expressions=columns, clauses=clauses, places=places)
 
-    def _column(self) -> ColumnOf:
-        name = self._name("the name of a column")
-        return ColumnOf(this=name, kind=self._type_name())
-
-    def _clause(self, told: dict[str, object]) -> None:
-        at = self._curr.start
-        value: object
+    def _clause(self) -> tuple[str, object]:
+        """Parse one clause, and return its first word and its value."""
         if self._match_text_seq("FROM", "HTTP"):
-            name, value = (
-                "FROM",
-                HttpOrigin(self._text("the address of an object", "'http://host/items/{key}'")),
-            )
-        elif self._match_text_seq("FROM", "DATABASE"):
+            return "FROM", HttpOrigin(self._text("the address of an object", "'http://host/items/{key}'"))
+        if self._match_text_seq("FROM", "DATABASE"):
             url = self._text("the address of the database", "'sqlite:///prices.db'")
             if not self._match_text_seq("TABLE"):
                 self._refuse("TABLE is missing here", self._seen, "FROM DATABASE 'sqlite:///x.db' TABLE 'x'")
-            name, value = "FROM", DatabaseOrigin(url, self._text("the name of the table", "TABLE 'prices'"))
-        elif self._match_text_seq("KEYS", "FROM", "URL"):
-            name, value = "KEYS", self._text("the address of the keys", "KEYS FROM URL 'http://host/items'")
-        elif self._match_text_seq("KEYS"):
+            return "FROM", DatabaseOrigin(url, self._text("the name of the table", "TABLE 'prices'"))
+        if self._match_text_seq("KEYS", "FROM", "URL"):
+            return "KEYS", self._text("the address of the keys", "KEYS FROM URL 'http://host/items'")
+        if self._match_text_seq("KEYS"):
             self._must(TokenType.L_PAREN, "the keys are missing here", "KEYS ('a', 'b')")
-            name, value = "KEYS", tuple(self._parse_csv(lambda: self._text("a key", "KEYS ('a', 'b')")))
+            keys = self._parse_csv(lambda: self._text("a key", "KEYS ('a', 'b')"))
             self._must(TokenType.R_PAREN, "a comma or the closing parenthesis is missing here")
-        elif self._match_text_seq("BANDWIDTH"):
+            return "KEYS", tuple(keys)
+        if self._match_text_seq("BANDWIDTH"):
             number = self._number("BANDWIDTH 50 PER SECOND")
             by_bytes = bool(self._match_text_seq("BYTES"))
             if not self._match_text_seq("PER", "SECOND"):
                 self._refuse("PER SECOND is missing here", self._seen, "BANDWIDTH 50 PER SECOND")
-            name, value = "BANDWIDTH", (number, by_bytes)
-        elif self._match_text_seq("PROFILE"):
+            return "BANDWIDTH", (number, by_bytes)
+        if self._match_text_seq("PROFILE"):
             self._must(TokenType.L_PAREN, "patterns and weights are missing here", "PROFILE ('a' 5, 'b*' 1)")
-            name, value = "PROFILE", tuple(self._parse_csv(self._weighed))
+            profile = self._parse_csv(self._weighed)
             self._must(TokenType.R_PAREN, "a comma or the closing parenthesis is missing here")
-        elif self._match_text_seq("REPEAT", "EVERY"):
-            name, value = "REPEAT", self._number("REPEAT EVERY 60 SECONDS")
+            return "PROFILE", tuple(profile)
+        if self._match_text_seq("REPEAT", "EVERY"):
+            seconds = self._number("REPEAT EVERY 60 SECONDS")
             if not (self._match_text_seq("SECONDS") or self._match_text_seq("SECOND")):
                 self._refuse("SECONDS is missing here", self._seen, "REPEAT EVERY 60 SECONDS")
-        elif self._match_text_seq("LOOKUPS", "FROM"):
-            name, value = "LOOKUPS", self._query()
-        else:
+            return "REPEAT", seconds
+        if not self._match_text_seq("LOOKUPS", "FROM"):
             self._refuse("this is not a clause of CREATE MIRROR", self._seen, EXAMPLE)
-        places = told["at"]
-        assert isinstance(places, dict)
-        if name in places:
-            raise Text(self.sql).error(at, f"{name} is given twice")
-        places[name], told[name] = at, value
+        return "LOOKUPS", self._query()
 
     def _weighed(self) -> tuple[str, float]:
         pattern = self._text("a key or a pattern", "PROFILE ('a' 5, 'b*' 1)")
@@ -192,8 +183,7 @@ def parse_create_mirror(sql: str) -> Mirror:
     text = Text(sql)
     tree = read(sql, MirrorParser, MirrorParser.read_mirror)
     assert isinstance(tree, MirrorOf)
-    told = tree.args["told"]
-    at = told["at"]
+    told, at = tree.args["clauses"], tree.args["places"]
     columns = list(tree.expressions)
     if not 1 <= len(columns) <= COLUMNS_MAX:
         raise text.error(tree, f"a mirror must have 1 to {COLUMNS_MAX:,} columns", hint=EXAMPLE)
@@ -215,33 +205,18 @@ def parse_create_mirror(sql: str) -> Mirror:
     origin, keys = told["FROM"], told.get("KEYS", ())
     if isinstance(origin, HttpOrigin):
         if not origin.url.lower().startswith(("http://", "https://")):
-            raise text.error(
-                at["FROM"],
-                "the address does not begin with http:// or https://",
-                origin.url,
-                "'http://host/items/{key}'",
-            )
+            what = "the address does not begin with http:// or https://"
+            raise text.error(at["FROM"], what, origin.url, "'http://host/items/{key}'")
         if PLACEHOLDER not in origin.url:
+            what = "the address has no {key}, so all objects would have the same address"
             hint = "write {key} in place of the key of the object"
-            raise text.error(
-                at["FROM"],
-                "the address has no {key}, so all objects would have the same address",
-                origin.url,
-                hint,
-            )
+            raise text.error(at["FROM"], what, origin.url, hint)
         if not keys:
-            raise text.error(
-                len(sql),
-                "the mirror has no KEYS clause",
-                hint="KEYS ('a', 'b'), or KEYS FROM URL 'http://host/items'",
-            )
+            hint = "KEYS ('a', 'b'), or KEYS FROM URL 'http://host/items'"
+            raise text.error(len(sql), "the mirror has no KEYS clause", hint=hint)
     elif isinstance(keys, str):
-        raise text.error(
-            at["KEYS"],
-            "a mirror of a database reads its keys from the table",
-            keys,
-            "leave KEYS out, or list the keys",
-        )
+        what = "a mirror of a database reads its keys from the table"
+        raise text.error(at["KEYS"], what, keys, "leave KEYS out, or list the keys")
     if isinstance(keys, tuple):
         if len(keys) > KEYS_MAX:
             raise text.error(at["KEYS"], f"a mirror can have at most {KEYS_MAX:,} objects", len(keys))

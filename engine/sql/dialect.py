@@ -21,6 +21,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from engine.expressions.kernels.times import FIXED
 from engine.sql.errors import SPLIT_IT, PlanningError, Text
 from engine.sql.terms.foreign_constructs import (
     PHRASES,
@@ -36,18 +37,12 @@ NESTING_MAX = 24
 # Maximum depth of a parsed tree, since the planner and the engine call themselves once per level.
 DEPTH_MAX = 100
 
-UNITS_US = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-    "WEEK": 7 * 86_400_000_000,
-}
+UNITS_US = {unit.upper(): length_us for unit, length_us in FIXED.items()} | {"WEEK": 7 * FIXED["day"]}
 UNIT_NAMES = UNITS_US.keys() | {unit + "S" for unit in UNITS_US}
 UNITS_TOLD = "use " + ", ".join(unit.lower() + "s" for unit in UNITS_US)
 WINDOW_FUNCTIONS = ("TUMBLE", "HOP")
+WINDOW_EXAMPLE = "[RANGE 10 SECONDS SLIDE 2 SECONDS]"
+CASE_EXAMPLE = "CASE WHEN condition THEN value ELSE value END"
 
 
 class Source(exp.Expression):
@@ -81,7 +76,7 @@ class TypeName(exp.Expression):
 
 
 def refusal(phrase: str) -> Callable[[parser.Parser], NoReturn]:
-    """Return a parser that raises the error of PHRASES[phrase] at the token that starts the clause."""
+    """Return a parsing method for an unsupported clause: it raises the error of PHRASES[phrase] at the clause's first token."""
 
     def refuse(self: parser.Parser) -> NoReturn:
         construct = PHRASES[phrase]
@@ -193,7 +188,7 @@ class WeirParser(BareParser):
 
     def _named_or_query(self) -> exp.Expr:
         if self._match(TokenType.L_PAREN):
-            query = None if self._at_phrase("VALUES") else self._parse_select(nested=True)
+            query = None if self._curr.text.upper() == "VALUES" else self._parse_select(nested=True)
             if query is None:
                 self._unexpected("these parentheses contain no query", "FROM (SELECT … FROM s) AS x")
             self._match_r_paren()
@@ -263,11 +258,8 @@ class WeirParser(BareParser):
                 )
             return self.expression(LastRow(expressions=columns), start)
         if kind not in ("RANGE", "ROWS"):
-            self._refuse(
-                "a window must begin with RANGE or ROWS",
-                self._seen,
-                "[RANGE 10 SECONDS SLIDE 2 SECONDS] or [ROWS 100 SLIDE 10]",
-            )
+            hint = f"{WINDOW_EXAMPLE} or [ROWS 100 SLIDE 10]"
+            self._refuse("a window must begin with RANGE or ROWS", self._seen, hint)
         self._advance()
         size = self._extent()
         slide, at_most = None, False
@@ -277,11 +269,7 @@ class WeirParser(BareParser):
                 self._refuse("MOST is missing after AT", hint="SLIDE AT MOST 2 SECONDS")
             slide = self._extent()
         if not self._match(TokenType.R_BRACKET):
-            self._refuse(
-                "the closing bracket of the window is missing here",
-                self._seen,
-                "[RANGE 10 SECONDS SLIDE 2 SECONDS]",
-            )
+            self._refuse("the closing bracket of the window is missing here", self._seen, WINDOW_EXAMPLE)
         return self.expression(BracketWindow(kind=kind, size=size, slide=slide, at_most=at_most), start)
 
     def _extent(self) -> exp.Expr:
@@ -297,9 +285,7 @@ class WeirParser(BareParser):
     def _table_alias(self) -> exp.Expr | None:
         explicit = self._match(TokenType.ALIAS)
         if not explicit and self._curr.text.upper() in ("RANGE", "ROWS", "SLIDE"):
-            self._refuse(
-                "a window must be written in brackets", self._seen, "[RANGE 10 SECONDS SLIDE 2 SECONDS]"
-            )
+            self._refuse("a window must be written in brackets", self._seen, WINDOW_EXAMPLE)
         alias = self._parse_id_var(any_token=False, tokens=self.TABLE_ALIAS_TOKENS)
         if alias is None and explicit:
             self._refuse("a name is missing after AS")
@@ -332,7 +318,7 @@ class WeirParser(BareParser):
         return None
 
     def _parse_connect(self, skip_start_token: bool = False) -> None:
-        # sqlglot's version changes a table of the parser class while it reads, and an error would leave it changed.
+        # sqlglot's own method changes a table of the parser class while parsing, and a parsing error would leave the table changed.
         return None
 
     def _parse_cte(self) -> exp.CTE:
@@ -376,7 +362,7 @@ class WeirParser(BareParser):
         while self._match(TokenType.WHEN):
             condition = self._parse_disjunction() or self._missing()
             if not self._match(TokenType.THEN):
-                self._refuse("THEN is missing here", hint="CASE WHEN condition THEN value ELSE value END")
+                self._refuse("THEN is missing here", hint=CASE_EXAMPLE)
             value = self._parse_disjunction() or self._missing()
             branches.append(self.expression(exp.If(this=condition, true=value)))
         otherwise = None
@@ -384,7 +370,7 @@ class WeirParser(BareParser):
             otherwise = self._parse_disjunction() or self._missing()
         if not branches or not self._match(TokenType.END):
             what = "END" if branches else "WHEN"
-            self._refuse(f"{what} is missing here", hint="CASE WHEN condition THEN value ELSE value END")
+            self._refuse(f"{what} is missing here", hint=CASE_EXAMPLE)
         return self.expression(exp.Case(this=operand, ifs=branches, default=otherwise))
 
     def _parse_between(self, this: exp.Expr | None) -> exp.Between:
@@ -455,7 +441,7 @@ class WeirParser(BareParser):
         return self.expression(exp.Case(ifs=[branch], default=otherwise))
 
     def _parse_limit(self, this: exp.Expr | None = None, *_: Any, **__: Any) -> exp.Expr | None:
-        # No LIMIT is read, because sqlglot would read SELECT TOP(x, 3) as the LIMIT of another dialect.
+        # A LIMIT is never parsed, because sqlglot would parse SELECT TOP(x, 3) as the LIMIT of another dialect.
         return this
 
     def _parse_exponent(self) -> exp.Expr | None:
@@ -467,7 +453,7 @@ class WeirParser(BareParser):
     def _parse_interval(self, *_: Any, **__: Any) -> exp.Interval | None:
         start = self._curr
         if start.token_type is not TokenType.INTERVAL or self._next.token_type not in INTERVAL_STARTS:
-            return None  # INTERVAL is the name of a column here, because no length of time follows
+            return None  # INTERVAL is the name of a column unless a length of time follows
         self._advance()
         amount = self._parse_unary() or self._missing()
         unit = None
@@ -498,26 +484,21 @@ class WeirParser(BareParser):
         self._unexpected("a value or a column is missing here")
 
     def _unexpected(self, what: str, hint: str = "") -> NoReturn:
-        """Raise an error at the current token; if the token starts a known construct, name the construct."""
+        """Raise an error at the current token; if the token starts a known unsupported construct, the error names that construct."""
         known = construct_at(self._tokens, self._index)
         if known is None:
             self._refuse(what, self._seen, hint)
         construct, start = known
         raise Text(self.sql).error(start.start, construct.title, start.text, construct.hint)
 
-    def _at_phrase(self, phrase: str) -> bool:
-        return bool(self._curr) and self._curr.text.upper() == phrase
-
     def _refuse(self, what: str, value: object = None, hint: str = "") -> NoReturn:
-        raise Text(self.sql).error(self._place(), what, value, hint)
+        at = int(self._curr.start) if self._curr else int(self._prev.end) + 1
+        raise Text(self.sql).error(at, what, value, hint)
 
     @property
     def _seen(self) -> str | None:
-        """Text of the current token; None at the end."""
+        """Text of the current token; None at the end of the statement."""
         return self._curr.text if self._curr else None
-
-    def _place(self) -> int:
-        return int(self._curr.start) if self._curr else int(self._prev.end) + 1
 
 
 def own_words(message: str) -> tuple[str, str]:
@@ -531,14 +512,14 @@ def own_words(message: str) -> tuple[str, str]:
     return "this cannot be read as SQL", "SELECT … FROM stream [RANGE …] WHERE … GROUP BY …"
 
 
-# Errors that sqlglot's code for other dialects may raise on a text that makes no sense.
+# Exceptions that sqlglot's code for other dialects may raise for an invalid text.
 STUMBLES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 Reader = TypeVar("Reader", bound=WeirParser)
 
 
 class Weir(Dialect):
-    """Dialect of Weir's SQL; where the meaning is in doubt, it follows DuckDB."""
+    """Dialect of Weir's SQL, which follows DuckDB where SQL systems differ."""
 
     DPIPE_IS_STRING_CONCAT = True
     NORMALIZE_NOT_NULL = True
@@ -564,7 +545,7 @@ DIALECT = Weir()
 
 
 def tokenized(sql: str, bytes_max: int = SQL_BYTES_MAX) -> list[Token]:
-    """Return the tokens of a text; raise a PlanningError if it is longer than `bytes_max`."""
+    """Return the tokens of a text; raise a PlanningError if the text is longer than `bytes_max` bytes."""
     if len(sql) > bytes_max or len(sql.encode("utf-8", "surrogatepass")) > bytes_max:
         raise Text(sql).error(0, f"the text is longer than {bytes_max:,} bytes", len(sql))
     try:
@@ -585,7 +566,7 @@ def parsed(sql: str) -> exp.Expr:
 
 
 def read(sql: str, kind: type[Reader], statement: Callable[[Reader], exp.Expr]) -> exp.Expr:
-    """Parse one statement with `statement`, a method of the parser class `kind`."""
+    """Parse one statement with a method of the parser class `kind`, and return the tree."""
     text = Text(sql)
     tokens = tokenized(sql)
     check_nesting(text, tokens)

@@ -20,10 +20,10 @@ class PlanningError(InvalidInput):
     line: int = 1
     column: int = 1
     excerpt: str = ""
-    """Line of the text that the error is about, with a caret below the column."""
+    """Line of the text with the mistake, and below it a caret that marks the column."""
 
     def __post_init__(self) -> None:
-        # Exception receives all fields, so that the error survives pickling.
+        # The base class Exception receives all fields, so that the error survives pickling.
         Exception.__init__(self, *(getattr(self, field.name) for field in fields(self)))
 
     def __str__(self) -> str:
@@ -31,16 +31,16 @@ class PlanningError(InvalidInput):
         placed = replace(self, field=f"{where}: {self.field}" if self.field else where)
         if not self.excerpt:
             return InvalidInput.__str__(placed)
-        # The excerpt with the caret comes before the hint, next to the line that it explains.
+        # The hint comes last, so that the excerpt with the caret stands next to the message.
         lines = [InvalidInput.__str__(replace(placed, hint="")), self.excerpt]
         return "\n".join([*lines, f"  hint: {self.hint}"] if self.hint else lines)
 
     def shown_in(self, text: str) -> PlanningError:
-        """Return this error with an excerpt of the line that it is about."""
+        """Return this error with an excerpt: the line of the text that contains the mistake."""
         return replace(self, excerpt=excerpt(text, self.line, self.column))
 
     def moved(self, lines: int, columns: int) -> PlanningError:
-        """Return this error with line and column in a larger text, in which these numbers of lines and columns precede the statement."""
+        """Return this error with its place in a larger text, in which this number of lines and columns precede the statement."""
         return replace(self, line=self.line + lines, column=self.column + (columns if self.line == 1 else 0))
 
 
@@ -67,7 +67,7 @@ def columns_of(letter: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text of one statement; it creates errors with line and column of a part of the text."""
+    """Text of one statement, which creates errors with the line and column of a part of the text."""
 
     sql: str
 
@@ -84,7 +84,7 @@ class Text:
         if not starts_and_ends:
             return ""
         start, end = min(start for start, _ in starts_and_ends), max(end for _, end in starts_and_ends)
-        # Closing parentheses belong to no node of the tree, so they are added here.
+        # Closing parentheses belong to no node of the tree, so this loop adds the missing ones.
         while end >= 0 and self.sql.count("(", start, end + 1) > self.sql.count(")", start, end + 1):
             closing = self.sql.find(")", end + 1)
             end = closing if closing >= 0 else len(self.sql)
@@ -94,7 +94,7 @@ class Text:
 
 
 def offset_of(node: exp.Expr) -> int:
-    """Return where a node of the tree starts in the text; a node without text starts where its parent node starts."""
+    """Return the offset at which a node of the tree starts in the text; a node without text starts where its parent node starts."""
     while True:
         starts = [one.meta["start"] for one in node.walk() if "start" in one.meta]
         if starts or node.parent is None:

@@ -1,14 +1,14 @@
-"""GROUP BY and aggregates: splits a windowed query into expressions below its window and above it.
+"""GROUP BY and aggregates: splits a query with a window into the expressions below the window and the expressions above it.
 
 Expressions below the window are computed for each tuple: the group keys and the arguments of aggregates. Above the window,
 SELECT and HAVING can use only the window's start and end, keys and aggregates. Equal keys, and equal aggregates, are computed once.
-Keys and aggregates have provisional positions until all are known; then they are sorted and get their final positions.
+Keys and aggregates have provisional positions until all of them are known; then they are sorted and get their final positions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from sqlglot import exp
@@ -37,30 +37,28 @@ from engine.plan.plan import (
     RowWindow,
     TimeWindow,
     WindowAggregate,
+    canonical,
     event_time,
 )
 from engine.sql.terms.expressions import BOUNDS, UNTYPED, Expressions
 from engine.sql.terms.normal_form import all_of, key
 
-FIRST_AGGREGATE = 1_000_000  # first provisional position of aggregates; 0 and 1 are window_start and window_end, 2 and more are keys
+# First provisional positions of keys and of aggregates; 0 and 1 are window_start and window_end.
 FIRST_KEY = 2
+FIRST_AGGREGATE = 1_000_000
 
 
 @dataclass(frozen=True)
 class WantedAggregate:
-    """Aggregate that a query asks for; its argument is an expression below the window."""
+    """Aggregate that a query asks for, without the position of its argument, which is an expression below the window."""
 
-    function: Aggregation
+    aggregate: Aggregate
     argument: Expression | None
-    type: DataType
-    parameter: float = 0.0
-    scaled: bool = False
-    error: bool = False
 
     @property
     def order(self) -> tuple[str, str, float, bool, bool]:
-        argument = key(self.argument) if self.argument else ""
-        return self.function.value, argument, self.parameter, self.scaled, self.error
+        one, argument = self.aggregate, key(self.argument) if self.argument else ""
+        return one.function.value, argument, one.parameter, one.scaled, one.error
 
 
 class Grouped(Expressions):
@@ -74,7 +72,7 @@ class Grouped(Expressions):
         roots: Sequence[exp.Expr],
         where: str,
     ) -> None:
-        """Prepare to read `roots`, all the expressions over the results.
+        """Prepare to read all expressions over the results of the window, in `roots`.
 
         `bound` is the type of window_start and window_end; None for windows of rows, which have no bounds.
         """
@@ -97,7 +95,7 @@ class Grouped(Expressions):
         return super().read(node)
 
     def _over_results(self, root: exp.Expr) -> Iterator[exp.Expr]:
-        """Yield the expressions that contain an aggregate, window_start, window_end or an alias, so they have no value below the window."""
+        """Yield the expressions without a value below the window: they contain an aggregate, window_start, window_end or an alias."""
         for part in root.walk():
             if is_aggregate(part) or (
                 isinstance(part, exp.Column) and (self._is_own_bound(part) or self.scope.find(part) is None)
@@ -125,7 +123,7 @@ class Grouped(Expressions):
                 )
             return Column(BOUNDS.index(node.name.lower()), self.bound)
         if column is None and not node.table and node.name.lower() in self.aliases:
-            aliased = self.aliases.pop(node.name.lower())  # an alias cannot refer to itself
+            aliased = self.aliases.pop(node.name.lower())  # An alias cannot refer to itself
             repeated = self.repeated(node, self.read(aliased))
             self.aliases[node.name.lower()] = aliased
             return repeated
@@ -140,12 +138,7 @@ class Grouped(Expressions):
             )
         return key
 
-    READERS: ClassVar = {**Expressions.READERS, exp.Column: _column}
-
     # -- reading aggregates --------------------------------------------------------------------------
-
-    def aggregate(self, node: exp.Anonymous) -> Expression:
-        return self._aggregate(node)
 
     def filtered(self, node: exp.Filter) -> Expression:
         """Read AGGREGATE(x) FILTER (WHERE condition): the aggregate of x over the tuples that meet the condition."""
@@ -153,9 +146,9 @@ class Grouped(Expressions):
         if not isinstance(aggregate, exp.Anonymous) or not is_aggregate(aggregate):
             raise self.text.error(node, "FILTER must follow an aggregate", hint="SUM(x) FILTER (WHERE y > 0)")
         condition = Expressions(self.scope, self.offsets, "FILTER").condition(node.expression.this)
-        return self._aggregate(aggregate, condition)
+        return self.aggregate(aggregate, condition)
 
-    def _aggregate(
+    def aggregate(
         self, node: exp.Anonymous, condition: Expression | None = None, scaling: str = ""
     ) -> Expression:
         """Read an aggregate; `scaling` names the function of SCALINGS around the aggregate, or is empty."""
@@ -229,7 +222,7 @@ class Grouped(Expressions):
         if outer or not isinstance(inner, exp.Anonymous) or not is_aggregate(inner):
             what = f"{(outer or name).upper()} takes a count or a sum"
             raise self.text.error(node, what, hint=scaled_examples(outer or name))
-        return self._aggregate(inner, condition, name)
+        return self.aggregate(inner, condition, name)
 
     def _parameter(self, function: Aggregation, node: exp.Expr) -> float:
         most = GENERAL[function].parameter_max
@@ -252,19 +245,18 @@ class Grouped(Expressions):
         parameter: float = 0.0,
     ) -> Expression:
         type_ = result_type(function, argument_type, bool(scaling))
-        wanted = WantedAggregate(
-            function=function,
-            argument=argument,
-            type=type_,
+        aggregate = Aggregate(
+            function,
+            None,
+            type_,
             parameter=parameter,
             scaled=bool(scaling),
             error=scaling == SCALED_ERROR,
         )
-        place = self.wanted.setdefault(wanted, FIRST_AGGREGATE + len(self.wanted))
-        return Column(place, wanted.type)
+        wanted = WantedAggregate(aggregate, argument)
+        return Column(self.wanted.setdefault(wanted, FIRST_AGGREGATE + len(self.wanted)), type_)
 
-
-Grouped.READERS[exp.Filter] = Grouped.filtered
+    READERS: ClassVar = {**Expressions.READERS, exp.Column: _column, exp.Filter: filtered}
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -321,22 +313,15 @@ def windowed(
     order = sorted(range(len(keys)), key=lambda one: places[keys[one]])
     ranked = sorted(wanted, key=lambda one: one.order)
     bounds = bound_fields(plan) if isinstance(window, TimeWindow) else ()
+    aggregates = tuple(
+        one.aggregate if one.argument is None else replace(one.aggregate, argument=places[one.argument])
+        for one in ranked
+    )
     fields = [
         *bounds,
         *(Field(f"k{place}", keys[one].type) for place, one in enumerate(order)),
-        *(Field(f"a{place}", one.type) for place, one in enumerate(ranked)),
+        *(Field(f"a{place}", one.type) for place, one in enumerate(aggregates)),
     ]
-    aggregates = tuple(
-        Aggregate(
-            function=one.function,
-            argument=None if one.argument is None else places[one.argument],
-            type=one.type,
-            parameter=one.parameter,
-            scaled=one.scaled,
-            error=one.error,
-        )
-        for one in ranked
-    )
     node = WindowAggregate(
         input=plan,
         window=window,
@@ -345,19 +330,22 @@ def windowed(
         schema=Schema(tuple(fields)),
         clock=None if clock is None else places[clock],
     )
-    base = len(bounds)
-    columns = {place: Column(place, one.type) for place, one in enumerate(bounds)}
-    columns |= {FIRST_KEY + one: Column(base + place, keys[one].type) for place, one in enumerate(order)}
-    base += len(order)
-    provisional = {one: FIRST_AGGREGATE + place for place, one in enumerate(wanted)}
-    columns |= {provisional[one]: Column(base + place, one.type) for place, one in enumerate(ranked)}
-    return node, dict(columns)
+    numbers = {one: FIRST_AGGREGATE + place for place, one in enumerate(wanted)}
+    provisional = [
+        *range(len(bounds)),
+        *(FIRST_KEY + one for one in order),
+        *(numbers[one] for one in ranked),
+    ]
+    return node, {
+        number: Column(place, field.type)
+        for place, (number, field) in enumerate(zip(provisional, fields, strict=True))
+    }
 
 
 def computed_below(
     plan: Plan, used: Sequence[Expression], time: EventTime | None
 ) -> tuple[Project, dict[Expression, int]]:
-    """Return a projection to the expressions that the window needs, and the positions of these expressions in the projection."""
+    """Return a projection of the plan to the expressions that the window needs, and the positions of these expressions."""
     needed = dict.fromkeys(used)
     clock = None
     if time is not None:
@@ -365,8 +353,7 @@ def computed_below(
         needed[clock] = None
     ordered = sorted(needed, key=key)
     places = {expression: place for place, expression in enumerate(ordered)}
-    schema = Schema(tuple(Field(f"c{place}", expression.type) for place, expression in enumerate(ordered)))
-    return Project(plan, tuple(ordered), schema, None if clock is None else places[clock]), places
+    return Project(plan, tuple(ordered), canonical(ordered), None if clock is None else places[clock]), places
 
 
 def bound_fields(plan: Plan) -> tuple[Field, Field]:

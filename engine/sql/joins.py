@@ -14,12 +14,12 @@ would have to be stored.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from configs.errors import WeirError
-from engine.data.schema import Schema, TableSchema
+from engine.data.schema import TableSchema
 from engine.expressions.functions import resolve
 from engine.plan.plan import (
     TRUE,
@@ -36,11 +36,11 @@ from engine.plan.plan import (
     TableJoin,
     TimeWindow,
     WindowJoin,
+    canonical,
     event_time,
 )
 from engine.sql.errors import SPLIT_IT, Text
 from engine.sql.names import Relation, Scope
-from engine.sql.output import canonical
 from engine.sql.terms.expressions import Expressions, type_or_none
 from engine.sql.terms.normal_form import all_of
 from engine.sql.time_bounds import Bound, TimeBounds
@@ -56,18 +56,18 @@ class Joined:
 
     plan: Plan
     scope: Scope
-    offsets: tuple[int | None, ...]  # position of each item's first column in the plan
+    offsets: tuple[int | None, ...]  # Position in the plan of the first column of each item of FROM
     time: EventTime | None
     window: TimeWindow | RowWindow | None
 
 
 @dataclass(frozen=True, eq=False)
 class JoinOperand:
-    """Operand of the AND in WHERE or ON; `owners` are the items of FROM that it uses."""
+    """Operand of the AND in WHERE or ON; `owners` are the items of FROM with columns that the operand uses."""
 
     node: exp.Expr
     owners: frozenset[int]
-    # index of the LEFT JOIN that has this operand in its ON; None if no LEFT JOIN has it
+    # Index of the LEFT JOIN that has this operand in its ON clause; None for operands of WHERE and of other joins
     outer: int | None = None
 
 
@@ -82,6 +82,11 @@ class Item:
     def is_table(self) -> bool:
         """True for a lookup table: a static table, or a stream with [LAST BY …]."""
         return isinstance(self.relation.source, TableSchema) or bool(self.relation.last)
+
+    @property
+    def place(self) -> exp.Expr:
+        """Part of the parsed text to which errors about the join of this item point."""
+        return self.join or self.relation.node
 
     @property
     def is_outer(self) -> bool:
@@ -155,7 +160,7 @@ class Joiner:
         return JoinOperand(node, frozenset(owners), outer)
 
     def _use(self, owner: int, name: exp.Identifier) -> None:
-        """Apply USING (k): column k of this item must equal k of an earlier item, and the query sees one column k."""
+        """Apply USING (k): column k of an item of FROM must equal column k of an earlier item, and the query sees only one column k."""
         earlier = [
             one
             for one in self.scope.all()
@@ -231,7 +236,7 @@ class Joiner:
         bound = self._bound(one, other, windows)
         pairs = self._equalities({one}, {other})
         left, right = (self._timed_side(owner) for owner in (one, other))
-        # The sides are put in a fixed order, so that their order in FROM does not make plans differ.
+        # The sides of a join are put in a fixed order, so that plans do not differ by the order in FROM.
         swapped = repr(right) < repr(left)
         sides = [(one, left), (other, right)]
         if swapped:
@@ -247,7 +252,7 @@ class Joiner:
             c for c in self.conditions if c.outer is None and len(c.owners) == 2 and c.owners <= {one, other}
         )
         residual = all_of([read.condition(condition.node) for condition in both])
-        schema = joined_schema(left.schema, right.schema)
+        schema = canonical([*left.schema.fields, *right.schema.fields])
         plan: Plan
         if bound.low_us is not None and bound.high_us is not None:
             plan = IntervalJoin(
@@ -280,7 +285,7 @@ class Joiner:
         return plan, None if time is None else EventTime(time.place + start, time.unit_us)
 
     def _timed_side(self, owner: int) -> Plan:
-        """Return a side as a plan that has the event time of its relation."""
+        """Return the plan of one side of a join, with the event time of the side's relation."""
         relation, plan = self.items[owner].relation, self._side(owner)
         if relation.time is None or relation.time == event_time(plan):
             return plan
@@ -288,7 +293,7 @@ class Joiner:
         return Project(plan, tuple(columns), canonical(columns), relation.time.place)
 
     def _bound(self, one: int, other: int, windows: Sequence[TimeWindow | RowWindow | None]) -> Bound:
-        """Return the limits that conditions set for time(other) − time(one); no limits if both sides have windows."""
+        """Return the limits that the conditions set for time(other) − time(one); no limits if both sides have windows."""
         relations = [self.items[owner].relation for owner in (one, other)]
         for relation in relations:
             if isinstance(relation.window, RowWindow):
@@ -329,8 +334,7 @@ class Joiner:
         return bound
 
     def _check_bound(self, bound: Bound, one: int, other: int) -> None:
-        join = self.items[other].join
-        node = self.items[other].relation.node if join is None else join
+        node = self.items[other].place
         a, b = (self._time_name(owner) for owner in (one, other))
         hint = f"add AND {b} BETWEEN {a} - INTERVAL '1 minute' AND {a} + INTERVAL '1 minute', or give both sides a window"
         if bound.low_us is None and bound.high_us is None:
@@ -363,7 +367,7 @@ class Joiner:
         offsets: Sequence[int | None] | None = None,
         outer: int | None = None,
     ) -> list[tuple[Expression, Expression]]:
-        """Remove the conditions `left value = right value`, and return them as pairs of expressions over their side's columns."""
+        """Remove the conditions `left value = right value`, and return each as two expressions: over the left and over the right columns."""
         pairs = []
         used = []
         for condition in self.conditions:
@@ -411,10 +415,6 @@ class Joiner:
     def _table(self, plan: Plan, owner: int, offsets: list[int | None]) -> Plan:
         item = self.items[owner]
         table = item.relation.source
-        if isinstance(table, TableSchema) and item.relation.window is not None:
-            raise self.text.error(
-                item.relation.node, "a table cannot have a window", item.relation.alias, "remove the window"
-            )
         here = {place for place, offset in enumerate(offsets) if offset is not None}
         outer = owner if item.is_outer else None
         pairs = [
@@ -423,13 +423,11 @@ class Joiner:
         ]
         if not pairs:
             what = "a join with a table needs a key"
-            raise self.text.error(item.join or item.relation.node, what, hint="ON stream.k = table.k")
+            raise self.text.error(item.place, what, hint="ON stream.k = table.k")
         pairs = sorted(dict.fromkeys(pairs), key=repr)
         if {column.place for _, column in pairs} != set(item.relation.last) and item.relation.last:
             what = "a join with [LAST BY …] must compare all columns of that key and no others"
-            raise self.text.error(
-                item.join or item.relation.node, what, hint="ON stream.k = other.k for [LAST BY k]"
-            )
+            raise self.text.error(item.place, what, hint="ON stream.k = other.k for [LAST BY k]")
         plan, keys = with_columns(plan, [key for key, _ in pairs])
         offsets[owner] = len(plan.schema)
         reachable = here | {owner}
@@ -441,18 +439,18 @@ class Joiner:
         )
         read = Expressions(self.scope, offsets, "the join's condition")
         residual = all_of([read.condition(one.node) for one in rest])
+        schema = canonical([*plan.schema.fields, *table.schema.fields])
+        table_keys = tuple(column.place for _, column in pairs)
         if not isinstance(table, TableSchema):
             if event_time(plan) is None or event_time(table) is None:
                 what = "a join with [LAST BY …] needs event time on both sides, but one side has none"
                 hint = "declare a WATERMARK on both streams and select their time columns in subqueries"
-                raise self.text.error(item.join or item.relation.node, what, hint=hint)
-            last = tuple(column.place for _, column in pairs)
-            schema = joined_schema(plan.schema, table.schema)
+                raise self.text.error(item.place, what, hint=hint)
             return LastJoin(
                 left=plan,
                 right=table,
                 left_keys=keys,
-                right_keys=last,
+                right_keys=table_keys,
                 residual=residual,
                 outer=item.is_outer,
                 schema=schema,
@@ -461,23 +459,21 @@ class Joiner:
             input=plan,
             table=table,
             keys=keys,
-            table_keys=tuple(column.place for _, column in pairs),
+            table_keys=table_keys,
             residual=residual,
             outer=item.is_outer,
-            schema=joined_schema(plan.schema, table.schema),
+            schema=schema,
         )
 
     def _table_key(self, item: Item, key: Expression, value: Expression) -> tuple[Expression, Column]:
         if isinstance(value, Column):
             return key, value
-        # If the stream's key is int64 and the table's is int32, a value that does not fit becomes NULL and matches no row.
+        # If the stream's key is int64 and the table's key is int32, a value beyond int32 becomes NULL and matches no row.
         column = value.argument if isinstance(value, Cast) else None
         if isinstance(column, Column) and column.type.is_integer and value.type.is_integer:
             return Cast(key, column.type, try_=True), column
-        node = item.join or item.relation.node
-        raise self.text.error(
-            node, "the join compares a key column of the table with a value of another type"
-        )
+        what = "the join compares a key column of the table with a value of another type"
+        raise self.text.error(item.place, what)
 
 
 # -- building filters and projections --------------------------------------------------------------------
@@ -492,7 +488,7 @@ def filtered(plan: Plan, conditions: Sequence[Expression]) -> Plan:
 
 
 def with_columns(plan: Plan, wanted: Sequence[Expression]) -> tuple[Plan, tuple[int, ...]]:
-    """Return the plan with a column for each wanted expression, added where needed, and the positions of these columns."""
+    """Return the plan with a column for each wanted expression, added if the plan lacks it, and the positions of these columns."""
     added = [fromkey for fromkey in dict.fromkeys(wanted) if not isinstance(fromkey, Column)]
     width = len(plan.schema)
     if added:
@@ -502,8 +498,3 @@ def with_columns(plan: Plan, wanted: Sequence[Expression]) -> tuple[Plan, tuple[
         plan = Project(plan, columns, canonical(columns), None if time is None else time.place)
     places = [item.place if isinstance(item, Column) else width + added.index(item) for item in wanted]
     return plan, tuple(places)
-
-
-def joined_schema(left: Schema, right: Schema) -> Schema:
-    fields = [*left.fields, *right.fields]
-    return Schema(tuple(replace(field, name=f"c{place}") for place, field in enumerate(fields)))

@@ -1,7 +1,7 @@
 """Name lookup in a query: the columns that FROM makes visible, as expressions over a plan.
 
 A subquery that only selects and computes columns makes no operator. Instead, its expressions replace the columns
-wherever the outer query names them. Queries that differ only in their subqueries therefore have equal plans.
+wherever the outer query names these columns. So queries that differ only in their subqueries have equal plans.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Relation:
     columns: tuple[Named, ...]
     alias: str = ""
     window: TimeWindow | RowWindow | None = None
-    # `position` of this column counts the columns of the plan, not those in `columns`
     time: EventTime | None = None
+    """Event time; its `place` is a position among the columns of the plan, not among `columns`."""
     last: tuple[int, ...] = ()
     """Positions in the plan of the key columns of [LAST BY …]; empty without that clause."""
-    # part of the parsed text to which errors about this relation point
+    # Part of the parsed text to which errors about this relation point.
     node: exp.Expr = field(default_factory=exp.Null, compare=False)
 
     @property
@@ -76,7 +76,7 @@ class Scope:
 
     def __init__(self, text: Text, relations: Sequence[Relation]) -> None:
         self.text, self.relations = text, relations
-        self.hidden: set[tuple[int, str]] = set()  # columns that USING hides: the second column of each pair
+        self.hidden: set[tuple[int, str]] = set()  # Columns that USING hides: the second column of each pair
         self._found: dict[str, list[Visible]] = {}
         for owner, relation in enumerate(relations):
             for column in relation.columns:
@@ -95,7 +95,7 @@ class Scope:
         return seen[0] if seen else None
 
     def owner(self, node: exp.Column) -> int:
-        """Return the position in FROM of the relation that a qualified name refers to."""
+        """Return the position in FROM of the relation that the name `relation.column` refers to."""
         if node.args.get("db"):
             raise self.text.error(
                 node,
@@ -126,7 +126,7 @@ class Scope:
         )
 
     def all(self, of: int | None = None) -> list[Visible]:
-        """Return the columns that * stands for; `of` limits them to one relation."""
+        """Return the columns that * stands for; `of` is the position of the only relation to list, or None for all relations."""
         return [
             Visible(owner, column)
             for owner, relation in enumerate(self.relations)

@@ -1,4 +1,4 @@
-"""Output columns of a query: their names, and the projection that computes these columns, where a projection is needed."""
+"""Output columns of a query: their names, and the projection that computes them if the plan does not have them already."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from engine.plan.plan import (
     Plan,
     Project,
     WindowAggregate,
+    canonical,
     event_time,
-    inputs,
 )
 from engine.sql.errors import Text
 from engine.sql.names import Named, Relation
@@ -40,17 +40,13 @@ def default_name(node: exp.Expr, place: int) -> str:
     if isinstance(node, exp.Column):
         return node.name
     if isinstance(node, exp.Anonymous):
-        of = [
-            expression
-            for expression in node.expressions
-            if isinstance(expression, exp.Column | exp.Anonymous)
-        ]
+        of = [part for part in node.expressions if isinstance(part, exp.Column | exp.Anonymous)]
         return "_".join([str(node.name).lower(), *(default_name(argument, place) for argument in of[:1])])
     return f"column{place + 1}"
 
 
 def named_columns(text: Text, items: Sequence[SelectItem], values: Sequence[Expression]) -> tuple[Named, ...]:
-    """Return the columns with distinct names; names that the user wrote stay, other names get a number."""
+    """Return the columns with distinct names; a name that the user wrote stays, and any other name that is taken gets a number."""
     taken: set[str] = set()
     for item in items:
         if item.given and item.name.lower() in taken:
@@ -76,7 +72,7 @@ def fresh(name: str, taken: set[str]) -> str:
 
 
 def with_bounds(aggregate: WindowAggregate, columns: Sequence[Named]) -> tuple[Named, ...]:
-    """Return the columns, with window_start and window_end in front unless they are among them."""
+    """Return the columns, preceded by window_start and window_end if the query does not select these bounds itself."""
     taken = {column.name.lower() for column in columns}
     missing = []
     for place, name in enumerate(BOUNDS):
@@ -87,7 +83,7 @@ def with_bounds(aggregate: WindowAggregate, columns: Sequence[Named]) -> tuple[N
 
 
 def projected(plan: Plan, expressions: Sequence[Expression], time: EventTime | None) -> Plan:
-    """Return the plan projected to these columns under neutral names; the plan itself if it has just these columns."""
+    """Return a projection of the plan to these expressions under neutral names; the plan itself if these are just its columns."""
     columns = [Column(place, field.type) for place, field in enumerate(plan.schema.fields)]
     place = time_place(plan, expressions, time)
     if list(expressions) == columns and (place is None or event_time(plan) == time):
@@ -110,20 +106,3 @@ def time_place(plan: Plan, expressions: Sequence[Expression], time: EventTime | 
         return None
     clock = Column(time.place, plan.schema.fields[time.place].type)
     return next((place for place, expression in enumerate(expressions) if expression == clock), None)
-
-
-def canonical(columns: Sequence[Expression]) -> Schema:
-    """Return a schema with neutral names, so that equal plans do not differ by column names."""
-    return Schema(tuple(Field(f"c{place}", field.type) for place, field in enumerate(columns)))
-
-
-# -- size of plans ---------------------------------------------------------------------------------------
-
-
-def parts(plan: Plan, most: int) -> int:
-    """Return the number of nodes of a plan; counting ends as soon as the number exceeds `most`."""
-    count, stack = 0, [plan]
-    while stack and count <= most:
-        count += 1
-        stack += inputs(stack.pop())
-    return count

@@ -2,14 +2,15 @@
 
 FROM and WHERE        joins.py
 aggregates, keys      group_by.py: a WindowAggregate, with a projection below if keys or arguments are computed
-HAVING                a filter above it
-SELECT                a projection on top, unless it selects just the columns that are there
+HAVING                a filter above the WindowAggregate
+SELECT                a projection on top, unless it would change nothing
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from sqlglot import exp
 
@@ -28,6 +29,7 @@ from engine.plan.plan import (
     TimeWindow,
     event_time,
     event_times,
+    walk,
 )
 from engine.sql.catalog import SqlCatalog
 from engine.sql.dialect import FunctionWindow, LastRow, Source
@@ -39,7 +41,6 @@ from engine.sql.output import (
     SelectItem,
     default_name,
     named_columns,
-    parts,
     projected,
     with_bounds,
 )
@@ -67,7 +68,7 @@ class Selects:
 
     text: Text
     catalog: SqlCatalog
-    known: Mapping[str, Relation]  # queries of WITH, by name in lower case
+    known: Mapping[str, Relation]  # Queries of WITH, by name in lower case
 
     def relation(self, node: exp.Expr) -> Relation:
         """Return the relation that a query produces."""
@@ -90,7 +91,9 @@ class Selects:
             case exp.Select():
                 return self._limited(node, self._select(node))
             case exp.Union():
-                return self._limited(node, self._union(node))
+                branches = list(branches_of(self.text, node))
+                relations = [self.relation(branch) for branch in branches]
+                return self._limited(node, united(self.text, branches, relations))
             case exp.Subquery():
                 return self.relation(node.this)
             case exp.Except() | exp.Intersect():
@@ -104,7 +107,8 @@ class Selects:
         )
 
     def _limited(self, node: exp.Expr, relation: Relation) -> Relation:
-        if len(relation.columns) > COLUMNS_MAX or parts(relation.plan, PARTS_MAX) > PARTS_MAX:
+        parts = sum(1 for _ in islice(walk(relation.plan), PARTS_MAX + 1))
+        if len(relation.columns) > COLUMNS_MAX or parts > PARTS_MAX:
             raise self.text.error(node, "the query has too many parts", hint=SPLIT_IT)
         return relation
 
@@ -146,7 +150,7 @@ class Selects:
             )
 
     def _check_calls(self, items: Sequence[SelectItem]) -> None:
-        """Refuse unknown functions in a query with a window; the error says that they are no aggregates, which the user probably meant."""
+        """Raise an error for an unknown function in a query with a window, where the user probably meant an aggregate."""
         for item in items:
             for node in item.node.find_all(exp.Anonymous, exp.WithinGroup):
                 if isinstance(node, exp.WithinGroup):
@@ -155,20 +159,14 @@ class Selects:
                     raise self.text.error(node, *unknown_function(name, aggregates=True))
 
     def _inlined(self, plan: Plan, columns: tuple[Named, ...], time: EventTime | None) -> Relation:
-        """Return a relation with these expressions as columns; if they are large, a projection computes them."""
+        """Return a relation with these expressions as columns; if the expressions are large, a projection computes them."""
         relation, most = Relation(plan, columns, time=time), INLINE_MAX + len(columns)
         inlined = sum(size(column.expression, most) for column in columns) <= most
         return relation if inlined else computed(relation)
 
     def _items(self, node: exp.Select, joined: Joined) -> Iterator[SelectItem]:
         for place, expression in enumerate(node.expressions):
-            star = (
-                expression
-                if isinstance(expression, exp.Star)
-                else expression.this
-                if isinstance(expression, exp.Column)
-                else None
-            )
+            star = expression.this if isinstance(expression, exp.Column) else expression
             if isinstance(star, exp.Star):
                 owner = joined.scope.owner(expression) if isinstance(expression, exp.Column) else None
                 for column in joined.scope.all(owner):
@@ -210,9 +208,13 @@ class Selects:
             name = alias.name if alias else ""
         relation = replace(relation, alias=name, node=node)
         window = node.args.get("window")
-        if isinstance(window, LastRow):
-            return self._last(relation, window)
-        return relation if window is None else self._windowed(relation, window)
+        if window is None:
+            return relation
+        if isinstance(relation.source, TableSchema):
+            raise self.text.error(window, "a table cannot have a window", name, "remove the window")
+        return (
+            self._last(relation, window) if isinstance(window, LastRow) else self._windowed(relation, window)
+        )
 
     def _named(self, name: exp.Identifier) -> Relation:
         named: Relation | StreamSchema | TableSchema | QueryOutput | None = self.known.get(name.name.lower())
@@ -230,9 +232,7 @@ class Selects:
         raise self.text.error(name, NO_SUCH_STREAM, name.name, nearest(name.name, names))
 
     def _last(self, relation: Relation, node: LastRow) -> Relation:
-        """Return [LAST BY key] of a stream as a lookup table for the other items of FROM."""
-        if isinstance(relation.source, TableSchema):
-            raise self.text.error(node, "a table cannot have a window", relation.alias, "remove the window")
+        """Return the relation of a stream with [LAST BY key], which the other items of FROM use as a lookup table."""
         keys = {
             column.name.lower(): column.expression.place
             for column in relation.columns
@@ -247,8 +247,6 @@ class Selects:
         )
 
     def _windowed(self, relation: Relation, node: exp.Expr) -> Relation:
-        if isinstance(relation.source, TableSchema):
-            raise self.text.error(node, "a table cannot have a window", relation.alias, "remove the window")
         window = window_of(self.text, node)
         time = relation.time
         if isinstance(node, FunctionWindow):
@@ -365,10 +363,11 @@ class Selects:
                 )
         read = Expressions(joined.scope, joined.offsets, "GROUP BY")
         if group.args.get("all"):
-            plain = [
-                one for one in items if not find_aggregates(one.node) and not names_bound(one.node, joined)
+            return [
+                item.star or read.value(item.node)
+                for item in items
+                if not find_aggregates(item.node) and not names_bound(item.node, joined)
             ]
-            return [item.star or read.value(item.node) for item in plain]
         keys = [self._key(read, expression, joined, items) for expression in group.expressions]
         return [key for key in keys if key is not None]
 
@@ -388,14 +387,8 @@ class Selects:
                 )
             item = items[int(node.name) - 1]
         elif isinstance(node, exp.Column) and not node.table and joined.scope.find(node) is None:
-            item = next(
-                (
-                    candidate
-                    for candidate in items
-                    if candidate.given and candidate.name.lower() == node.name.lower()
-                ),
-                None,
-            )
+            aliases = {one.name.lower(): one for one in reversed(items) if one.given}
+            item = aliases.get(node.name.lower())
         if item is not None:
             if item.star is not None:
                 return item.star
@@ -426,23 +419,18 @@ class Selects:
         read.aliases = {item.name.lower(): item.node for item in items if item.given}
         return read.condition(having.this)
 
-    # -- planning UNION ALL --------------------------------------------------------------------------
-
-    def _union(self, node: exp.Union) -> Relation:
-        branches = list(branches_of(self.text, node))
-        return united(self.text, branches, [self.relation(branch) for branch in branches])
-
 
 def read_from(plan: Plan) -> Relation:
     return Relation(plan, columns_of(plan.schema), time=event_time(plan))
 
 
 def computed(relation: Relation) -> Relation:
-    """Return the relation over a projection that computes its expressions, so that its columns are those of its plan."""
+    """Return the relation with a projection that computes its expressions, so that its columns are the columns of its plan."""
     plan = projected(relation.plan, [column.expression for column in relation.columns], relation.time)
-    names = [column.name for column in relation.columns]
-    places = [Column(place, field.type) for place, field in enumerate(plan.schema.fields)]
-    columns = tuple(Named(name, place) for name, place in zip(names, places, strict=True))
+    columns = tuple(
+        Named(column.name, computed_column.expression)
+        for column, computed_column in zip(relation.columns, columns_of(plan.schema), strict=True)
+    )
     return replace(relation, source=plan, columns=columns, time=event_time(plan))
 
 
@@ -454,14 +442,14 @@ def numbered(relation: Relation) -> Relation:
 
 
 def clock_of(joined: Joined, wanted: Iterable[WantedAggregate]) -> Column | None:
-    """Return the column that orders tuples for FIRST and LAST in a window of rows; None if it is not needed."""
-    if joined.time is None or not any(aggregate.function in ORDERED for aggregate in wanted):
+    """Return the column that orders tuples for FIRST and LAST in a window of rows; None if no aggregate needs an order."""
+    if joined.time is None or not any(one.aggregate.function in ORDERED for one in wanted):
         return None
     return Column(joined.time.place, joined.plan.schema.fields[joined.time.place].type)
 
 
 def names_bound(node: exp.Expr, joined: Joined) -> bool:
-    """Return True if this expression of SELECT or GROUP BY is window_start or window_end of the query's own window."""
+    """Return True if an expression of SELECT or GROUP BY uses window_start or window_end of the query's own window."""
     timed = isinstance(joined.window, TimeWindow)
     bounds = (column for column in node.find_all(exp.Column) if is_bound(column))
     return any(timed or joined.scope.find(bound) is None for bound in bounds)

@@ -17,7 +17,7 @@ FILE_BYTES_MAX = 100 * SQL_BYTES_MAX
 
 
 class Statement(NamedTuple):
-    """Statement of a file; `PlanningError.moved` with these offsets turns line and column in `text` into those in the file."""
+    """Statement of a file, with the numbers of lines and columns before it, which `PlanningError.moved` takes."""
 
     kind: StatementKind
     text: str
@@ -44,10 +44,9 @@ def _statement(sql: str, tokens: list[Token], earlier: list[Statement]) -> State
     words = [token.text.upper() for token in tokens[:2]]
     kind: StatementKind = "query"
     name, first = "", 0
-    if words == ["CREATE", "STREAM"]:
-        kind, name = "stream", tokens[2].text if len(tokens) > 2 else ""
-    elif words == ["CREATE", "MIRROR"]:
-        kind, name = "mirror", tokens[2].text if len(tokens) > 2 else ""
+    if words in (["CREATE", "STREAM"], ["CREATE", "MIRROR"]):
+        kind = "stream" if words[1] == "STREAM" else "mirror"
+        name = tokens[2].text if len(tokens) > 2 else ""
     elif words == ["CREATE", "QUERY"]:
         first = 4
         if len(tokens) < 5 or tokens[3].text.upper() != "AS":

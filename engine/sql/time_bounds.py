@@ -1,4 +1,4 @@
-"""Reads conditions that limit the time between tuples of two streams, in all the ways they can be written.
+"""Reads conditions that limit the time between tuples of two streams, in every way in which users can write them.
 
     b.ts BETWEEN a.ts - INTERVAL '1 second' AND a.ts + INTERVAL '1 second'
     ABS(a.ts - b.ts) <= INTERVAL '1 second'        b.ts >= a.ts AND b.ts < a.ts + INTERVAL '1 second'
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from engine.plan.plan import Column, EventTime
+from engine.plan.plan import Column
 from engine.sql.errors import Text
 from engine.sql.names import Scope
 from engine.sql.terms.literals import INTERVAL_MAX_US, interval_us
@@ -40,7 +40,7 @@ class Bound:
         return Bound(max(lows, default=None), min(highs, default=None))
 
     def mirrored(self) -> Bound:
-        """Return the same limits for time(left) − time(right)."""
+        """Return these limits as limits of time(left) − time(right)."""
         low, high = self.low_us, self.high_us
         return Bound(None if high is None else -high, None if low is None else -low)
 
@@ -63,7 +63,7 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class TimeBounds:
-    """Reader of conditions between the event times of two items of FROM."""
+    """Reader of conditions that compare the event times of two items of FROM."""
 
     text: Text
     scope: Scope
@@ -71,7 +71,7 @@ class TimeBounds:
     right: int
 
     def of(self, node: exp.Expr) -> Bound | None:
-        """Return the limits that a condition sets for d; None if the condition does not compare the two times."""
+        """Return the limits that a condition sets for the distance of the two times; None if the condition does not compare them."""
         if isinstance(node, exp.Between):
             low = self._compared(exp.GTE, node.this, node.args["low"])
             high = self._compared(exp.LTE, node.this, node.args["high"])
@@ -106,7 +106,7 @@ class TimeBounds:
         return None if found == Bound() else found
 
     def _at_most(self, kind: type[exp.Expr], first: Linear, second: Linear) -> Bound:
-        """Return the limits for d that follow from first ≤ second, or from first < second if `kind` is exp.LT."""
+        """Return the limits of the time distance that follow from first ≤ second, or from first < second if `kind` is exp.LT."""
         difference = first.plus(second, -1)
         limit, unit = -difference.constant_us, self._unit_us()
         if kind is exp.LT:
@@ -158,7 +158,7 @@ class TimeBounds:
         return Linear(constant_us=int(node.name) * unit)
 
     def _check_unit(self, times: Linear | None, number: exp.Expr) -> None:
-        """Refuse a plain number where a distance between two timestamps needs an interval."""
+        """Raise an error for a plain number in place of an interval, as a distance between two timestamps."""
         if times and (times.left or times.right) and isinstance(number, exp.Literal) and not number.is_string:
             hint = "INTERVAL '1 second'"
             raise self.text.error(
@@ -169,15 +169,13 @@ class TimeBounds:
         seen = self.scope.find(node)
         if seen is None or not isinstance(seen.column.expression, Column):
             return None
-        time = self._event_time(seen.owner)
+        time = self.scope.relations[seen.owner].time
         if time is None or seen.column.expression.place != time.place:
             return None
         return Linear(left=int(seen.owner == self.left), right=int(seen.owner == self.right))
 
     def _unit_us(self) -> int:
-        """Return the unit of both times; 1 if they differ, which the join refuses elsewhere."""
-        units = [time.unit_us for time in map(self._event_time, (self.left, self.right)) if time]
+        """Return the unit of both times in microseconds; 1 if the units differ, because the planner refuses such a join anyway."""
+        times = [self.scope.relations[owner].time for owner in (self.left, self.right)]
+        units = [time.unit_us for time in times if time]
         return units[0] if len(set(units)) == 1 else 1
-
-    def _event_time(self, owner: int) -> EventTime | None:
-        return self.scope.relations[owner].time

@@ -8,10 +8,10 @@ from sqlglot import exp
 
 from engine.data.schema import DataType
 from engine.expressions.functions import common_type
-from engine.plan.plan import Column, EventTime, Expression, Union, event_time, event_times
+from engine.plan.plan import Column, EventTime, Expression, Union, canonical, event_time, event_times
 from engine.sql.errors import Text
 from engine.sql.names import Named, Relation
-from engine.sql.output import canonical, projected
+from engine.sql.output import projected
 from engine.sql.terms.normal_form import cast
 
 
@@ -63,7 +63,7 @@ def united(text: Text, branches: Sequence[exp.Expr], relations: Sequence[Relatio
         for relation, row, found in zip(relations, rows, times, strict=True)
     ]
     columns = [Column(place, type_) for place, type_ in enumerate(types)]
-    # The branches are sorted: their order does not change the result, and equal unions then have equal plans.
+    # The branches of a union are sorted, so that unions that differ only in the order of their branches have equal plans.
     union = Union(tuple(sorted(plans, key=repr)), canonical(columns))
     names = [column.name for column in relations[0].columns]
     named = tuple(Named(name, column) for name, column in zip(names, columns, strict=True))

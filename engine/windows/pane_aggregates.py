@@ -1,6 +1,6 @@
 """Computes the value of an aggregate for each group of a pane, and names the measures that it needs.
 
-All panes that a window covers are first combined into one pane (`engine.windows.window_schedule`), which is read here.
+The input is one pane, into which `engine.windows.window_schedule` has combined all panes that a window covers.
 
 The rules are those of SQL: NULL arguments do not count. Without values, an aggregate is NULL and a count is 0. Sums of
 integers are int64, and NULL if they do not fit. Medians and percentiles interpolate between neighbours. FIRST and LAST
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from engine.data.keys import Codes, from_python
 from engine.data.schema import TypeKind
-from engine.data.sketches import distinct_counts, most_frequent, quantiles
+from engine.data.sketches import SKETCHES, distinct_counts, most_frequent, quantiles
 from engine.data.train import Values
 from engine.plan.aggregations import Aggregation
 from engine.plan.plan import Aggregate
@@ -34,7 +34,7 @@ from engine.windows.panes import (
     whole_sum,
 )
 
-# The sum of squared deviations is divided by the count of values minus this number; True means take the square root.
+# Number that is subtracted from the count n (n or n - 1 is the divisor), and True for a standard deviation, which is a square root.
 MOMENTS = {
     Aggregation.STDDEV: (1, True),
     Aggregation.VARIANCE: (1, False),
@@ -75,7 +75,7 @@ def estimate_of(aggregate: Aggregate) -> Measure:
 
 
 def norm_of(aggregate: Aggregate) -> Measure:
-    """Return the measure that holds √Σ x²·e for a sum; for a count, the measure of Σ e, which is the square of that."""
+    """Return the measure that holds √Σ x²·e, for a sum; for a count, the measure of Σ e, which is the square of that root."""
     if aggregate.function is Aggregation.SUM:
         return "norm", aggregate.argument
     return estimate_of(replace(aggregate, error=False))
@@ -162,31 +162,27 @@ def of_moments(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
 def of_sketches(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
     """Return an approximate aggregate of each group from the sketches of its values."""
     measure = SKETCHED[aggregate.function], aggregate.argument
-    sketches: Any = pane.sketches.get(measure)
-    parts = [] if sketches is None else [sketches]
+    sketches: Any = pane.sketches.get(measure) or SKETCHES[measure[0]]()
     type_ = aggregate.type
     if aggregate.function is Aggregation.APPROX_COUNT_DISTINCT:
-        return Values(type_, distinct_counts(parts, groups))
+        return Values(type_, distinct_counts(sketches, groups))
     if aggregate.function is Aggregation.APPROX_TOP:
-        return from_python(most_frequent(parts, groups, int(aggregate.parameter)), type_)
-    data, known = quantiles(parts, groups, aggregate.parameter) if parts else nothing(len(groups))
+        return from_python(most_frequent(sketches, groups, int(aggregate.parameter)), type_)
+    data, known = quantiles(sketches, groups, aggregate.parameter)
     return Values(type_, data, None if known.all() else known)
 
 
-def nothing(groups: int) -> tuple[Array, Array]:
-    return np.zeros(groups), np.zeros(groups, bool)
-
-
 def of_values(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
-    """Return an aggregate that needs all values of a group, for each group."""
+    """Return, for each group, an aggregate that needs all values of the group."""
     chunks = pane.values.get(("values", aggregate.argument), [])
     answer = ANSWERS[aggregate.function]
     if not chunks:
         return from_python([answer([], aggregate) for _ in groups], aggregate.type)
     codes = np.concatenate([codes for codes, _, _ in chunks])
     times = np.concatenate([times for _, _, times in chunks])
-    data = [as_numpy(data) for _, data, _ in chunks]
-    values = np.concatenate(data)
+    values = np.concatenate(
+        [np.array(data.to_pylist(), object) if isinstance(data, pa.Array) else data for _, data, _ in chunks]
+    )
     # The sort is stable, so that values with equal times stay in the order of arrival.
     order = np.lexsort((times, codes))
     codes, values = codes[order], values[order]
@@ -197,18 +193,12 @@ def of_values(aggregate: Aggregate, pane: Pane, groups: Codes) -> Values:
     )
 
 
-def as_numpy(data: Any) -> Array:
-    if isinstance(data, pa.Array):
-        return np.array(data.to_pylist(), object)
-    return np.asarray(data)
-
-
 def percentile(values: list[Any], part: float) -> float | None:
     return float(np.quantile(np.array(values, float), part)) if values else None
 
 
 def count_distinct(values: list[Any], _: Aggregate) -> int:
-    # In Python, NaN differs from itself; in SQL, all NaNs are the same value.
+    # A NaN differs from itself in Python, but all NaNs are one value in SQL.
     return len({"NaN" if value != value else value for value in values})
 
 

@@ -38,9 +38,9 @@ HALF, LOWER = 32, (1 << 32) - 1
 PANE_BYTES = 1000
 # Bytes that Python uses for one count of missing rows; there is one per pane and window end.
 MISSED_BYTES = 200
-# Bytes per kept value for its group code and its time.
+# Bytes that each kept value takes in addition: its group code and its time.
 LISTED_BYTES = 16
-# Number of tuples before shedding that a tuple stands for: one number if it is equal for all tuples, otherwise an array.
+# Number of tuples before shedding that a tuple stands for: one number for all tuples, or an array with a number for each.
 Each = float | Array
 # Name of a measure and the position of its column; None instead of the position if the measure counts tuples.
 Measure = tuple[str, int | None]
@@ -69,12 +69,12 @@ class Pane:
     values: dict[Measure, list[tuple[Codes, Any, Array]]] = field(default_factory=dict)
     sketches: dict[Measure, Sketches] = field(default_factory=dict)
     tuples: int = 0
-    offered: float = 0.0  # tuples before shedding, estimated by the kept fraction of the trains
+    offered: float = 0.0  # Number of tuples before shedding, estimated by the kept fractions of the trains
     bytes: int = PANE_BYTES
 
     @property
     def held(self) -> int:
-        """Bytes of the arrays and sketches, without the kept values, which belong to other panes."""
+        """Bytes of the arrays and sketches; kept values do not count, because other panes hold them too."""
         return PANE_BYTES + self.sketched + sum([state.nbytes for state in self.measures.values()])
 
     def groups(self, measure: Measure) -> int:
@@ -109,17 +109,17 @@ class PaneStore:
         self.measures: set[Measure] = set()
         self._time, self._keys = time, tuple(keys)
         self._floors: dict[str, int] = {}
-        # Missing rows by two numbers: that of their pane, and that of the first window end at which they can still be counted.
+        # Missing rows by the number of their pane, and by the number of the first window end that can still count them.
         self._missed: dict[tuple[int, int], MissingRows] = {}
         self.holding = Holding()
         self.holding.compact = self.compact
-        self._bytes = 0  # bytes of all panes
-        self._beside = 0  # bytes of combined panes kept for windows that are answered later
+        self._bytes = 0  # Bytes of all panes
+        self._beside = 0  # Bytes of combined panes that are kept for windows that are answered later
         self._known = Sizes()
         self._compact_at = FEW_KEYS
-        # number of keys after the last search for unused keys; 0 if panes were removed after it
+        # Number of keys after the last search for unused keys; 0 if panes were removed since then.
         self._settled = 0
-        self.recodings = 0  # number of times that group codes have changed
+        self.recodings = 0  # Number of times that group codes have changed
 
     def add(self, train: Train) -> None:
         """Add a train's tuples to their panes."""
@@ -136,7 +136,7 @@ class PaneStore:
             self._add_to(number, codes.take(places), part, train.kept)
 
     def miss(self, late: LateRows) -> None:
-        """Count late and dropped rows for the windows that would contain them and are not closed yet."""
+        """Count late and dropped rows for the windows that would contain these rows and are not closed yet."""
         numbers = late.columns[self._time].data // self.pane
         # A window that ends at the watermark is closed already, so the first open end is later.
         ends = late.behind // self.pane + 1
@@ -305,7 +305,7 @@ class PaneStore:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes that measures use: `width` per group, and for each tuple the values in the columns at the positions `places`."""
+    """Bytes that measures use: `width` bytes per group, and for each tuple the values in the columns at the positions `places`."""
 
     widths: dict[Measure, int] = field(default_factory=dict)
     places: tuple[int, ...] = ()
@@ -413,7 +413,8 @@ def merged_panes(panes: Iterable[Pane], measures: Collection[Measure]) -> Pane:
                     if measure not in own:
                         own.add(measure)
                         whole.sketches[measure] = SKETCHES[measure[0]]()
-                    whole.sketches[measure].merge(pane.sketches[measure])
+                    mine: Any = whole.sketches[measure]  # Sketches of one measure are all of one kind
+                    mine.merge(pane.sketches[measure])
     return whole
 
 
@@ -440,16 +441,6 @@ def start_sum(size: int, kind: DataType | None) -> Array:
     return np.zeros(size) if kind is None or kind.is_float else np.zeros((2, size), np.int64)
 
 
-def start_min(size: int, kind: DataType | None) -> Array:
-    assert kind is not None
-    return np.full(size, extreme(kind, largest=True), kind.numpy)
-
-
-def start_max(size: int, kind: DataType | None) -> Array:
-    assert kind is not None
-    return np.full(size, extreme(kind, largest=False), kind.numpy)
-
-
 def extreme(kind: DataType, largest: bool) -> Any:
     """Return the largest or smallest value of the type; NaN is larger than any number, as in SQL's order."""
     if kind.is_float:
@@ -464,8 +455,7 @@ def add_rows(state: Array, codes: Codes, data: Array | None) -> None:
     state += np.bincount(codes, minlength=len(state))
 
 
-def add_sum(state: Array, codes: Codes, data: Array | None) -> None:
-    assert data is not None
+def add_sum(state: Array, codes: Codes, data: Array) -> None:
     if state.ndim == 1:
         state += np.bincount(codes, data, minlength=len(state))
     else:
@@ -475,7 +465,7 @@ def add_sum(state: Array, codes: Codes, data: Array | None) -> None:
 
 
 def whole_sum(halves: Array) -> tuple[Array, Array]:
-    """Return the sums of the two halves, and a mask of the sums that fit int64."""
+    """Return the sums of the two halves, and a mask of the sums that fit into int64."""
     high, low = halves[0] + (halves[1] >> HALF), halves[1] & LOWER
     return (high << HALF) + low, (high >= -(1 << HALF - 1)) & (high < 1 << HALF - 1)
 
@@ -486,23 +476,16 @@ def approximate_sum(halves: Array) -> Array:
     return sums
 
 
-def add_min(state: Array, codes: Codes, data: Array | None) -> None:
-    assert data is not None
-    np.fmin.at(state, codes, data)  # fmin prefers any number to NaN
+def add_min(state: Array, codes: Codes, data: Array) -> None:
+    np.fmin.at(state, codes, data)  # NumPy's fmin returns NaN only if there is no number
 
 
-def add_max(state: Array, codes: Codes, data: Array | None) -> None:
-    assert data is not None
-    with np.errstate(invalid="ignore"):  # NaN is the maximum here, and numpy would warn about it
+def add_max(state: Array, codes: Codes, data: Array) -> None:
+    with np.errstate(invalid="ignore"):  # NaN counts as the maximum, and numpy would warn about NaN
         np.maximum.at(state, codes, data)
 
 
-def start_moments(size: int, kind: DataType | None) -> Array:
-    return np.zeros((3, size))  # count, mean, sum of squared deviations
-
-
-def add_moments(state: Array, codes: Codes, data: Array | None) -> None:
-    assert data is not None
+def add_moments(state: Array, codes: Codes, data: Array) -> None:
     size = state.shape[1]
     values = data.astype(np.float64, copy=False)
     count = np.bincount(codes, minlength=size).astype(np.float64)
@@ -525,8 +508,7 @@ def add_scaled_count(state: Array, codes: Codes, data: Array | None, each: Each)
     state += weighted(codes, None, each, len(state))
 
 
-def add_scaled_sum(state: Array, codes: Codes, data: Array | None, each: Each) -> None:
-    assert data is not None
+def add_scaled_sum(state: Array, codes: Codes, data: Array, each: Each) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         if state.ndim == 1:
             state += weighted(codes, data, each, len(state))
@@ -547,8 +529,7 @@ def add_count_error(state: Array, codes: Codes, data: Array | None, each: Each) 
     add_error(state, codes, np.ones(len(codes)), each)
 
 
-def add_error(state: Array, codes: Codes, data: Array | None, each: Each) -> None:
-    assert data is not None
+def add_error(state: Array, codes: Codes, data: Array, each: Each) -> None:
     if isinstance(each, float) and each == 1.0:
         return
     values = data
@@ -558,15 +539,10 @@ def add_error(state: Array, codes: Codes, data: Array | None, each: Each) -> Non
     add_root(state, codes, values, each * (each - 1))
 
 
-def add_norm(state: Array, codes: Codes, data: Array | None, each: Each) -> None:
-    assert data is not None
-    add_root(state, codes, data, each)
-
-
 def add_root(state: Array, codes: Codes, data: Array, weights: Each) -> None:
-    """Add x²·w to the square of each group's state, which is a root.
+    """Add x²·w for each value x with weight w to the square of its group's state.
 
-    The state is a root, and only values scaled to at most 1 are squared, so that no square overflows.
+    The state is the root of a sum, and only values scaled to at most 1 are squared, so that no square overflows.
     """
     values = np.abs(data.astype(np.float64, copy=False))
     largest = values.max(initial=0.0, where=np.isfinite(values)) or 1.0
@@ -581,22 +557,20 @@ def root_of_squares(left: Array, right: Array) -> Array:
     return np.where(np.isnan(left) | np.isnan(right), np.nan, np.hypot(left, right))
 
 
-START: dict[str, Callable[[int, DataType | None], Array]] = {
-    "rows": lambda size, _: np.zeros(size, np.int64),
-    "count": lambda size, _: np.zeros(size, np.int64),
+START: dict[str, Callable[[int, Any], Array]] = {
+    **dict.fromkeys(("rows", "count"), lambda size, _: np.zeros(size, np.int64)),
     "sum": start_sum,
-    "min": start_min,
-    "max": start_max,
-    "moments": start_moments,
-    "scaled rows": lambda size, _: np.zeros(size),
-    "scaled count": lambda size, _: np.zeros(size),
+    "min": lambda size, kind: np.full(size, extreme(kind, largest=True), kind.numpy),
+    "max": lambda size, kind: np.full(size, extreme(kind, largest=False), kind.numpy),
+    "moments": lambda size, _: np.zeros((3, size)),  # Count, mean and sum of squared deviations
     "scaled sum": lambda size, kind: start_sum(size, kind).astype(np.float64),
-    "error rows": lambda size, _: np.zeros(size),
-    "error count": lambda size, _: np.zeros(size),
-    "error sum": lambda size, _: np.zeros(size),
-    "norm": lambda size, _: np.zeros(size),
+    **dict.fromkeys(
+        ("scaled rows", "scaled count", "error rows", "error count", "error sum", "norm"),
+        lambda size, _: np.zeros(size),
+    ),
 }
-ADD: dict[str, Callable[[Array, Codes, Array | None], None]] = {
+"""Functions that return the state of a measure for groups without tuples, by number of groups and type of the column."""
+ADD: dict[str, Callable[[Array, Codes, Any], None]] = {
     "rows": add_rows,
     "count": add_rows,
     "sum": add_sum,
@@ -604,14 +578,14 @@ ADD: dict[str, Callable[[Array, Codes, Array | None], None]] = {
     "max": add_max,
     "moments": add_moments,
 }
-ESTIMATE: dict[str, Callable[[Array, Codes, Array | None, Each], None]] = {
+ESTIMATE: dict[str, Callable[[Array, Codes, Any, Each], None]] = {
     "scaled rows": add_scaled_count,
     "scaled count": add_scaled_count,
     "scaled sum": add_scaled_sum,
     "error rows": add_count_error,
     "error count": add_count_error,
     "error sum": add_error,
-    "norm": add_norm,
+    "norm": add_root,
 }
 # Functions that combine a measure of two panes; all other measures are added.
 FOLD: dict[str, Callable[[Array, Array], Array]] = {

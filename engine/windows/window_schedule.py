@@ -1,7 +1,7 @@
 """Schedule of the windows over one pane store: the ends of windows with SLIDE AT MOST, and shared scans.
 
-This follows Golab, Bijay, Özsu (schedule synchronisation, §4). Their synopsis is a pane store here, and an update is a pane
-that event time has passed. A sub-group has all windows with the same SLIDE. It slides by its *period*, which is at most its
+The schedule follows Golab, Bijay, Özsu (schedule synchronisation, §4). Their synopsis is a pane store in Weir, and their update is a
+pane that event time has passed. A sub-group has all windows with the same SLIDE. It slides by its *period*, which is at most its
 bound; `scheduler.windows` chooses the periods by the number of panes that scans read. Ends are multiples of the period from
 the epoch, so sub-groups have common ends wherever their periods have common multiples. Windows with an exact SLIDE take part.
 A scan begins at the youngest pane and stores on its way the result of each shorter window. Unless the schedule is `none`,
@@ -55,7 +55,7 @@ class WindowReader(Protocol):
     def measures(self) -> Collection[Measure]: ...
 
     def is_due(self, end: int) -> bool:
-        """Return True if the window has not been answered at this end yet, but must be."""
+        """Return True if the window still has to be answered at the end `end`."""
         ...
 
 
@@ -77,17 +77,12 @@ class WindowSchedule:
         self._store, self._settings = store, settings
         self._readers: dict[str, WindowReader] = {}
         self._flexible: dict[str, WindowProgress] = {}
-        # period of each SLIDE AT MOST; None after windows were added or removed
+        # Period of each value of SLIDE AT MOST, in panes; None after windows were added or removed.
         self._periods: Mapping[int, int] | None = None
         self._reached: int | None = None
         self._scans = Scans(store)
 
-    @property
-    def settings(self) -> WindowSettings:
-        return self._settings
-
-    @settings.setter
-    def settings(self, settings: WindowSettings) -> None:
+    def set(self, settings: WindowSettings) -> None:
         self._settings = settings
         self._change()
 
@@ -134,13 +129,13 @@ class WindowSchedule:
         """Yield the unanswered ends of a window up to `reached`, the pane that event time has reached."""
         self._settle(reached)
         reader = self._flexible[name]
-        # Because of another window, ends beyond `reached` may have been chosen already; these ends wait.
+        # Another window may have caused the choice of ends beyond `reached`; these ends wait.
         while reader.ends and reader.ends[0] <= reached:
             yield reader.ends[0]
             del reader.ends[0]
 
     def combined(self, end: int, reader: WindowReader, reached: int) -> Pane:
-        """Return the combined pane of a window that ends here, from its own scan or from an earlier scan."""
+        """Return the combined pane of the reader's window that ends at `end`, from a new scan or from an earlier scan."""
         self._settle(reached)
         window = reader.window
         left = self._scans.take(end, window)
@@ -167,8 +162,6 @@ class WindowSchedule:
         reader.last, reader.ends = state[0], list(state[1])
         self._reached = None
 
-    # -- choosing the ends of windows -----------------------------------------------------------------
-
     def _settle(self, reached: int) -> None:
         """Determine the ends of all windows with SLIDE AT MOST, up to the pane that event time has reached."""
         if self._reached is not None and reached <= self._reached:
@@ -189,7 +182,7 @@ class WindowSchedule:
                 reader.last = due
 
     def _settle_late(self, reached: int, numbers: Sequence[int]) -> None:
-        """Choose the ends of windows that event time has passed by several ends: as few as SLIDE AT MOST allows, common ends if possible."""
+        """Choose ends for windows that are several ends behind event time: few ends, and ends in common with other windows if possible."""
         pending = self._settings.late == "late-pending"
         while True:
             due = {name: self._due(reader, reached, numbers) for name, reader in self._flexible.items()}
@@ -231,8 +224,6 @@ class WindowSchedule:
             self._periods = periods_of(self._readers.values(), self._settings)
         return self._periods[reader.slide] if reader.at_most else reader.slide
 
-    # -- combining panes ------------------------------------------------------------------------------
-
     def _scan(self, end: int, due: Iterable[WindowReader]) -> dict[int, Pane]:
         """Scan from the youngest pane and return the combined pane of each window, by length, the shortest first."""
         measures: dict[int, set[Measure]] = {}
@@ -251,7 +242,7 @@ class WindowSchedule:
 
 
 class Scans:
-    """Cache of combined panes for windows that are answered later at the same event time; it stores only what fits."""
+    """Cache of combined panes for windows that are answered later at one event time, as far as the memory limit has room."""
 
     def __init__(self, store: PaneStore) -> None:
         self._store = store
@@ -260,7 +251,7 @@ class Scans:
         self._recodings = 0
 
     def take(self, end: int, window: int) -> Pane | None:
-        if self._recodings != self._store.recodings:  # group codes have changed since these panes were cached
+        if self._recodings != self._store.recodings:  # Group codes have changed since these panes were cached
             self.clear()
         scanned = self._left.pop((end, window), None)
         if scanned is None:
@@ -289,7 +280,7 @@ class Scans:
 
 
 def periods_of(readers: Collection[WindowReader], settings: WindowSettings) -> Mapping[int, int]:
-    """Return the period of each value of SLIDE AT MOST; both are numbers of panes."""
+    """Return the period of each value of SLIDE AT MOST, where periods and slides are numbers of panes."""
     windows: dict[tuple[int, bool], list[int]] = {}
     for reader in readers:
         windows.setdefault((reader.slide, reader.at_most), []).append(reader.window)

@@ -45,7 +45,7 @@ class Bounded:
     """Query with a window. With SLIDE AT MOST, the DuckDB form of the query has a window that ends every half second."""
 
     statement: Statement
-    range: int  # length of the window, in half seconds
+    range: int  # Length of the window in half seconds
     slide: int
     at_most: bool
     unit_us: int

@@ -66,7 +66,7 @@ WEIGHTS = st.sampled_from([1e-3, 0.1, 1 / 3, 1.0, 1e3])
 Answers = list[tuple[int, float, int]]
 PLACES, COUNTS = st.integers(0, QUERIES - 1), st.sampled_from([1, 3, 7, 11])
 UNEVEN = st.lists(st.tuples(PLACES, TOOK_S, COUNTS), min_size=1, max_size=12)
-# Answers that all have the same utility, usually 1 or 0.
+# Answers with equal utilities, usually 1 or 0.
 EVEN = st.builds(
     lambda took_s, answers: [(place, took_s, count) for place, count in answers],
     st.sampled_from([0.0, 1e5]),

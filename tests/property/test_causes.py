@@ -30,8 +30,8 @@ JOIN = (
 )
 TWO, ONE = "INTERVAL '2 seconds'", "INTERVAL '1 second'"
 WINDOWED = "SELECT count(*) AS c FROM ({}) AS q [RANGE 4 SECONDS SLIDE 2 SECONDS]"
-# For each query: the streams that close its windows by their event time, each with the number of
-# half seconds by which the stream must have passed the end of a window.
+# Streams that close the windows of a query by their event time, by query.
+# The number is the number of half seconds by which the stream must have passed the end of a window.
 QUERIES: Mapping[str, Mapping[str, int]] = {
     "SELECT count(*) AS c FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] WHERE x > 0": {"s": 0},
     "SELECT k, count(*) AS c FROM s [RANGE 2 SECONDS] GROUP BY k": {"s": 0},
@@ -45,7 +45,7 @@ QUERIES: Mapping[str, Mapping[str, int]] = {
     WINDOWED.format(JOIN.format(low=TWO, high=ONE)): {"s": 4, "t": 2},
 }
 
-Reading = tuple[int, int, float]  # a tuple: time in half seconds, key, value
+Reading = tuple[int, int, float]  # A tuple has a time in half seconds, a key and a value
 some_rows = st.lists(
     st.tuples(st.integers(0, 30), st.integers(0, 1), st.sampled_from([-1.0, 1.0])), min_size=1, max_size=40
 )
@@ -77,7 +77,7 @@ class Answered:
             self.runner.offer(name, train_from_arrow(batch_of(name, some), schema, arrival))
 
     def step(self, steps: int) -> None:
-        # Each reading advances this clock by one. There is one reading per operator call, so a slice of n seconds runs n calls.
+        # The clock advances by one with each reading, and each operator call reads it once, so a slice of n seconds runs n calls.
         ticks = itertools.count()
         self.runner.run(steps, lambda: 0.0, lambda: float(next(ticks)))
 

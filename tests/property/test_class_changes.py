@@ -250,7 +250,7 @@ class World:
                 raise AssertionError(step)
 
     def start_host(self, host: str, node: str) -> None:
-        if host not in self.processes:  # a restarted coordinator finds the hosts that still run
+        if host not in self.processes:  # A restarted coordinator finds the hosts that still run
             self.processes[host] = Process(self.dirs, host, self.streams, ())
 
     def stop_host(self, host: str) -> None:

@@ -10,17 +10,20 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from configs.classes.window_settings import WindowSettings
 from engine.data.keys import KeyIndex
-from engine.data.schema import FLOAT64, INT64, STRING, TIMESTAMP, DataType, Field, Schema
+from engine.data.schema import FLOAT64, INT64, STRING, TIMESTAMP, DataType, Field, Schema, StreamSchema
 from engine.data.train import Train, Values, values_to_arrow
 from engine.operators.join import JoinSideOperator, JoinState
 from engine.operators.source import SourceOperator
 from engine.operators.windows import PaneOperator, WindowOperator
 from engine.plan.aggregations import Aggregation
-from engine.plan.plan import Aggregate
+from engine.plan.plan import TRUE, Aggregate, IntervalJoin, Scan, TimeWindow, WindowAggregate
 from engine.windows.panes import PaneStore
+from engine.windows.window_schedule import WindowSchedule
 
 ROW = Schema((Field("ts", TIMESTAMP), Field("key", INT64), Field("x", FLOAT64)))
+READ = Scan(StreamSchema("rows", ROW, 0))
 AGGREGATES = (
     Aggregate(Aggregation.COUNT_ALL, None, INT64),
     Aggregate(Aggregation.COUNT, 2, INT64),
@@ -129,7 +132,8 @@ def test_windows_contain_the_right_rows_however_the_input_is_cut(
     source = SourceOperator(0, lateness)
     store = PaneStore(math.gcd(range_, slide), 0, (1,), (INT64,))
     panes = PaneOperator(store)
-    window = WindowOperator(store, "q", range_, slide, AGGREGATES, RESULT)
+    plan = WindowAggregate(READ, TimeWindow(range_, slide), (1,), AGGREGATES, RESULT)
+    window = WindowOperator(store, WindowSchedule(store, WindowSettings()), plan, 1)
     out, reached = [], 0
     for part in cut(some, sizes):
         entered = source.process(train_of(part))
@@ -156,7 +160,8 @@ def test_a_join_finds_every_pair_once_however_its_inputs_are_cut_and_interleaved
 ) -> None:
     left, right = sorted(left, key=lambda row: row[0]), sorted(right, key=lambda row: row[0])
     high = low + reach
-    state = JoinState((ROW, ROW), ((1,), (1,)), (0, 0), low, high)
+    both = Schema((*ROW.fields, *(Field(f"r_{field.name}", field.type) for field in ROW.fields)))
+    state = JoinState(IntervalJoin(READ, READ, (1,), (1,), low, high, TRUE, both), low, high)
     sides = [JoinSideOperator(state, side, None) for side in (0, 1)]
     sources = [SourceOperator(0, 0), SourceOperator(0, 0)]
     pending = [cut(left, left_cuts), cut(right, right_cuts)]
@@ -167,7 +172,6 @@ def test_a_join_finds_every_pair_once_however_its_inputs_are_cut_and_interleaved
         assert entered is not None
         out = sides[side].process(entered)
         found += [out] if out is not None and len(out) else []
-    both = Schema((*ROW.fields, *(Field(f"r_{field.name}", field.type) for field in ROW.fields)))
     pairs = [(*a, *b) for a in left for b in right if a[1] == b[1] and low <= b[0] - a[0] <= high]
     assert sorted(rows_of(found, both), key=repr) == sorted(pairs, key=repr)
 

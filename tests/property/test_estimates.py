@@ -31,7 +31,9 @@ ESTIMATES = (
 WINDOWED = f"SELECT k, {ESTIMATES} FROM t [RANGE {{}} SECONDS SLIDE 2 SECONDS] GROUP BY k"
 LAST_ROWS = f"SELECT k, {ESTIMATES} FROM t [ROWS 4 SLIDE 3] GROUP BY k"
 
-Shed = tuple[int, int, float | None, float]  # a tuple: time in half seconds, group, value, kept fraction
+Shed = tuple[
+    int, int, float | None, float
+]  # A tuple has a time in half seconds, a group, a value and a kept fraction
 Estimate = tuple[float | None, ...]
 
 
@@ -66,8 +68,8 @@ def test_estimates_are_right_on_average_and_vary_as_their_standard_errors_say(
 ) -> None:
     chance = np.random.default_rng(20)
     groups, values = chance.integers(0, 2, PEOPLE), chance.normal(3.0, 5.0, PEOPLE)
-    # Every window samples the same population. `kept` holds the kept fractions of the first and the second
-    # half of each window.
+    # Every window samples one population.
+    # `kept` holds the kept fractions of the first and the second half of each window.
     some: list[Shed] = []
     for trial in range(TRIALS):
         for half in (0, 1):
@@ -82,8 +84,8 @@ def test_estimates_are_right_on_average_and_vary_as_their_standard_errors_say(
         for place, truth in ((0, people), (2, people), (4, total)):
             off, said = mine[:, place] - truth, math.sqrt((mine[:, place + 1] ** 2).mean())
             assert abs(off.mean()) < 4 * off.std() / math.sqrt(TRIALS)
-            # The standard deviation of 400 trials has a relative error of 1/√800 = 0.035; the tolerance is
-            # three times this error.
+            # The standard deviation of 400 trials has a relative error of 1/√800 = 0.035.
+            # The tolerance is three times this relative error.
             assert off.std() == pytest.approx(said, rel=0.106)
 
 

@@ -96,8 +96,8 @@ def values(type_: DataType, chance: random.Random, nulls: bool) -> Values:
     return Values(type_, data, valid)
 
 
-# Each type has two columns with NULLs and one without, drawn with a fixed seed: hypothesis varies only the
-# trees.
+# Each type has two columns with NULLs and one column without NULLs.
+# The values are drawn with a fixed seed, so that hypothesis varies only the expression trees.
 CHANCE = random.Random("expressions")
 TRAIN = Train(
     tuple(values(type_, CHANCE, nulls) for nulls in (True, True, False) for type_ in TYPES), np.zeros(ROWS)
@@ -286,8 +286,8 @@ class Trees:
                 name = self.pick(["like", "ilike"])
                 if self.draw(st.booleans()):
                     return call(name, tree(STRING), tree(STRING))
-                # DuckDB's TRY does not catch the error of a pattern that ends in its escape character. No
-                # pattern of this list does.
+                # DuckDB's TRY does not catch the error of a pattern that ends in its escape character.
+                # No pattern of PATTERNS ends in its escape character.
                 pattern = Literal(self.pick(PATTERNS), STRING)
                 escape = [Literal(self.pick(["!", "\\"]), STRING)] if self.draw(st.booleans()) else []
                 return call(name, tree(STRING), pattern, *escape)
@@ -314,8 +314,7 @@ class Trees:
                 return call(self.pick(["trim", "ltrim", "rtrim"]), tree(), *characters)
             case 4:
                 return call("replace", tree(), self.leaf(STRING), self.leaf(STRING))
-        # Some float32 values can be written as two equally short texts; each value of the table has only
-        # one such text.
+        # Some float32 values can be written as two equally short texts, but no value of the table can.
         other = self.pick(list(TYPES))
         argument = self.leaf(other) if other == FLOAT32 else tree(other)
         return call(self.pick(["append", "concat"]), tree(), argument)
@@ -398,8 +397,7 @@ def call_sql(function: str, arguments: list[str], types: list[DataType]) -> str:
         return f"({arguments[0]} {DIVISIONS[function]} nullif({arguments[1]}, 0))"
     match function, arguments:
         case "negate", [one]:
-            # DuckDB computes constant expressions before TRY applies. The CASE makes this expression not
-            # constant.
+            # DuckDB computes constant expressions before TRY applies, so the CASE makes the expression variable.
             return f"(-(CASE WHEN rowid >= 0 THEN {one} END))"
         case "not", [one]:
             return f"(NOT {one})"
@@ -447,8 +445,8 @@ def ours(expression: Expression, train: Train = TRAIN) -> list[Any]:
     found = listed(column)
     if expression.type.kind is TypeKind.DECIMAL:
         found = [None if one is None else Decimal(one).scaleb(-expression.type.scale) for one in found]
-    failed = failures.rows()
-    assert sum(failures.counts().values()) == (0 if failed is None else failed.sum())
+    failed = failures.rows
+    assert sum(failures.counts.values()) == (0 if failed is None else failed.sum())
     if failed is not None:
         found = [FAILED if bad else value for value, bad in zip(found, failed, strict=True)]
     return found
@@ -543,7 +541,7 @@ def test_a_condition_selects_the_rows_where_its_projection_is_true(expression: E
     failures = RowFailures()
     selected = compile_condition(expression)(TRAIN, failures)
     assert selected.tolist() == [value is True for value in ours(expression)]
-    assert (failures.rows() is None) == (FAILED not in ours(expression))
+    assert (failures.rows is None) == (FAILED not in ours(expression))
 
 
 @given(trees(), st.integers(0, ROWS))
@@ -560,7 +558,7 @@ def test_expressions_that_share_parts_give_the_same_results(expressions: list[Ex
     for expression, column in zip(doubled, shared, strict=True):
         (by_itself,) = compile_projection([expression])(TRAIN, alone)
         assert shown(listed(column)) == shown(listed(by_itself))
-    mine, other = together.rows(), alone.rows()
+    mine, other = together.rows, alone.rows
     assert (mine is None) == (other is None)
     assert mine is None or other is None or mine.tolist() == other.tolist()
 

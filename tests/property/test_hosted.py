@@ -79,7 +79,7 @@ class Input:
     batches: dict[str, list[Train]] = field(default_factory=lambda: {"readings": [], "alerts": []})
     order: list[tuple[str, int]] = field(default_factory=list)
 
-    forgotten: Counter[str] = field(default_factory=Counter)  # first kept batch, by stream
+    forgotten: Counter[str] = field(default_factory=Counter)  # Number of the first kept batch, by stream
 
     def fetch(self, stream: str, number: int) -> Train | None:
         if number < self.forgotten[stream]:
@@ -292,8 +292,7 @@ def test_policy_and_weight_changes_at_any_moment_change_no_answer(
     host, others, weighed = Host(given_, np.random.default_rng(seed)), cycle(policies), cycle(weights)
     host.begin()
     for _ in lived(host, course, 30):
-        # Most changes of policy and weights come in the middle of a slice, while trains are queued inside
-        # the network.
+        # Most changes of policy and weights come in the middle of a slice, while trains are queued inside the network.
         host.work(calls)
         host.hosted.runner.scheduled.switch(policy_of(*next(others)))
         host.hosted.queries.weigh(declared().model_copy(update={"weights": next(weighed)}))
@@ -391,7 +390,7 @@ def test_an_answer_is_committed_only_with_all_steps_that_led_to_it() -> None:
     host = Host(drawn(5, 20), np.random.default_rng(1), train_max=100)
     host.begin()
     host.read(20)
-    host.hosted.run(1.0, lambda: 0.0, iter(range(100)).__next__)  # a train is still queued
+    host.hosted.run(1.0, lambda: 0.0, iter(range(100)).__next__)  # One train stays queued
     assert host.hosted.committed() is None
 
 
@@ -406,7 +405,7 @@ def test_an_interrupted_slice_commits_finished_queries_and_a_crash_loses_no_row(
     assert last.answers
     host.crash()
     host.work(1000)
-    # Only the uncommitted answers come now, from repeated steps, and only these answers are measured.
+    # Repeated steps deliver only the uncommitted answers, and only these answers are measured.
     rest = host.commits[-1]
     assert rest.answers
     assert not rest.steps
@@ -442,7 +441,7 @@ def test_queries_added_and_removed_survive_a_crash() -> None:
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
-@example(9, 11)  # with this seed, windows added together are not computed as windows added singly are
+@example(9, 11)  # With this seed, windows added together use other panes than windows added one by one
 def test_queries_windows_and_plans_declared_again_survive_crashes(seed: int, course: int) -> None:
     host = Host(drawn(seed, 30), np.random.default_rng(seed))
     host.begin()

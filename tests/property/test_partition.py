@@ -66,8 +66,8 @@ def test_all_shards_together_give_the_answers_of_the_whole_class(form: str) -> N
         statements: Mapping[str, Statement] = {"q": statement}
         if not is_accepted(planned(statements)):
             return
-        # The rows are sorted by event time. A shard knows event time only from its own tuples, so in unsorted
-        # input other rows would be late in a shard than in the whole class.
+        # The rows are sorted by event time, because a shard knows event time only from its own tuples.
+        # In unsorted input, a shard would find other rows late than the whole class does.
         rows = {name: in_order(list(one)) for name, one in some.items()}
         wanted = ran(statements, rows, how).rows("q")
         found = [

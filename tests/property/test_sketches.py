@@ -73,11 +73,12 @@ def sketched(
     return found
 
 
-def merged(parts: Sequence[Any]) -> list[Any]:
+def merged(parts: Sequence[Any]) -> Any:
+    """Return the sketches of several panes as one object, as the windows over these panes use it."""
     whole = type(parts[0])()
     for part in parts:
         whole.merge(part)
-    return [whole]
+    return whole
 
 
 @settings(max_examples=40)
@@ -87,7 +88,7 @@ def test_distinct_counts_depend_on_values_alone_within_five_standard_errors(
 ) -> None:
     values = values_of(seed, spread, type_)
     parts = sketched(DistinctSketches, values, type_, panes, cut)
-    found = distinct_counts(parts, GROUPS).tolist()
+    found = distinct_counts(merged(parts), GROUPS).tolist()
     groups = [values[one::3] for one in range(3)]
     other = [values[one::3] for one in range(3)]
     for one in other:
@@ -95,9 +96,8 @@ def test_distinct_counts_depend_on_values_alone_within_five_standard_errors(
     longest = max(map(len, other))
     shuffled = [one[place % len(one)] if one else None for place in range(longest) for one in other]
     if None not in shuffled:
-        again = sketched(DistinctSketches, shuffled, type_, 1, seed, copied=True)
+        (again,) = sketched(DistinctSketches, shuffled, type_, 1, seed, copied=True)
         assert distinct_counts(again, GROUPS).tolist() == found
-    assert distinct_counts(merged(parts), GROUPS).tolist() == found
     for group, count in zip(groups, found, strict=True):
         exact = len({"NaN" if one != one else one for one in group})
         assert abs(count - exact) <= (0 if exact < 380 else 5 * 1.04 / 64 * exact)
@@ -110,10 +110,9 @@ def test_quantiles_depend_on_values_alone_within_one_percent(
 ) -> None:
     values = values_of(seed, spread, type_)
     parts = sketched(QuantileSketches, values, type_, panes, cut, copied=True)
-    found, known = quantiles(parts, GROUPS, part)
-    again, _ = quantiles(sketched(QuantileSketches, values, type_, 1, seed), GROUPS, part)
-    assert np.array_equal(found, again, equal_nan=True)
-    assert np.array_equal(quantiles(merged(parts), GROUPS, part)[0], found, equal_nan=True)
+    found, known = quantiles(merged(parts), GROUPS, part)
+    (whole,) = sketched(QuantileSketches, values, type_, 1, seed)
+    assert np.array_equal(found, quantiles(whole, GROUPS, part)[0], equal_nan=True)
     for group in range(3):
         exact = np.sort(np.array(values[group::3], float))
         assert known[group] == (len(exact) > 0)
@@ -130,9 +129,9 @@ def test_counts_of_the_most_frequent_values_are_exact_for_few_values_and_close_f
 ) -> None:
     values = values_of(seed, spread, type_)
     parts = sketched(FrequentSketches, values, type_, panes, cut)
-    found = most_frequent(parts, GROUPS, most)
-    assert most_frequent(merged(parts), GROUPS, most) == found
-    assert most_frequent(sketched(FrequentSketches, values, type_, panes, seed, copied=True), GROUPS, most) == found  # fmt: skip
+    found = most_frequent(merged(parts), GROUPS, most)
+    again = sketched(FrequentSketches, values, type_, panes, seed, copied=True)
+    assert most_frequent(merged(again), GROUPS, most) == found
     for group, listed in enumerate(found):
         exact = Counter(str(0.0 if one == 0 and type_ == FLOAT64 else one) for one in values[group::3])
         counts = [(text, int(count)) for text, _, count in (one.rpartition(":") for one in (listed or "").split(", "))] if listed else []  # fmt: skip
@@ -152,17 +151,17 @@ def test_groups_keep_their_sketches_when_their_codes_change() -> None:
         sketches.recoded(mapped)
         match sketches:
             case DistinctSketches():
-                assert distinct_counts([sketches], np.arange(2)).tolist() == [1, 1], name
+                assert distinct_counts(sketches, np.arange(2)).tolist() == [1, 1], name
             case FrequentSketches():
-                assert most_frequent([sketches], np.arange(2), 2) == ["3:1", "5:2"], name
+                assert most_frequent(sketches, np.arange(2), 2) == ["3:1", "5:2"], name
             case QuantileSketches():
-                assert quantiles([sketches], np.arange(2), 1.0)[0] == pytest.approx([3, 5], rel=0.01), name
+                assert quantiles(sketches, np.arange(2), 1.0)[0] == pytest.approx([3, 5], rel=0.01), name
 
 
 def test_sketches_of_texts_accept_all_unicode_characters() -> None:
     sketches = FrequentSketches()
     sketches.add(np.zeros(3, np.intp), from_python(["ß:,", "", "ß:,"], STRING))
-    assert most_frequent([sketches], np.array([0]), 5) == ["ß:,:2, :1"]
+    assert most_frequent(sketches, np.array([0]), 5) == ["ß:,:2, :1"]
     distinct = DistinctSketches()
     distinct.add(np.zeros(2, np.intp), from_python(["", "0"], STRING))
-    assert distinct_counts([distinct], np.array([0])).tolist() == [2]
+    assert distinct_counts(distinct, np.array([0])).tolist() == [2]

@@ -1,8 +1,8 @@
 """Arithmetic on numbers: ints and decimals are checked for overflow, floats follow IEEE 754.
 
-A decimal is stored as an int64: the value times 10^scale. Ints wrap around silently in numpy, so every operation that can
-overflow is followed by a check that is cheap when there is no overflow: the signs of a sum, or the extremes of the
-factors.
+A decimal is stored as an int64: the value times 10^scale. Numpy reports no integer overflow, so every operation that can
+overflow is followed by a check: of the signs for a sum, of the largest and smallest factors for a product. The check is
+cheap when there is no overflow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from typing import Any
 import numpy as np
 
 from engine.data.schema import DECIMAL_DIGITS_MAX, DataType, TypeKind
-from engine.expressions.kernels.kernel import Argument, Array, Build, Checked, Kernel, Mask, any_or_none
+from engine.expressions.kernels.kernel import (
+    Argument,
+    Array,
+    Build,
+    Checked,
+    Kernel,
+    Mask,
+    always,
+    any_or_none,
+)
 
 LIMITS_INT32 = (-(2**31), 2**31 - 1)
 LIMITS_INT64 = (-(2**63), 2**63 - 1)
@@ -60,7 +69,7 @@ def subtract_integers(left: Array, right: Array) -> Checked:
 
 
 def add_constant(left: Array, right: Array) -> Checked:
-    """Add a constant; a sum that is smaller after adding a positive constant, or larger after a negative constant, has overflowed."""
+    """Add a constant; the sum has overflowed if it decreased with a positive constant, or increased with a negative constant."""
     total = left + right
     wrong = np.less(total, left) if right >= 0 else np.greater(total, left)
     return total, None, any_or_none(wrong)
@@ -70,6 +79,10 @@ def subtract_constant(left: Array, right: Array) -> Checked:
     difference = np.subtract(left, right)
     wrong = np.greater(difference, left) if right >= 0 else np.less(difference, left)
     return difference, None, any_or_none(wrong)
+
+
+# Functions that add (1) or subtract (-1) integers: one for a constant second operand, and one for a column.
+SUMS = {1: (add_constant, add_integers), -1: (subtract_constant, subtract_integers)}
 
 
 def add_decimals(sign: int, limit: tuple[int, int], left: Array, right: Array) -> Checked:
@@ -85,7 +98,7 @@ def multiply_integers(left: Array, right: Array) -> Checked:
         return product, None, None
     if product.dtype == np.int32:
         return product, None, outside(np.multiply(left, right, dtype=np.int64), low, high)
-    # Far from the limit, a float product is exact enough for the check; near it, Python integers decide.
+    # Far from the limit, a float product is exact enough for the check; near the limit, Python integers decide.
     size = np.abs(np.multiply(left, right, dtype=np.float64))
     bad = size > 2.0**63 * 1.000001
     for place in np.flatnonzero((size > 2.0**63 * 0.999999) & ~bad):
@@ -95,7 +108,7 @@ def multiply_integers(left: Array, right: Array) -> Checked:
 
 
 def extreme(values: Any) -> int:
-    """Return the largest absolute value as a Python integer, since the absolute value of −2^63 does not fit int64."""
+    """Return the largest absolute value as a Python integer, since the absolute value of −2^63 does not fit into int64."""
     if not isinstance(values, np.ndarray):
         return abs(int(values))
     return max(int(values.max()), -int(values.min()))
@@ -107,7 +120,7 @@ def multiply_decimals(limit: tuple[int, int], left: Array, right: Array) -> Chec
 
 
 def zeros(divisor: Array, dividend: Array) -> Mask | None:
-    """Return the mask of rows where the divisor is 0, or None; divisor and dividend may be constants."""
+    """Return the mask of rows where the divisor is 0; None without such rows. Divisor and dividend may be constants."""
     mask = np.equal(divisor, 0)
     return np.broadcast_to(mask, np.broadcast_shapes(mask.shape, dividend.shape)) if mask.any() else None
 
@@ -177,7 +190,7 @@ def power(base: Array, exponent: Array) -> Checked:
     result = np.power(base, exponent)
     root_of_infinity = np.isneginf(base) & np.equal(exponent, 0.5)
     if root_of_infinity.any():
-        # numpy computes a square root here, which is NaN, although the power is infinite.
+        # For the exponent 0.5, numpy computes the square root of −∞, which is NaN, although the power is infinite.
         result = np.where(root_of_infinity, np.inf, result)
     return result, None, any_or_none(np.asarray((base == 0) & (exponent < 0)))
 
@@ -189,25 +202,18 @@ def overflow(what: str, type_: DataType) -> str:
     return f"{what} overflows {type_}"
 
 
-def build_add(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    integers = add_constant if arguments[1].constant else add_integers
-    return sum_kernel("addition", 1, integers, result)
-
-
-def build_subtract(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    integers = subtract_constant if arguments[1].constant else subtract_integers
-    return sum_kernel("subtraction", -1, integers, result)
-
-
-def sum_kernel(what: str, sign: int, integers: Callable[[Array, Array], Checked], result: DataType) -> Kernel:
+def build_sum(sign: int, arguments: Sequence[Argument], result: DataType) -> Kernel:
+    """Return a kernel for an addition if `sign` is 1, or for a subtraction if `sign` is -1."""
     plain: Callable[..., Any] = np.add if sign > 0 else np.subtract
+    reason = overflow("addition" if sign > 0 else "subtraction", result)
     if result.is_float:
         return Kernel(plain, noisy=True)
     if result.kind is not TypeKind.DECIMAL:
-        return Kernel(integers, overflow(what, result))
+        constant, variable = SUMS[sign]
+        return Kernel(constant if arguments[1].constant else variable, reason)
     if result.precision < DECIMAL_DIGITS_MAX:
-        return Kernel(plain)  # the result type has one digit more than the operands, so no sum can overflow
-    return Kernel(partial(add_decimals, sign, limits(result)), overflow(what, result))
+        return Kernel(plain)  # No sum can overflow: the result type has one digit more than the operands
+    return Kernel(partial(add_decimals, sign, limits(result)), reason)
 
 
 def build_multiply(arguments: Sequence[Argument], result: DataType) -> Kernel:
@@ -244,41 +250,27 @@ def build_integer_divide(arguments: Sequence[Argument], result: DataType) -> Ker
     return Kernel(partial(integer_divide, limits(result)[0]), overflow("division", result))
 
 
-def unless_least(function: Callable[[Array], Array], what: str, type_: DataType) -> Kernel:
-    """Return a kernel for functions like negation, which overflow for the smallest integer only."""
-    if not type_.is_integer:
+def unless_least(
+    function: Callable[[Array], Array], what: str, arguments: Sequence[Argument], result: DataType
+) -> Kernel:
+    """Return a kernel for negation or the absolute value, which overflow only for the smallest integer of a type."""
+    if not result.is_integer:
         return Kernel(function)
-    least = limits(type_)[0]
+    least = limits(result)[0]
     return Kernel(
-        lambda values: (function(values), None, any_or_none(values == least)), overflow(what, type_)
+        lambda values: (function(values), None, any_or_none(values == least)), overflow(what, result)
     )
 
 
-def build_negate(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    return unless_least(np.negative, "negation", result)
-
-
-def build_abs(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    return unless_least(np.abs, "abs", result)
-
-
-def build_sign(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    # `sign` returns an integer, and for NaN it returns 0.
-    return Kernel(lambda values: (values > 0).astype(np.int32) - (values < 0))
-
-
-def build_floor(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    if result.is_float:
-        return Kernel(np.floor)
+def build_whole(
+    floats: Callable[[Array], Array],
+    decimals: Callable[[Array, int], Array],
+    arguments: Sequence[Argument],
+    result: DataType,
+) -> Kernel:
+    """Return a kernel for FLOOR or CEIL: a function for floats, or one for decimals and the stored value of 1."""
     unit = 10 ** arguments[0].type.scale
-    return Kernel(lambda values: values // unit)
-
-
-def build_ceil(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    if result.is_float:
-        return Kernel(np.ceil)
-    unit = 10 ** arguments[0].type.scale
-    return Kernel(lambda values: -(-values // unit))
+    return Kernel(floats if result.is_float else lambda values: decimals(values, unit))
 
 
 def build_round(arguments: Sequence[Argument], result: DataType) -> Kernel:
@@ -298,7 +290,7 @@ def build_round(arguments: Sequence[Argument], result: DataType) -> Kernel:
 
 
 def round_floats(values: Array, digits: Array) -> Array:
-    """Round to `digits` digits after the point (before it if negative), with a power of ten as in DuckDB."""
+    """Round to `digits` digits after the point, as DuckDB does; a negative number of digits counts before the point."""
     unit = np.power(10.0, np.abs(np.asarray(digits, np.float64)))
     fine = rounded(values * unit) / unit
     coarse = rounded(values / unit) * unit
@@ -309,7 +301,7 @@ def round_floats(values: Array, digits: Array) -> Array:
 
 
 def round_integers(scale: int, limit: tuple[int, int], values: Array, digits: Array) -> Checked:
-    """Round decimals, stored with `scale` digits after the point, to `digits` digits; the scale is kept."""
+    """Round decimals, stored with `scale` digits after the point, to `digits` digits after the point; the scale stays `scale`."""
     shape = np.broadcast_shapes(np.shape(values), np.shape(digits))
     values, digits = np.broadcast_to(values, shape), np.broadcast_to(digits, shape)
     result, bad = values.copy(), np.zeros(shape, bool)
@@ -318,7 +310,7 @@ def round_integers(scale: int, limit: tuple[int, int], values: Array, digits: Ar
             continue
         places = np.flatnonzero(digits == wanted)
         if scale - wanted > DECIMAL_DIGITS_MAX:
-            # 10^19 is beyond int64. Values of at least 5·10^18 would round up to it and overflow; all smaller values become 0.
+            # 10^19 is beyond int64: values of at least 5·10^18 would round up to 10^19 and overflow, and all smaller values become 0.
             up = np.abs(values[places].astype(np.float64)) >= 5e18 if scale - wanted == 19 else False
             result[places], bad[places] = 0, up
             continue
@@ -330,10 +322,6 @@ def round_integers(scale: int, limit: tuple[int, int], values: Array, digits: Ar
     return result, None, any_or_none(bad)
 
 
-def builder(kernel: Kernel) -> Build:
-    return lambda arguments, result: kernel
-
-
 def build_logarithm(arguments: Sequence[Argument], result: DataType) -> Kernel:
     if len(arguments) == 2:
         return Kernel(logarithm_to_base, "logarithm of a number not above zero", noisy=True)
@@ -341,22 +329,23 @@ def build_logarithm(arguments: Sequence[Argument], result: DataType) -> Kernel:
 
 
 BUILDERS: dict[str, Build] = {
-    "add": build_add,
-    "subtract": build_subtract,
+    "add": partial(build_sum, 1),
+    "subtract": partial(build_sum, -1),
     "multiply": build_multiply,
     "divide": build_divide,
     "integer_divide": build_integer_divide,
     "modulo": build_modulo,
-    "negate": build_negate,
-    "abs": build_abs,
-    "sign": build_sign,
-    "floor": build_floor,
-    "ceil": build_ceil,
+    "negate": partial(unless_least, np.negative, "negation"),
+    "abs": partial(unless_least, np.abs, "abs"),
+    # The sign of NaN is 0.
+    "sign": always(Kernel(lambda values: (values > 0).astype(np.int32) - (values < 0))),
+    "floor": partial(build_whole, np.floor, lambda values, unit: values // unit),
+    "ceil": partial(build_whole, np.ceil, lambda values, unit: -(-values // unit)),
     "round": build_round,
-    "sqrt": builder(Kernel(square_root, "square root of a negative number", noisy=True)),
-    "exp": builder(Kernel(np.exp, noisy=True)),
-    "ln": builder(Kernel(partial(logarithm, np.log), "logarithm of a number not above zero", noisy=True)),
-    "log2": builder(Kernel(partial(logarithm, np.log2), "logarithm of a number not above zero", noisy=True)),
+    "sqrt": always(Kernel(square_root, "square root of a negative number", noisy=True)),
+    "exp": always(Kernel(np.exp, noisy=True)),
+    "ln": always(Kernel(partial(logarithm, np.log), "logarithm of a number not above zero", noisy=True)),
+    "log2": always(Kernel(partial(logarithm, np.log2), "logarithm of a number not above zero", noisy=True)),
     "log10": build_logarithm,
-    "power": builder(Kernel(power, "zero to a negative power", noisy=True)),
+    "power": always(Kernel(power, "zero to a negative power", noisy=True)),
 }

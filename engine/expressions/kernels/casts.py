@@ -1,6 +1,6 @@
-"""CAST between all types; a value that does not fit is marked as bad, and then fails its row or becomes NULL.
+"""CAST between all types; a value that does not fit into the new type is marked, and then fails its row or becomes NULL.
 
-Arrow parses text in the simplest notation; Python parses all other text row by row.
+Arrow parses numbers in the simplest notation; Python parses all other texts row by row.
 """
 
 from __future__ import annotations
@@ -29,12 +29,9 @@ def build_cast(source: DataType, target: DataType) -> Kernel:
     if target.kind is TypeKind.BOOLEAN:
         return Kernel(lambda values: values != 0)
     if source.kind is TypeKind.BOOLEAN:
-        return of_booleans(build_number_cast(INT32, target, reason))
+        kernel = build_number_cast(INT32, target, reason)
+        return Kernel(lambda values: kernel.apply(values.astype(np.int32)), kernel.reason, kernel.noisy)
     return build_number_cast(source, target, reason)
-
-
-def of_booleans(kernel: Kernel) -> Kernel:
-    return Kernel(lambda values: kernel.apply(values.astype(np.int32)), kernel.reason, kernel.noisy)
 
 
 def build_number_cast(source: DataType, target: DataType, reason: str) -> Kernel:
@@ -93,7 +90,7 @@ def rescaling(source: DataType, target: DataType, reason: str) -> Kernel:
 
 
 def decimals_to_floats(values: Array, scale: int, dtype: Any) -> Array:
-    """Divide by the power of ten; a value with more digits than the float can hold is divided in two parts."""
+    """Divide by 10^scale; a value with more digits than the float can hold is divided in two parts."""
     floats: Array = values.astype(dtype)
     if scale == 0:
         return floats
@@ -130,15 +127,12 @@ def floats_to_singles(values: Array) -> Checked:
     return singles, None, (any_or_none(lost & np.isfinite(values)) if lost.any() else None)
 
 
-# --- to text --------------------------------------------------------------------------------------------
-
-
 def writer(source: DataType) -> Callable[[Array], pa.StringArray]:
     match source.kind:
         case TypeKind.FLOAT64:
             return lambda values: pa.array([repr(value) for value in values.tolist()], pa.string())
         case TypeKind.FLOAT32:
-            # numpy chooses the shortest digits; an exponent is written as for float64.
+            # For a float32, numpy chooses the shortest digits; Python then writes the exponent as for float64.
             return lambda values: pa.array([repr(float(str(value))) for value in values], pa.string())
         case TypeKind.DECIMAL:
             return lambda values: decimals_to_text(values, source.scale)
@@ -164,8 +158,6 @@ def times_to_text(values: Array) -> pa.StringArray:
     return pc.utf8_rtrim(pc.utf8_rtrim(spaced, characters="0"), characters=".")
 
 
-# --- from text ------------------------------------------------------------------------------------------
-
 SPACE = " \t\n\v\f\r"
 NUMBER = re.compile(
     r"[+-]?(?:[0-9]+(?:_[0-9]+)*(?:\.(?:[0-9]+(?:_[0-9]+)*)?)?|\.[0-9]+(?:_[0-9]+)*)"
@@ -175,7 +167,7 @@ NOT_FINITE = re.compile(r"[+-]?(?:inf|infinity|nan)", re.IGNORECASE)
 AFTER_WHOLE = re.compile(r"[.eE].*")
 OTHER_BASE = re.compile(r"0[xX][0-9a-fA-F]+|0[bB][01]+")
 PLAIN = {
-    # Notations that Arrow reads as Weir does; integers with more digits may be out of range.
+    # Arrow and Weir read these notations alike. Integers with more digits may be out of range, so Python reads them.
     TypeKind.INT32: r"^-?[0-9]{1,9}$",
     TypeKind.INT64: r"^-?[0-9]{1,18}$",
     TypeKind.FLOAT32: r"^-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$",
@@ -250,7 +242,7 @@ def parse_float(text: str) -> float | None:
 
 
 def parse_scaled(text: str, scale: int, integer: bool) -> int | None:
-    """Parse a number and return it times 10^scale, rounded with halves away from zero; None if it is not a number."""
+    """Return the number in a text times 10^scale, rounded with halves away from zero; None if the text is not a number."""
     if integer and OTHER_BASE.fullmatch(text):
         return int(text, 0)
     if not NUMBER.fullmatch(text):
@@ -259,7 +251,7 @@ def parse_scaled(text: str, scale: int, integer: bool) -> int | None:
     if integer and is_too_long(AFTER_WHOLE.sub("", digits)):
         return None
     number = decimal.Decimal(digits)
-    # Numbers with huge exponents are not expanded: 1e999999 would make an integer of a million digits.
+    # Numbers with huge exponents are not expanded, because 1e999999 would make an integer of a million digits.
     if number.adjusted() > EXPONENT_MOST:
         return None
     if number.adjusted() < -EXPONENT_MOST:
@@ -268,7 +260,7 @@ def parse_scaled(text: str, scale: int, integer: bool) -> int | None:
 
 
 def is_too_long(whole: str) -> bool:
-    """Return True if the digits before the point exceed int64; DuckDB refuses these before it reads the exponent."""
+    """Return True if the digits before the point exceed int64; DuckDB refuses such a text before it reads the exponent."""
     figures = whole.lstrip("+-0")
     return len(figures) > 19 or int(figures or 0) > 2**63 - (not whole.startswith("-"))
 

@@ -1,7 +1,7 @@
 """Comparison operators, and membership in a list of constants.
 
-NaN equals itself and is greater than every number, unlike in IEEE 754, where every comparison with NaN is false. This
-costs nothing for <, <= and = with a constant, and one negation for the other operators.
+NaN equals itself and is greater than every number, unlike in IEEE 754, where every comparison with NaN is false. This rule
+costs no extra time for <, <= and = with a constant, and one negation for the other operators with a constant.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MIRRORED = {
     "greater": "less",
     "greater_equal": "less_equal",
 }
-"""Operator for (b, a) that is equivalent to the named operator for (a, b)."""
+"""Operator that gives the same result as the named operator if its two operands are exchanged."""
 
 LIST_SHORT = 6
 """Maximum number of constants for which comparing with each constant is faster than a sorted search."""
@@ -61,9 +61,6 @@ def strings(name: str, left: Argument, right: Argument) -> Callable[[Any, Any], 
     return lambda texts, others: mask_of(compare(texts, others))
 
 
-# --- floats ---------------------------------------------------------------------------------------------
-
-
 def above(values: Array, value: Any) -> Mask:
     mask: Mask = np.less_equal(values, value)
     return np.logical_not(mask, mask)
@@ -72,14 +69,6 @@ def above(values: Array, value: Any) -> Mask:
 def not_below(values: Array, value: Any) -> Mask:
     mask: Mask = np.less(values, value)
     return np.logical_not(mask, mask)
-
-
-def is_number(values: Array, _: Any) -> Mask:
-    return ~np.isnan(values)
-
-
-def is_nan(values: Array, _: Any) -> Mask:
-    return np.isnan(values)
 
 
 AGAINST_NUMBER: dict[str, Callable[[Array, Any], Mask]] = {
@@ -91,12 +80,12 @@ AGAINST_NUMBER: dict[str, Callable[[Array, Any], Mask]] = {
     "greater_equal": not_below,
 }
 AGAINST_NAN: dict[str, Callable[[Array, Any], Mask]] = {
-    "equal": is_nan,
-    "not_equal": is_number,
-    "less": is_number,
+    "equal": lambda values, _: np.isnan(values),
+    "not_equal": lambda values, _: ~np.isnan(values),
+    "less": lambda values, _: ~np.isnan(values),
     "less_equal": lambda values, _: np.ones(values.shape, bool),
     "greater": lambda values, _: np.zeros(values.shape, bool),
-    "greater_equal": is_nan,
+    "greater_equal": lambda values, _: np.isnan(values),
 }
 
 
@@ -126,9 +115,6 @@ FLOATS: dict[str, Callable[[Array, Array], Mask]] = {
 }
 
 
-# --- lists ----------------------------------------------------------------------------------------------
-
-
 def build_membership(type_: DataType, values: Sequence[Any]) -> Kernel:
     """Return a kernel that is true where a value is among the constants, none of which is NULL."""
     if type_.kind is TypeKind.STRING:
@@ -142,7 +128,7 @@ def build_membership(type_: DataType, values: Sequence[Any]) -> Kernel:
 
         def found(values: Array) -> Mask:
             places = np.searchsorted(numbers, values)
-            # For a value above all constants, the search returns a position past the end, so it is compared with the first constant.
+            # For a value above all constants, the search returns a position past the end: such a value is compared with the first constant.
             places[places == len(numbers)] = 0
             mask: Mask = numbers[places] == values
             return mask

@@ -35,7 +35,7 @@ class Argument:
 class Kernel:
     """Function of columns; at least one argument is an array, and constants are numpy scalars or str.
 
-    Without a `reason`, `apply` returns the values. With a `reason`, it returns (values, nulls, bad): `nulls` masks the
+    Without a `reason`, `apply` returns the values. With a `reason`, `apply` returns (values, nulls, bad): `nulls` masks the
     rows with value NULL, and `bad` the rows that fail for this reason; None means no rows. `bad` may include rows with a
     NULL argument, which are not counted. A `noisy` kernel causes numpy warnings on purpose, which the caller suppresses.
     """
@@ -48,12 +48,17 @@ class Kernel:
 Build = Callable[[Sequence[Argument], DataType], Kernel]
 
 
+def always(kernel: Kernel) -> Build:
+    """Return a builder that returns this kernel for all types and constants."""
+    return lambda arguments, result: kernel
+
+
 def any_or_none(mask: Mask) -> Mask | None:
     return mask if mask.any() else None
 
 
 def each(column: Any) -> Iterable[Any]:
-    """Return an iterable of the values of a column; a constant repeats without end."""
+    """Return an iterable of a column's values; for a constant, an endless repetition of its value."""
     if isinstance(column, pa.Array):
         return cast(list[Any], column.to_pylist())
     if isinstance(column, np.ndarray):

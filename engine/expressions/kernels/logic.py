@@ -24,7 +24,7 @@ def all_of(left: Booleans, right: Booleans) -> Booleans:
     if one_valid is None and other_valid is None:
         return one & other, None
     result = surely(left) & surely(right)
-    # The result is known where both operands are true, and where either operand is false.
+    # The result of AND is known where both operands are true, and where either operand is false.
     known = surely_not(left) | surely_not(right) | result
     return result, known
 
@@ -52,7 +52,7 @@ def surely_not(column: Booleans) -> Mask:
 
 
 def choose(type_: DataType, mask: Mask, left: Any, right: Any) -> Any:
-    """Return the left value where the mask is set, and the right value elsewhere; either may be a constant."""
+    """Return the left value where the mask is set, and the right value elsewhere; both values may be constants."""
     if type_.kind is TypeKind.STRING:
         return pc.if_else(pa.array(mask), text(left), text(right))
     return np.where(mask, left, right)

@@ -22,6 +22,7 @@ from engine.expressions.kernels.kernel import (
     Checked,
     Kernel,
     Mask,
+    always,
     any_or_none,
     each,
     mask_of,
@@ -31,10 +32,10 @@ from engine.expressions.kernels.kernel import (
 SPACES = (
     "\u0020\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 )
-"""Characters that trim removes by default: Unicode's space separators, but not tabs and line ends."""
+"""Characters that TRIM removes by default: Unicode's space separators, but not tabs and line ends."""
 
 
-def by_row(function: Callable[..., Any], arguments: Sequence[Argument], result: DataType) -> Kernel:
+def by_row(function: Callable[..., Any], result: DataType) -> Kernel:
     """Return a kernel that calls a Python function for each row."""
     if result.kind is TypeKind.STRING:
         return Kernel(lambda *columns: pa.array([function(*row) for row in rows(*columns)], pa.string()))
@@ -45,21 +46,6 @@ def by_row(function: Callable[..., Any], arguments: Sequence[Argument], result: 
 def constants(arguments: Sequence[Argument]) -> bool:
     """Return True if the first argument is a column and all other arguments are constants."""
     return not arguments[0].constant and all(argument.constant for argument in arguments[1:])
-
-
-# --- case, length, parts --------------------------------------------------------------------------------
-
-
-def build_lower(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    return Kernel(pc.utf8_lower)
-
-
-def build_upper(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    return Kernel(pc.utf8_upper)
-
-
-def build_length(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    return Kernel(lambda texts: pc.utf8_length(texts).to_numpy().astype(np.int64))
 
 
 def substring(text: str, start: int, length: int | None = None) -> str:
@@ -73,7 +59,7 @@ def substring(text: str, start: int, length: int | None = None) -> str:
 
 def build_substring(arguments: Sequence[Argument], result: DataType) -> Kernel:
     if not constants(arguments):
-        return by_row(substring, arguments, result)
+        return by_row(substring, result)
     start = int(arguments[1].value)
     length = int(arguments[2].value) if len(arguments) > 2 else None
     begin = start - 1 if start >= 0 else start
@@ -85,28 +71,22 @@ def build_substring(arguments: Sequence[Argument], result: DataType) -> Kernel:
     return slicing(begin, end if end < 0 else None)
 
 
-def left(text: str, count: int) -> str:
-    return text[:count]
-
-
 def build_left(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    return slicing(0, int(arguments[1].value)) if constants(arguments) else by_row(left, arguments, result)
-
-
-def right(text: str, count: int) -> str:
-    return text[-count:] if count else ""
+    if not constants(arguments):
+        return by_row(lambda text, count: text[:count], result)
+    return slicing(0, int(arguments[1].value))
 
 
 def build_right(arguments: Sequence[Argument], result: DataType) -> Kernel:
     if not constants(arguments):
-        return by_row(right, arguments, result)
+        return by_row(lambda text, count: text[-count:] if count else "", result)
     count = int(arguments[1].value)
     return slicing(-count, None) if count else slicing(0, 0)
 
 
 def slicing(start: int, stop: int | None) -> Kernel:
     """Return a kernel that slices texts as Python does."""
-    # Arrow takes int64 positions, so larger numbers are clipped; no text is longer than the limit.
+    # Arrow takes int64 positions, so larger positions are clipped to a limit that no text is longer than.
     most = 2**40
     start = max(min(start, most), -most)
     stop = None if stop is None else max(min(stop, most), -most)
@@ -120,40 +100,17 @@ def build_trim(
     result: DataType,
 ) -> Kernel:
     if not constants(arguments):
-        return by_row(one, arguments, result)
+        return by_row(one, result)
     characters = arguments[1].value if len(arguments) > 1 else SPACES
     return Kernel(lambda texts, *_: vectorised(texts, characters=characters))
-
-
-def trimmed(text: str, characters: str = SPACES) -> str:
-    return text.strip(characters)
-
-
-def trimmed_left(text: str, characters: str = SPACES) -> str:
-    return text.lstrip(characters)
-
-
-def trimmed_right(text: str, characters: str = SPACES) -> str:
-    return text.rstrip(characters)
-
-
-def replaced(text: str, old: str, new: str) -> str:
-    return text.replace(old, new) if old else text
 
 
 def build_replace(arguments: Sequence[Argument], result: DataType) -> Kernel:
     # Arrow's replace loops without end if the text to replace is empty.
     if not constants(arguments) or arguments[1].value == "":
-        return by_row(replaced, arguments, result)
+        return by_row(lambda text, old, new: text.replace(old, new) if old else text, result)
     old, new = arguments[1].value, arguments[2].value
     return Kernel(lambda texts, *_: pc.replace_substring(texts, pattern=old, replacement=new))
-
-
-def build_append(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    return Kernel(lambda *texts: pc.binary_join_element_wise(*texts, ""))
-
-
-# --- finding --------------------------------------------------------------------------------------------
 
 
 def build_search(
@@ -163,7 +120,7 @@ def build_search(
     result: DataType,
 ) -> Kernel:
     if not constants(arguments):
-        return by_row(one, arguments, result)
+        return by_row(one, result)
     pattern = arguments[1].value
     return Kernel(lambda texts, _: mask_of(vectorised(texts, pattern=pattern)))
 
@@ -174,7 +131,7 @@ def place_of(text: str, part: str) -> int:
 
 def build_strpos(arguments: Sequence[Argument], result: DataType) -> Kernel:
     if not constants(arguments):
-        return by_row(place_of, arguments, result)
+        return by_row(place_of, result)
     part = arguments[1].value
 
     def places(texts: pa.StringArray, _: str) -> Array:
@@ -186,15 +143,14 @@ def build_strpos(arguments: Sequence[Argument], result: DataType) -> Kernel:
     return Kernel(places)
 
 
-# --- LIKE -----------------------------------------------------------------------------------------------
-
 ANY = object()
-"""Wildcard % of a pattern; ONE is the wildcard _."""
+"""Wildcard % of a LIKE pattern."""
 ONE = object()
+"""Wildcard _ of a LIKE pattern."""
 
 
 def pattern_parts(pattern: str, escape: str) -> list[Any] | None:
-    """Split a pattern into literal texts and wildcards; return None if it ends with the escape character."""
+    """Split a LIKE pattern into literal texts and wildcards; return None if the pattern ends with the escape character."""
     parts: list[Any] = []
     characters = iter(pattern)
     for character in characters:
@@ -211,7 +167,7 @@ def pattern_parts(pattern: str, escape: str) -> list[Any] | None:
 
 
 def matcher(parts: list[Any]) -> Callable[[pa.StringArray], Mask]:
-    """Return a function that masks the texts that match; it avoids regular expressions where possible."""
+    """Return a function that masks the texts that match the parts of a LIKE pattern, if possible without regular expressions."""
     match parts:
         case []:
             return lambda texts: mask_of(pc.equal(texts, ""))
@@ -273,17 +229,17 @@ def like_by_row(fold: bool, texts: Any, patterns: Any, escapes: Any = "") -> Che
 
 
 BUILDERS: dict[str, Build] = {
-    "lower": build_lower,
-    "upper": build_upper,
-    "length": build_length,
+    "lower": always(Kernel(pc.utf8_lower)),
+    "upper": always(Kernel(pc.utf8_upper)),
+    "length": always(Kernel(lambda texts: pc.utf8_length(texts).to_numpy().astype(np.int64))),
     "substring": build_substring,
     "left": build_left,
     "right": build_right,
-    "trim": partial(build_trim, pc.utf8_trim, trimmed),
-    "ltrim": partial(build_trim, pc.utf8_ltrim, trimmed_left),
-    "rtrim": partial(build_trim, pc.utf8_rtrim, trimmed_right),
+    "trim": partial(build_trim, pc.utf8_trim, str.strip),
+    "ltrim": partial(build_trim, pc.utf8_ltrim, str.lstrip),
+    "rtrim": partial(build_trim, pc.utf8_rtrim, str.rstrip),
     "replace": build_replace,
-    "append": build_append,
+    "append": always(Kernel(lambda *texts: pc.binary_join_element_wise(*texts, ""))),
     "starts_with": partial(build_search, pc.starts_with, str.startswith),
     "ends_with": partial(build_search, pc.ends_with, str.endswith),
     "contains": partial(build_search, pc.match_substring, lambda text, part: part in text),

@@ -1,26 +1,24 @@
-"""Parts of timestamps and truncation, on int64 microseconds since the epoch.
+"""Parts and truncation of timestamps, which are int64 microseconds since the epoch.
 
-Floor division makes the results right before 1970 too. Months and years use numpy's calendar.
+Floor division also gives correct results for times before 1970. Months and years use numpy's calendar.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from engine.data.schema import DataType, TypeKind
 from engine.expressions.kernels.arithmetic import divided
-from engine.expressions.kernels.kernel import Argument, Array, Build, Checked, Kernel, any_or_none, each
+from engine.expressions.kernels.kernel import Argument, Array, Build, Checked, Kernel, always, any_or_none
 
 MILLISECOND = 1_000
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
-MONDAY = 4  # days from the epoch, a Thursday, to the first Monday
+MONDAY = 4  # Days from the epoch, which was a Thursday, to the first Monday
 
 FIXED = {
     "microsecond": 1,
@@ -30,9 +28,9 @@ FIXED = {
     "hour": HOUR,
     "day": DAY,
 }
-"""Units of constant length."""
+"""Length in microseconds of each time unit that has a constant length."""
 MONTHS = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1_200, "millennium": 12_000}
-"""Units of whole months; years are counted from year 0."""
+"""Number of months of each longer time unit; decades, centuries and millennia begin at multiples of their length from year 0."""
 EPOCH_MONTHS = 1970 * 12
 
 
@@ -50,47 +48,6 @@ def first_day(month: Array) -> Array:
     return month.view("M8[M]").astype("M8[D]").view(np.int64)
 
 
-def year(times: Array) -> Array:
-    return months(times) // 12 + 1970
-
-
-def month(times: Array) -> Array:
-    return months(times) % 12 + 1
-
-
-def quarter(times: Array) -> Array:
-    return months(times) % 12 // 3 + 1
-
-
-def day(times: Array) -> Array:
-    return days(times) - first_day(months(times)) + 1
-
-
-def day_of_year(times: Array) -> Array:
-    return days(times) - first_day(months(times) // 12 * 12) + 1
-
-
-def day_of_week(times: Array) -> Array:
-    """Return the day of the week; Sunday is 0."""
-    return (days(times) + MONDAY) % 7
-
-
-def hour(times: Array) -> Array:
-    return times // HOUR % 24
-
-
-def minute(times: Array) -> Array:
-    return times // MINUTE % 60
-
-
-def second(times: Array) -> Array:
-    return times // SECOND % 60
-
-
-def epoch(times: Array) -> Array:
-    return times / 1e6
-
-
 def epoch_ms(times: Array) -> Array:
     """Return the time in milliseconds since the epoch, rounded to the nearest, as in DuckDB."""
     return divided(times, MILLISECOND)
@@ -99,14 +56,6 @@ def epoch_ms(times: Array) -> Array:
 def time_of_ms(milliseconds: Array) -> Checked:
     times = milliseconds * MILLISECOND
     return times, None, any_or_none(times // MILLISECOND != milliseconds)
-
-
-def unit_named(name: str) -> str | None:
-    unit = name.strip().lower()
-    irregular = {"centuries": "century", "millennia": "millennium", "millenniums": "millennium"}
-    unit = irregular.get(unit, unit)
-    unit = unit if unit in FIXED or unit in MONTHS or unit == "week" else unit.removesuffix("s")
-    return unit if unit in FIXED or unit in MONTHS or unit == "week" else None
 
 
 def truncation(unit: str) -> Callable[[Array], Array]:
@@ -126,28 +75,13 @@ def truncation(unit: str) -> Callable[[Array], Array]:
 
 
 def build_truncation(arguments: Sequence[Argument], result: DataType) -> Kernel:
-    unit, _ = arguments
-    reason = "date_trunc does not know the unit"
-    if unit.constant and (known := unit_named(unit.value)) is not None:
-        apply = truncation(known)
-        return Kernel(lambda _, times: apply(times))
-    return Kernel(truncate_each, reason)
-
-
-def truncate_each(units: Any, times: Array) -> Checked:
-    """Truncate each time to the unit of its row."""
-    shape = (len(units),) if not isinstance(units, str) else np.shape(times)
-    names = np.array([name for name, _ in zip(each(units), range(shape[0]), strict=False)], object)
-    times = np.broadcast_to(times, shape).copy()
-    result, bad = times.copy(), np.zeros(shape, bool)
-    for name in set(names.tolist()):
-        places = np.flatnonzero(names == name)
-        unit = unit_named(name)
-        if unit is None:
-            bad[places] = True
-        else:
-            result[places] = truncation(unit)(times[places])
-    return result, None, any_or_none(bad)
+    """Return a kernel that truncates times to a constant unit; the planner accepts no other units."""
+    unit, moment = arguments
+    truncated = truncation(str(unit.value))
+    # If the time is a constant too, it comes as a scalar, because only the first argument becomes a column then.
+    if moment.constant:
+        return Kernel(lambda _, time: truncated(np.array([time])))
+    return Kernel(lambda _, times: truncated(times))
 
 
 def build_epoch_ms(arguments: Sequence[Argument], result: DataType) -> Kernel:
@@ -156,26 +90,21 @@ def build_epoch_ms(arguments: Sequence[Argument], result: DataType) -> Kernel:
     return Kernel(epoch_ms)
 
 
-def build_part(function: Callable[[Array], Array], arguments: Sequence[Argument], result: DataType) -> Kernel:
-    return Kernel(function)
-
-
+PARTS: dict[str, Callable[[Array], Array]] = {
+    "year": lambda times: months(times) // 12 + 1970,
+    "quarter": lambda times: months(times) % 12 // 3 + 1,
+    "month": lambda times: months(times) % 12 + 1,
+    "day": lambda times: days(times) - first_day(months(times)) + 1,
+    "day_of_week": lambda times: (days(times) + MONDAY) % 7,
+    "day_of_year": lambda times: days(times) - first_day(months(times) // 12 * 12) + 1,
+    "hour": lambda times: times // HOUR % 24,
+    "minute": lambda times: times // MINUTE % 60,
+    "second": lambda times: times // SECOND % 60,
+}
+"""Functions for the whole-number parts of a timestamp; weeks begin on Sunday, which is day 0."""
 BUILDERS: dict[str, Build] = {
-    **{
-        function.__name__: partial(build_part, function)
-        for function in (
-            year,
-            quarter,
-            month,
-            day,
-            day_of_week,
-            day_of_year,
-            hour,
-            minute,
-            second,
-            epoch,
-        )
-    },
+    **{name: always(Kernel(function)) for name, function in PARTS.items()},
+    "epoch": always(Kernel(lambda times: times / 1e6)),
     "epoch_ms": build_epoch_ms,
     "date_trunc": build_truncation,
 }

@@ -1,7 +1,7 @@
 """Turns parsed expressions into typed plan expressions in normal form.
 
-Types are resolved here: `engine.expressions.functions` defines the argument types of a function, and casts to these are
-inserted. Casts that the user did not write only widen numbers and convert constants: text never becomes a number.
+All types are resolved: `engine.expressions.functions` defines the argument types of a function, and casts to these types are
+inserted. Casts that the user did not write only widen numbers and convert constants: a text column never becomes a number.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ REPEATED_MAX = 20_000
 
 
 class Expressions:
-    """Turns parsed expressions that use the columns of a scope into plan expressions."""
+    """Reader that turns parsed expressions over the columns of a scope into plan expressions."""
 
     def __init__(self, scope: Scope, offsets: Sequence[int | None], where: str) -> None:
         """Prepare to read expressions of the clause `where`, which messages name.
@@ -108,7 +108,7 @@ class Expressions:
         return shifted(self.repeated(node, seen.column.expression), offset)
 
     def repeated(self, node: exp.Expr, expression: Expression, times: int = 1) -> Expression:
-        """Count an expression that the plan copies `times` times; refuse texts with plans that would grow too large."""
+        """Add the size of an expression that the plan copies `times` times; raise an error if the plan would grow too large."""
         if not isinstance(expression, Column | Literal):
             self._repeated += times * size(expression, REPEATED_MAX)
             if self._repeated > REPEATED_MAX:
@@ -118,21 +118,9 @@ class Expressions:
     def _literal(self, node: exp.Literal) -> Expression:
         return Literal(node.name, STRING) if node.is_string else number(self.text, node)
 
-    def _null(self, _: exp.Null) -> Expression:
-        return Literal(None, UNTYPED)
-
-    def _boolean(self, node: exp.Boolean) -> Expression:
-        return Literal(bool(node.this), BOOLEAN)
-
-    def _paren(self, node: exp.Paren) -> Expression:
-        return self.read(node.this)
-
     def _interval(self, node: exp.Interval) -> Expression:
         hint = "ts + INTERVAL '10 seconds'"
         raise self.text.error(node, INTERVAL_USE, self.text.of(node) or None, hint)
-
-    def _negative(self, node: exp.Neg) -> Expression:
-        return self.function(node, "negate", [node.this])
 
     def _not(self, node: exp.Not) -> Expression:
         inner = typed(self.read(node.this), BOOLEAN)
@@ -146,7 +134,7 @@ class Expressions:
         return self.function(node, OPERATORS[type(node)], [node.left, node.right])
 
     def _logical(self, node: exp.And | exp.Or) -> Expression:
-        """Read a chain of AND or OR, of any length, without recursion."""
+        """Return the expression for a chain of AND or OR of any length, without recursion."""
         operands: list[exp.Expr] = []
         stack: list[exp.Expr] = [node]
         while stack:
@@ -200,7 +188,7 @@ class Expressions:
         return None
 
     def _between(self, node: exp.Between) -> Expression:
-        # Every part is read only once, because reading it for each use doubles the work with each level of nesting.
+        # Each operand of BETWEEN is read only once, because a second reading would double the work with each level of nesting.
         value, low, high = (
             self.read(operand) for operand in (node.this, node.args["low"], node.args["high"])
         )
@@ -261,11 +249,7 @@ class Expressions:
             raise self.text.error(
                 node, f"{argument.type} cannot be cast to {type_}", self.text.of(node.this), hint
             )
-        try:
-            return cast(argument, type_, try_)
-        except DoesNotFit:
-            title, hint = f"this is not a value of type {type_}", CONSTANTS.get(type_.kind, "")
-            raise self.text.error(node.this, title, self.text.of(node.this), hint) from None
+        return self._converted(node.this, argument, type_, try_)
 
     def _case(self, node: exp.Case) -> Expression:
         if node.this is None:
@@ -304,7 +288,7 @@ class Expressions:
             and len(arguments) == 2
             and isinstance(arguments[0], exp.Literal)
         ):
-            name = arguments.pop(0).name.lower()  # date_part('hour', ts) is hour(ts)
+            name = arguments.pop(0).name.lower()  # The call date_part('hour', ts) means hour(ts)
             if (unknown := unknown_part(name)) is not None:
                 raise self.text.error(node, *unknown)
         if name in IMPURE:
@@ -329,7 +313,7 @@ class Expressions:
     def applied(
         self, node: exp.Expr, name: str, nodes: Sequence[exp.Expr], operands: Sequence[Expression]
     ) -> Expression:
-        """Return a call of a function, with the operands cast to the types that it takes."""
+        """Return a call of a function, with the operands cast to the types that the function takes."""
         if name in BESIDE_DECIMALS:
             operands = beside_decimals(operands)
         try:
@@ -356,10 +340,16 @@ class Expressions:
             raise self.text.error(
                 node, f"this expression must have type {wanted}, but it is a string", written, hint
             )
+        return self._converted(node, operand, wanted)
+
+    def _converted(
+        self, node: exp.Expr, operand: Expression, type_: DataType, try_: bool = False
+    ) -> Expression:
+        """Return a cast of the operand; raise an error for a constant that does not fit into the type."""
         try:
-            return cast(operand, wanted)
+            return cast(operand, type_, try_)
         except DoesNotFit:
-            title, hint = f"this is not a value of type {wanted}", CONSTANTS.get(wanted.kind, "")
+            title, hint = f"this is not a value of type {type_}", CONSTANTS.get(type_.kind, "")
             raise self.text.error(node, title, self.text.of(node), hint) from None
 
     def truncation(self, node: exp.Expr, unit: Expression) -> Expression:
@@ -378,11 +368,11 @@ class Expressions:
     READERS: ClassVar[dict[type[exp.Expr], Callable[..., Expression]]] = {
         exp.Column: _column,
         exp.Literal: _literal,
-        exp.Null: _null,
-        exp.Boolean: _boolean,
-        exp.Paren: _paren,
+        exp.Null: lambda _, node: Literal(None, UNTYPED),
+        exp.Boolean: lambda _, node: Literal(bool(node.this), BOOLEAN),
+        exp.Paren: lambda self, node: self.read(node.this),
         exp.Interval: _interval,
-        exp.Neg: _negative,
+        exp.Neg: lambda self, node: self.function(node, "negate", [node.this]),
         exp.Not: _not,
         exp.And: _logical,
         exp.Or: _logical,
@@ -436,7 +426,7 @@ BESIDE_DECIMALS = {*OPERATORS.values(), "in", "coalesce", "nullif", "greatest", 
 
 
 def beside_decimals(operands: Sequence[Expression]) -> Sequence[Expression]:
-    """Return the operands, with constant integers next to decimals as decimals: 10 in `price > 10` becomes decimal(2, 0)."""
+    """Return the operands; constant integers next to decimals become decimals: the 10 in `price > 10` becomes decimal(2, 0)."""
     if all(operand.type.kind is not TypeKind.DECIMAL for operand in operands):
         return operands
     return [

@@ -1,9 +1,9 @@
 """Constructs of other SQL systems that Weir does not support: the name of each, and what to write instead.
 
-This is the only list of them. The grammar uses it where it stops reading (`construct_at`, `PHRASES`). The planner uses
-it for unknown calls (`unknown_function`) and for nodes of the parsed tree (`NODES`).
+No other module lists such constructs. The grammar looks for them where it cannot continue (`construct_at`, `PHRASES`), and
+the planner at unknown calls (`unknown_function`) and at nodes of the parsed tree (`NODES`).
 
-A test plans all SQL in backticks. It uses the stream `s (ts, since, k, x, y, name, ok)`, a stream `r` with the same
+A test plans all SQL in backticks. The test declares the stream `s (ts, since, k, x, y, name, ok)`, a stream `r` with the same
 columns, and the table `t (k, name)`.
 """
 
@@ -21,7 +21,7 @@ from engine.plan.aggregations import AGGREGATES, LISTED, SCALINGS
 
 @dataclass(frozen=True, slots=True)
 class Construct:
-    """Construct of another SQL system, how it is recognised, and what to write instead.
+    """Construct of another SQL system: its error message and hint, and the words and nodes by which it is recognised.
 
     `{name}` in the title stands for the name of the called function. `functions` and `prefixes` are
     separated by blanks, `phrases` by commas.
@@ -407,7 +407,7 @@ def construct_at(tokens: Sequence[Token], place: int) -> tuple[Construct, Token]
 
 
 def construct_of(node: exp.Expr) -> Construct | None:
-    """Return the unsupported construct of a node of the tree, or None; LAG and RANK have constructs apart from OVER."""
+    """Return the unsupported construct of a node of the tree, or None; LAG and RANK have other hints than OVER in general."""
     if isinstance(node, exp.Window) and isinstance(node.this, exp.Anonymous):
         construct = function_named(str(node.this.name).lower())
         if construct in (NEIGHBOURS, RANKS):
@@ -424,7 +424,7 @@ def function_named(name: str) -> Construct | None:
 
 
 def is_known(name: str) -> bool:
-    """Return True for the name of a scalar function or an aggregate."""
+    """Return True if `name` is the name of a scalar function or an aggregate."""
     return name in RULES or name in ALIASES or name in AGGREGATES or name in SCALINGS
 
 
@@ -434,7 +434,7 @@ def unknown_function(name: str, aggregates: bool = False) -> tuple[str, object, 
     if construct is not None:
         titled = "{name}" in construct.title
         return construct.title.format(name=name.upper()), None if titled else name, construct.hint
-    scalars = [*(set(RULES) - UNNAMED), *(aliase for aliase in ALIASES if aliase.isidentifier()), "if"]
+    scalars = [*(set(RULES) - UNNAMED), *ALIASES, "if"]
     close = near(name, [*AGGREGATES, *SCALINGS, *scalars])
     if close:
         return "there is no such function", name, "did you mean " + " or ".join(close) + "?"
@@ -451,7 +451,7 @@ def unknown_part(name: str) -> tuple[str, object, str] | None:
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
-    """Return at most three known names that differ from `name` by one edit, or by two edits if it is long."""
+    """Return at most three known names that differ from `name` by one edit, or by two edits if `name` is long."""
     slips = 1 if len(name) < 6 else 2
     close = [(edits(name, one), one) for one in known if abs(len(one) - len(name)) <= slips]
     return [one for count, one in sorted(close) if count <= slips and 2 * count < len(name)][:3]

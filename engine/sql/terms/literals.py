@@ -1,6 +1,6 @@
 """Reads constants from SQL texts: numbers and intervals.
 
-Numbers have DuckDB's types: int32 or int64, whichever is smaller; decimal with a point; float64 with an exponent.
+Numbers have DuckDB's types: int32 or, for larger numbers, int64; decimal with a point; float64 with an exponent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.sql.errors import Text
 
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 INTERVAL_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
-INTERVAL_MAX_US = 10**17  # longest interval: about 3,000 years, far below the limit of int64
+INTERVAL_MAX_US = 10**17  # Longest interval: about 3,000 years, far below the limit of int64
 
 
 def number(text: Text, node: exp.Literal) -> Literal:

@@ -1,4 +1,4 @@
-"""Normal form of expressions: equal meanings get equal expressions, so that queries share their operators.
+"""Normal form of expressions: expressions with equal meanings become equal, so that queries share their operators.
 
     operands of AND, OR, +, ×, = … are sorted           1 < x                     → x > 1
     AND and OR are flat, each operand occurs once       NOT (a OR b)              → NOT a AND NOT b
@@ -12,12 +12,13 @@ greater than every number. The operands of a sum of two floats may be swapped, b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from engine.data.schema import BOOLEAN, FLOAT64, INT64, DataType
-from engine.plan.plan import TRUE, Call, Case, Cast, Column, Expression, Literal
-from engine.sql.terms.constants import computed, converted
+from engine.expressions.kernels.comparison import MIRRORED
+from engine.plan.plan import TRUE, Call, Case, Cast, Column, Expression, Literal, columns_in, parts_of
+from engine.sql.terms.constants import computed, value_of
 
 FALSE = Literal(False, BOOLEAN)
 
@@ -30,14 +31,6 @@ OPPOSITE = {
     "less_equal": "greater",
     "is_null": "is_not_null",
     "is_not_null": "is_null",
-}
-MIRRORED = {
-    "equal": "equal",
-    "not_equal": "not_equal",
-    "less": "greater",
-    "greater": "less",
-    "less_equal": "greater_equal",
-    "greater_equal": "less_equal",
 }
 COMMUTATIVE = {"add", "multiply", "greatest", "least"}
 
@@ -96,16 +89,19 @@ def any_of(conditions: Iterable[Expression]) -> Expression:
 
 
 def cast(argument: Expression, type_: DataType, try_: bool = False) -> Expression:
-    """Return a cast in normal form; a constant is converted at once, or DoesNotFit is raised."""
+    """Return a cast in normal form; a constant is converted at once; raise DoesNotFit if that is impossible."""
     if argument.type == type_:
         return argument
     if not isinstance(argument, Literal):
         return Cast(argument, type_, try_)
     if argument.value is None:
         return Literal(None, type_)
-    if argument.type.is_integer and type_ in (INT64, FLOAT64):  # fast path for the most frequent case
+    if argument.type.is_integer and type_ in (
+        INT64,
+        FLOAT64,
+    ):  # The most frequent cast needs no call of the engine
         return Literal(int(argument.value) if type_ == INT64 else float(argument.value), type_)
-    constant = converted(Cast(argument, type_, try_))
+    constant = value_of(Cast(argument, type_, try_))
     if constant is None:
         raise DoesNotFit
     return constant
@@ -150,7 +146,7 @@ def _merged(function: str, conditions: Iterable[Expression]) -> Iterable[Express
 
 
 def _members(function: str, condition: Expression) -> tuple[Expression, tuple[Literal, ...]] | None:
-    """Return x and the constants of x = 1 or x IN (1, 2); under AND, those of x <> 1 or NOT x IN (1, 2)."""
+    """Return x and the constants of x = 1 or x IN (1, 2) under OR; of x <> 1 or NOT x IN (1, 2) under AND; otherwise None."""
     if function == "and":
         match condition:
             case Call("not_equal" | "not", (_, *_)):
@@ -220,25 +216,6 @@ def shifted(expression: Expression, by: int) -> Expression:
     return mapped(expression, moved)
 
 
-def columns_in(expression: Expression) -> Iterator[Column]:
-    return (part for part in parts_of(expression) if isinstance(part, Column))
-
-
 def size(expression: Expression, most: int) -> int:
     """Return the number of parts of an expression; counting ends as soon as the number exceeds `most`."""
     return sum(1 for _ in islice(parts_of(expression), most + 1))
-
-
-def parts_of(expression: Expression) -> Iterator[Expression]:
-    stack = [expression]
-    while stack:
-        expression_part = stack.pop()
-        yield expression_part
-        match expression_part:
-            case Cast(argument):
-                stack.append(argument)
-            case Call(_, arguments):
-                stack += arguments
-            case Case(branches, otherwise):
-                stack += (part for branch in branches for part in branch)
-                stack.append(otherwise)

@@ -37,7 +37,7 @@ INSTEAD = {
 
 
 def type_named(text: Text, node: TypeName) -> DataType:
-    """Return the type with this name; raise an error at an unknown name."""
+    """Return the type with this name; raise an error for an unknown name."""
     name, digits = node.name, [expression.name for expression in node.expressions]
     if name in DECIMALS:
         return _decimal(text, node, digits)
@@ -45,14 +45,14 @@ def type_named(text: Text, node: TypeName) -> DataType:
     if found is None:
         hint = f"use {INSTEAD[name]}" if name in INSTEAD else nearest(name, [*TYPES, *DECIMALS])
         raise text.error(node, "there is no such type", name, hint)
-    if digits and name != "varchar":  # the length of a varchar is ignored, as in DuckDB
+    if digits and name != "varchar":  # The length of a varchar is ignored, as in DuckDB
         raise text.error(node, f"{name} takes no digits in parentheses", hint=name)
     return found
 
 
 def _decimal(text: Text, node: TypeName, digits: list[str]) -> DataType:
     if not digits:
-        return decimal(DECIMAL_DIGITS_MAX, 3)  # digits of a decimal without parentheses, as in DuckDB
+        return decimal(DECIMAL_DIGITS_MAX, 3)  # DuckDB also gives a decimal without parentheses these digits
     if len(digits) > 2 or not all(digit.isdecimal() and len(digit) < 4 for digit in digits):
         what = "decimal takes its number of digits and, optionally, how many are after the point"
         raise text.error(node, what, hint="decimal(10, 2)")

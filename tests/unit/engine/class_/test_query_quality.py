@@ -1,6 +1,4 @@
-"""Quality of answers: classes and queries declare QoS graphs, which the scheduler uses and by which leaving
-answers are valued.
-"""
+"""Quality of answers: the QoS graphs that classes and queries declare, for the scheduler and for statistics of answers."""
 
 from __future__ import annotations
 
@@ -161,8 +159,9 @@ def length_of_union(intervals: list[tuple[float, float]]) -> float:
 
 
 TRAINS = st.lists(
-    # For each train: the pause before it, its response time, its number of answers, True if all these answers have one arrival value,
-    # and the ideal time of an answer (None if the ideal time is not read after this train).
+    # Each tuple describes a train: the pause before it, its response time, and its number of answers.
+    # The fourth value is True if all answers of the train have one arrival value.
+    # The last value is the ideal time of an answer; None if the ideal time is not read after the train.
     st.tuples(
         st.floats(0, 2),
         st.floats(0, 1.5),
@@ -192,7 +191,7 @@ def test_quality_covers_all_answers_however_trains_are_cut(
         waiting += [now - arrived] * count
         if ideal_s is not None:
             quality.slowed(ideal_s)
-            if ideal_s:  # An ideal time of 0 means unknown: answers are kept until the ideal time is known.
+            if ideal_s:  # An ideal time of 0 means unknown, so answers wait until the ideal time is known.
                 slowdowns += [one / ideal_s for one in waiting]
                 waiting.clear()
         if is_read_meanwhile:
@@ -249,7 +248,7 @@ def test_the_ideal_time_of_an_answer_is_the_sum_of_mean_operator_costs(rows: Row
             runner.scheduled.calls[place[id(node)]],
             runner.scheduled.tuples[place[id(node)]],
         )
-        if node.partner is not None:  # a call of a join for event time alone counts as a tuple
+        if node.partner is not None:  # A call of a join for event time alone counts as a tuple
             return FIRST_ESTIMATE.cost_s if node.mean_cost_s is None else node.mean_cost_s
         # In this test each operator call takes one unit of time by the clock.
         return calls / tuples if calls else FIRST_ESTIMATE.cost_s
@@ -308,8 +307,8 @@ def test_waiting_for_a_join_partner_is_not_slowdown(sql: str, order: str) -> Non
 
 @pytest.mark.parametrize(
     ("slide", "slack_s"),
-    # Slack of an answer: a pane of 2 s. With SLIDE AT MOST 6 s, the slack also includes the 4 s by which the actual slide
-    # is shorter.
+    # The slack of an answer is a pane of 2 s.
+    # With SLIDE AT MOST 6 s, the slack includes the 4 s by which the actual slide is shorter.
     [("SLIDE 2 SECONDS", 2.0), ("SLIDE AT MOST 6 SECONDS", 6.0)],
 )
 def test_window_answers_are_tardy_one_pane_after_the_latest_allowed_end(slide: str, slack_s: float) -> None:

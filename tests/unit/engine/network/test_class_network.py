@@ -77,8 +77,8 @@ def test_ten_thousand_queries_share_their_operators() -> None:
             plans[sql] = plan_query("q", sql, CATALOG)
         run.runner.add(replace(plans[sql], name=f"q{place}"))
     names = nodes(run)
-    # There are 20 conditions, each with one store of panes. The pairs of condition and window length repeat
-    # every 100 queries.
+    # There are 20 conditions, each with one store of panes.
+    # The pairs of condition and window length repeat every 100 queries.
     assert [names.count(one) for one in ("source:t", "filter", "panes", "window")] == [1, 20, 20, 100]
 
 

@@ -125,8 +125,8 @@ def test_overdue_lookups_are_answered_with_the_available_rows() -> None:
     offer(run, "t", {"at": 1, "k": 1, "n": 10})
     offer(run, "s", {"at": 2, "id": 1, "k": 1}, {"at": 3, "id": 2, "k": 1})
     assert run.rows("q0") == []
-    assert run.runner.lookups.overdue(run.now - 1) == {}
-    assert run.runner.lookups.overdue(run.now) == {"q0": 3_000_001}
+    assert run.runner.overdue(run.now - 1) == {}
+    assert run.runner.overdue(run.now) == {"q0": 3_000_001}
     run.runner.release("q0", 3_000_001, run.now)
     run.step(10**6)
     assert run.rows("q0") == [(1, "a", 10), (2, "a", 10)]

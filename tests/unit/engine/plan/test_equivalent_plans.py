@@ -6,8 +6,8 @@ import pytest
 
 from configs.classes.plans import PlanSettings
 from engine.data.schema import INT32, STRING, Field, Schema, TableSchema
-from engine.network.network import ClassNetwork, walk
-from engine.plan.plan import TRUE, Filter, IntervalJoin, LastJoin, TableJoin, WindowJoin
+from engine.network.network import ClassNetwork
+from engine.plan.plan import TRUE, Filter, IntervalJoin, LastJoin, TableJoin, WindowJoin, walk
 from engine.plan.plan_rewrites import arranged
 from engine.sql import SqlCatalog, parse_create_stream, plan_query
 
@@ -97,7 +97,7 @@ def test_in_an_unshared_plan_removing_a_query_removes_only_its_own_operators() -
     ],
 )
 def test_only_conditions_of_inner_joins_are_moved_into_the_join(sql: str, moves: bool) -> None:
-    plan = arranged(plan_query("q", sql, CATALOG), {}, AFTER, "q")
+    plan = arranged(plan_query("q", sql, CATALOG).plan, {}, AFTER, "q")
     (join,) = (one for one in walk(plan) if isinstance(one, IntervalJoin | WindowJoin | TableJoin | LastJoin))
     assert (join.residual != TRUE) == moves
     assert any(isinstance(one, Filter) for one in walk(plan)) != moves
@@ -106,7 +106,7 @@ def test_only_conditions_of_inner_joins_are_moved_into_the_join(sql: str, moves:
 def test_a_condition_on_looked_up_rows_stays_before_the_join() -> None:
     last = "(SELECT ts, sensor, level FROM alerts WHERE level > 1) [LAST BY sensor]"
     sql = f"SELECT r.temp, a.level FROM readings r JOIN {last} AS a ON r.sensor = a.sensor WHERE r.temp > 0"
-    plan = arranged(plan_query("q", sql, CATALOG), {}, AFTER, "q")
+    plan = arranged(plan_query("q", sql, CATALOG).plan, {}, AFTER, "q")
     (join,) = (one for one in walk(plan) if isinstance(one, LastJoin))
     assert not any(isinstance(one, Filter) for one in walk(join.left))
     assert any(isinstance(one, Filter) for one in walk(join.right))

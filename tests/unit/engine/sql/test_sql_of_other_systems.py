@@ -118,7 +118,7 @@ REFUSED = {
     "SELECT user_id FROM clicks WHERE user_id IN (SELECT user_id FROM users)": "line 1, column 46: IN with a query is not supported\n  hint: use a JOIN instead",
     # EXISTS
     "SELECT user_id FROM clicks c WHERE EXISTS (SELECT 1 FROM users u WHERE u.user_id = c.user_id)": "line 1, column 44: a query inside an expression is not supported\n  hint: use a JOIN instead",
-    # LEFT JOIN stream interval
+    # LEFT JOIN with a stream and an interval
     "SELECT c.user_id, o.total FROM clicks c LEFT JOIN orders o ON c.user_id = o.user_id AND o.ts BETWEEN c.ts AND c.ts + INTERVAL '10 seconds'": "line 1, column 51: LEFT JOIN with a stream is not supported, because a match may still come\n  hint: use JOIN, or LEFT JOIN with a table",
     # NATURAL JOIN
     "SELECT user_id, country FROM clicks NATURAL JOIN users": "line 1, column 37: NATURAL JOIN is not supported\n  hint: use JOIN, or LEFT JOIN with a table",
@@ -156,7 +156,7 @@ REFUSED = {
     "SELECT DISTINCT ON (user_id) user_id, page FROM clicks [RANGE 1 MINUTE]": "line 1, column 21: DISTINCT ON is not supported\n  hint: use FIRST(x) or LAST(x), with GROUP BY",
     # percentile_cont within group
     "SELECT PERCENTILE_CONT(0.95) WITHIN GROUP (ORDER BY amount) AS p FROM clicks [RANGE 1 MINUTE]": "line 1, column 8: PERCENTILE_CONT and WITHIN GROUP are not supported (got 'PERCENTILE_CONT(0.95) WITHIN GROUP (ORDER BY amount)')\n  hint: write `PERCENTILE(x, 0.95)`, or `APPROX_QUANTILE(x, 0.95)` in bounded memory",
-    # order by limit in window
+    # ORDER BY and LIMIT in a window
     "SELECT page, COUNT(*) AS n FROM clicks [RANGE 1 MINUTE] GROUP BY page ORDER BY n DESC LIMIT 3": "line 1, column 71: a stream never ends, so its rows cannot be sorted (ORDER BY)\n  hint: leave ORDER BY out, or sort the answers where they are read; for the most frequent values of each window write `SELECT TOP(name, 10) AS names FROM s [RANGE 10 SECONDS]`",
     # QUALIFY
     "SELECT user_id, page FROM clicks QUALIFY ROW_NUMBER() OVER (PARTITION BY user_id ORDER BY ts) = 1": "line 1, column 34: ranks of rows (ROW_NUMBER, RANK, QUALIFY) are not supported yet\n  hint: for the most frequent values write `SELECT TOP(name, 3) AS names FROM s [RANGE 1 MINUTE]`, for the largest value of each group `SELECT k, MAX(x) AS most FROM s [RANGE 1 MINUTE] GROUP BY k`",
@@ -207,7 +207,7 @@ REFUSED = {
     "SELECT v.a FROM (VALUES (1), (2)) AS v(a)": "line 1, column 18: a list of rows (VALUES) is not supported in FROM (got 'VALUES')\n  hint: put the rows into a static table and join it: `SELECT a.x, b.name FROM s a JOIN t b ON a.k = b.k`; for a few values write `SELECT x FROM s WHERE k IN (1, 2)`",
     # SELECT 1
     "SELECT 1": "line 1, column 8: a continuous query must read a stream, but this query has no FROM\n  hint: SELECT … FROM stream",
-    # -- other constructs of these kinds
+    # -- more constructs of the kinds above
     "SELECT IF(ok, 1) AS x FROM clicks": "line 1, column 16: IF needs 3 arguments: a condition and two values (got 2)\n  hint: `IF(x > 0, 'up', 'down')`",
     "SELECT COUNT_IF(amount) AS n FROM clicks [RANGE 1 MINUTE]": "line 1, column 8: count_if takes a condition, but this is float64 (got 'amount')\n  hint: `COUNT_IF(x > 0)`",
     "SELECT BOOL_AND(DISTINCT page) AS n FROM clicks [RANGE 1 MINUTE]": "line 1, column 8: bool_and takes a condition, but this is string (got 'page')\n  hint: `BOOL_AND(x > 0)`",
