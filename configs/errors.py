@@ -134,7 +134,7 @@ def shown(value: object, width: int = 80) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-# Renders only the beginning of a large value, since a short YAML file with aliases can stand for an endless text.
+# Formatter that renders only the beginning of a large value, since a short YAML file with aliases can stand for an endless text.
 BRIEF = reprlib.Repr()
 BRIEF.maxlevel, BRIEF.maxlist, BRIEF.maxdict = 3, 10, 10
 BRIEF.maxstring = BRIEF.maxlong = BRIEF.maxother = 100

@@ -112,8 +112,7 @@ def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
     ):
         call_s, train = host.plan.boxes[number].call_s, host.calls.mean_train(number)
         if isinstance(host.plan.boxes[number].model, AggregateBox):
-            # A window emits once for many thousand tuples, so a running average would have forgotten an output before the next
-            # output comes.
+            # A window emits once per many thousand tuples, so a running average would fall to almost 0 between two outputs.
             estimate = host.calls.mean_estimate(number) or estimate
         tuple_s = max(0.0, estimate.cost_s - call_s / train)
         cost = Cost(call_s, tuple_s, estimate.selectivity)

@@ -46,8 +46,9 @@ SEEN_AGAIN_S = 3.0
 LOOK_AHEAD = 1000
 LINES_A_STEP = 2000
 
-# For each command of a capacity core, the type of event that the receiver gets; for each receiver, the event type that it gets.
+# Type of the event that a receiver gets, by command of a capacity core.
 HEARD_AS = {"HeadroomScaled": "HeadroomScaled", "SharesChanged": "SharesSet"}
+# Type of the events that a receiver gets from a capacity core, by kind of receiver.
 LISTENS_TO: dict[CoreName, str] = {"load": "HeadroomScaled", "turns": "SharesSet"}
 
 Advance = Callable[[float], None]
@@ -301,7 +302,7 @@ class _Replay:
             return
         try:
             got = commands_line(kind, living.core.handle(event, now))
-        except Exception as problem:  # the recorded core did not fail, so it cannot have received this event
+        except Exception as problem:  # The recorded core did not fail, so it cannot have received this event.
             living.failed = True
             self._differs(
                 life,

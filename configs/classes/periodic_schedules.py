@@ -95,8 +95,8 @@ def periodic_of(kind: str, **given: object) -> PeriodicSettings:
 
 # -- schedules as texts --------------------------------------------------------------------------------------
 
-# Schedules that are compared by default: every query on its own, a hybrid schedule without `meetings`,
-# and Golab's schedules, which the paper calls No-S, AS, CS, C-LP, HS, H-LS and H-LP.
+# Schedules that are compared by default: every query on its own, a hybrid schedule without `meetings`, and Golab's schedules.
+# The paper calls Golab's schedules No-S, AS, CS, C-LP, HS, H-LS and H-LP.
 SHARING = (
     "none:tasks=query",
     "none",
@@ -120,7 +120,7 @@ def schedule_of(text: str, defaults: PeriodicSchedule = USUAL) -> PeriodicSettin
 
 
 def schedule_text(settings: PeriodicSettings, defaults: PeriodicSchedule = USUAL) -> str:
-    """Return the text that `schedule_of` reads, with all settings that differ from the defaults or from `defaults`."""
+    """Return the schedule as a text that `schedule_of` reads: the kind, and the settings that differ from the default values."""
     shared = {"order": defaults.order, "eager": defaults.eager}
     usual = type(settings)().model_dump() | shared
     settings_given = {

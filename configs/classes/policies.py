@@ -133,8 +133,7 @@ class Superbox(Settings):
     traversal: Literal["min-cost", "min-latency", "min-memory"] = "min-cost"
     """Order in which the operators of the query run. `min-cost`: each operator once, after all operators that feed it.
     `min-latency`: operators nearest to the answer first, each followed by all operators behind it. `min-memory`: operators
-    that free most memory
-    first."""
+    that free most memory first."""
 
 
 class PrioritySearch(Settings):
@@ -208,8 +207,7 @@ class EarliestDeadline(Settings):
 
 
 class DeadlineOrRate(Settings):
-    """The punctual result that is first by `edf`, or the late result that is first by `hr`, whichever can wait less:
-    minimises tardiness (Sharaf §3.5.2)."""
+    """Late results by `hr` while the next punctual result can wait, otherwise punctual results by `edf`: minimises tardiness (Sharaf §3.5.2)."""
 
     kind: Literal["edf-hr"] = "edf-hr"
 

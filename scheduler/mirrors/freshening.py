@@ -37,7 +37,7 @@ TOLERANCE = 1e-9
 # Value of √(2u) below which a series is used, because x − ln(1 + x) loses digits there.
 SERIES_BELOW = 1e-2
 NEWTON_STEPS = 3
-TINY = -80.0  # value of ln y below which u = −ln(1 − y) equals y within rounding
+TINY = -80.0  # Value of ln y below which u = −ln(1 − y) equals y within rounding
 # Smallest and largest argument; arguments outside this range are set to its limits, so that no intermediate result overflows.
 LEAST, MOST = 1e-100, 1e100
 
@@ -70,9 +70,8 @@ def refreshes(
 
 def _divided(p: Floats, rate: Floats, size: Floats, bandwidth: float) -> tuple[Floats, float]:
     """Return the optimal frequencies and the marginal value, for objects that all have interest and changes."""
-    price = (
-        np.log(size) + np.log(rate) - np.log(p)
-    )  # ln(s·λ/p), computed as a sum because the quotient may overflow
+    # The price is ln(s·λ/p), computed as a sum because the quotient may overflow.
+    price = np.log(size) + np.log(rate) - np.log(p)
     needs = size * rate
 
     def frequencies(log_worth: float) -> Floats:
@@ -109,7 +108,7 @@ def odds(log_y: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         u = -np.log1p(-np.exp(np.minimum(log_y, 0.0)))
         z = np.sqrt(2 * u)
-        x = z + u * (2 / 3 + z / 24) / (1 + z / 24)  # start value, within 10% of the root
+        x = z + u * (2 / 3 + z / 24) / (1 + z / 24)  # Start value, which is within 10% of the root
         for _ in range(NEWTON_STEPS):
             x -= (x - np.log1p(x) - u) * (1 + x) / x
     x[log_y >= 0] = np.inf

@@ -1,4 +1,4 @@
-"""The core of a mirror's poller: chooses the remote object to poll next.
+"""The core of a mirror's poller: chooses the remote object to poll next, from how often each object changes and is used.
 
     decide  `due` returns an object while bandwidth is left; each object is polled at even intervals of 1/f_i
     observe `polled` reports the result of a poll, `used` reports uses of an object
@@ -261,7 +261,9 @@ class MirrorCore:
             changes=self.changes,
             failures=self.failures,
             failing=int(self._failed.are_failing.sum()),
-            spent=max(0.0, self._bandwidth.spent),  # rounding may make the corrected charge slightly negative
+            spent=max(
+                0.0, self._bandwidth.spent
+            ),  # Rounding may make the corrected charge slightly negative.
             solved=self.solved,
             uses=self.uses,
             perceived_expected=expected,
@@ -278,7 +280,7 @@ class MirrorCore:
     def _learn_size(self, one: int, size: float) -> None:
         """Update the estimated size of an object; the size is at least 1, since a size of 0 would permit any frequency."""
         size = max(size, 1.0)
-        if not self._size_known:  # the first object's size is the first estimate for all objects
+        if not self._size_known:  # The first object's size is the first estimate for all objects.
             self._sizes[:] = size
             self._size_known = True
         elif self._last[one] == -math.inf:

@@ -30,12 +30,12 @@ WINDOW_TUPLES = 100
 # Minimum number of expected outputs in a selectivity window; with selectivities of 0.01 or more, every window reaches it.
 EXPECTED_LEAST = 1.0
 # A measured selectivity is used at once after SURPRISES calls with output, if fewer than SURPRISED_BELOW outputs were expected.
-# By chance alone, a correct estimate is replaced in this way about once in 200,000 cases.
+# By chance alone, a correct estimate is replaced by a measured selectivity about once in 200,000 cases.
 SURPRISES, SURPRISED_BELOW = 3, 0.03
 OUTLIER_SIGMAS = 1.5
 OUTLIERS_BELIEVED_AFTER = 3
-# Relative deviation below which a sample is never an outlier. With a nearly constant cost, σ is so small that ordinary jitter
-# would be ignored for ever.
+# Relative deviation below which a sample is never an outlier.
+# With a nearly constant cost, σ is so small that ordinary jitter would be ignored for ever.
 OUTLIER_MIN_SPREAD = 0.1
 
 

@@ -45,8 +45,8 @@ TARGET_MAX_S = 4.0
 COSTS = Costs(turn_us=50.0, decision_us=1.0)
 # Maximum length of one simulated operator call in seconds. A live class runs many short calls, and slices end between calls.
 STEP_S, STEPS_MAX = 0.002, 6
-# A stream gives at least this fraction of the answers per tuple that the class's stream with the most answers gives.
-# Rarer answers might not occur in the run.
+# Minimum number of simulated answers per tuple of a stream, relative to the class's stream with the most answers per tuple.
+# If a stream had fewer answers, none might occur in the run.
 RAREST = 0.05
 # Maximum load of one simulated class, in lanes. A class runs in one lane at a time, so a group with more load is divided.
 LANE_PART = 0.5
@@ -201,8 +201,7 @@ def asking(one: ClassLoad, load: float, train_max: int) -> ClassLoad:
 SOMETHING = InputLoad(rate=1.0, tuple_s=1e-5)
 
 
-# -- groups of classes that are simulated together
-# ------------------------------------------------------------------------------------------------------
+# -- groups of classes that are simulated together ---------------------------------------------------------------
 
 
 def grouped(classes: Sequence[ClassLoad], planned: set[str], lanes: int, train_max: int) -> list[ClassGroup]:
@@ -347,7 +346,7 @@ def arrivals_of(rate: float, batch_s: float, most: float, phase: float) -> tuple
         return TraceArrivals(kind="trace", times_s=times, repeat=True), rate * batch_s / in_batch
     if rate * batch_s >= 1 and most * batch_s >= 1:
         return ConstantArrivals(kind="constant", rate=1 / batch_s), rate * batch_s
-    if rate > most:  # bundles of many tuples arrive more evenly than single tuples at random times
+    if rate > most:  # Bundles of many tuples arrive more evenly than single tuples at random times.
         return ConstantArrivals(kind="constant", rate=most), rate / most
     return PoissonArrivals(kind="poisson", rate=rate), 1.0
 

@@ -258,7 +258,7 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
             name=operator.name,
             feeds=operator.feeds,
             stream=stream_name(number_of(now, operator.stream)) if operator.stream else None,
-            query=str(place),  # operators' names are not unique: there may be many selects
+            query=str(place),  # Names of operators are not unique: there may be many selects.
             selectivity=cost.selectivity,
             tuple_us=1e6 * cost.tuple_s / speed,
             call_us=1e6 * cost.call_s / speed,
@@ -331,7 +331,7 @@ def came_by_cycle(now: ClassNow) -> list[dict[str, int]]:
 
 
 def busiest_stretch(came: Sequence[float], length: int) -> int:
-    """Return the first of the `length` consecutive cycles with the most arrivals. The first cycle follows the last cycle.
+    """Return the cycle with which the `length` consecutive cycles with the most arrivals begin; after the last cycle, the first follows.
 
     Policies differ mainly in bursts, which need not be recent. Among stretches with equally many arrivals, the stretch with
     the most arrivals in its first cycle is chosen, so that the effect of a burst lies within the run.

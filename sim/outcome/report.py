@@ -21,7 +21,7 @@ from sim.outcome.verdict import verdict
 from sim.series import ClassSeries
 
 CLASSES_PLOTTED = len(COLOURS)
-QUERIES_SHOWN = 50  # maximum number of queries listed for each class
+QUERIES_SHOWN = 50  # Maximum number of queries listed for each class
 MOVES_SHOWN = 40
 # Highest load in plots, as a multiple of the lanes: the first estimates of a load may be far too high, and would flatten all curves.
 LOAD_SHOWN = 2.5

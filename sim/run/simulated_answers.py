@@ -71,7 +71,7 @@ class SimulatedAnswers:
     def __init__(
         self, plan: BoxPlan, network: Network, alone: Sequence[Estimate], graph: UtilityGraph, target_s: float
     ) -> None:
-        """Begin without answers. `alone` has the costs of operators for a single tuple; `graph` is the QoS graph of roots without one."""
+        """Begin without answers. `alone` has the costs of operators for a single tuple; `graph` is the default QoS graph of roots."""
         self.responses = ResponseStatistics(target_s)
         self.queries: dict[str, QueryAnswers] = {}
         self._sample: ResponseStatistics | None = None

@@ -162,7 +162,7 @@ def build_plans(settings: PolicySettings, believed: NetworkEstimates, sources_la
 
 
 def tree_gain(settings: PolicySettings) -> Gain | None:
-    """Return what an answer counts as gain in the policy's priority-defining trees; None if the policy has no such trees."""
+    """Return the kind of gain in the policy's priority-defining trees; None if the policy has no such trees."""
     return ROWS[type(settings)].gain if getattr(settings, "sharing", "") == "pdt" else None
 
 

@@ -20,9 +20,8 @@ class Calendar:
         self._per_s = 1.0 / day_s
         self._days = days
         self._pages: list[list[Entry]] = [[] for _ in range(days)]
-        self._today: int | None = (
-            None  # day at which the next search begins; None before the first call of `due`
-        )
+        # Day at which the next search begins; None before the first call of `due`.
+        self._today: int | None = None
         self._count = 0
 
     def __len__(self) -> int:

@@ -57,7 +57,7 @@ class Plans(ABC):
 
 class PushThroughPlans(Plans):
     def rank(self, believed: NetworkEstimates) -> None:
-        self._believed = believed  # the plans depend only on the network, so they stay
+        self._believed = believed  # Plans depend only on the network, so all plans stay valid.
 
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
         self._believed = believed
@@ -105,7 +105,7 @@ class SuperboxPlans(Plans):
 
     def rank(self, believed: NetworkEstimates) -> None:
         if self._traversal == "min-cost":
-            self._believed = believed  # the plans depend only on the network, so they stay
+            self._believed = believed  # Plans depend only on the network, so all plans stay valid.
         else:
             super().rank(believed)
 

@@ -31,8 +31,8 @@ from scheduler.operators.policies.arrival import FirstComeFirstServedPolicy
 from scheduler.operators.policies.protocol import NONE
 from scheduler.operators.policies.static import Priorities
 
-# Seconds added to every waiting time, so that φ decides between tuples that have just arrived (W = 0). They are added to the
-# difference: in a sum with seconds since 1970 they would be lost to rounding.
+# Seconds added to every waiting time, so that φ decides between tuples that have just arrived (W = 0).
+# The seconds are added to the difference of times, because in a sum with seconds since 1970 they would be lost to rounding.
 LEAST_WAIT_S = 1e-9
 # Smallest and largest φ, so that ∞·0 cannot occur for operators without cost or without output.
 SMALLEST_PHI, LARGEST_PHI = 1e-200, 1e200
@@ -145,7 +145,7 @@ class PrunedPolicy:
     def pick(self, now: float) -> int:
         heads, phis = self._head, self._phi
         best, chosen, self.looked = -math.inf, NONE, 0
-        waited = now + LEAST_WAIT_S  # `waited - arrival` is the waiting time of a tuple
+        waited = now + LEAST_WAIT_S  # The waiting time of a tuple is `waited - arrival`.
         for (minus_phi, first), (head, other) in zip(self._by_phi, self._by_age, strict=True):
             self.looked += 2
             for operator in (first, other):
