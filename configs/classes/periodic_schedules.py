@@ -1,6 +1,6 @@
 """Schedules of periodic window results: when each result is computed, and which results are computed together.
 
-Each schedule has a model of its settings, and `scheduler.windows.build_periodic` builds the scheduler from it. A *synopsis*
+Each schedule has a model of its settings, by which a `scheduler.windows.PeriodicScheduler` runs. A *synopsis*
 is a series of pre-aggregated intervals that windows are answered from. A *sub-group* is all queries of one aggregate over
 one synopsis that have the same SLIDE (Golab §4.2).
 """
@@ -13,7 +13,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator, Field, TypeAdapter
 
 from configs.base import BareOff, Settings
-from configs.errors import InvalidInput, UnknownName, nearest
+from configs.errors import InvalidInput
 from configs.setting_text import in_a_file, settings_of_text
 
 Late = Annotated[Literal["off", "late", "late-pending"], BareOff]
@@ -84,13 +84,6 @@ PERIODIC_KINDS: tuple[PeriodicKind, ...] = get_args(PeriodicKind)
 
 
 SCHEDULE: TypeAdapter[PeriodicSettings] = TypeAdapter(PeriodicSettings)
-
-
-def periodic_of(kind: str, **given: object) -> PeriodicSettings:
-    """Return the settings of a schedule by its name."""
-    if kind not in PERIODIC_KINDS:
-        raise UnknownName("no such schedule", "periodic.kind", kind, nearest(kind, PERIODIC_KINDS))
-    return SCHEDULE.validate_python({"kind": kind} | given)
 
 
 # -- schedules as texts --------------------------------------------------------------------------------------

@@ -89,11 +89,6 @@ def cost_rate(
     return total
 
 
-def unshared_rate(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> float:
-    """Return the cost of the sub-groups per update if no scan is shared."""
-    return sum((costs.scan(group.longest) + answering(group, costs)) / group.slide for group in sub_groups)
-
-
 def cheapest_periods(
     sub_groups: Sequence[SubGroup], costs: ScanCosts, meetings: bool = True, states_max: int = STATES_MAX
 ) -> Periods:
@@ -105,35 +100,6 @@ def cheapest_periods(
     )
     best = Search(sub_groups, costs, meetings).run(cheapest, states_max)
     return Periods(best.periods, cost_rate(sub_groups, best.periods, costs), best.exact)
-
-
-def neighbours(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
-    """Return the cheapest division of the sub-groups, ordered by slide, into consecutive runs with one period each.
-
-    If different periods never share a scan (`meetings=False`) and answers cost nothing, this assignment is optimal.
-    """
-    order = sorted(
-        (number for number in range(len(sub_groups)) if sub_groups[number].at_most),
-        key=lambda one: sub_groups[one].slide,
-    )
-    least, begins = [0.0], [0]
-    for end in range(1, len(order) + 1):
-        scan = answers = 0.0
-        best, first = inf, end - 1
-        for begin in reversed(range(end)):
-            sub_group = sub_groups[order[begin]]
-            scan, answers = max(scan, costs.scan(sub_group.longest)), answers + answering(sub_group, costs)
-            cost = least[begin] + (scan + answers) / sub_group.slide
-            if cost < best:
-                best, first = cost, begin
-        least.append(best)
-        begins.append(first)
-    periods, end = [group.slide for group in sub_groups], len(order)
-    while end:
-        for place in range(begins[end], end):
-            periods[order[place]] = sub_groups[order[begins[end]]].slide
-        end = begins[end]
-    return Periods(tuple(periods), cost_rate(sub_groups, periods, costs))
 
 
 def counted(
