@@ -8,7 +8,7 @@ is refreshed f_i times per second at even intervals, the copy is fresh for the p
 
 At the optimum, the marginal value of bandwidth μ is equal for all refreshed objects: p/(s·λ)·g(x) = μ with
 g(x) = 1 − e^(−x)·(1 + x). An object with μ·s·λ/p ≥ 1 is not refreshed. The thesis uses a package for non-linear programs, which
-does not finish for hundreds of thousands of objects, and therefore partitions the objects (`scheduler.mirrors.partitions`). But
+does not finish for hundreds of thousands of objects, and therefore partitions the objects (`bench.papers.partitions`). But
 with y = μ·s·λ/p the equation becomes x − ln(1 + x) = −ln(1 − y), which Newton's method solves for all objects at once. The used
 bandwidth falls as μ rises, so only one root in the variable μ has to be found.
 
@@ -168,18 +168,3 @@ def perceived_freshness(
     fresh = np.broadcast_arrays(freshness(frequencies, changes), p)
     total = float(p.sum() if p.shape == fresh[0].shape else fresh[1].sum())
     return ratio(float(np.sum(fresh[0] * fresh[1])), total, 1.0)
-
-
-def marginals(
-    interests: npt.ArrayLike, changes: npt.ArrayLike, frequencies: npt.ArrayLike, sizes: npt.ArrayLike = 1.0
-) -> Floats:
-    """Return the marginal value of bandwidth for each object, p/(s·λ)·g(λ/f); 0 for an object that never changes."""
-    p, rate, f, size = (
-        np.asarray(array, np.float64) for array in np.broadcast_arrays(interests, changes, frequencies, sizes)
-    )
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        x = rate / f
-        # For small x a series is used, because 1 − e^(−x)·(1 + x) would lose all digits.
-        gained = np.where(x < 1e-3, x * x * (0.5 - x * (1 / 3 - x / 8)), -np.expm1(np.log1p(x) - x))
-        gained = np.where(np.isinf(x), 1.0, gained)
-        return np.where((rate > 0) & (p > 0), p / (size * rate) * gained, 0.0)

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.classes.periodic_schedules import Late, PeriodicKind
-from tests.support.schedules import periodic_of
 from configs.classes.window_settings import WindowSettings
 from engine.windows.panes import Measure, PaneStore
 from engine.windows.window_schedule import COSTS, WindowSchedule
 from scheduler.windows import PeriodicQuery, PeriodicScheduler
+from tests.support.schedules import periodic_of
 
 PANES = 60
 KINDS: tuple[PeriodicKind, ...] = ("none", "aggressive", "conservative", "hybrid")

@@ -1,4 +1,4 @@
-"""Properties of the thesis's partitions of mirrored objects, for any objects. `scheduler.mirrors.partitions` numbers them."""
+"""Properties of the thesis's partitions of mirrored objects, for any objects. `bench.papers.partitions` numbers them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.mirrors.freshening import perceived_freshness, refreshes
-from scheduler.mirrors.partitions import (
+from bench.papers.partitions import (
     SORTED_BY,
     Mirrored,
     clustered,

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.classes.periodic_schedules import Late, Order
-from tests.support.schedules import periodic_of
 from scheduler.windows import PeriodicQuery, PeriodicScheduler, ScanCosts, Task
 from scheduler.windows.periods import (
     Periods,
@@ -27,6 +26,7 @@ from scheduler.windows.periods import (
     shortest_periods,
 )
 from scheduler.windows.scan_model import SubGroup
+from tests.support.schedules import periodic_of
 
 costs = st.builds(
     ScanCosts,

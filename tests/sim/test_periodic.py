@@ -15,11 +15,11 @@ from bench.papers.golab import (
     periodic_preset,
 )
 from configs.classes.periodic_schedules import PERIODIC_KINDS, PeriodicSettings, schedule_of
-from tests.support.schedules import periodic_of
 from scheduler.windows import PeriodicQuery, ScanCosts
 from sim.windows.periodic_results import run_scenario
 from sim.windows.periodic_run import PeriodicWorkload, QueryRuns, SynopsisLoad, mean, run_periodic
 from sim.windows.periodic_scenario import workload_of
+from tests.support.schedules import periodic_of
 
 ONES = (("a", 10, 2), ("b", 15, 3), ("c", 30, 5))
 

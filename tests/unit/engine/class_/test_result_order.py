@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.classes.periodic_schedules import Order
-from tests.support.schedules import periodic_of
 from configs.classes.policies import policy_of
 from engine.class_.runner import ClassRunner
 from engine.data.schema import INT64
 from engine.data.train import Train, Values, same_arrival
 from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from scheduler.windows import PeriodicQuery, PeriodicScheduler, ScanCosts
+from tests.support.schedules import periodic_of
 
 STREAM = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")
 # Seconds in which the class learns costs undisturbed, and the second at which the measured part begins, long after.

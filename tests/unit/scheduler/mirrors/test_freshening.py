@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scheduler.mirrors.freshening import freshness, marginals, perceived_freshness, refreshes
+from bench.papers.partitions import marginals
+from scheduler.mirrors.freshening import freshness, perceived_freshness, refreshes
 
 CHANGES = [1, 2, 3, 4, 5]
 

@@ -6,11 +6,11 @@ from math import isclose, lcm
 import pytest
 
 from configs.classes.periodic_schedules import PeriodicSettings
-from tests.support.schedules import periodic_of
 from configs.errors import InvalidInput
 from scheduler.windows import Lateness, PeriodicQuery, PeriodicScheduler, Task
 from scheduler.windows.periods import cheapest_periods, cost_rate, own_periods, shortest_periods
 from scheduler.windows.scan_model import COMPARISONS, SubGroup, sub_groups_of
+from tests.support.schedules import periodic_of
 
 # Queries, each as (window, slide) in minutes. The synopsis is updated every minute.
 EXAMPLE = ((10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5))
