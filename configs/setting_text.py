@@ -5,10 +5,10 @@ hr                  fas:beta=0.25                  hybrid:late=off,meetings=fals
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from configs.base import Settings
 from configs.errors import Contradiction, InvalidInput, UnknownName, nearest
@@ -53,8 +53,16 @@ def known_settings(model: type[Settings]) -> str:
     return ", ".join(name for name in model.model_fields if name != "kind") or "none"
 
 
-def in_a_file(problem: InvalidInput, what: str) -> Contradiction:
-    """Return the same error for a text from a file, where the name of the command-line option would be wrong."""
-    field = problem.field.removeprefix(f"--{what}").strip()
-    title = f"{field}: {problem.title}" if field else problem.title
-    return Contradiction(title, value=problem.value, hint=problem.hint)
+def checked_text(parse: Callable[[str], object], what: str) -> AfterValidator:
+    """Return a validator for texts from files, where the name of the command-line option would be wrong in an error."""
+
+    def check(text: str) -> str:
+        try:
+            parse(text)
+        except InvalidInput as problem:
+            field = problem.field.removeprefix(f"--{what}").strip()
+            title = f"{field}: {problem.title}" if field else problem.title
+            raise Contradiction(title, value=problem.value, hint=problem.hint) from None
+        return text
+
+    return AfterValidator(check)

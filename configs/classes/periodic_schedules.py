@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, TypeAdapter
 
 from configs.base import BareOff, Settings
 from configs.errors import InvalidInput
-from configs.setting_text import in_a_file, settings_of_text
+from configs.setting_text import checked_text, settings_of_text
 
 Late = Annotated[Literal["off", "late", "late-pending"], BareOff]
 Order = Literal["edf", "hr", "edf-hr"]
@@ -139,13 +139,5 @@ def compared_schedules(
     return {schedule_text(schedule, own): schedule for schedule in schedules}
 
 
-def checked_schedule_name(name: str) -> str:
-    try:
-        schedule_of(name)
-    except InvalidInput as problem:
-        raise in_a_file(problem, "schedule") from None
-    return name
-
-
-ScheduleName = Annotated[str, Field(max_length=200), AfterValidator(checked_schedule_name)]
+ScheduleName = Annotated[str, Field(max_length=200), checked_text(schedule_of, "schedule")]
 """Schedule as a text: its kind, and the settings that differ from the defaults, as in `hybrid:late=off`."""

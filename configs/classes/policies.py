@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, model_validator
 
 from configs.base import Fraction, Settings
 from configs.errors import Contradiction, InvalidInput
-from configs.setting_text import in_a_file, settings_of_text
+from configs.setting_text import checked_text, settings_of_text
 
 Sharing = Literal["pdt", "sum", "max"]
 """Basis of the priority of an operator that several queries share: its priority-defining tree (`pdt`, Sharaf §3.6.2), all
@@ -277,15 +277,7 @@ def policy_of(name: str, clusters: int = 0) -> PolicySettings:
     )
 
 
-def checked_policy_name(name: str) -> str:
-    try:
-        policy_of(name)
-    except InvalidInput as problem:
-        raise in_a_file(problem, "policy") from None
-    return name
-
-
-PolicyName = Annotated[str, Field(max_length=200), AfterValidator(checked_policy_name)]
+PolicyName = Annotated[str, Field(max_length=200), checked_text(policy_of, "policy")]
 """Policy as a text: its kind, and the settings that differ from their defaults, as in `fas:beta=0.25`."""
 
 

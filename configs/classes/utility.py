@@ -16,7 +16,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import cached_property
 from itertools import pairwise
-from math import inf
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -123,12 +122,3 @@ class UtilityGraph(Settings):
         if place == 0:
             return self.utilities[0]
         return self.utilities[place - 1] - self.gradients[place] * (latency_s - self.latencies_s[place - 1])
-
-    def gradient_at(self, latency_s: float) -> float:
-        """Return the utility lost per second directly after this latency."""
-        return self.gradients[bisect_right(self.latencies_s, latency_s)]
-
-    def slack_at(self, latency_s: float) -> float:
-        """Return the seconds until the next point of the graph; `inf` after the last point."""
-        place = bisect_right(self.latencies_s, latency_s)
-        return self.latencies_s[place] - latency_s if place < len(self.latencies_s) else inf

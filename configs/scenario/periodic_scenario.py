@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from configs.base import Name, NonNegative, Positive, Settings
 from configs.classes.periodic_schedules import Hybrid, PeriodicSettings, ScheduleName
 from configs.errors import Contradiction, InvalidInput, UnknownName, nearest
+from configs.scenario.field_checks import check_in_order, check_names_differ, check_slide
 from configs.scenario.scenario_files import ScenarioData
 from configs.yaml_loading import parse_model
 
@@ -92,13 +93,7 @@ class WindowModel(Settings):
 
     @model_validator(mode="after")
     def slide_within_range(self) -> Self:
-        if self.slide_s > self.range_s:
-            raise Contradiction(
-                f"slide_s must not exceed range_s, which is {self.range_s:g}: tuples between two windows would be in no window",
-                "slide_s",
-                self.slide_s,
-                "lower slide_s or raise range_s",
-            )
+        check_slide(self)
         return self
 
 
@@ -111,16 +106,7 @@ class WindowGroup(Settings):
 
     @model_validator(mode="after")
     def names_differ(self) -> Self:
-        names: set[str] = set()
-        for place, query in enumerate(self.queries):
-            if query.name in names:
-                raise Contradiction(
-                    "two queries have the same name",
-                    f"queries[{place}].name",
-                    query.name,
-                    "rename one of the two queries",
-                )
-            names.add(query.name)
+        check_names_differ(self.queries)
         return self
 
 
@@ -139,13 +125,7 @@ class Drawn(Settings):
 
     @model_validator(mode="after")
     def ranges_in_order(self) -> Self:
-        if self.range_min_s > self.range_max_s:
-            raise Contradiction(
-                f"range_min_s must not exceed range_max_s, which is {self.range_max_s:g}",
-                "range_min_s",
-                self.range_min_s,
-                "lower range_min_s or raise range_max_s",
-            )
+        check_in_order(self, "range_min_s", "range_max_s")
         return self
 
 
@@ -165,13 +145,7 @@ class Aggregates(Settings):
 
     @model_validator(mode="after")
     def slides_in_order(self) -> Self:
-        if self.slide_min_s > self.slide_max_s:
-            raise Contradiction(
-                f"slide_min_s must not exceed slide_max_s, which is {self.slide_max_s:g}",
-                "slide_min_s",
-                self.slide_min_s,
-                "lower slide_min_s or raise slide_max_s",
-            )
+        check_in_order(self, "slide_min_s", "slide_max_s")
         return self
 
 

@@ -19,6 +19,7 @@ from configs.classes.priority_class import PriorityClass, Weight
 from configs.classes.utility import Utility
 from configs.errors import Contradiction, InvalidInput, UnknownName, nearest
 from configs.scenario.arrivals import Arrivals
+from configs.scenario.field_checks import check_in_order, check_names_differ, check_slide
 from configs.scenario.scenario_files import ScenarioData, scenario_data
 from configs.yaml_loading import parse_model
 
@@ -42,40 +43,41 @@ class Costs(Settings):
     """Cost of computing and comparing one priority, for policies with priorities that grow with time."""
 
 
-class SelectBox(Settings):
+class BoxSettings(Settings):
+    """Settings that all operators of queries have."""
+
+    call_us: NonNegative | None = None
+    size_out: Positive = 1.0
+
+
+class SelectBox(BoxSettings):
     """Filter, which keeps or drops each tuple."""
 
     kind: Literal["select"]
     selectivity: Fraction
     tuple_us: NonNegative
-    call_us: NonNegative | None = None
-    size_out: Positive = 1.0
 
 
-class ProjectBox(Settings):
+class ProjectBox(BoxSettings):
     """Projection, which emits one tuple for each input tuple."""
 
     kind: Literal["project"]
     tuple_us: NonNegative
-    call_us: NonNegative | None = None
-    size_out: Positive = 1.0
 
     @property
     def selectivity(self) -> float:
         return 1.0
 
 
-class LookupBox(Settings):
+class LookupBox(BoxSettings):
     """Join with a stored relation; `selectivity` is the mean number of matches per tuple, and may exceed 1."""
 
     kind: Literal["lookup"]
     selectivity: NonNegative
     tuple_us: NonNegative
-    call_us: NonNegative | None = None
-    size_out: Positive = 1.0
 
 
-class AggregateBox(Settings):
+class AggregateBox(BoxSettings):
     """Sliding-window aggregate over panes, with `groups` results at each slide."""
 
     kind: Literal["aggregate"]
@@ -84,22 +86,14 @@ class AggregateBox(Settings):
     groups: Annotated[int, Field(ge=1, le=100_000)] = 1
     tuple_us: NonNegative
     result_us: NonNegative = 0.0
-    call_us: NonNegative | None = None
-    size_out: Positive = 1.0
 
     @model_validator(mode="after")
     def slide_within_range(self) -> Self:
-        if self.slide_s > self.range_s:
-            raise Contradiction(
-                f"slide_s must not exceed range_s, which is {self.range_s:g}: tuples between two windows would be in no window",
-                "slide_s",
-                self.slide_s,
-                "lower slide_s or raise range_s",
-            )
+        check_slide(self)
         return self
 
 
-class JoinBox(Settings):
+class JoinBox(BoxSettings):
     """Symmetric window join of two inputs; `selectivity` is the probability that a pair within the window matches."""
 
     kind: Literal["join"]
@@ -107,8 +101,6 @@ class JoinBox(Settings):
     selectivity: Fraction
     tuple_us: NonNegative
     match_us: NonNegative = 0.0
-    call_us: NonNegative | None = None
-    size_out: Positive = 1.0
 
 
 OperatorModel = Annotated[
@@ -161,16 +153,7 @@ class QueryNetwork(Settings):
 
     @model_validator(mode="after")
     def names_differ(self) -> Self:
-        names: set[str] = set()
-        for place, query in enumerate(self.queries):
-            if query.name in names:
-                raise Contradiction(
-                    "two queries have the same name",
-                    f"queries[{place}].name",
-                    query.name,
-                    "rename one of the two queries",
-                )
-            names.add(query.name)
+        check_names_differ(self.queries)
         return self
 
     def streams(self) -> tuple[str, ...]:
@@ -195,17 +178,6 @@ class SharafNetwork(Settings):
     inputs: Annotated[int, Field(ge=1, le=1000)] = 1
     """Number of streams, to which queries are assigned uniformly: `tuples`, or `tuples1`, `tuples2`, … if there are several."""
 
-    @model_validator(mode="after")
-    def selectivities_in_order(self) -> Self:
-        if self.selectivity_min > self.selectivity_max:
-            raise Contradiction(
-                f"selectivity_min must not exceed selectivity_max, which is {self.selectivity_max:g}",
-                "selectivity_min",
-                self.selectivity_min,
-                "lower selectivity_min or raise selectivity_max",
-            )
-        return self
-
     shared: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Number of queries that share one select; the queries of a group are chosen at random (§3.8.4)."""
 
@@ -224,13 +196,8 @@ class SharafNetwork(Settings):
 
     @model_validator(mode="after")
     def joins_stand_alone(self) -> Self:
-        if self.window_min_s > self.window_max_s:
-            raise Contradiction(
-                f"window_min_s must not exceed window_max_s, which is {self.window_max_s:g}",
-                "window_min_s",
-                self.window_min_s,
-                "lower window_min_s or raise window_max_s",
-            )
+        check_in_order(self, "selectivity_min", "selectivity_max")
+        check_in_order(self, "window_min_s", "window_max_s")
         for key in ("inputs", "shared"):
             if self.joins and getattr(self, key) > 1:
                 raise Contradiction(

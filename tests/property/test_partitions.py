@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.mirrors.freshening import perceived_freshness, refreshes
 from bench.papers.partitions import (
     SORTED_BY,
     Mirrored,
@@ -15,6 +14,7 @@ from bench.papers.partitions import (
     frequencies_by_partition,
     partitioned,
 )
+from scheduler.mirrors.freshening import perceived_freshness, refreshes
 
 positive = st.floats(0.01, 100)
 mirrored = st.lists(st.tuples(positive, positive, positive), min_size=1, max_size=20).map(

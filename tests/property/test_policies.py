@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.utility_graphs import gradient_at, slack_at
 from configs.classes.policies import CLUSTERED_KINDS, POLICY_KINDS, Bucketed, FreshnessAware, policy_of
 from configs.classes.utility import UtilityGraph
 from scheduler.operators.network import Estimate, Network, NetworkEstimates, ScheduledOperator
@@ -769,7 +770,7 @@ def test_slope_slack_picks_the_steepest_loss_of_utility_and_then_the_least_slack
 
 def gradient_and_slack(picked: Picked, one: int) -> tuple[float, float]:
     graph, latency = most_urgent(picked.believed, one).graph, expected_latency(picked, one)
-    return graph.gradient_at(latency), graph.slack_at(latency)
+    return gradient_at(graph, latency), slack_at(graph, latency)
 
 
 @given(scripts(), st.integers(1, 8), st.integers(1, 8))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.utility_graphs import gradient_at, slack_at
 from configs.classes.policies import policy_of
 from configs.classes.utility import UtilityGraph
 from scheduler.operators.network import Estimate, Network, NetworkEstimates, ScheduledOperator
@@ -123,8 +124,8 @@ def test_buckets_equal_the_table_of_the_thesis(
 ) -> None:
     row, column = bucket
     found = (
-        GRID.slack_bucket(graph.slack_at(latency)) + 1,
-        GRID.gradient_bucket(graph.gradient_at(latency)) + 1,
+        GRID.slack_bucket(slack_at(graph, latency)) + 1,
+        GRID.gradient_bucket(gradient_at(graph, latency)) + 1,
         bucket_at(graph, latency),
     )
     assert found == (slack_bucket, slope_bucket, 4 * (row - 1) + column - 1)
