@@ -16,14 +16,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from configs.classes.priority_class import Victim
 from loadshed.key_table import Keys, KeyTable, Places
-
-Victim = Literal["random", "oldest", "newest", "fair"]
 
 # Number of keys that `fair` counts individually, including those of the last cycle. Other keys are kept with the mean fraction.
 KEYS_COUNTED = 10_000

@@ -109,7 +109,7 @@ class ControlRing:
         orders: list[Order] = []
         messages: list[UsageReported | ReclaimRequested] = []
         for name, decide in self._decide.items():
-            for command in decide(self._seen_by(name, cycles), now):
+            for command in decide(merged(cycles) if name == EVERYBODY else cycles[name], now):
                 match command:
                     case SetKeep() | TrimQueue() | DropOlder() | HoldBack():
                         orders += [(cycle, command) for cycle in (cycles if name == EVERYBODY else [name])]
@@ -147,9 +147,6 @@ class ControlRing:
 
     def manager_of(self, name: str) -> LoadManager | None:
         return self.loads.get(name) or self.loads.get(EVERYBODY)
-
-    def _seen_by(self, name: str, cycles: Mapping[str, CycleEnded]) -> CycleEnded:
-        return merged(cycles) if name == EVERYBODY else cycles[name]
 
 
 def build_ring(

@@ -47,10 +47,7 @@ class TunedClass:
     _arrivals: dict[str, deque[CycleArrivals]] = field(init=False, default_factory=dict)
     _queued: list[int] = field(init=False, default_factory=list)
     _due: float = field(init=False)
-    _totals: AnswerTotals = field(
-        init=False,
-        default=AnswerTotals(answers=0, utility=0.0, stale_s=0.0, due=0, tardy_s=0.0),
-    )
+    _totals: AnswerTotals = field(init=False, default=AnswerTotals())
     _compared_at: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:

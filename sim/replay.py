@@ -304,26 +304,17 @@ class _Replay:
             got = commands_line(kind, living.core.handle(event, now))
         except Exception as problem:  # The recorded core did not fail, so it cannot have received this event.
             living.failed = True
-            self._differs(
-                life,
-                number,
-                now=now,
-                event=event,
-                commands=commands,
-                got=f"{type(problem).__name__}: {problem}",
-            )
-            return
-        life.decisions += len(commands)
-        if got != commands:
-            self._differs(life, number, now=now, event=event, commands=commands, got=json.dumps(got))
-
-    def _differs(
-        self, life: Life, number: int, now: float, event: Any, commands: list[Any], got: str
-    ) -> None:
+            shown = f"{type(problem).__name__}: {problem}"
+        else:
+            life.decisions += len(commands)
+            if got == commands:
+                return
+            shown = json.dumps(got)
         life.disagreements += 1
         if life.first is None:
+            expected = json.dumps(commands)
             life.first = Disagreement(
-                file=life.file, line=number, at=now, event=str(event), expected=json.dumps(commands), got=got
+                life.file, number, at=now, event=str(event), expected=expected, got=shown
             )
 
     # -- check of the messages between cores ----------------------------------------------------------------

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from configs.base import BareOff, Settings
-from configs.errors import InvalidInput
 from configs.setting_text import checked_text, settings_of_text
 
 Late = Annotated[Literal["off", "late", "late-pending"], BareOff]

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, TypeAdapter, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from configs.base import Fraction, Settings
-from configs.errors import Contradiction, InvalidInput
+from configs.errors import Contradiction
 from configs.setting_text import checked_text, settings_of_text
 
 Sharing = Literal["pdt", "sum", "max"]

@@ -12,7 +12,7 @@ dropped when they reach the top, or when they are as many as the valid entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
@@ -57,12 +57,6 @@ class TaskHeap(Generic[AnyTask]):
             heapify(self._heap)
             self._most = max(FEW, 2 * len(self._heap))
 
-    def fill(self, tasks: Sequence[AnyTask], key: Callable[[AnyTask], float]) -> None:
-        """Add many tasks at once, which is faster than adding them one after another."""
-        self._heap += [(key(task), task.tie, task.place, task) for task in tasks]
-        heapify(self._heap)
-        self._most = max(FEW, 2 * len(self._heap))
-
     def head(self) -> AnyTask | None:
         while self._heap:
             _, _, place, task = self._heap[0]
@@ -77,9 +71,6 @@ class TaskOrder(Protocol[AnyTask]):
 
     def put(self, task: AnyTask) -> None:
         """Add a due task, or move a changed task to its new position in the order."""
-
-    def fill(self, tasks: Sequence[AnyTask]) -> None:
-        """Add many due tasks at once."""
 
     def head(self, now: float) -> AnyTask | None:
         """Return the task to run next. The caller removes it by setting its `place` to NOWHERE."""
@@ -97,12 +88,6 @@ class KeyOrder(Generic[AnyTask]):
         self._places += 1
         task.place = self._places
         self._tasks.push(self._key(task), task)
-
-    def fill(self, tasks: Sequence[AnyTask]) -> None:
-        for task in tasks:
-            self._places += 1
-            task.place = self._places
-        self._tasks.fill(tasks, self._key)
 
     def head(self, now: float) -> AnyTask | None:
         return self._tasks.head()
@@ -123,13 +108,6 @@ class DeadlineOrRateOrder(Generic[AnyTask]):
         task.place = self._places
         self._by_deadline.push(task.deadline_s, task)
         self._by_latest_start.push(latest_start(task), task)
-
-    def fill(self, tasks: Sequence[AnyTask]) -> None:
-        for task in tasks:
-            self._places += 1
-            task.place = self._places
-        self._by_deadline.fill(tasks, deadline)
-        self._by_latest_start.fill(tasks, latest_start)
 
     def head(self, now: float) -> AnyTask | None:
         # The comparison uses the heap's own key, so that rounding cannot keep a late task among the tasks in time.

@@ -253,11 +253,13 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
     bundle = max(1.0, steps / STEPS_MAX)
     speed = max(now.capacity, LEAST_CAPACITY)
     costs = [operator.in_bundles(bundle) for operator in now.operators]
+    read = sorted({operator.stream for operator in now.operators if operator.stream})
+    names = {stream: f"s{number}" for number, stream in enumerate(read)}
     boxes = tuple(
         OperatorBox(
             name=operator.name,
             feeds=operator.feeds,
-            stream=stream_name(number_of(now, operator.stream)) if operator.stream else None,
+            stream=names.get(operator.stream),
             query=str(place),  # Names of operators are not unique: there may be many selects.
             selectivity=cost.selectivity,
             tuple_us=1e6 * cost.tuple_s / speed,
@@ -274,11 +276,9 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
         for place, (operator, cost) in enumerate(zip(now.operators, costs, strict=True))
     )
     streams = {}
-    for name in {operator.stream for operator in now.operators if operator.stream}:
+    for name, simulated_name in names.items():
         times = times_of(now, name, start, length, bundle)
-        streams[stream_name(number_of(now, name))] = StreamInput(
-            arrivals=TraceArrivals(kind="trace", times_s=times)
-        )
+        streams[simulated_name] = StreamInput(arrivals=TraceArrivals(kind="trace", times_s=times))
     simulated = SimulatedClass(
         name=ONE_CLASS,
         priority=1,
@@ -299,14 +299,6 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
         classes=(simulated,),
     )
     return scenario, bundle
-
-
-def number_of(now: ClassNow, stream: str) -> int:
-    return sorted({operator.stream for operator in now.operators if operator.stream}).index(stream)
-
-
-def stream_name(number: int) -> str:
-    return f"s{number}"
 
 
 def steps_by_cycle(now: ClassNow) -> list[float]:

@@ -7,7 +7,8 @@ counts, with the names of the live system (`services.watch.quality`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from operator import sub
 from typing import Any
 
 import numpy as np
@@ -29,25 +30,19 @@ from sim.run.operator_queues import OperatorQueues
 class AnswerTotals:
     """Utility, staleness and tardiness of all answers until now."""
 
-    answers: int
-    utility: float
+    answers: int = 0
+    utility: float = 0.0
     """Sum of the utilities of all answers."""
-    stale_s: float
+    stale_s: float = 0.0
     """Seconds for which outputs were stale: mean over all queries, weighted by the queries' weights."""
-    due: int
+    due: int = 0
     """Number of answers that had a deadline, whether they met it or not."""
-    tardy_s: float
+    tardy_s: float = 0.0
     """Sum of the seconds by which answers missed their deadlines."""
 
     def since(self, before: AnswerTotals) -> AnswerTotals:
         """Return the difference from earlier totals: the totals of the answers since that time."""
-        return AnswerTotals(
-            answers=self.answers - before.answers,
-            utility=self.utility - before.utility,
-            stale_s=self.stale_s - before.stale_s,
-            due=self.due - before.due,
-            tardy_s=self.tardy_s - before.tardy_s,
-        )
+        return AnswerTotals(*map(sub, astuple(self), astuple(before)))
 
 
 @dataclass
@@ -83,8 +78,7 @@ class SimulatedAnswers:
             self.queries[query] = QueryAnswers(
                 UtilityStatistics(operator.utility or graph), operator.weight, operator.slack_s is not None
             )
-        ideal = network.ideal_costs(alone)
-        self._ideal_s = {root: ideal.get(root, 0.0) for root in network.roots}
+        self._ideal_s = network.ideal_costs(alone)
         joins = [number for number, box in enumerate(plan.boxes) if box.partner is not None]
         self._of_pairs = set().union(*(network.fed_by(number) for number in joins))
         self._cycle_s = dict.fromkeys(network.roots, 0.0)

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.utility_graphs import gradient_at, slack_at
 from configs.classes.policies import CLUSTERED_KINDS, POLICY_KINDS, Bucketed, FreshnessAware, policy_of
 from configs.classes.utility import UtilityGraph
 from scheduler.operators.network import Estimate, Network, NetworkEstimates, ScheduledOperator
 from scheduler.operators.policies import NONE, CountingPolicy, Policy, build_policy
 from scheduler.operators.policies.wait_time import ClusteredPolicy
 from scheduler.operators.scheduler import OperatorScheduler
+from tests.support.utility_graphs import gradient_at, slack_at
 
 DYNAMIC_KINDS = (*CLUSTERED_KINDS, "slope-slack", "bucket", "edf-hr")
 EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 4) for kind in CLUSTERED_KINDS]

@@ -54,10 +54,7 @@ class DeadlinePolicy:
     def rank(self, believed: NetworkEstimates) -> None:
         self._believe(believed)
         self._order: TaskOrder[Work] = build_order(self._by)
-        ready = [work for work in self._works if work.is_ready]
-        for work in ready:
-            work.deadline_s = work.head + work.within_s
-        self._order.fill(ready)
+        self._put(self._works)
 
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
         self._works += [Work(number) for number in range(len(self._works), len(believed.estimates))]

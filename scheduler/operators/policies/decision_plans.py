@@ -138,14 +138,7 @@ def owners(believed: NetworkEstimates) -> list[int]:
 
 def below(believed: NetworkEstimates, operator: int) -> list[int]:
     """Return all operators below an operator, in topological order."""
-    operators = believed.network.operators
-    followers, stack = set[int](), list(operators[operator].downstream)
-    while stack:
-        number = stack.pop()
-        if number not in followers:
-            followers.add(number)
-            stack.extend(operators[number].downstream)
-    return sorted(followers)
+    return sorted(believed.network.fed_by(operator) - {operator})
 
 
 def traversal(kind: str, believed: NetworkEstimates, boxes: list[int]) -> Plan:

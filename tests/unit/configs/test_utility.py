@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tests.support.utility_graphs import gradient_at, slack_at
 from configs.classes.utility import UtilityGraph, points_in, told
 from configs.documents.declarations import declared_in
 from configs.errors import InvalidInput
+from tests.support.utility_graphs import gradient_at, slack_at
 
 GRAPH = UtilityGraph.model_validate(
     {

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.support.utility_graphs import gradient_at, slack_at
 from configs.classes.policies import policy_of
 from configs.classes.utility import UtilityGraph
 from scheduler.operators.network import Estimate, Network, NetworkEstimates, ScheduledOperator
@@ -10,6 +9,7 @@ from scheduler.operators.policies import NONE, Policy, build_policy
 from scheduler.operators.policies.bucket import BucketPolicy, Grid
 from scheduler.operators.policies.outlook import least_slack, outlooks
 from scheduler.operators.policies.slope import SlopeSlackPolicy
+from tests.support.utility_graphs import gradient_at, slack_at
 
 
 def graph(*points: tuple[float, float]) -> UtilityGraph:
