@@ -17,8 +17,7 @@ from configs.base import Name, NonNegative, Positive, Settings
 from configs.classes.periodic_schedules import Hybrid, PeriodicSettings, ScheduleName
 from configs.errors import Contradiction, InvalidInput, UnknownName, nearest
 from configs.scenario.field_checks import check_in_order, check_names_differ, check_slide
-from configs.scenario.scenario_files import ScenarioData
-from configs.yaml_loading import parse_model
+from configs.scenario.scenario_files import ScenarioData, checked
 
 # Shortest permitted time between two events of a kind, in seconds. Simulating a second with 1,000 events takes about 10 ms.
 Every = Annotated[float, Field(ge=0.001, le=86_400)]
@@ -211,11 +210,7 @@ def intervals(seconds: float, interval_s: float) -> int:
 
 def checked_periodic(found: ScenarioData) -> PeriodicScenario:
     """Return the model of a file's data; raise InvalidInput if a setting is invalid."""
-    scenario = parse_model(PeriodicScenario, found.data, found.file)
-    for problem in contradictions(scenario):
-        problem.file = found.file
-        raise problem
-    return scenario
+    return checked(PeriodicScenario, contradictions, found)
 
 
 def contradictions(scenario: PeriodicScenario) -> Iterator[InvalidInput]:

@@ -20,8 +20,7 @@ from configs.classes.utility import Utility
 from configs.errors import Contradiction, InvalidInput, UnknownName, nearest
 from configs.scenario.arrivals import Arrivals
 from configs.scenario.field_checks import check_in_order, check_names_differ, check_slide
-from configs.scenario.scenario_files import ScenarioData, scenario_data
-from configs.yaml_loading import parse_model
+from configs.scenario.scenario_files import ScenarioData, checked, scenario_data
 
 
 class Costs(Settings):
@@ -463,11 +462,7 @@ def load_scenario(source: str) -> Scenario:
 
 def checked_scenario(found: ScenarioData) -> Scenario:
     """Return the model of a file's data; raise InvalidInput if a setting is invalid."""
-    scenario = parse_model(Scenario, found.data, found.file)
-    for problem in contradictions(scenario):
-        problem.file = found.file
-        raise problem
-    return scenario
+    return checked(Scenario, contradictions, found)
 
 
 def contradictions(scenario: Scenario) -> Iterator[InvalidInput]:

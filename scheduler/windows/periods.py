@@ -30,7 +30,6 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import pairwise
 from math import inf, lcm
-from typing import Protocol
 
 from scheduler.windows.scan_model import ScanCosts, SubGroup
 
@@ -95,17 +94,11 @@ def cheapest_periods(
     """Return the hybrid schedule: the cheapest assignment of periods."""
     simple = (own_periods(sub_groups, costs), shortest_periods(sub_groups, costs))
     cheapest = min(
-        (counted(sub_groups, periods.periods, costs, meetings) for periods in simple),
+        (replace(one, cost=cost_rate(sub_groups, one.periods, costs, meetings)) for one in simple),
         key=lambda one: one.cost,
     )
     best = Search(sub_groups, costs, meetings).run(cheapest, states_max)
     return Periods(best.periods, cost_rate(sub_groups, best.periods, costs), best.exact)
-
-
-def counted(
-    sub_groups: Sequence[SubGroup], periods: tuple[int, ...], costs: ScanCosts, meetings: bool
-) -> Periods:
-    return Periods(periods, cost_rate(sub_groups, periods, costs, meetings))
 
 
 def answering(sub_group: SubGroup, costs: ScanCosts) -> float:
@@ -116,19 +109,14 @@ def by_falling_scan(sub_groups: Sequence[SubGroup]) -> list[int]:
     return sorted(range(len(sub_groups)), key=lambda one: (-sub_groups[one].longest, -sub_groups[one].slide))
 
 
-class Coverage(Protocol):
-    """Fraction of updates at which at least one of several periods is due, as a sum of terms count / number of updates."""
+class Multiples:
+    """Fraction of updates at which a period is due, counting an update once if several periods are due (inclusion and exclusion).
+
+    The fraction is a sum of terms, each a count divided by a number of updates.
+    """
 
     def covers(self, period: int, slide: int) -> bool:
         """Return True if at every update at which the period `slide` is due, `period` is due too."""
-
-    def with_period(self, terms: dict[int, int], period: int) -> dict[int, int]: ...
-
-
-class Multiples:
-    """Fraction of updates at which a period is due, counting an update once if several periods are due (inclusion and exclusion)."""
-
-    def covers(self, period: int, slide: int) -> bool:
         return slide % period == 0
 
     def with_period(self, terms: dict[int, int], period: int) -> dict[int, int]:
@@ -169,7 +157,7 @@ class PeriodState:
 
     place: int
     covered: int
-    """One bit for each slide of the group, set if the periods in use cover the slide (`Coverage.covers`)."""
+    """One bit for each slide of the group, set if the periods in use cover the slide (`Multiples.covers`)."""
     terms: dict[int, int]
     runs: float
     cost: float
@@ -190,7 +178,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self._order = by_falling_scan(self.sub_groups)
-        self._coverage: Coverage = Multiples() if self.meetings else Periodic()
+        self._coverage: Multiples | Periodic = Multiples() if self.meetings else Periodic()
         ordered = [self.sub_groups[number] for number in self._order]
         scans = [*(self.costs.scan(sub_group.longest) for sub_group in ordered), 0.0]
         self._layer = [scan - after for scan, after in pairwise(scans)]

@@ -211,14 +211,15 @@ Draw = Callable[[Axes, str, ClassSeries, LineStyle], None]
 def plots(run: Outcome) -> list[str]:
     """Return the plots, each with a caption."""
     return [
-        figure(run, "share of the lanes", draw_share)
+        figure(run, "share of the lanes", draw_column("share", 1.4, "steps-post"))
         + "a class that lends or borrows leaves its initial share</figcaption></figure>",
         figure(run, "response time, ms (log)", draw_response(run), log=True)
         + "mean response time since the previous point; dashed: the class's delay target</figcaption></figure>",
         figure(run, "headroom and load, processors", draw_headroom, most=LOAD_SHOWN * run.lanes)
         + "solid: headroom, the capacity that the class can spend; dotted: load offered to the class</figcaption></figure>",
-        figure(run, "drop rate", draw_drop) + "part of the input that is shed</figcaption></figure>",
-        figure(run, "queued tuples", draw_queue)
+        figure(run, "drop rate", draw_column("drop", 1, "steps-post"))
+        + "part of the input that is shed</figcaption></figure>",
+        figure(run, "queued tuples", draw_column("queued", 0.9))
         + "tuples that are queued inside the class</figcaption></figure>",
     ]
 
@@ -269,15 +270,11 @@ def draw_headroom(axes: Axes, name: str, series: ClassSeries, look: LineStyle) -
         axes.plot(at_s, load, lw=0.8, ls=":", markerfacecolor="none", **marked)
 
 
-def draw_share(axes: Axes, name: str, series: ClassSeries, look: LineStyle) -> None:
-    marked = look.marked(len(series.at_s))
-    axes.plot(series.at_s, series.share, lw=1.4, label=name, drawstyle="steps-post", **marked)
+def draw_column(column: str, lw: float, drawstyle: str = "default") -> Draw:
+    """Return a function that draws a column of a class's time series."""
 
+    def draw(axes: Axes, name: str, series: ClassSeries, look: LineStyle) -> None:
+        marked = look.marked(len(series.at_s))
+        axes.plot(series.at_s, getattr(series, column), lw=lw, label=name, drawstyle=drawstyle, **marked)
 
-def draw_drop(axes: Axes, name: str, series: ClassSeries, look: LineStyle) -> None:
-    marked = look.marked(len(series.at_s))
-    axes.plot(series.at_s, series.drop, lw=1, label=name, drawstyle="steps-post", **marked)
-
-
-def draw_queue(axes: Axes, name: str, series: ClassSeries, look: LineStyle) -> None:
-    axes.plot(series.at_s, series.queued, lw=0.9, label=name, **look.marked(len(series.at_s)))
+    return draw

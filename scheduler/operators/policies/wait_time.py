@@ -45,7 +45,6 @@ class WaitingPolicy:
     def __init__(self, phi: Priorities, believed: NetworkEstimates) -> None:
         self._phi_of = phi
         size = len(believed.estimates)
-        self._is_ready = [False] * size
         self._ready_count = 0
         # The oldest tuple of an operator that is not ready counts as infinitely late, so that φ·W = −∞ is never the highest.
         self._head = np.full(size, NEVER)
@@ -58,8 +57,7 @@ class WaitingPolicy:
         self._set_phi(believed, range(len(believed.estimates)))
 
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
-        more = len(believed.estimates) - len(self._is_ready)
-        self._is_ready += [False] * more
+        more = len(believed.estimates) - len(self._head)
         self._head = np.concatenate([self._head, np.full(more, NEVER)])
         self._phi = np.concatenate([self._phi, np.empty(more)])
         self._value = np.empty(len(self._head))
@@ -70,16 +68,12 @@ class WaitingPolicy:
         self._phi[list(operators)] = np.clip(values, SMALLEST_PHI, LARGEST_PHI)
 
     def ready(self, operator: int, head: float) -> None:
+        self._ready_count += self._head.item(operator) == NEVER
         self._head[operator] = head
-        if not self._is_ready[operator]:
-            self._is_ready[operator] = True
-            self._ready_count += 1
 
     def idle(self, operator: int) -> None:
-        if self._is_ready[operator]:
-            self._is_ready[operator] = False
-            self._ready_count -= 1
-            self._head[operator] = NEVER
+        self._ready_count -= self._head.item(operator) != NEVER
+        self._head[operator] = NEVER
 
     def pick(self, now: float) -> int:
         self.looked = self._ready_count
