@@ -44,13 +44,10 @@ def settings_of_text(
     except ValidationError as error:
         problem = problem_of(error, model, "")
         if problem.field in settings.keys() - model.model_fields:
-            problem.hint = f"{kind} has the settings {known_settings(model)}"
+            known = ", ".join(name for name in model.model_fields if name != "kind")
+            problem.hint = f"{kind} has the settings {known or 'none'}"
         problem.field = f"{option} {kind}:{problem.field}"
         raise problem from None
-
-
-def known_settings(model: type[Settings]) -> str:
-    return ", ".join(name for name in model.model_fields if name != "kind") or "none"
 
 
 def checked_text(parse: Callable[[str], object], what: str) -> AfterValidator:

@@ -240,7 +240,8 @@ class LoadManager:
         self._allow(offered, cycle)
         load = offered * before.keep
         verdict = self._responses.verdict(cycle.outputs, cycle.queued_work_s / before.headroom)
-        after = decide(before, load, verdict, self._limits())
+        limits = ShedLimits(self._max_drop(), self.headroom_max, self.settings.step)
+        after = decide(before, load, verdict, limits)
         limit = self._queue_limit(after.headroom, offered, cycle)
         reclaim = self._wants_reclaim(offered, verdict, cycle, limit)
         if reclaim and not self._reclaiming:
@@ -389,9 +390,6 @@ class LoadManager:
 
     def _max_drop(self) -> float:
         return min(self.max_drop, self.settings.max_drop)
-
-    def _limits(self) -> ShedLimits:
-        return ShedLimits(self._max_drop(), self.headroom_max, self.settings.step)
 
 
 def is_other(rooms: Mapping[str, int], before: Mapping[str, int]) -> bool:

@@ -141,11 +141,8 @@ def replay(path: Path, advance: Advance = lambda _: None) -> ReplayReport:
             read += size
             advance(read)
     if not any(replay.reports for replay in replays.values()):
-        raise InvalidInput(
-            "this path contains no event log",
-            hint="give an event log or a folder of event logs",
-            file=str(path),
-        )
+        hint = "give an event log or a folder of event logs"
+        raise InvalidInput("this path contains no event log", hint=hint, file=str(path))
     order = list(KINDS)
     reports = (report for replay in replays.values() for report in replay.reports.values())
     return ReplayReport(
@@ -164,17 +161,12 @@ def log_files(path: Path) -> list[Path]:
                 pass
     except OSError as problem:
         why = (problem.strerror or str(problem)).lower()
-        raise InvalidInput(
-            f"the event log cannot be read: {why}",
-            hint="check the path and its permissions",
-            file=str(problem.filename or path),
-        ) from None
+        title = f"the event log cannot be read: {why}"
+        hint = "check the path and its permissions"
+        raise InvalidInput(title, hint=hint, file=str(problem.filename or path)) from None
     if not files:
-        raise InvalidInput(
-            "the folder contains no event log",
-            hint="give a folder with files that end in .jsonl",
-            file=str(path),
-        )
+        hint = "give a folder with files that end in .jsonl"
+        raise InvalidInput("the folder contains no event log", hint=hint, file=str(path))
     return sorted(files, key=lambda file: (_folder(file, path), *_place(file)))
 
 

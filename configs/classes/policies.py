@@ -155,12 +155,9 @@ class PrioritySearch(Settings):
     def clusters_are_there(self) -> Self:
         for key, usual in (("clustering", "logarithmic"), ("processing", "single")):
             if not self.clusters and getattr(self, key) != usual:
-                raise Contradiction(
-                    f"the policy option {key} needs clusters, but `clusters` is 0",
-                    key,
-                    getattr(self, key),
-                    "add clusters: 12",
-                )
+                title = f"the policy option {key} needs clusters, but `clusters` is 0"
+                hint = "add clusters: 12"
+                raise Contradiction(title, key, getattr(self, key), hint)
         return self
 
 

@@ -57,19 +57,13 @@ def falling(points: tuple[UtilityPoint, ...]) -> tuple[UtilityPoint, ...]:
     """Return the points of a utility graph; raise Contradiction unless latencies ascend and utility never rises."""
     for place, (before, after) in enumerate(pairwise(points), start=1):
         if after.latency_ms <= before.latency_ms:
-            raise Contradiction(
-                f"latencies must ascend, but the point before has {before.latency_ms:g} ms",
-                f"[{place}].latency_ms",
-                after.latency_ms,
-                "sort the points by latency, each latency once",
-            )
+            title = f"latencies must ascend, but the point before has {before.latency_ms:g} ms"
+            hint = "sort the points by latency, each latency once"
+            raise Contradiction(title, f"[{place}].latency_ms", after.latency_ms, hint)
         if after.utility > before.utility:
-            raise Contradiction(
-                f"utility must not rise with latency, but it is {before.utility:g} at {before.latency_ms:g} ms",
-                f"[{place}].utility",
-                after.utility,
-                f"lower the utility to {before.utility:g} or less",
-            )
+            title = f"utility must not rise with latency, but it is {before.utility:g} at {before.latency_ms:g} ms"
+            hint = f"lower the utility to {before.utility:g} or less"
+            raise Contradiction(title, f"[{place}].utility", after.utility, hint)
     return points
 
 

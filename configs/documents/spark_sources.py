@@ -123,12 +123,8 @@ def misnamed(name: str, source: KnownFormat, options: Mapping[str, str]) -> Iter
     declared = {option.lower() for option in source.options}
     for option, value in options.items():
         if name == KAFKA and option.lower() in KAFKA_REFUSED:
-            yield Contradiction(
-                "this option cannot be used for a stream",
-                f"options.{option}",
-                value,
-                KAFKA_REFUSED[option.lower()],
-            )
+            title = "this option cannot be used for a stream"
+            yield Contradiction(title, f"options.{option}", value, KAFKA_REFUSED[option.lower()])
         elif option.lower() not in declared and not (
             name == KAFKA and option.lower().startswith(KAFKA_PREFIX)
         ):

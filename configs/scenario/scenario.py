@@ -122,25 +122,17 @@ class QueryModel(Settings):
     def join_has_two_inputs(self) -> Self:
         for place, operator in enumerate(self.operators):
             if operator.kind == "join" and place > 0:
-                raise Contradiction(
-                    f"query {self.name} has a join after another operator",
-                    f"operators[{place}]",
-                    hint="make the join the first operator",
-                )
+                title = f"query {self.name} has a join after another operator"
+                hint = "make the join the first operator"
+                raise Contradiction(title, f"operators[{place}]", hint=hint)
         if len(self.reads) == 1 and self.operators[0].kind == "join":
-            raise Contradiction(
-                f"query {self.name} joins, but reads only one stream",
-                "reads",
-                list(self.reads),
-                "name two streams, or use a lookup to join with a stored relation",
-            )
+            title = f"query {self.name} joins, but reads only one stream"
+            hint = "name two streams, or use a lookup to join with a stored relation"
+            raise Contradiction(title, "reads", list(self.reads), hint)
         if len(self.reads) == 2 and self.operators[0].kind != "join":
-            raise Contradiction(
-                f"query {self.name} reads two streams, but its first operator is not a join",
-                "operators[0].kind",
-                self.operators[0].kind,
-                "begin with a join, or write two queries",
-            )
+            title = f"query {self.name} reads two streams, but its first operator is not a join"
+            hint = "begin with a join, or write two queries"
+            raise Contradiction(title, "operators[0].kind", self.operators[0].kind, hint)
         return self
 
 
@@ -199,12 +191,8 @@ class SharafNetwork(Settings):
         check_in_order(self, "window_min_s", "window_max_s")
         for key in ("inputs", "shared"):
             if self.joins and getattr(self, key) > 1:
-                raise Contradiction(
-                    f"{key} cannot be combined with joins",
-                    key,
-                    getattr(self, key),
-                    f"leave out {key} or joins",
-                )
+                hint = f"leave out {key} or joins"
+                raise Contradiction(f"{key} cannot be combined with joins", key, getattr(self, key), hint)
         return self
 
     def streams(self) -> tuple[str, ...]:
@@ -258,41 +246,29 @@ class OperatorNetwork(Settings):
         size = len(self.operators)
         for place, box in enumerate(self.operators):
             if any(not place < below < size for below in box.feeds):
-                raise Contradiction(
-                    "an operator can feed only operators that come after it in the list",
-                    f"operators[{place}].feeds",
-                    list(box.feeds),
-                    "list each operator after the operators that feed it",
-                )
+                title = "an operator can feed only operators that come after it in the list"
+                hint = "list each operator after the operators that feed it"
+                raise Contradiction(title, f"operators[{place}].feeds", list(box.feeds), hint)
             if box.partner is not None and (
                 not 0 <= box.partner < size or self.operators[box.partner].partner != place
             ):
-                raise Contradiction(
-                    "partner must be an operator that names this operator as its partner",
-                    f"operators[{place}].partner",
-                    box.partner,
-                    "give each side of the join the place of the other side",
-                )
+                title = "partner must be an operator that names this operator as its partner"
+                hint = "give each side of the join the place of the other side"
+                raise Contradiction(title, f"operators[{place}].partner", box.partner, hint)
         first: dict[str, OperatorBox] = {}
         for place, box in enumerate(self.operators):
             first_box = first.setdefault(box.query, box) if box.query and not box.feeds else box
             for key in ("utility", "weight", "slack_ms"):
                 if getattr(first_box, key) != getattr(box, key):
-                    raise Contradiction(
-                        f"several operators answer query {box.query}, but their {key} differs",
-                        f"operators[{place}].{key}",
-                        getattr(box, key),
-                        f"give all of these operators the same {key}, or different query names",
-                    )
+                    title = f"several operators answer query {box.query}, but their {key} differs"
+                    hint = f"give all of these operators the same {key}, or different query names"
+                    raise Contradiction(title, f"operators[{place}].{key}", getattr(box, key), hint)
         fed = {below for operator in self.operators for below in operator.feeds}
         for place, box in enumerate(self.operators):
             if (box.stream is None) != (place in fed):
-                raise Contradiction(
-                    "an operator must either read a stream or be fed by other operators, and not both",
-                    f"operators[{place}].stream",
-                    box.stream,
-                    "give `stream:`, or list the operator in `feeds:` of another operator",
-                )
+                title = "an operator must either read a stream or be fed by other operators, and not both"
+                hint = "give `stream:`, or list the operator in `feeds:` of another operator"
+                raise Contradiction(title, f"operators[{place}].stream", box.stream, hint)
         return self
 
     def streams(self) -> tuple[str, ...]:
@@ -482,12 +458,9 @@ def class_contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
             )
             continue
         if class_.min_share > originals[class_.name] + 1e-12:
-            yield InvalidInput(
-                "min_share exceeds the class's original share",
-                f"{at}.min_share",
-                class_.min_share,
-                f"priority {class_.priority:g} gives {originals[class_.name]:.3f}: raise the priority or lower min_share",
-            )
+            title = "min_share exceeds the class's original share"
+            hint = f"priority {class_.priority:g} gives {originals[class_.name]:.3f}: raise the priority or lower min_share"
+            yield InvalidInput(title, f"{at}.min_share", class_.min_share, hint)
         if class_.network not in scenario.networks:
             yield UnknownName(
                 "no such network", f"{at}.network", class_.network, nearest(class_.network, scenario.networks)
@@ -499,12 +472,9 @@ def class_contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
 def stream_contradictions(class_: SimulatedClass, needed: Collection[str], at: str) -> Iterator[InvalidInput]:
     for stream in needed:
         if stream not in class_.streams:
-            yield InvalidInput(
-                f"the network reads stream {stream!r}, but the class has no input for it",
-                f"{at}.streams",
-                sorted(class_.streams),
-                f"add `{stream}:` with `arrivals:`",
-            )
+            title = f"the network reads stream {stream!r}, but the class has no input for it"
+            hint = f"add `{stream}:` with `arrivals:`"
+            yield InvalidInput(title, f"{at}.streams", sorted(class_.streams), hint)
     for stream in class_.streams:
         if stream not in needed:
             yield UnknownName(
@@ -528,16 +498,10 @@ def fault_contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
             yield UnknownName("no such class", f"faults[{place}].name", name, nearest(name, names))
         ranked = name in names and scenario.classes[names.index(name)].sources == "ranked"
         if ranked and isinstance(fault, HostDies) and not fault.retained:
-            yield InvalidInput(
-                "with `sources: ranked`, the input lost with a host cannot be counted",
-                f"faults[{place}].retained",
-                fault.retained,
-                "set the class's `sources: last`, or `retained: true`",
-            )
+            title = "with `sources: ranked`, the input lost with a host cannot be counted"
+            hint = "set the class's `sources: last`, or `retained: true`"
+            yield InvalidInput(title, f"faults[{place}].retained", fault.retained, hint)
         if fault.at_s >= scenario.seconds:
-            yield InvalidInput(
-                "the fault comes after the end of the run",
-                f"faults[{place}].at_s",
-                fault.at_s,
-                f"choose a time below seconds = {scenario.seconds:g}",
-            )
+            title = "the fault comes after the end of the run"
+            hint = f"choose a time below seconds = {scenario.seconds:g}"
+            yield InvalidInput(title, f"faults[{place}].at_s", fault.at_s, hint)

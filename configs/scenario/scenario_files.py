@@ -97,13 +97,8 @@ def extended(path: Path, depth: int = 0) -> object:
         hint = (
             "check whether two scenarios extend each other; end the chain with a scenario without `extends`"
         )
-        raise InvalidInput(
-            f"the scenario extends a chain of more than {EXTENDS_MAX} scenarios",
-            "extends",
-            base,
-            hint,
-            str(path),
-        )
+        title = f"the scenario extends a chain of more than {EXTENDS_MAX} scenarios"
+        raise InvalidInput(title, "extends", base, hint, str(path))
     try:
         below = scenario_path(base, "extends", path.parent)
     except UnknownName as problem:

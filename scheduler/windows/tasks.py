@@ -353,14 +353,10 @@ def cost_of(subs: Sequence[Sub], costs: ScanCosts) -> float:
     return costs.scan(max(windows)) + costs.answering(len(windows), sum(windows))
 
 
-def next_multiple(number: int, period: int) -> int:
-    return (number // period + 1) * period
-
-
 def next_due(sub: Sub, number: int, part: Part, in_time: bool) -> int:
     """Return the update at which a sub-group is due after a run that answered the interval `number`."""
     if not sub.at_most or (in_time and part.due == number):
-        return next_multiple(number, sub.period)
+        return (number // sub.period + 1) * sub.period
     return number + sub.period
 
 

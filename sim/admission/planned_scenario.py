@@ -18,7 +18,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from configs.classes.priority_class import PriorityClass
 from configs.scenario.arrivals import Arrivals, ConstantArrivals, PoissonArrivals, TraceArrivals
 from configs.scenario.scenario import (
     Costs,
@@ -270,6 +269,8 @@ def together(members: Sequence[ClassLoad], train_max: int) -> ClassLoad:
         return members[0]
     declared = [member.declared for member in members]
     priority = sum(class_.priority for class_ in declared)
+    # A maximum age of None means no limit, so the group has no limit if one of its classes has no limit.
+    oldest_ms = max(class_.max_age_ms or math.inf for class_ in declared)
     changed: dict[str, Any] = {
         "priority": priority,
         "delay_target_ms": min(class_.delay_target_ms for class_ in declared),
@@ -277,18 +278,11 @@ def together(members: Sequence[ClassLoad], train_max: int) -> ClassLoad:
         "lendable": sum(class_.priority * class_.lendable for class_ in declared) / priority,
         "borrow_limit": min(1.0, sum(class_.borrow_limit for class_ in declared)),
         "max_drop": min(member.max_drop for member in members),
-        # A maximum age of None means no limit, so the group has no limit if one of its classes has no limit.
-        "max_age_ms": max(ages) if (ages := known_ages(declared)) else None,
+        "max_age_ms": None if oldest_ms == math.inf else oldest_ms,
     }
     loads = [each for member in members for each in member.inputs]
     inputs = [without_calls(load, train_max) for load in [each for each in loads if each.rate > 0] or loads]
     return ClassLoad(declared[0].model_copy(update=changed), (one_queue(inputs),) if inputs else ())
-
-
-def known_ages(declared: Sequence[PriorityClass]) -> list[float]:
-    """Return the values of `max_age_ms` of all classes; empty if any class has no maximum age."""
-    ages = [class_.max_age_ms for class_ in declared]
-    return [age for age in ages if age is not None] if None not in ages else []
 
 
 def without_calls(given: InputLoad, train_max: int) -> InputLoad:

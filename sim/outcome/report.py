@@ -133,7 +133,7 @@ def answers(run: Outcome) -> list[str]:
         '<p class="dim">Slowdown: response time divided by the time that an answer takes in an idle system. Worth: utility by response '
         "time, at most 1. Stale: part of the time for which an output was behind its input. Tardy: part of the window answers that came "
         "after their deadline.</p>",
-        answers_table("class", [class_row(class_) for class_ in classes]),
+        table(("class", *ANSWERS), [class_row(class_) for class_ in classes]),
     ]
     for class_ in classes:
         queries = list((class_["queries"] or {}).items())
@@ -147,12 +147,8 @@ def answers(run: Outcome) -> list[str]:
             more = f"and {len(queries) - QUERIES_SHOWN:,} more queries"
             rows.append(f'<tr><td colspan="{len(ANSWERS) + 1}">{more}</td></tr>')
         summary = f"<summary>Each query of {html.escape(class_['name'])}</summary>"
-        parts.append(f"<details>{summary}{answers_table('query', rows)}</details>")
+        parts.append(f"<details>{summary}{table(('query', *ANSWERS), rows)}</details>")
     return parts
-
-
-def answers_table(first: str, rows: Sequence[str]) -> str:
-    return table((first, *ANSWERS), rows)
 
 
 def class_row(one: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field
+from functools import cache
 from operator import sub
 from typing import Any
 
@@ -210,9 +211,9 @@ class UnsettledAnswers:
     ) -> None:
         self.waiting: list[tuple[int, list[float]]] = []
         """Held answers by root: the arrival times of the tuples that caused the answers."""
-        self._network, self._queues, self._answers = network, queues, answers
+        self._queues, self._answers = queues, answers
         self._query_of = {root: plan.boxes[root].query for root in network.roots}
-        self._feeding: dict[int, set[int]] = {}
+        self._feeding = cache(lambda root: network.feeding([root]))
 
     def hand_out(self, stamp: float) -> None:
         """Release all waiting answers. Call it when nothing is queued behind the sources."""
@@ -225,7 +226,7 @@ class UnsettledAnswers:
         if not self.waiting:
             return
         unfinished = {
-            query for root, query in self._query_of.items() if self._queues.has_inside(self._above(root))
+            query for root, query in self._query_of.items() if self._queues.has_inside(self._feeding(root))
         }
         answers, self.waiting = self.waiting, []
         for root, out in answers:
@@ -233,10 +234,3 @@ class UnsettledAnswers:
                 self.waiting.append((root, out))
             else:
                 self._answers.add(root, out, stamp)
-
-    def _above(self, root: int) -> set[int]:
-        """Return the root and all operators from which the root gets tuples, directly or indirectly."""
-        operators = self._feeding.get(root)
-        if operators is None:
-            operators = self._feeding[root] = self._network.feeding([root])
-        return operators

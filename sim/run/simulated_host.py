@@ -116,7 +116,7 @@ class SimulatedHost:
     def end_cycle(self, now: float, cycle_s: float) -> CycleEnded:
         """Return the measurements of the load cycle for the load manager, and begin a new cycle."""
         believed = self.scheduler.refresh()
-        self.queues.memory.until(now)
+        self.queues.memory.change(0.0, now)
         inputs, held_back = self.door.end_cycle(believed, self.clock.stamp(now))
         waiting = {stream.stream: stream.waiting_s for stream in inputs}
         cycle = CycleEnded(

@@ -46,13 +46,9 @@ class Calendar:
             return due
         for day in range(first, last + 1):
             page = self._pages[day % self._days]
-            if page:
-                self._turn(page, now, due)
+            later = [entry for entry in page if entry[0] > now]
+            if len(later) < len(page):
+                due.extend(entry for entry in page if entry[0] <= now)
+                page[:] = later
         self._count -= len(due)
         return due
-
-    def _turn(self, page: list[Entry], now: float, found: list[Entry]) -> None:
-        later = [entry for entry in page if entry[0] > now]
-        if len(later) < len(page):
-            found.extend(entry for entry in page if entry[0] <= now)
-            page[:] = later

@@ -6,7 +6,6 @@ from math import isclose, lcm
 import pytest
 
 from configs.classes.periodic_schedules import PeriodicSettings
-from configs.errors import InvalidInput
 from scheduler.windows import Lateness, PeriodicQuery, PeriodicScheduler, Task
 from scheduler.windows.periods import cheapest_periods, cost_rate, own_periods, shortest_periods
 from scheduler.windows.scan_model import COMPARISONS, SubGroup, sub_groups_of
@@ -210,7 +209,3 @@ class TestTheProtocol:
         scheduler = scheduler_of(periodic_of("conservative", eager=True), queries(EXAMPLE[:5]))
         runs = [f"{minute}:{numbers(task)}" for minute, task in minutes(scheduler, 3)]
         assert runs == ["1:123", "1:45", "2:123", "2:45", "3:123", "3:45"]
-
-    def test_invalid_queries_are_refused(self) -> None:
-        with pytest.raises(InvalidInput, match="slide is shorter than one interval"):
-            PeriodicQuery("Q", "max", "G1", window=5, slide=0)
