@@ -44,8 +44,8 @@ def settings_of_text(
     except ValidationError as error:
         problem = problem_of(error, model, "")
         if problem.field in settings.keys() - model.model_fields:
-            known = ", ".join(name for name in model.model_fields if name != "kind")
-            problem.hint = f"{kind} has the settings {known or 'none'}"
+            names = ", ".join(name for name in model.model_fields if name != "kind")
+            problem.hint = f"{kind} has the settings {names or 'none'}"
         problem.field = f"{option} {kind}:{problem.field}"
         raise problem from None
 

@@ -69,7 +69,7 @@ class TunedClass:
         queued = sum(self._queued) / len(self._queued) if self._queued else 0.0
         measured = objective_value(self.settings.objective, self._seen(now, host, queued))
         values = forecasts(self.class_now(host, capacity, cycle_s), self.choices, simulate)
-        # Discard all measurements, so that the next measurement and the next forecast cover the same arrivals.
+        # All measurements are discarded, so that the next measurement and the next forecast cover the same arrivals.
         self._queued.clear()
         self._arrivals.clear()
         self.seen = host.answers.new_sample()

@@ -262,10 +262,10 @@ def ref_named(kind: str, name: str) -> Ref:
 
 def kind_named(kind: str) -> str:
     """Return the kind for a text in upper or lower case, singular or plural; raise UnknownName if no kind matches."""
-    for known in KINDS:
-        name = known.lower()
+    for candidate in KINDS:
+        name = candidate.lower()
         if kind.lower() in (name, f"{name}s", f"{name}es", f"{name.removesuffix('y')}ies"):
-            return known
+            return candidate
     raise UnknownName("no such kind", "KIND", kind, nearest(kind, KINDS))
 
 

@@ -39,8 +39,7 @@ from scheduler.capacity.redistribution import (
 )
 
 EXPLANATIONS_KEPT = 1000
-# An owner that had to reclaim its capacity had lent too much.
-# After a reclaim, the owner does not lend its kept share: MARGIN times its share before the reclaim, or its last load if that is more.
+# After a reclaim, an owner does not lend its kept share: MARGIN times its share before the reclaim, or its last load if that is more.
 # Without a kept share, the owner would lend as much again at the next redistribution, and borrowers would fill their queues again.
 # Each redistribution multiplies the kept share by FORGETTING; the kept share ends at FORGOTTEN times its initial value.
 # If the owner reclaims before its kept share has ended, the decay becomes twice as slow, up to PATIENCE_MAX times.

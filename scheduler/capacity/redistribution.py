@@ -69,7 +69,7 @@ class ClassAccount:
         if self.usage is None:
             return 0.0
         # A class with a load above its share uses capacity that other classes leave unused, and its headroom includes that.
-        # So it has nothing to lend: without this check, such a class would lend, starve, reclaim, and lend again.
+        # A class with a load above its share has nothing to lend: without this check, it would lend, starve, reclaim, and lend again.
         busy = self.usage if self.load is None else max(self.usage, self.load / self.share)
         spare = (1 - busy) * self.share - RESERVE * self.original
         return max(0.0, min(spare, self.share - self.floor))

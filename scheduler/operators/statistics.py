@@ -48,9 +48,9 @@ class Observed:
     tuples: int = 0
     cost_s: float = 0.0
     # Input tuples, outputs, and calls with outputs since the selectivity was last averaged in.
-    taken: int = 0
-    given: float = 0.0
-    giving: int = 0
+    inputs: int = 0
+    outputs: float = 0.0
+    emitting: int = 0
     variance: float = 0.0
     outliers: int = 0
     is_called: bool = False  # True if the operator was called for event time at least once
@@ -80,9 +80,9 @@ class OperatorStatistics:
         own = self._observed[operator]
         own.tuples += tuples_in
         own.cost_s += cost_s
-        own.taken += tuples_in
-        own.given += tuples_out
-        own.giving += tuples_out > 0
+        own.inputs += tuples_in
+        own.outputs += tuples_out
+        own.emitting += tuples_out > 0
         if own.tuples >= WINDOW_TUPLES:
             # The window of input tuples is full, so its mean cost is averaged into the estimate.
             cost = believed_cost(own, own.cost_s / own.tuples)
@@ -125,14 +125,14 @@ def believed_cost(own: Observed, measured_s: float) -> float:
 
 def believed_selectivity(own: Observed) -> float:
     """Return the estimated selectivity with the collected outputs averaged in, if their window is full."""
-    old, count = own.estimate.selectivity, own.taken
+    old, count = own.estimate.selectivity, own.inputs
     expected = old * count
     if expected >= EXPECTED_LEAST:
-        selectivity = old + ALPHA * (own.given / count - old)
-    elif expected < SURPRISED_BELOW and own.giving >= SURPRISES:
-        selectivity = own.given / count
+        selectivity = old + ALPHA * (own.outputs / count - old)
+    elif expected < SURPRISED_BELOW and own.emitting >= SURPRISES:
+        selectivity = own.outputs / count
     else:
         return old
-    own.taken = own.giving = 0
-    own.given = 0.0
+    own.inputs = own.emitting = 0
+    own.outputs = 0.0
     return selectivity

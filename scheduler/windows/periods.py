@@ -36,7 +36,7 @@ from scheduler.windows.scan_model import ScanCosts, SubGroup
 # Maximum number of states that the exact search visits; each takes about 50 µs.
 STATES_MAX = 1000
 NARROW = 16
-# Maximum number of states with the same number of sub-groups with which a new state is compared.
+# Maximum number of states with which the search compares a new state that has periods for as many sub-groups.
 COMPARED_MAX = 128
 # Maximum common multiple of two periods, in updates, that is counted: rarer coincidences hardly save a scan.
 RAREST = 10**7
@@ -94,7 +94,7 @@ def cheapest_periods(
     """Return the hybrid schedule: the cheapest assignment of periods."""
     simple = (own_periods(sub_groups, costs), shortest_periods(sub_groups, costs))
     cheapest = min(
-        (replace(one, cost=cost_rate(sub_groups, one.periods, costs, meetings)) for one in simple),
+        (replace(choice, cost=cost_rate(sub_groups, choice.periods, costs, meetings)) for choice in simple),
         key=lambda one: one.cost,
     )
     best = Search(sub_groups, costs, meetings).run(cheapest, states_max)

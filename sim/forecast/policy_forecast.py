@@ -335,7 +335,7 @@ def busiest_stretch(came: Sequence[float], length: int) -> int:
 
 def steps_a_tuple(now: ClassNow) -> dict[str, float]:
     """Return by stream the number of tuples that all operators together process because of one arriving tuple."""
-    # This number is what the cost of the source's segment would be if every operator had cost 1 per tuple.
+    # The number of processed tuples equals the cost of the source's segment if every operator has cost 1 per tuple.
     network = Network(
         tuple(
             ScheduledOperator(operator.name, operator.feeds, bool(operator.stream))

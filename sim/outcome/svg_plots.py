@@ -14,7 +14,7 @@ from matplotlib.ticker import LogFormatterSciNotation
 
 from configs import numbers
 
-# Colours by Okabe and Ito, which colour-blind readers can distinguish too, in the order of classes.
+# Colours of classes in their order, by Okabe and Ito, which colour-blind readers can distinguish.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7f7f7f")
 MARKS = ("o", "s", "^", "D", "P", "v", "X")
 # Number of markers on each line.

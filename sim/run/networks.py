@@ -130,7 +130,7 @@ class BoxPlan:
                 inflow[number] += rates.get(stream, 0.0)
         estimates = []
         for number, box in enumerate(self.boxes):
-            # Operators that feed a join come before both sides of the join, so the input rate of the other side is already known here.
+            # Operators that feed a join come before both sides of the join, so the input rate of the other side is already known.
             across = inflow[box.partner] if box.partner is not None else 0.0
             selectivity, extra_s = expected(box.model, inflow[number], across)
             estimates.append(Estimate(box.call_s / train + box.tuple_s + extra_s, selectivity))
