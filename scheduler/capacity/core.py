@@ -54,7 +54,7 @@ GONE = "(gone)"
 
 @dataclass(frozen=True, slots=True)
 class UsageReported:
-    """Offered load of a class in one load cycle, in processors, and the class's usage: that load divided by its capacity."""
+    """Report of a class's offered load in one load cycle, in processors, and of its usage: this load divided by the class's capacity."""
 
     name: str
     usage: float

@@ -152,7 +152,7 @@ class Network:
         return sum([estimates[number].cost_s for number in sorted(needed)])
 
     def feeding(self, numbers: Iterable[int], with_partners: bool = False) -> set[int]:
-        """Return the operators and all upstream operators; with `with_partners`, also the operators of the other sides of joins."""
+        """Return the given operators and all operators upstream of these; with `with_partners`, also those of the other sides of joins."""
         reached = set(numbers)
         stack = list(reached)
         while stack:

@@ -68,7 +68,7 @@ class Grid:
         return self.gradients * self.slacks
 
     def moves(self, graph: UtilityGraph) -> tuple[list[float], list[int]]:
-        """Return the latencies at which a graph moves to another bucket, and its buckets before, between and after them."""
+        """Return the latencies at which operators with this graph change their bucket, and the bucket before and after each latency."""
         places: list[tuple[float, int]] = []
         start = -NEVER
         for end, gradient in zip(graph.latencies_s, graph.gradients, strict=False):
