@@ -112,11 +112,6 @@ class HoldBack:
 LoadCommand = SetKeep | ReportUsage | RequestReclaim | TrimQueue | DropOlder | HoldBack
 
 
-def held_queue_s(target_s: float) -> float:
-    """Return the seconds of work that may be queued in a class that holds back further input."""
-    return max(HOLD_TARGETS * target_s, HOLD_LEAST_S)
-
-
 @dataclass(frozen=True, slots=True)
 class ManagerDecision:
     """One decision of a load manager, with the numbers it was based on."""

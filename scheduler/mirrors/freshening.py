@@ -164,7 +164,5 @@ def perceived_freshness(
     interests: npt.ArrayLike, changes: npt.ArrayLike, frequencies: npt.ArrayLike
 ) -> float:
     """Return the part of all uses that find a fresh copy; 1 if there are no uses."""
-    p = np.asarray(interests, np.float64)
-    fresh = np.broadcast_arrays(freshness(frequencies, changes), p)
-    total = float(p.sum() if p.shape == fresh[0].shape else fresh[1].sum())
-    return ratio(float(np.sum(fresh[0] * fresh[1])), total, 1.0)
+    fresh, p = np.broadcast_arrays(freshness(frequencies, changes), np.asarray(interests, np.float64))
+    return ratio(float(np.sum(fresh * p)), float(p.sum()), 1.0)

@@ -175,6 +175,7 @@ class MirrorCore:
         self._rates = ChangeRates(count)
         self._sizes = np.ones(count)
         self._frequencies = np.zeros(count)
+        """Polls per second of each object, from the last optimisation."""
         self._last = np.full(count, -math.inf)
         self._due = np.full(count, -math.inf)
         """Time at which an object is polled next; ∞ while it is being polled, or after a failure."""
@@ -269,11 +270,6 @@ class MirrorCore:
             perceived_expected=expected,
             perceived_measured=self._freshness.perceived(),
         )
-
-    @property
-    def frequencies(self) -> npt.NDArray[np.float64]:
-        """Polls per second of each object, from the last optimisation."""
-        return self._frequencies
 
     # -- estimates and retries ---------------------------------------------------------------------------
 

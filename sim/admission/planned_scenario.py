@@ -134,9 +134,9 @@ class Builder:
             if load.rate <= 0:
                 continue
             stream, rate = f"s{place}", load.rate / group.pieces
-            arrivals, bundle = arrivals_of(
-                rate, load.batch_s, most, self._phase(group.members[0].name, place)
-            )
+            # Each batch arrives at the same part of its period in all runs, so that runs can be compared.
+            phase = generator(self.situation.seed, "phase", group.members[0].name, str(place)).random()
+            arrivals, bundle = arrivals_of(rate, load.batch_s, most, phase)
             streams[stream] = StreamInput(arrivals=arrivals)
             bundles.append(bundle)
             answers = load.answers / frequent if frequent > 0 else 1.0
@@ -167,10 +167,6 @@ class Builder:
             )
         )
         return name
-
-    def _phase(self, name: str, place: int) -> float:
-        """Return the fraction of each period after which its batch arrives; it is the same in all runs, so that runs can be compared."""
-        return generator(self.situation.seed, "phase", name, str(place)).random()
 
     def _at_worst(self, group: ClassGroup, groups: Sequence[ClassGroup]) -> ClassGroup:
         """Return the group for the worst case: a planned class may not borrow, and any other class asks for more than its share."""

@@ -16,7 +16,7 @@ from scheduler.capacity.core import ShareMove
 from sim.outcome.html_page import document, row, table
 from sim.outcome.outcome import Outcome
 from sim.outcome.promises import Promise
-from sim.outcome.svg_plots import COLOURS, PLOT_STYLE, LineStyle, logarithmic, look_of, svg
+from sim.outcome.svg_plots import COLOURS, MARKS, PLOT_STYLE, LineStyle, logarithmic, svg
 from sim.outcome.verdict import verdict
 from sim.series import ClassSeries
 
@@ -224,7 +224,7 @@ def figure(run: Outcome, label: str, draw: Draw, log: bool = False, most: float 
     drawing = Figure(figsize=(9.6, 2.7), layout="constrained")
     axes = drawing.subplots()
     for place, (name, series) in enumerate(list(run.series.items())[:CLASSES_PLOTTED]):
-        draw(axes, name, series, look_of(place))
+        draw(axes, name, series, LineStyle(COLOURS[place], MARKS[place], place))
     if log:
         logarithmic(axes, "y")
     else:

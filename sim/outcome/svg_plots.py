@@ -43,17 +43,13 @@ class LineStyle(NamedTuple):
     colour: str
     mark: str
     place: int
+    """Position of the class in the order of classes."""
 
     def marked(self, points: int) -> dict[str, Any]:
         """Return the matplotlib settings of a line; markers of different classes are at different points."""
         step = max(1, points // MARKS_A_LINE)
         start = step * self.place // len(MARKS)
         return {"color": self.colour, "marker": self.mark, "ms": 4.5, "markevery": (start, step)}
-
-
-def look_of(place: int) -> LineStyle:
-    """Return the style of the class with this position in the order of classes."""
-    return LineStyle(COLOURS[place], MARKS[place], place)
 
 
 def svg(drawing: Figure, salt: str) -> str:
