@@ -6,16 +6,15 @@ answered the previous burst.
 1. After each burst the class compares policies, as in the service: measurements go to the simulator in another process, and the
    coordinator's tuning core decides. This ends when the core decides to keep its policy.
 2. The host then runs some bursts under each candidate policy.
-3. The best policies and the policy that the class chose then run bursts in turns. Only bursts of this step count, because
-   the best of many tries is partly luck. Of several bursts the best counts, because other programs can only make a burst
-   slower.
+3. The finalists are the best policies and the policy that the class chose. They run bursts in turns, and only bursts of
+   this step count, because the best of many tries is partly luck. Of several bursts the best counts, because other programs
+   can only make a burst slower.
 
 In the live system, policies differ mainly in the stream that they process first:
 
     response     tuples of `noise` give no answer; tuples of `wanted` give eight answers each
     memory       a filter drops nearly all tuples of `sifted`, but the rest is expensive. So a tuple of `sifted` costs more
-    than one
-                 of `plain`, although its queue seems to shrink faster
+                 than a tuple of `plain`, although its queue seems to shrink faster
     tardiness    the windows of `slow` are due every hour, those of `fast` every ten milliseconds
 """
 
@@ -49,7 +48,7 @@ from services.watch.source import RunningSystem
 from services.watch.watch import Watch
 from sim.forecast.policy_forecast import ObjectiveFigures, objective_value
 
-# Number of bursts per policy in step 2, number of bursts per policy in step 3, and number of policies in step 3.
+# Number of bursts of each candidate policy, number of bursts of each finalist, and number of finalists.
 TRIES, FINAL_TRIES, FINALISTS = 2, 6, 3
 WARM_UPS = 2
 # Number of comparisons after which a class must have decided to keep its policy.

@@ -19,8 +19,8 @@ LEAST = {
     10_000: {"hand": 0.5, "duckdb": 0.5, "polars": 1.0},
     1_000: {"hand": 0.35, "polars": 1.0},
 }
-# Readings per CPU-second of programs that were measured on a similar machine, and the minimum ratio of the engine's speed to each:
-# Flink's SQL, Spark with micro-batches of 10 s, and a Polars loop that is less tuned for one core than the Polars loop here.
+# Readings per CPU-second of programs that were measured on a similar machine, each with the minimum ratio of the engine's speed to it.
+# The programs are Flink's SQL, Spark with micro-batches of 10 s, and a Polars loop that is less tuned for one core than this benchmark's.
 ELSEWHERE = {
     10_000: {"Flink": (132_500, 15.0), "Spark": (23_200, 80.0), "a plain Polars loop": (2_280_000, 1.0)},
     1_000: {"a plain Polars loop": (351_000, 4.0)},

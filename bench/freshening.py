@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bench.papers.partitions import Mirrored, clustered, frequencies_by_partition, marginals, partitioned
 from scheduler.mirrors.change_rates import Interests
-from scheduler.mirrors.freshening import Floats, marginals, perceived_freshness, refreshes
-from scheduler.mirrors.partitions import Mirrored, clustered, frequencies_by_partition, partitioned
+from scheduler.mirrors.freshening import Floats, perceived_freshness, refreshes
 from scheduler.mirrors.poller import MirrorCore, PollOutcome
 from services.race.measure import Figure, seconds_each
 

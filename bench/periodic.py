@@ -1,8 +1,8 @@
 """Cost of choosing the periods of periodic queries, and of deciding which queries run.
 
 There are a thousand queries of one aggregate in twenty sub-groups. Windows are random as in Golab's evaluation; slides are
-random as in Golab's evaluation, or from a wider range. When a query is added or removed, the periods of its group are
-chosen again, so the time is bounded like that of a registration.
+random as in Golab's evaluation, or from a wider range. A live class chooses the periods again whenever a query is added, so
+the time is bounded like that of a registration.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from configs.classes.periodic_schedules import periodic_of
-from scheduler.windows import PeriodicQuery, PeriodicScheduler, ScanCosts, build_periodic
+from configs.classes.periodic_schedules import schedule_of
+from scheduler.windows import PeriodicQuery, PeriodicScheduler, ScanCosts
 from scheduler.windows.periods import cheapest_periods
 from scheduler.windows.scan_model import SubGroup, sub_groups_of
 from services.race.measure import Figure, seconds_each
@@ -71,7 +71,7 @@ def queries(seed: int, draw: Callable[[random.Random, int], int]) -> list[Period
 
 def decision_s(among: list[PeriodicQuery], kind: str) -> float:
     """Return the seconds of a decision: an update, the choice of the next run, and the report on that run of about fifty queries."""
-    scheduler: PeriodicScheduler = build_periodic(periodic_of(kind))
+    scheduler = PeriodicScheduler(schedule_of(kind))
     scheduler.open("synopsis", 1.0)
     for query in among:
         scheduler.add(query, COSTS)

@@ -40,11 +40,12 @@ class WeirError(Exception):
         super().__init__(self.title, self.field, self.value, self.hint, self.file)
 
     def __str__(self) -> str:
-        where = ": ".join(part for part in (self.file, self.field) if part)
-        text = f"{where}: {self.title}" if where else self.title
-        if self.value is not None:
-            text += f" (got {shown(self.value)})"
-        return f"{text}\n  hint: {self.hint}" if self.hint else text
+        return f"{self.complaint()}\n  hint: {self.hint}" if self.hint else self.complaint()
+
+    def complaint(self) -> str:
+        """Return the error as text, without the hint."""
+        text = ": ".join(part for part in (self.file, self.field, self.title) if part)
+        return text if self.value is None else f"{text} (got {shown(self.value)})"
 
 
 class InvalidInput(WeirError):
@@ -121,11 +122,7 @@ def sentence(problem: BaseException) -> str:
     if not isinstance(problem, WeirError):
         first, _, _ = str(problem).partition("\n")
         return f"{type(problem).__name__}: {first}"
-    where = ": ".join(part for part in (problem.file, problem.field) if part)
-    text = f"{where}: {problem.title}" if where else problem.title
-    if problem.value is not None:
-        text += f" (got {shown(problem.value)})"
-    return f"{text}; {problem.hint}" if problem.hint else text
+    return f"{problem.complaint()}; {problem.hint}" if problem.hint else problem.complaint()
 
 
 def shown(value: object, width: int = 80) -> str:
@@ -134,7 +131,7 @@ def shown(value: object, width: int = 80) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-# Renders only the beginning of a large value, since a short YAML file with aliases can stand for an endless text.
+# Formatter that renders only the beginning of a large value, since a short YAML file with aliases can stand for an endless text.
 BRIEF = reprlib.Repr()
 BRIEF.maxlevel, BRIEF.maxlist, BRIEF.maxdict = 3, 10, 10
 BRIEF.maxstring = BRIEF.maxlong = BRIEF.maxother = 100

@@ -5,10 +5,10 @@ hr                  fas:beta=0.25                  hybrid:late=off,meetings=fals
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from configs.base import Settings
 from configs.errors import Contradiction, InvalidInput, UnknownName, nearest
@@ -44,17 +44,22 @@ def settings_of_text(
     except ValidationError as error:
         problem = problem_of(error, model, "")
         if problem.field in settings.keys() - model.model_fields:
-            problem.hint = f"{kind} has the settings {known_settings(model)}"
+            names = ", ".join(name for name in model.model_fields if name != "kind")
+            problem.hint = f"{kind} has the settings {names or 'none'}"
         problem.field = f"{option} {kind}:{problem.field}"
         raise problem from None
 
 
-def known_settings(model: type[Settings]) -> str:
-    return ", ".join(name for name in model.model_fields if name != "kind") or "none"
+def checked_text(parse: Callable[[str], object], what: str) -> AfterValidator:
+    """Return a validator for texts from files, where the name of the command-line option would be wrong in an error."""
 
+    def check(text: str) -> str:
+        try:
+            parse(text)
+        except InvalidInput as problem:
+            field = problem.field.removeprefix(f"--{what}").strip()
+            title = f"{field}: {problem.title}" if field else problem.title
+            raise Contradiction(title, value=problem.value, hint=problem.hint) from None
+        return text
 
-def in_a_file(problem: InvalidInput, what: str) -> Contradiction:
-    """Return the same error for a text from a file, where the name of the command-line option would be wrong."""
-    field = problem.field.removeprefix(f"--{what}").strip()
-    title = f"{field}: {problem.title}" if field else problem.title
-    return Contradiction(title, value=problem.value, hint=problem.hint)
+    return AfterValidator(check)

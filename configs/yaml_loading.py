@@ -170,7 +170,7 @@ def yaml_problems(file: str) -> Iterator[None]:
     except RecursionError:
         hint = "use at most about ten levels"
         raise InvalidInput("the file is not valid YAML: nested too deeply", hint=hint, file=file) from None
-    except ValueError as error:  # a date or a number that Python cannot hold
+    except ValueError as error:  # The file has a date or a number that Python cannot represent.
         why = str(error).partition(";")[0]
         raise InvalidInput(
             f"the file contains a value out of range: {why}", hint=QUOTE_IT, file=file
@@ -192,7 +192,7 @@ class StrictLoader(yaml.SafeLoader):
 
     _merged = 0
 
-    # Keys are checked here and not at construction, because merged keys (`<<`) may repeat the mapping's own keys there.
+    # Keys are checked before merged keys (`<<`) are added, because merged keys may repeat the mapping's own keys.
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
         keys: set[tuple[str, str]] = set()
@@ -246,7 +246,7 @@ def problem_of(error: ValidationError, model: type[BaseModel], file: str) -> Inv
     details = min(error.errors(), key=lambda one: one["type"] not in ("extra_forbidden", "invalid_key"))
     kind, location, value = details["type"], details["loc"], details["input"]
     context: Mapping[str, Any] = details.get("ctx", {})
-    if location and location[-1] == "[key]":  # a key of a mapping that is not a name
+    if location and location[-1] == "[key]":  # The key of a mapping is not a valid name.
         place = locate(model, location[:-2])
         return InvalidInput("this is not a valid name", place.path, value, A_NAME, file)
     place = locate(model, location)
@@ -295,7 +295,7 @@ def joined(path: str, field: str) -> str:
 class YamlPlace:
     """Field in which an error is, with the schema of the values that this field accepts."""
 
-    path: str  # path of the field, such as `classes[0].streams.readings`
+    path: str  # Path of the field, such as `classes[0].streams.readings`
     schema: Schema
 
 

@@ -17,7 +17,7 @@ from configs.classes.load_manager import LoadSettings
 from configs.classes.managers import Manager, lends, sheds
 from configs.classes.priority_class import PriorityClass
 from loadshed.cycle import CycleEnded
-from loadshed.manager import LoadManager, held_queue_s
+from loadshed.manager import HOLD_LEAST_S, HOLD_TARGETS, LoadManager
 from scheduler.capacity.redistribution import ClassAccount
 
 # Name under which the common manager serves all classes.
@@ -52,7 +52,7 @@ def load_manager(
         max_drop=declared.max_drop,
         lanes=lanes,
         max_age_s=None if declared.max_age_ms is None else declared.max_age_ms / 1e3,
-        hold_s=held_queue_s(target_s) if declared.holds_back else None,
+        hold_s=max(HOLD_TARGETS * target_s, HOLD_LEAST_S) if declared.holds_back else None,
     )
 
 
@@ -60,7 +60,7 @@ def common_manager(classes: Sequence[PriorityClass], settings: LoadSettings, lan
     """Return one load manager for all classes, with the shortest target and the lowest maximum drop of any class."""
     target_s = min(class_.delay_target_ms for class_ in classes) / 1e3
     max_drop = min(class_.max_drop for class_ in classes)
-    # It does not trim queues, because it does not know which class a queued tuple belongs to.
+    # The common manager does not trim queues, because it does not know which class a queued tuple belongs to.
     return LoadManager(
         name=EVERYBODY,
         settings=settings,

@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 
 
 @dataclass(slots=True)
@@ -34,11 +35,4 @@ class TupleLedger:
         return self.shed + self.late + self.rejected + self.failed
 
     def __add__(self, other: TupleLedger) -> TupleLedger:
-        return TupleLedger(
-            offered=self.offered + other.offered,
-            delivered=self.delivered + other.delivered,
-            shed=self.shed + other.shed,
-            late=self.late + other.late,
-            rejected=self.rejected + other.rejected,
-            failed=self.failed + other.failed,
-        )
+        return TupleLedger(*map(add, astuple(self), astuple(other)))

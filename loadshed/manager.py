@@ -1,11 +1,10 @@
 """The load manager of a class, which decides at the end of every load cycle what fraction of the input to keep.
+One core serves one class. The `common` manager uses one core with the inputs and outputs of all classes.
 
     event             commands
     CycleEnded        SetKeep (if the kept fraction changed), ReportUsage, and if needed DropOlder, TrimQueue, HoldBack,
                       RequestReclaim; the decision is recorded with its numbers
     HeadroomScaled    none; the headroom follows the share at once (DILoS eq. 2)
-
-One core serves one class. The `common` manager uses one core with the inputs and outputs of all classes.
 
 A class below its original share that becomes overloaded reclaims its capacity and holds its drop rate for that cycle, since
 lending must not cost it data. If the capacity has not come back by the next cycle (a lost message, a dead coordinator), the class
@@ -47,7 +46,7 @@ FORGET_S = 10.0
 # Length of the queue of a class that holds input back, in delay targets.
 # A shorter queue would stop producers during short bursts; a longer queue would delay all answers without increasing their number.
 HOLD_TARGETS = 10
-# Minimum length of that queue in seconds: load cycles and snapshots of 0.1 s each should not stop producers if the target is short.
+# Minimum length of the queue of a class that holds input back, in seconds: shorter pauses of the class must not stop producers.
 HOLD_LEAST_S = 1.0
 # Number of tuples of each stream that may always be queued, about one train, because costs may not be known yet.
 LEAST_ROOM = 1000
@@ -105,17 +104,12 @@ class DropOlder:
 
 @dataclass(frozen=True, slots=True)
 class HoldBack:
-    """Command to the door to leave input of a stream outside while this many of its tuples are queued, by stream."""
+    """Command to the door: by stream, the number of queued tuples from which on further input of the stream stays outside."""
 
     rooms: Mapping[str, int]
 
 
 LoadCommand = SetKeep | ReportUsage | RequestReclaim | TrimQueue | DropOlder | HoldBack
-
-
-def held_queue_s(target_s: float) -> float:
-    """Return the seconds of work that may be queued in a class that holds back further input."""
-    return max(HOLD_TARGETS * target_s, HOLD_LEAST_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +235,8 @@ class LoadManager:
         self._allow(offered, cycle)
         load = offered * before.keep
         verdict = self._responses.verdict(cycle.outputs, cycle.queued_work_s / before.headroom)
-        after = decide(before, load, verdict, self._limits())
+        limits = ShedLimits(self._max_drop(), self.headroom_max, self.settings.step)
+        after = decide(before, load, verdict, limits)
         limit = self._queue_limit(after.headroom, offered, cycle)
         reclaim = self._wants_reclaim(offered, verdict, cycle, limit)
         if reclaim and not self._reclaiming:
@@ -390,9 +385,6 @@ class LoadManager:
 
     def _max_drop(self) -> float:
         return min(self.max_drop, self.settings.max_drop)
-
-    def _limits(self) -> ShedLimits:
-        return ShedLimits(self._max_drop(), self.headroom_max, self.settings.step)
 
 
 def is_other(rooms: Mapping[str, int], before: Mapping[str, int]) -> bool:

@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 
 from loadshed.cycle import InputCycle, OutputCycle
 
-RATE_ALPHA = 0.175  # smoothing factor, as for costs and selectivities (Sharaf §3.3.3)
+RATE_ALPHA = 0.175  # Smoothing factor of rates, as for costs and selectivities (Sharaf §3.3.3)
 RATE_JUMP_SIGMAS = 3.0
 # Number of batches above or below average that is still noise, not a jump: one by chance, and one delayed from the last cycle.
 RATE_JUMP_BATCHES = 2.0
-LEAST_CYCLE_S = (
-    1e-9  # shortest valid cycle, less than a tick of any clock; a shorter one could make rates infinite
-)
-ACCUMULATING_RATIO = 2.0  # a mean response time above this multiple of the lowest counts (authors' value)
+# Shortest valid cycle, less than a tick of any clock; a shorter cycle could make rates infinite.
+LEAST_CYCLE_S = 1e-9
+ACCUMULATING_RATIO = 2.0  # Multiple of the lowest mean response time above which a mean counts as accumulating (authors' value)
 # Factor by which the lowest mean grows per cycle, so that it is forgotten: it doubles in 70 cycles, about ten seconds.
 LOWEST_AGEING = 1.01
 # Queueing time, as a part of the target, below which a class does not count as accumulating.
@@ -49,7 +48,7 @@ class LoadMonitor:
 
     def _rate(self, input_: InputCycle, cycle_s: float) -> float:
         stream, offered = input_.stream, input_.offered
-        if cycle_s < LEAST_CYCLE_S:  # the clock stood still or went back, so the cycle has no rate
+        if cycle_s < LEAST_CYCLE_S:  # The clock stood still or went back, so the cycle has no rate.
             return self.rate(stream)
         current, before = offered / cycle_s, self._rates.get(stream)
         batch = self._batches.get(stream, 0.0)
@@ -73,12 +72,13 @@ def noise(expected: float, batch: float) -> float:
 class Verdict:
     """Result of the response monitor for one cycle of a class."""
 
-    over_target: bool = False  # "OT": an output's mean response time is above its target
-    critical: bool = False  # an output's mean response time is above its target by more than the gap
+    over_target: bool = False  # "OT": the mean response time of an output is above its target
+    # True if the mean response time of an output is above its target by more than the gap.
+    critical: bool = False
     accumulating: bool = False  # "UT": all means are within their targets, but delay grows
     rising: bool = False
     falling: bool = False
-    worst: float = 0.0  # largest mean response time of an output, divided by the output's target
+    worst: float = 0.0  # Largest mean response time of an output, divided by the output's target
 
     @property
     def name(self) -> str:

@@ -16,18 +16,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from configs.classes.priority_class import Victim
 from loadshed.key_table import Keys, KeyTable, Places
-
-Victim = Literal["random", "oldest", "newest", "fair"]
 
 # Number of keys that `fair` counts individually, including those of the last cycle. Other keys are kept with the mean fraction.
 KEYS_COUNTED = 10_000
-# Binary digits after the point of the number of due drops and of the kept fraction. Rounding thus does not depend on batch sizes.
+# Number of binary digits after the point of due drops and of the kept fraction, so that rounding does not depend on batch sizes.
 PART_BITS = 32
 
 
@@ -35,8 +33,9 @@ PART_BITS = 32
 class Admission:
     """Decision on one batch at the door."""
 
-    kept: Places | None  # indices of the admitted tuples, ascending; None if all are admitted
-    evict_oldest: int = 0  # tuples to drop from the head of the queue, after the batch has joined it
+    kept: Places | None  # Indices of the admitted tuples, ascending; None if all are admitted
+    # Number of tuples to drop from the head of the queue, after the batch has joined it.
+    evict_oldest: int = 0
 
 
 EVERYTHING = Admission(None)
@@ -91,7 +90,7 @@ class Shedder:
 
 
 class KeyCounts:
-    """Counts of each key in this cycle, and its probability of admission from its count in the last cycle."""
+    """Number of tuples of each key in this cycle, and the probability with which a tuple of the key is admitted."""
 
     def __init__(self, most: int) -> None:
         self._table = KeyTable(most)
@@ -145,7 +144,7 @@ def ranks(places: Places) -> npt.NDArray[np.int64]:
 
 
 def fair_level(counts: npt.NDArray[np.int64], keep: float) -> float:
-    """Return the maximum tuples per key (`level`): Σ min(count, level) = keep·Σ count (max-min fairness); infinite if all fit."""
+    """Return the maximum number of tuples per key (`level`), so that Σ min(count, level) = keep·Σ count; infinite if all tuples fit."""
     ordered = np.sort(counts)
     left = np.arange(len(ordered), 0, -1)
     below = np.cumsum(ordered) - ordered

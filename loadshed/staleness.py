@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from scheduler.ratios import ratio
 
-# Maximum number of separate stale intervals that are remembered. Only the last one matters for answers in the order of their arrivals.
+# Maximum number of remembered stale intervals. Only the last interval matters if answers leave in the order of their arrivals.
 KEPT = 128
 
 
@@ -28,7 +28,7 @@ class OutputStaleness:
         self.since = since
         self.stale_s = 0.0
         """Seconds for which the output has been stale."""
-        self._border = since  # start of the counted time; stale time before it is ignored
+        self._border = since  # Start of the counted time; earlier stale time is ignored
         # Remembered stale intervals, which neither touch nor overlap.
         self._starts: list[float] = []
         self._ends: list[float] = []
@@ -40,7 +40,7 @@ class OutputStaleness:
         if end <= start:
             return
         first, after = bisect_left(ends, start), bisect_right(starts, end)
-        if first < after:  # overlapping intervals are merged
+        if first < after:  # Overlapping intervals are merged.
             start, end = min(start, starts[first]), max(end, ends[after - 1])
             for place in range(first, after):
                 self.stale_s -= ends[place] - starts[place]

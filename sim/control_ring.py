@@ -55,17 +55,6 @@ Command = TypeVar("Command")
 Handle = Callable[[Event, float], tuple[Command, ...]]
 
 
-def recorded(handle: Handle[Event, Command], record: Record) -> Handle[Event, Command]:
-    """Return a core's `handle` function, wrapped so that each decision is recorded."""
-
-    def handle_and_tell(event: Event, now: float) -> tuple[Command, ...]:
-        commands = handle(event, now)
-        record(event, now, commands)
-        return commands
-
-    return handle_and_tell
-
-
 # Pair of a class's name and a command to the shedder or scheduler of that class.
 Order = tuple[str, SetKeep | TrimQueue | DropOlder | HoldBack | SwitchPolicy]
 
@@ -97,9 +86,17 @@ class ControlRing:
             self._coordinate = self._handle_of("capacity", NODE, self.capacity)
 
     def _handle_of(self, kind: CoreName, name: str, core: Core) -> Handle[Any, Any]:
+        """Return a core's `handle` function, which also records each decision if the run is recorded."""
         if self.open_record is None:
             return core.handle
-        return recorded(core.handle, self.open_record(kind, name, core))
+        record = self.open_record(kind, name, core)
+
+        def handle(event: Any, now: float) -> tuple[Any, ...]:
+            commands = core.handle(event, now)
+            record(event, now, commands)
+            return commands
+
+        return handle
 
     def end_cycle(
         self, cycles: Mapping[str, CycleEnded], now: float, transport: Transport
@@ -109,7 +106,7 @@ class ControlRing:
         orders: list[Order] = []
         messages: list[UsageReported | ReclaimRequested] = []
         for name, decide in self._decide.items():
-            for command in decide(self._seen_by(name, cycles), now):
+            for command in decide(merged(cycles) if name == EVERYBODY else cycles[name], now):
                 match command:
                     case SetKeep() | TrimQueue() | DropOlder() | HoldBack():
                         orders += [(cycle, command) for cycle in (cycles if name == EVERYBODY else [name])]
@@ -147,9 +144,6 @@ class ControlRing:
 
     def manager_of(self, name: str) -> LoadManager | None:
         return self.loads.get(name) or self.loads.get(EVERYBODY)
-
-    def _seen_by(self, name: str, cycles: Mapping[str, CycleEnded]) -> CycleEnded:
-        return merged(cycles) if name == EVERYBODY else cycles[name]
 
 
 def build_ring(

@@ -47,10 +47,7 @@ class TunedClass:
     _arrivals: dict[str, deque[CycleArrivals]] = field(init=False, default_factory=dict)
     _queued: list[int] = field(init=False, default_factory=list)
     _due: float = field(init=False)
-    _totals: AnswerTotals = field(
-        init=False,
-        default=AnswerTotals(answers=0, utility=0.0, stale_s=0.0, due=0, tardy_s=0.0),
-    )
+    _totals: AnswerTotals = field(init=False, default=AnswerTotals())
     _compared_at: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
@@ -72,7 +69,7 @@ class TunedClass:
         queued = sum(self._queued) / len(self._queued) if self._queued else 0.0
         measured = objective_value(self.settings.objective, self._seen(now, host, queued))
         values = forecasts(self.class_now(host, capacity, cycle_s), self.choices, simulate)
-        # Discard all measurements, so that the next measurement and the next forecast cover the same arrivals.
+        # All measurements are discarded, so that the next measurement and the next forecast cover the same arrivals.
         self._queued.clear()
         self._arrivals.clear()
         self.seen = host.answers.new_sample()
@@ -112,8 +109,7 @@ def operators_of(host: SimulatedHost) -> tuple[TriedOperator, ...]:
     ):
         call_s, train = host.plan.boxes[number].call_s, host.calls.mean_train(number)
         if isinstance(host.plan.boxes[number].model, AggregateBox):
-            # A window emits once for many thousand tuples, so a running average would have forgotten an output before the next
-            # output comes.
+            # A window emits once per many thousand tuples, so a running average would fall to almost 0 between two outputs.
             estimate = host.calls.mean_estimate(number) or estimate
         tuple_s = max(0.0, estimate.cost_s - call_s / train)
         cost = Cost(call_s, tuple_s, estimate.selectivity)

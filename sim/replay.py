@@ -46,8 +46,9 @@ SEEN_AGAIN_S = 3.0
 LOOK_AHEAD = 1000
 LINES_A_STEP = 2000
 
-# For each command of a capacity core, the type of event that the receiver gets; for each receiver, the event type that it gets.
+# Type of the event that a receiver gets, by command of a capacity core.
 HEARD_AS = {"HeadroomScaled": "HeadroomScaled", "SharesChanged": "SharesSet"}
+# Type of the events that a receiver gets from a capacity core, by kind of receiver.
 LISTENS_TO: dict[CoreName, str] = {"load": "HeadroomScaled", "turns": "SharesSet"}
 
 Advance = Callable[[float], None]
@@ -140,11 +141,8 @@ def replay(path: Path, advance: Advance = lambda _: None) -> ReplayReport:
             read += size
             advance(read)
     if not any(replay.reports for replay in replays.values()):
-        raise InvalidInput(
-            "this path contains no event log",
-            hint="give an event log or a folder of event logs",
-            file=str(path),
-        )
+        hint = "give an event log or a folder of event logs"
+        raise InvalidInput("this path contains no event log", hint=hint, file=str(path))
     order = list(KINDS)
     reports = (report for replay in replays.values() for report in replay.reports.values())
     return ReplayReport(
@@ -163,17 +161,12 @@ def log_files(path: Path) -> list[Path]:
                 pass
     except OSError as problem:
         why = (problem.strerror or str(problem)).lower()
-        raise InvalidInput(
-            f"the event log cannot be read: {why}",
-            hint="check the path and its permissions",
-            file=str(problem.filename or path),
-        ) from None
+        title = f"the event log cannot be read: {why}"
+        hint = "check the path and its permissions"
+        raise InvalidInput(title, hint=hint, file=str(problem.filename or path)) from None
     if not files:
-        raise InvalidInput(
-            "the folder contains no event log",
-            hint="give a folder with files that end in .jsonl",
-            file=str(path),
-        )
+        hint = "give a folder with files that end in .jsonl"
+        raise InvalidInput("the folder contains no event log", hint=hint, file=str(path))
     return sorted(files, key=lambda file: (_folder(file, path), *_place(file)))
 
 
@@ -301,28 +294,19 @@ class _Replay:
             return
         try:
             got = commands_line(kind, living.core.handle(event, now))
-        except Exception as problem:  # the recorded core did not fail, so it cannot have received this event
+        except Exception as problem:  # The recorded core did not fail, so it cannot have received this event.
             living.failed = True
-            self._differs(
-                life,
-                number,
-                now=now,
-                event=event,
-                commands=commands,
-                got=f"{type(problem).__name__}: {problem}",
-            )
-            return
-        life.decisions += len(commands)
-        if got != commands:
-            self._differs(life, number, now=now, event=event, commands=commands, got=json.dumps(got))
-
-    def _differs(
-        self, life: Life, number: int, now: float, event: Any, commands: list[Any], got: str
-    ) -> None:
+            shown = f"{type(problem).__name__}: {problem}"
+        else:
+            life.decisions += len(commands)
+            if got == commands:
+                return
+            shown = json.dumps(got)
         life.disagreements += 1
         if life.first is None:
+            expected = json.dumps(commands)
             life.first = Disagreement(
-                file=life.file, line=number, at=now, event=str(event), expected=json.dumps(commands), got=got
+                life.file, number, at=now, event=str(event), expected=expected, got=shown
             )
 
     # -- check of the messages between cores ----------------------------------------------------------------

@@ -232,7 +232,7 @@ class Simulation:
         return []
 
     def _return(self, fault: HostDies) -> list[CoreEvent]:
-        if self._faults.is_down(fault.name, self.now):  # the host died again while it was already down
+        if self._faults.is_down(fault.name, self.now):  # The host died again while it was already down.
             return []
         self.hosts[fault.name].revive(fault.rebuild_ms / 1e3)
         return self._wake(self.hosts[fault.name])

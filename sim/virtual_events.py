@@ -19,8 +19,8 @@ class Lane:
     host: SimulatedHost | None = None
     quota_s: float = 0.0
     used_s: float = 0.0
-    call_s: float = -1.0  # seconds of the current operator call; −1 at the beginning of a slice
-    decision_s: float = 0.0  # part of `call_s`: time for choosing the operator
+    call_s: float = -1.0  # Seconds of the current operator call; −1 at the beginning of a slice
+    decision_s: float = 0.0  # Part of `call_s`: the time for choosing the operator
 
 
 # --- events ---------------------------------------------------------------------------------------------

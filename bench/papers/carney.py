@@ -364,8 +364,9 @@ def due(deadline_ms: float) -> UtilityGraph:
 # Table 4.2: 20 applications of 5 boxes of 0.1 ms; half have deadlines of 10 ms (tight), half of 2 s (loose).
 APPLICATIONS = forest(20, 5, 1, (due(10.0), due(2000.0)))
 CAPACITY = 2000.0
-# Seconds per call and per schedule, which the thesis does not give; here slope-slack reaches the thesis's QoS of 0.81. Calls
-# then take 20% of the time and schedules 9%; Table 4.5 has 7.5% to 16%. Loads are given without calls and schedules, as in §3.4.1.
+# Seconds per call and per schedule, which the thesis does not give; here slope-slack reaches the thesis's QoS of 0.81.
+# With these values, calls take 20% of the time and schedules 9%; Table 4.5 has 7.5% to 16%.
+# Loads are given without calls and schedules, as in §3.4.1.
 BOX_CALL_S, SCHEDULE_S = 5e-5, 5e-4
 COSTS_KNOWN = (
     "a call takes 50 µs and a schedule 0.5 ms, chosen so that slope-slack reaches 0.81. If both are free, slope-slack has 0.83 to 0.85 "
@@ -522,8 +523,8 @@ def overhead(quick: bool) -> ExperimentOutcome:
     )
 
 
-# Length of schedules with which Aurora's prototype did best, and load of Table 4.5: 4,000 tuples/s, while fixed priority sustains
-# 3,500 tuples/s (§4.5.1).
+# Length of schedules with which Aurora's prototype did best, and load of Table 4.5.
+# The load is 4,000 tuples per second; fixed priority sustains 3,500 tuples per second (§4.5.1).
 SCHEDULE, TABLE_LOAD = 300, 4000 / 3500
 # Load as in the bursts of the thesis, and number of tuples after which even answers with the longest deadlines are late.
 LATE_LOAD, LATE_TUPLES = 1.3, 20_000

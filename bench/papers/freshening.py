@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from bench.papers.claim import Chart, Experiment, ExperimentOutcome, Finding
-from scheduler.mirrors.freshening import Floats, marginals, perceived_freshness, refreshes
-from scheduler.mirrors.partitions import Mirrored, clustered, frequencies_by_partition, partitioned
+from bench.papers.partitions import Mirrored, clustered, frequencies_by_partition, marginals, partitioned
+from scheduler.mirrors.freshening import Floats, perceived_freshness, refreshes
 
 SMALL, LARGE, LARGE_QUICK = 500, 500_000, 20_000
 CLUSTERED, CLUSTERED_QUICK = (

@@ -23,12 +23,11 @@ from configs.classes.periodic_schedules import (
     Hybrid,
     Order,
     PeriodicSettings,
-    periodic_of,
     schedule_of,
 )
 from configs.scenario.periodic_scenario import PeriodicScenario
-from configs.scenario.scenarios import load_periodic
-from scheduler.windows import PeriodicQuery, build_periodic
+from configs.scenario.scenarios import load_any_scenario
+from scheduler.windows import PeriodicQuery, PeriodicScheduler
 from sim.windows.periodic_run import PeriodicWorkload, mean, run_periodic
 from sim.windows.periodic_scenario import workload_of
 
@@ -41,7 +40,7 @@ MINUTES = 30  # minutes after which every schedule with periods of 2, 3 and 5 mi
 
 def example_cost(settings: PeriodicSettings, periods: Mapping[int, int] | None = None) -> float:
     """Return the cost per minute of a schedule; `periods` optionally has the periods of queries, by slide."""
-    scheduler = build_periodic(settings)
+    scheduler = PeriodicScheduler(settings)
     scheduler.open("packets", 60.0)
     for place, (window, slide) in enumerate(EXAMPLE):
         period = periods[slide] if periods else slide
@@ -123,7 +122,13 @@ SCHEDULES: Mapping[str, str] = {
 @cache
 def packets(rate: int) -> PeriodicScenario:
     """Return the preset `golab-low` or `golab-high` (Golab §5.1) by its rate."""
-    return load_periodic(PRESETS[rate])
+    return periodic_preset(PRESETS[rate])
+
+
+def periodic_preset(name: str) -> PeriodicScenario:
+    scenario = load_any_scenario(name)
+    assert isinstance(scenario, PeriodicScenario)
+    return scenario
 
 
 def packet_queries(per_group: int, rate: int, run: int) -> PeriodicWorkload:
@@ -446,13 +451,13 @@ def aggregate_queries(utilisation: float, run: int) -> PeriodicWorkload:
 
 @cache
 def tardy_aggregates() -> PeriodicScenario:
-    return load_periodic("sharaf-tardiness")
+    return periodic_preset("sharaf-tardiness")
 
 
 def tardiness_ms(order: Order, utilisation: float, quick: bool) -> float:
     """Return the mean tardiness of all results, in milliseconds."""
     outcomes = [
-        run_periodic(aggregate_queries(utilisation, run), periodic_of("none", order=order), TARDY_SECONDS)
+        run_periodic(aggregate_queries(utilisation, run), schedule_of(f"none:order={order}"), TARDY_SECONDS)
         for run in range(1, 1 + (QUICK_RUNS if quick else TARDY_RUNS))
     ]
     answers = [query for outcome in outcomes for query in outcome.queries.values()]

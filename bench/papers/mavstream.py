@@ -31,8 +31,8 @@ QUERY = Network(
 # Load between bursts, load in bursts, and tuples per part of the input; every fourth part is a burst.
 # In the thesis, the rate is 80 tuples per second in bursts and 40 between bursts.
 CALM, BURST, PART = 0.6, 1.2, 200
-# Selectivities of the selects near the inputs: "the bottom operators have low selectivity" (§6.5). With 0.2 to 0.8, path
-# capacity would hold less than simplified segment: the second half of a divided path would hold more than its first half frees.
+# Selectivities of the selects near the inputs: "the bottom operators have low selectivity" (§6.5).
+# With selectivities of 0.2 to 0.8, the second half of a divided path would hold more than the first half frees.
 NEAR_INPUTS = (0.1, 0.4)
 
 

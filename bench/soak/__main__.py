@@ -61,7 +61,7 @@ CLASSES: Mapping[str, tuple[float, float, float]] = {
 }
 LOOK_S, MEMORY_EVERY_S = 0.5, 5.0
 LOAD_LASTS_S, KILL_EVERY_S = (5.0, 15.0), (20.0, 60.0)
-# Seconds until a system has recovered: starting a process takes some of them, and processing what arrived meanwhile the rest.
+# Seconds until a system has recovered: it starts a process, and then processes the input that arrived meanwhile.
 RECOVERY_S = 20.0
 # Other programs disturb the run if slices lack the processor for more than this fraction of their time.
 TAKEN_PART = 0.15

@@ -31,9 +31,10 @@ def settings_of(model: type[Settings]) -> str:
 
 
 def line_of(model: type[Settings]) -> str:
-    """Return the first paragraph of the model's docstring as one line."""
+    """Return the first paragraph of the model's docstring as one line, without the words that all policies have in common."""
     assert model.__doc__, model
-    return " ".join(model.__doc__.partition("\n\n")[0].split())
+    line = " ".join(model.__doc__.partition("\n\n")[0].split()).removeprefix("Policy that runs ")
+    return line[0].upper() + line[1:]
 
 
 def written(page: str) -> str:

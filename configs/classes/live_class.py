@@ -89,19 +89,13 @@ class LiveClass(PriorityClass):
     @model_validator(mode="after")
     def can_be_split(self) -> Self:
         if self.shards > 1 and self.key is None:
-            raise Contradiction(
-                "the class has several shards, but no key column to split its tuples by",
-                "shards",
-                self.shards,
-                "add `key:` with a column, or set shards to 1",
-            )
+            title = "the class has several shards, but no key column to split its tuples by"
+            hint = "add `key:` with a column, or set shards to 1"
+            raise Contradiction(title, "shards", self.shards, hint)
         if self.victim == "fair" and self.key is None:
-            raise Contradiction(
-                "`victim: fair` needs a key column, but the class has none",
-                "victim",
-                self.victim,
-                "add `key:` with a column, or choose another victim",
-            )
+            title = "`victim: fair` needs a key column, but the class has none"
+            hint = "add `key:` with a column, or choose another victim"
+            raise Contradiction(title, "victim", self.victim, hint)
         return self
 
 

@@ -26,8 +26,8 @@ Objective = Literal[
     "tardiness",
 ]
 OBJECTIVE_NAMES: tuple[Objective, ...] = get_args(Objective)
-# Number of clusters of operators, from the thesis (Sharaf §3.8.3): results are within 5% of those without clusters,
-# and the time of a decision does not grow with the number of operators.
+# Number of clusters of operators, from the thesis (Sharaf §3.8.3).
+# With 12 clusters, results are within 5% of results without clusters, and a decision takes equally long for any number of operators.
 CLUSTERS = 12
 
 

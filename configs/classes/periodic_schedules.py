@@ -1,6 +1,6 @@
 """Schedules of periodic window results: when each result is computed, and which results are computed together.
 
-Each schedule has a model of its settings, and `scheduler.windows.build_periodic` builds the scheduler from it. A *synopsis*
+Each schedule has a model of its settings, by which a `scheduler.windows.PeriodicScheduler` runs. A *synopsis*
 is a series of pre-aggregated intervals that windows are answered from. A *sub-group* is all queries of one aggregate over
 one synopsis that have the same SLIDE (Golab §4.2).
 """
@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from configs.base import BareOff, Settings
-from configs.errors import InvalidInput, UnknownName, nearest
-from configs.setting_text import in_a_file, settings_of_text
+from configs.setting_text import checked_text, settings_of_text
 
 Late = Annotated[Literal["off", "late", "late-pending"], BareOff]
 Order = Literal["edf", "hr", "edf-hr"]
@@ -86,17 +85,10 @@ PERIODIC_KINDS: tuple[PeriodicKind, ...] = get_args(PeriodicKind)
 SCHEDULE: TypeAdapter[PeriodicSettings] = TypeAdapter(PeriodicSettings)
 
 
-def periodic_of(kind: str, **given: object) -> PeriodicSettings:
-    """Return the settings of a schedule by its name."""
-    if kind not in PERIODIC_KINDS:
-        raise UnknownName("no such schedule", "periodic.kind", kind, nearest(kind, PERIODIC_KINDS))
-    return SCHEDULE.validate_python({"kind": kind} | given)
-
-
 # -- schedules as texts --------------------------------------------------------------------------------------
 
-# Schedules that are compared by default: every query on its own, a hybrid schedule without `meetings`,
-# and Golab's schedules, which the paper calls No-S, AS, CS, C-LP, HS, H-LS and H-LP.
+# Schedules that are compared by default: every query on its own, a hybrid schedule without `meetings`, and Golab's schedules.
+# The paper calls Golab's schedules No-S, AS, CS, C-LP, HS, H-LS and H-LP.
 SHARING = (
     "none:tasks=query",
     "none",
@@ -120,7 +112,7 @@ def schedule_of(text: str, defaults: PeriodicSchedule = USUAL) -> PeriodicSettin
 
 
 def schedule_text(settings: PeriodicSettings, defaults: PeriodicSchedule = USUAL) -> str:
-    """Return the text that `schedule_of` reads, with all settings that differ from the defaults or from `defaults`."""
+    """Return the schedule as a text that `schedule_of` reads: the kind, and the settings that differ from the default values."""
     shared = {"order": defaults.order, "eager": defaults.eager}
     usual = type(settings)().model_dump() | shared
     settings_given = {
@@ -146,13 +138,5 @@ def compared_schedules(
     return {schedule_text(schedule, own): schedule for schedule in schedules}
 
 
-def checked_schedule_name(name: str) -> str:
-    try:
-        schedule_of(name)
-    except InvalidInput as problem:
-        raise in_a_file(problem, "schedule") from None
-    return name
-
-
-ScheduleName = Annotated[str, Field(max_length=200), AfterValidator(checked_schedule_name)]
+ScheduleName = Annotated[str, Field(max_length=200), checked_text(schedule_of, "schedule")]
 """Schedule as a text: its kind, and the settings that differ from the defaults, as in `hybrid:late=off`."""

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, TypeAdapter, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from configs.base import Fraction, Settings
-from configs.errors import Contradiction, InvalidInput
-from configs.setting_text import in_a_file, settings_of_text
+from configs.errors import Contradiction
+from configs.setting_text import checked_text, settings_of_text
 
 Sharing = Literal["pdt", "sum", "max"]
 """Basis of the priority of an operator that several queries share: its priority-defining tree (`pdt`, Sharaf §3.6.2), all
@@ -33,31 +33,32 @@ Clusters = Annotated[int, Field(ge=0, le=1000)]
 
 
 class RoundRobin(Settings):
-    """Cyclic order: every operator with input runs once per cycle."""
+    """Policy that runs every operator with input once per cycle, in cyclic order."""
 
     kind: Literal["rr"] = "rr"
 
 
 class FirstComeFirstServed(Settings):
-    """Oldest tuple first: keeps the longest response time short."""
+    """Policy that runs the operator with the oldest tuple first: keeps the longest response time short."""
 
     kind: Literal["fcfs"] = "fcfs"
 
 
 class LongestQueueFirst(Settings):
-    """Longest queue first: keeps all queues short, and needs no estimates."""
+    """Policy that runs the operator with the longest queue first: keeps all queues short, and needs no estimates."""
 
     kind: Literal["lqf"] = "lqf"
 
 
 class ShortestRemaining(Settings):
-    """Results with the shortest ideal processing time first (highest 1/T)."""
+    """Policy that runs operators of results with the shortest ideal processing time first (highest 1/T)."""
 
     kind: Literal["srpt"] = "srpt"
 
 
 class HighestRate(Settings):
-    """Most answers per processor time first (highest S/C̄): minimises the mean response time. The default."""
+    """Policy that runs the operator with the most answers per processor time first (highest S/C̄): minimises the mean response time.
+    The default."""
 
     kind: Literal["hr"] = "hr"
     sharing: Sharing = "pdt"
@@ -71,19 +72,20 @@ class HighestNormalizedRate(Settings):
 
 
 class Chain(Settings):
-    """Operators that free queue memory fastest first (lower envelope of the progress chart): minimises the memory of queues."""
+    """Policy that runs operators that free queue memory fastest first (lower envelope of the progress chart): minimises the
+    memory of queues."""
 
     kind: Literal["chain"] = "chain"
 
 
 class PathCapacity(Settings):
-    """Path of operators with the most tuples per second from begin to end first: minimises latency (MavStream)."""
+    """Policy that runs the path of operators that processes the most tuples per second first: minimises latency (MavStream)."""
 
     kind: Literal["path"] = "path"
 
 
 class Segment(Settings):
-    """Part of a path of operators that frees most memory per second first: keeps queues small (MavStream)."""
+    """Policy that runs the part of a path of operators that frees most memory per second first: keeps queues small (MavStream)."""
 
     kind: Literal["segment"] = "segment"
 
@@ -98,14 +100,16 @@ class SimplifiedSegment(Settings):
 
 
 class FixedPriority(Settings):
-    """Least slack first, computed once as deadline minus downstream cost: high utility under steady load (Carney)."""
+    """Policy that runs the operator with the least slack first, computed once as deadline minus downstream cost: high utility under
+    steady load (Carney)."""
 
     kind: Literal["fixed"] = "fixed"
     push_through: PushThrough = False
 
 
 class SlopeSlack(Settings):
-    """Fastest loss of utility at the expected latency first, then least slack: high utility under bursty load (Carney)."""
+    """Policy that runs the operator with the fastest loss of utility at its expected latency first, then the least slack: high utility
+    under bursty load (Carney)."""
 
     kind: Literal["slope-slack"] = "slope-slack"
     push_through: PushThrough = False
@@ -124,7 +128,7 @@ class Bucketed(Settings):
 
 
 class Superbox(Settings):
-    """One decision runs a whole query: fewer decisions and fewer calls (Carney)."""
+    """Policy that runs a whole query after one decision: fewer decisions and fewer calls (Carney)."""
 
     kind: Literal["superbox"] = "superbox"
     order: Literal["rr", "fcfs", "hr", "fixed"] = "rr"
@@ -133,8 +137,7 @@ class Superbox(Settings):
     traversal: Literal["min-cost", "min-latency", "min-memory"] = "min-cost"
     """Order in which the operators of the query run. `min-cost`: each operator once, after all operators that feed it.
     `min-latency`: operators nearest to the answer first, each followed by all operators behind it. `min-memory`: operators
-    that free most memory
-    first."""
+    that free most memory first."""
 
 
 class PrioritySearch(Settings):
@@ -156,30 +159,30 @@ class PrioritySearch(Settings):
     def clusters_are_there(self) -> Self:
         for key, usual in (("clustering", "logarithmic"), ("processing", "single")):
             if not self.clusters and getattr(self, key) != usual:
-                raise Contradiction(
-                    f"the policy option {key} needs clusters, but `clusters` is 0",
-                    key,
-                    getattr(self, key),
-                    "add clusters: 12",
-                )
+                title = f"the policy option {key} needs clusters, but `clusters` is 0"
+                hint = "add clusters: 12"
+                raise Contradiction(title, key, getattr(self, key), hint)
         return self
 
 
 class LongestStretchFirst(PrioritySearch):
-    """Longest wait relative to ideal processing time first (highest W/T): keeps the largest slowdown small."""
+    """Policy that runs the operator with the longest wait relative to ideal processing time first (highest W/T): keeps the largest
+    slowdown small."""
 
     kind: Literal["lsf"] = "lsf"
 
 
 class BalanceResponse(PrioritySearch):
-    """Highest product of the priority of `hr` and the waiting time first ((S/C̄)·W): minimises the ℓ2 norm of response times."""
+    """Policy that runs the operator with the highest product of the priority of `hr` and the waiting time first ((S/C̄)·W): minimises
+    the ℓ2 norm of response times."""
 
     kind: Literal["brt"] = "brt"
     sharing: Sharing = "pdt"
 
 
 class BalanceSlowdown(PrioritySearch):
-    """Highest product of the priorities of `hnr` and `lsf` first (S/(C̄·T)·W/T): minimises the ℓ2 norm of slowdowns.
+    """Policy that runs the operator with the highest product of the priorities of `hnr` and `lsf` first (S/(C̄·T)·W/T): minimises
+    the ℓ2 norm of slowdowns.
 
     With `clusters` 0 every ready operator is compared at each decision. With 12 logarithmic clusters, the time of a
     decision does not depend on the number of operators, but the norm is about 5% higher (Sharaf §3.8.3).
@@ -190,7 +193,8 @@ class BalanceSlowdown(PrioritySearch):
 
 
 class FreshnessAware(Settings):
-    """Operators that are most likely to refresh an output per cost first: minimises staleness of outputs, by the query's weight.
+    """Policy that runs operators that are most likely to refresh an output per cost first: minimises staleness of outputs, by the
+    query's weight.
 
     The priority is (1 − (1−S)^(N^β))/(N^β·C̄), with N tuples waiting, S the selectivity and C̄ the expected cost.
 
@@ -202,13 +206,13 @@ class FreshnessAware(Settings):
 
 
 class EarliestDeadline(Settings):
-    """Earliest deadline first: no result is tardy as long as all deadlines can be met (Golab §4.1)."""
+    """Policy that runs operators by the earliest deadline first: no result is tardy as long as all deadlines can be met (Golab §4.1)."""
 
     kind: Literal["edf"] = "edf"
 
 
 class DeadlineOrRate(Settings):
-    """The punctual result that is first by `edf`, or the late result that is first by `hr`, whichever can wait less:
+    """Policy that runs late results by `hr` while the next punctual result can wait, otherwise punctual results by `edf`:
     minimises tardiness (Sharaf §3.5.2)."""
 
     kind: Literal["edf-hr"] = "edf-hr"
@@ -279,15 +283,7 @@ def policy_of(name: str, clusters: int = 0) -> PolicySettings:
     )
 
 
-def checked_policy_name(name: str) -> str:
-    try:
-        policy_of(name)
-    except InvalidInput as problem:
-        raise in_a_file(problem, "policy") from None
-    return name
-
-
-PolicyName = Annotated[str, Field(max_length=200), AfterValidator(checked_policy_name)]
+PolicyName = Annotated[str, Field(max_length=200), checked_text(policy_of, "policy")]
 """Policy as a text: its kind, and the settings that differ from their defaults, as in `fas:beta=0.25`."""
 
 

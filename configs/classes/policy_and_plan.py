@@ -48,11 +48,8 @@ def choice_of(text: str) -> Choice:
         if word not in (JOINS_FIRST, UNSHARED):
             raise UnknownName("no such plan", "choice", word, nearest(word, (JOINS_FIRST, UNSHARED)))
         if word in words[:place]:
-            raise InvalidInput(
-                "the policy is followed by two plan words, but it can have only one",
-                "choice",
-                word,
-                "remove one of the two words",
-            )
+            title = "the policy is followed by two plan words, but it can have only one"
+            hint = "remove one of the two words"
+            raise InvalidInput(title, "choice", word, hint)
     plan = PlanSettings(select_first=JOINS_FIRST not in words, shared=UNSHARED not in words)
     return Choice(policy_of(policy), plan)

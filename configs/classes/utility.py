@@ -16,7 +16,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import cached_property
 from itertools import pairwise
-from math import inf
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -58,19 +57,13 @@ def falling(points: tuple[UtilityPoint, ...]) -> tuple[UtilityPoint, ...]:
     """Return the points of a utility graph; raise Contradiction unless latencies ascend and utility never rises."""
     for place, (before, after) in enumerate(pairwise(points), start=1):
         if after.latency_ms <= before.latency_ms:
-            raise Contradiction(
-                f"latencies must ascend, but the point before has {before.latency_ms:g} ms",
-                f"[{place}].latency_ms",
-                after.latency_ms,
-                "sort the points by latency, each latency once",
-            )
+            title = f"latencies must ascend, but the point before has {before.latency_ms:g} ms"
+            hint = "sort the points by latency, each latency once"
+            raise Contradiction(title, f"[{place}].latency_ms", after.latency_ms, hint)
         if after.utility > before.utility:
-            raise Contradiction(
-                f"utility must not rise with latency, but it is {before.utility:g} at {before.latency_ms:g} ms",
-                f"[{place}].utility",
-                after.utility,
-                f"lower the utility to {before.utility:g} or less",
-            )
+            title = f"utility must not rise with latency, but it is {before.utility:g} at {before.latency_ms:g} ms"
+            hint = f"lower the utility to {before.utility:g} or less"
+            raise Contradiction(title, f"[{place}].utility", after.utility, hint)
     return points
 
 
@@ -123,12 +116,3 @@ class UtilityGraph(Settings):
         if place == 0:
             return self.utilities[0]
         return self.utilities[place - 1] - self.gradients[place] * (latency_s - self.latencies_s[place - 1])
-
-    def gradient_at(self, latency_s: float) -> float:
-        """Return the utility lost per second directly after this latency."""
-        return self.gradients[bisect_right(self.latencies_s, latency_s)]
-
-    def slack_at(self, latency_s: float) -> float:
-        """Return the seconds until the next point of the graph; `inf` after the last point."""
-        place = bisect_right(self.latencies_s, latency_s)
-        return self.latencies_s[place] - latency_s if place < len(self.latencies_s) else inf

@@ -12,8 +12,8 @@ class WindowSettings(Settings):
     schedule: PeriodicKind = "hybrid"
     """Slides of the `SLIDE AT MOST` windows over the same panes: the declared bound of each window (`none`,
     `conservative`), the shortest bound of all windows (`aggressive`), or the slides with the least total cost (`hybrid`).
-    With `none`, every window is computed
-    separately, even with an exact SLIDE; otherwise windows that end together share one scan of panes."""
+    With `none`, every window is computed separately, even with an exact SLIDE; otherwise windows that end together share
+    one scan of panes."""
 
     late: Late = "off"
     """Windows that may share an end when event time has passed several window ends at once: late windows (`late`), or late and due windows

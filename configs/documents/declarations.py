@@ -262,14 +262,11 @@ def ref_named(kind: str, name: str) -> Ref:
 
 def kind_named(kind: str) -> str:
     """Return the kind for a text in upper or lower case, singular or plural; raise UnknownName if no kind matches."""
-    names = {form: kind for kind in KINDS for form in (kind.lower(), *plurals(kind.lower()))}
-    if kind.lower() not in names:
-        raise UnknownName("no such kind", "KIND", kind, nearest(kind, KINDS))
-    return names[kind.lower()]
-
-
-def plurals(name: str) -> tuple[str, ...]:
-    return (f"{name}s", f"{name}es", f"{name.removesuffix('y')}ies")
+    for candidate in KINDS:
+        name = candidate.lower()
+        if kind.lower() in (name, f"{name}s", f"{name}es", f"{name.removesuffix('y')}ies"):
+            return candidate
+    raise UnknownName("no such kind", "KIND", kind, nearest(kind, KINDS))
 
 
 def as_document(one: Declaration) -> dict[str, Any]:
@@ -313,12 +310,9 @@ def documents_of(text: str, file: str = "") -> list[Document]:
         hint = f"write documents, each with `kind:`, one of {', '.join(KINDS)}"
         raise InvalidInput("the file is empty", file=file, hint=hint)
     if len(parsed) > DOCUMENTS_MAX:
-        raise InvalidInput(
-            f"the file has more than {DOCUMENTS_MAX:,} documents",
-            value=len(parsed),
-            file=file,
-            hint="split the file into several files",
-        )
+        title = f"the file has more than {DOCUMENTS_MAX:,} documents"
+        hint = "split the file into several files"
+        raise InvalidInput(title, value=len(parsed), file=file, hint=hint)
     documents: list[Document] = []
     problems: list[InvalidInput] = []
     for number, data in parsed:
@@ -356,13 +350,9 @@ def check_differ(documents: Iterable[Document]) -> None:
     for document in documents:
         first = documents_by_ref.setdefault(document.ref.folded, document)
         if first is not document:
-            raise InvalidInput(
-                f"already declared in {first.place}",
-                "name",
-                document.ref.name,
-                "remove one of the two documents",
-                document.place,
-            )
+            title = f"already declared in {first.place}"
+            hint = "remove one of the two documents"
+            raise InvalidInput(title, "name", document.ref.name, hint, document.place)
 
 
 # -- declarations as a running class ---------------------------------------------------------------------------
@@ -430,13 +420,9 @@ def check_within(asked: Mapping[str, Any], given: Settings, tenant: TenantDeclar
         bound = getattr(given, name)
         if value < bound if name in AT_LEAST else value > bound:
             limit = f"{'at least' if name in AT_LEAST else 'at most'} {shown_bound(bound)}"
-            raise InvalidInput(
-                f"priority class {tenant.priority_class} gives {limit}",
-                f"{field}.{name}",
-                value,
-                f"give {limit}, or choose another priority class",
-                str(ref_of(tenant)),
-            )
+            title = f"priority class {tenant.priority_class} gives {limit}"
+            hint = f"give {limit}, or choose another priority class"
+            raise InvalidInput(title, f"{field}.{name}", value, hint, str(ref_of(tenant)))
 
 
 def shown_bound(value: float) -> str:

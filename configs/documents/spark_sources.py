@@ -56,41 +56,37 @@ class KnownFormat:
     """True if `schema` must be given; otherwise the source defines its columns."""
 
 
+def listed(names: str) -> tuple[str, ...]:
+    """Return the names of options that a text lists."""
+    return tuple(names.split())
+
+
 # Options of every format that watches a directory for new files.
-_FILES = (
-    "path",
-    "maxFilesPerTrigger",
-    "maxBytesPerTrigger",
-    "latestFirst",
-    "fileNameOnly",
-    "maxFileAge",
-    "maxCachedFiles",
-    "discardCachedInputRatio",
-    "cleanSource",
-    "sourceArchiveDir",
-    "pathGlobFilter",
-    "recursiveFileLookup",
-    "modifiedBefore",
-    "modifiedAfter",
-    "ignoreCorruptFiles",
-    "ignoreMissingFiles",
-    "basePath",
-)
-_TEXT = (
-    "mode",
-    "columnNameOfCorruptRecord",
-    "dateFormat",
-    "timestampFormat",
-    "timestampNTZFormat",
-    "enableDateTimeParsingFallback",
-    "multiLine",
-    "lineSep",
-    "locale",
-    "encoding",
-    "charset",
-    "timeZone",
-    "compression",
-)
+_FILES = listed("""
+    path maxFilesPerTrigger maxBytesPerTrigger latestFirst fileNameOnly maxFileAge maxCachedFiles discardCachedInputRatio
+    cleanSource sourceArchiveDir pathGlobFilter recursiveFileLookup modifiedBefore modifiedAfter ignoreCorruptFiles
+    ignoreMissingFiles basePath
+""")
+_TEXT = listed("""
+    mode columnNameOfCorruptRecord dateFormat timestampFormat timestampNTZFormat enableDateTimeParsingFallback multiLine
+    lineSep locale encoding charset timeZone compression
+""")
+_CSV = listed("""
+    sep delimiter quote escape comment header inferSchema ignoreLeadingWhiteSpace ignoreTrailingWhiteSpace nullValue
+    nanValue positiveInf negativeInf maxColumns maxCharsPerColumn charToEscapeQuoteEscaping enforceSchema emptyValue
+    unescapedQuoteHandling columnPruning preferDate
+""")
+_JSON = listed("""
+    primitivesAsString prefersDecimal allowComments allowUnquotedFieldNames allowSingleQuotes allowNumericLeadingZeros
+    allowBackslashEscapingAnyCharacter allowUnquotedControlChars allowNonNumericNumbers dropFieldIfAllNull
+    ignoreNullFields
+""")
+_KAFKA = listed("""
+    kafka.bootstrap.servers subscribe subscribePattern assign startingOffsets startingOffsetsByTimestamp
+    startingOffsetsByTimestampStrategy startingTimestamp failOnDataLoss kafkaConsumer.pollTimeoutMs
+    fetchOffset.numRetries fetchOffset.retryIntervalMs maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay
+    minPartitions maxRecordsPerPartition groupIdPrefix includeHeaders
+""")
 
 SOURCES: Mapping[str, KnownFormat] = {
     "rate": KnownFormat(("rowsPerSecond", "rampUpTime", "numPartitions")),
@@ -103,78 +99,9 @@ SOURCES: Mapping[str, KnownFormat] = {
     ),
     "orc": KnownFormat((*_FILES, "mergeSchema"), (("path",),), schema=True),
     "text": KnownFormat((*_FILES, "wholetext", "lineSep", "encoding"), (("path",),)),
-    "csv": KnownFormat(
-        (
-            *_FILES,
-            *_TEXT,
-            "sep",
-            "delimiter",
-            "quote",
-            "escape",
-            "comment",
-            "header",
-            "inferSchema",
-            "ignoreLeadingWhiteSpace",
-            "ignoreTrailingWhiteSpace",
-            "nullValue",
-            "nanValue",
-            "positiveInf",
-            "negativeInf",
-            "maxColumns",
-            "maxCharsPerColumn",
-            "charToEscapeQuoteEscaping",
-            "enforceSchema",
-            "emptyValue",
-            "unescapedQuoteHandling",
-            "columnPruning",
-            "preferDate",
-        ),
-        (("path",),),
-        schema=True,
-    ),
-    "json": KnownFormat(
-        (
-            *_FILES,
-            *_TEXT,
-            "primitivesAsString",
-            "prefersDecimal",
-            "allowComments",
-            "allowUnquotedFieldNames",
-            "allowSingleQuotes",
-            "allowNumericLeadingZeros",
-            "allowBackslashEscapingAnyCharacter",
-            "allowUnquotedControlChars",
-            "allowNonNumericNumbers",
-            "dropFieldIfAllNull",
-            "ignoreNullFields",
-        ),
-        (("path",),),
-        schema=True,
-    ),
-    KAFKA: KnownFormat(
-        (
-            "kafka.bootstrap.servers",
-            "subscribe",
-            "subscribePattern",
-            "assign",
-            "startingOffsets",
-            "startingOffsetsByTimestamp",
-            "startingOffsetsByTimestampStrategy",
-            "startingTimestamp",
-            "failOnDataLoss",
-            "kafkaConsumer.pollTimeoutMs",
-            "fetchOffset.numRetries",
-            "fetchOffset.retryIntervalMs",
-            "maxOffsetsPerTrigger",
-            "minOffsetsPerTrigger",
-            "maxTriggerDelay",
-            "minPartitions",
-            "maxRecordsPerPartition",
-            "groupIdPrefix",
-            "includeHeaders",
-        ),
-        (("kafka.bootstrap.servers",), ("subscribe", "subscribePattern", "assign")),
-    ),
+    "csv": KnownFormat((*_FILES, *_TEXT, *_CSV), (("path",),), schema=True),
+    "json": KnownFormat((*_FILES, *_TEXT, *_JSON), (("path",),), schema=True),
+    KAFKA: KnownFormat(_KAFKA, (("kafka.bootstrap.servers",), ("subscribe", "subscribePattern", "assign"))),
 }
 # Formats with options that are not checked; they are listed so that misspelt names of formats are found.
 OTHERS = ("weir_feeder",)
@@ -196,12 +123,8 @@ def misnamed(name: str, source: KnownFormat, options: Mapping[str, str]) -> Iter
     declared = {option.lower() for option in source.options}
     for option, value in options.items():
         if name == KAFKA and option.lower() in KAFKA_REFUSED:
-            yield Contradiction(
-                "this option cannot be used for a stream",
-                f"options.{option}",
-                value,
-                KAFKA_REFUSED[option.lower()],
-            )
+            title = "this option cannot be used for a stream"
+            yield Contradiction(title, f"options.{option}", value, KAFKA_REFUSED[option.lower()])
         elif option.lower() not in declared and not (
             name == KAFKA and option.lower().startswith(KAFKA_PREFIX)
         ):

@@ -87,31 +87,20 @@ class SourceSettings(Settings):
             raise problem
         source = SOURCES.get(self.format)
         if source is not None and source.schema and self.schema_ is None:
-            raise Contradiction(
-                f"{self.format} files need a schema, because Spark does not know their columns in advance",
-                "schema",
-                hint="add `schema: ts TIMESTAMP, sensor INT, …`",
-            )
+            title = f"{self.format} files need a schema, because Spark does not know their columns in advance"
+            hint = "add `schema: ts TIMESTAMP, sensor INT, …`"
+            raise Contradiction(title, "schema", hint=hint)
         if self.format in ("rate", "rate-micro-batch", "socket", KAFKA) and self.schema_ is not None:
-            raise Contradiction(
-                f"{self.format} has fixed columns",
-                "schema",
-                self.schema_,
-                "leave out `schema`, and compute the columns in sql",
-            )
+            hint = "leave out `schema`, and compute the columns in sql"
+            raise Contradiction(f"{self.format} has fixed columns", "schema", self.schema_, hint)
         if self.format == KAFKA and self.sql is None:
-            raise Contradiction(
-                "Kafka messages are bytes, so the stream needs a query in `sql` to decode them",
-                "sql",
-                hint=f"add a query, for example `sql: {KAFKA_SQL}`",
-            )
+            title = "Kafka messages are bytes, so the stream needs a query in `sql` to decode them"
+            hint = f"add a query, for example `sql: {KAFKA_SQL}`"
+            raise Contradiction(title, "sql", hint=hint)
         if self.path == "executor" and self.output_mode == "update":
-            raise Contradiction(
-                "`path: executor` supports only the output mode append",
-                "output_mode",
-                self.output_mode,
-                "use `path: driver`",
-            )
+            title = "`path: executor` supports only the output mode append"
+            hint = "use `path: driver`"
+            raise Contradiction(title, "output_mode", self.output_mode, hint)
         return self
 
 
@@ -136,24 +125,15 @@ class StreamDefinition(Settings):
     def is_declared_once(self) -> Self:
         fields = [key for key in ("columns", "time", "watermark") if getattr(self, key)]
         if self.sql is not None and fields:
-            raise Contradiction(
-                f"{fields[0]} cannot be given together with sql",
-                fields[0],
-                hint=f"keep either sql or {fields[0]}",
-            )
+            hint = f"keep either sql or {fields[0]}"
+            raise Contradiction(f"{fields[0]} cannot be given together with sql", fields[0], hint=hint)
         if self.sql is None and not self.columns:
-            raise Contradiction(
-                "the stream has no columns",
-                "columns",
-                hint="add `columns: {ts: timestamp, x: float64}`, or `sql:`",
-            )
+            hint = "add `columns: {ts: timestamp, x: float64}`, or `sql:`"
+            raise Contradiction("the stream has no columns", "columns", hint=hint)
         if self.watermark is not None and self.time is None:
-            raise Contradiction(
-                "`watermark` needs a time column, but the stream has no `time`",
-                "watermark",
-                self.watermark,
-                "add `time:` with the name of the column",
-            )
+            title = "`watermark` needs a time column, but the stream has no `time`"
+            hint = "add `time:` with the name of the column"
+            raise Contradiction(title, "watermark", self.watermark, hint)
         if self.time is not None and self.time.lower() not in map(str.lower, self.columns):
             raise Contradiction(
                 "there is no such column", "time", self.time, nearest(self.time, self.columns)
@@ -190,12 +170,9 @@ class FeedDefinition(Settings):
     @model_validator(mode="after")
     def can_be_split(self) -> Self:
         if self.source.path == "executor" and self.is_split:
-            raise Contradiction(
-                "with `path: executor`, a feed can supply only one stream, with complete rows",
-                "source.path",
-                "executor",
-                "use `path: driver`",
-            )
+            title = "with `path: executor`, a feed can supply only one stream, with complete rows"
+            hint = "use `path: driver`"
+            raise Contradiction(title, "source.path", "executor", hint)
         return self
 
     @property
@@ -237,27 +214,16 @@ class SessionSettings(Settings):
                     "this Spark setting has its own key in Weir", "conf", key, f"set {OWN_KEYS[key]} instead"
                 )
             if not re.fullmatch(r"spark\.\S+", key):
-                raise Contradiction(
-                    "this is not the name of a Spark setting",
-                    "conf",
-                    key,
-                    "use a name that begins with `spark.`",
-                )
+                hint = "use a name that begins with `spark.`"
+                raise Contradiction("this is not the name of a Spark setting", "conf", key, hint)
             if "\n" in value:
-                raise Contradiction(
-                    "the value of a Spark setting has more than one line",
-                    "conf",
-                    key,
-                    "write the value on one line",
-                )
+                hint = "write the value on one line"
+                raise Contradiction("the value of a Spark setting has more than one line", "conf", key, hint)
         for place, package in enumerate(self.packages):
             if not re.fullmatch(r"[^:,\s]+:[^:,\s]+:[^:,\s]+", package):
-                raise Contradiction(
-                    "the package is not given by Maven coordinates",
-                    f"packages[{place}]",
-                    package,
-                    f"write group:name:version, for example {KAFKA_CONNECTOR}",
-                )
+                title = "the package is not given by Maven coordinates"
+                hint = f"write group:name:version, for example {KAFKA_CONNECTOR}"
+                raise Contradiction(title, f"packages[{place}]", package, hint)
         return self
 
 
@@ -292,11 +258,9 @@ class StreamsFile(Settings):
                 brought[stream] = name
         for stream, definition in self.streams.items():
             if definition.source is None and stream not in brought:
-                raise Contradiction(
-                    "the stream has no source, and no feed supplies it",
-                    f"streams.{stream}.source",
-                    hint="add `source:`, or name the stream in a feed",
-                )
+                title = "the stream has no source, and no feed supplies it"
+                hint = "add `source:`, or name the stream in a feed"
+                raise Contradiction(title, f"streams.{stream}.source", hint=hint)
         return self
 
     @model_validator(mode="after")
@@ -307,12 +271,9 @@ class StreamsFile(Settings):
             if folder is None:
                 continue
             if folder in field_by_folder:
-                raise Contradiction(
-                    f"{field_by_folder[folder]} uses the same checkpoint folder",
-                    f"{self.source_field(name)}.checkpoint",
-                    folder,
-                    "give each source its own checkpoint folder, or leave the folder out",
-                )
+                title = f"{field_by_folder[folder]} uses the same checkpoint folder"
+                hint = "give each source its own checkpoint folder, or leave the folder out"
+                raise Contradiction(title, f"{self.source_field(name)}.checkpoint", folder, hint)
             field_by_folder[folder] = self.source_field(name)
         return self
 

@@ -68,20 +68,13 @@ class StepArrivals(Settings):
     def in_order(self) -> Self:
         times = [step.at_s for step in self.steps]
         if times[0] != 0:
-            raise Contradiction(
-                "the first rate step must have at_s 0",
-                "steps[0].at_s",
-                times[0],
-                "begin with `at_s: 0`, rate 0 if silent",
-            )
+            hint = "begin with `at_s: 0`, rate 0 if silent"
+            raise Contradiction("the first rate step must have at_s 0", "steps[0].at_s", times[0], hint)
         for place, (earlier, later) in enumerate(itertools.pairwise(times), start=1):
             if later <= earlier:
-                raise Contradiction(
-                    f"each rate step must come after the previous step, which is at {earlier:g} s",
-                    f"steps[{place}].at_s",
-                    later,
-                    "list the steps in rising order of at_s",
-                )
+                title = f"each rate step must come after the previous step, which is at {earlier:g} s"
+                hint = "list the steps in rising order of at_s"
+                raise Contradiction(title, f"steps[{place}].at_s", later, hint)
         return self
 
     def mean_rate(self) -> float:
@@ -100,19 +93,13 @@ class TraceArrivals(Settings):
     def ascending(self) -> Self:
         for place, (earlier, later) in enumerate(itertools.pairwise(self.times_s), start=1):
             if later < earlier:
-                raise Contradiction(
-                    f"each time must not be earlier than the previous time, {earlier:g}",
-                    f"times_s[{place}]",
-                    later,
-                    "sort the times",
-                )
+                title = f"each time must not be earlier than the previous time, {earlier:g}"
+                hint = "sort the times"
+                raise Contradiction(title, f"times_s[{place}]", later, hint)
         if self.repeat and self.times_s[-1] <= 0:
-            raise Contradiction(
-                "a trace that repeats must last longer than 0 s",
-                "times_s",
-                list(self.times_s),
-                "end the trace with the time at which it starts again, or leave out repeat",
-            )
+            title = "a trace that repeats must last longer than 0 s"
+            hint = "end the trace with the time at which it starts again, or leave out repeat"
+            raise Contradiction(title, "times_s", list(self.times_s), hint)
         return self
 
     def mean_rate(self) -> float:

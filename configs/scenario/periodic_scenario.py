@@ -16,8 +16,8 @@ from pydantic import Field, model_validator
 from configs.base import Name, NonNegative, Positive, Settings
 from configs.classes.periodic_schedules import Hybrid, PeriodicSettings, ScheduleName
 from configs.errors import Contradiction, InvalidInput, UnknownName, nearest
-from configs.scenario.scenario_files import ScenarioData
-from configs.yaml_loading import parse_model
+from configs.scenario.field_checks import check_in_order, check_names_differ, check_slide
+from configs.scenario.scenario_files import ScenarioData, checked
 
 # Shortest permitted time between two events of a kind, in seconds. Simulating a second with 1,000 events takes about 10 ms.
 Every = Annotated[float, Field(ge=0.001, le=86_400)]
@@ -92,13 +92,7 @@ class WindowModel(Settings):
 
     @model_validator(mode="after")
     def slide_within_range(self) -> Self:
-        if self.slide_s > self.range_s:
-            raise Contradiction(
-                f"slide_s must not exceed range_s, which is {self.range_s:g}: tuples between two windows would be in no window",
-                "slide_s",
-                self.slide_s,
-                "lower slide_s or raise range_s",
-            )
+        check_slide(self)
         return self
 
 
@@ -111,16 +105,7 @@ class WindowGroup(Settings):
 
     @model_validator(mode="after")
     def names_differ(self) -> Self:
-        names: set[str] = set()
-        for place, query in enumerate(self.queries):
-            if query.name in names:
-                raise Contradiction(
-                    "two queries have the same name",
-                    f"queries[{place}].name",
-                    query.name,
-                    "rename one of the two queries",
-                )
-            names.add(query.name)
+        check_names_differ(self.queries)
         return self
 
 
@@ -139,13 +124,7 @@ class Drawn(Settings):
 
     @model_validator(mode="after")
     def ranges_in_order(self) -> Self:
-        if self.range_min_s > self.range_max_s:
-            raise Contradiction(
-                f"range_min_s must not exceed range_max_s, which is {self.range_max_s:g}",
-                "range_min_s",
-                self.range_min_s,
-                "lower range_min_s or raise range_max_s",
-            )
+        check_in_order(self, "range_min_s", "range_max_s")
         return self
 
 
@@ -165,13 +144,7 @@ class Aggregates(Settings):
 
     @model_validator(mode="after")
     def slides_in_order(self) -> Self:
-        if self.slide_min_s > self.slide_max_s:
-            raise Contradiction(
-                f"slide_min_s must not exceed slide_max_s, which is {self.slide_max_s:g}",
-                "slide_min_s",
-                self.slide_min_s,
-                "lower slide_min_s or raise slide_max_s",
-            )
+        check_in_order(self, "slide_min_s", "slide_max_s")
         return self
 
 
@@ -199,12 +172,9 @@ class ScheduleClaim(Settings):
     @model_validator(mode="after")
     def one_other(self) -> Self:
         if (self.more_than is None) == (self.less_than is None):
-            raise Contradiction(
-                "a claim needs exactly one of more_than and less_than",
-                "more_than",
-                self.more_than,
-                "keep either more_than or less_than",
-            )
+            title = "a claim needs exactly one of more_than and less_than"
+            hint = "keep either more_than or less_than"
+            raise Contradiction(title, "more_than", self.more_than, hint)
         return self
 
 
@@ -237,11 +207,7 @@ def intervals(seconds: float, interval_s: float) -> int:
 
 def checked_periodic(found: ScenarioData) -> PeriodicScenario:
     """Return the model of a file's data; raise InvalidInput if a setting is invalid."""
-    scenario = parse_model(PeriodicScenario, found.data, found.file)
-    for problem in contradictions(scenario):
-        problem.file = found.file
-        raise problem
-    return scenario
+    return checked(PeriodicScenario, contradictions, found)
 
 
 def contradictions(scenario: PeriodicScenario) -> Iterator[InvalidInput]:
@@ -271,12 +237,9 @@ def contradictions(scenario: PeriodicScenario) -> Iterator[InvalidInput]:
             hint = "list queries, each with name, range_s and slide_s, or add `drawn:` at the top level"
             yield InvalidInput("the group has no queries", f"{at}.queries", [], hint)
         if group.costs.kind == "counts" and not synopsis.rate:
-            yield InvalidInput(
-                f"group {name} counts values of tuples, but no tuples arrive",
-                f"synopses.{group.synopsis}.rate",
-                synopsis.rate,
-                "give the tuples per second, or give the group costs of kind scan",
-            )
+            title = f"group {name} counts values of tuples, but no tuples arrive"
+            hint = "give the tuples per second, or give the group costs of kind scan"
+            yield InvalidInput(title, f"synopses.{group.synopsis}.rate", synopsis.rate, hint)
         for place, query in enumerate(group.queries):
             for key, value in (("range_s", query.range_s), ("slide_s", query.slide_s)):
                 yield from uneven(value, f"{at}.queries[{place}].{key}", synopsis.interval_s)
@@ -290,12 +253,9 @@ def contradictions(scenario: PeriodicScenario) -> Iterator[InvalidInput]:
         spent["one_time"] = scenario.one_time.cost_us / 1e6 / scenario.one_time.every_s
     if sum(spent.values()) >= 1:
         most = max(spent, key=lambda name: spent[name])
-        yield InvalidInput(
-            f"updates and one-time queries need {sum(spent.values()):.4g} processors, so nothing is left for periodic queries",
-            most,
-            round(spent[most], 6),
-            "lower rates or costs until updates and one-time queries need less than 1 processor",
-        )
+        title = f"updates and one-time queries need {sum(spent.values()):.4g} processors, so nothing is left for periodic queries"
+        hint = "lower rates or costs until updates and one-time queries need less than 1 processor"
+        yield InvalidInput(title, most, round(spent[most], 6), hint)
 
 
 def misplaced(scenario: PeriodicScenario) -> Iterator[InvalidInput]:
@@ -311,21 +271,15 @@ def misplaced(scenario: PeriodicScenario) -> Iterator[InvalidInput]:
 def uneven(seconds: float, field: str, interval_s: float) -> Iterator[InvalidInput]:
     if not intervals(seconds, interval_s):
         below, above = floor(seconds / interval_s) * interval_s, ceil(seconds / interval_s) * interval_s
-        yield InvalidInput(
-            f"the length must be a multiple of the synopsis' interval, which is {interval_s:g} s",
-            field,
-            seconds,
-            f"give {f'{below:g} or ' if below else ''}{above:g}, or change interval_s",
-        )
+        title = f"the length must be a multiple of the synopsis' interval, which is {interval_s:g} s"
+        hint = f"give {f'{below:g} or ' if below else ''}{above:g}, or change interval_s"
+        yield InvalidInput(title, field, seconds, hint)
 
 
 def undrawable(drawn: Drawn, interval_s: float) -> Iterator[InvalidInput]:
     yield from uneven(drawn.range_min_s, "drawn.range_min_s", interval_s)
     yield from uneven(drawn.range_max_s, "drawn.range_max_s", interval_s)
     if drawn.slide_part * intervals(drawn.range_min_s, interval_s) < 1:
-        yield InvalidInput(
-            f"slides of the shortest range would be shorter than the synopsis' interval, which is {interval_s:g} s",
-            "drawn.slide_part",
-            drawn.slide_part,
-            f"give at least {min(1.0, interval_s / drawn.range_min_s):.4g}",
-        )
+        title = f"slides of the shortest range would be shorter than the synopsis' interval, which is {interval_s:g} s"
+        hint = f"give at least {min(1.0, interval_s / drawn.range_min_s):.4g}"
+        yield InvalidInput(title, "drawn.slide_part", drawn.slide_part, hint)

@@ -19,8 +19,8 @@ from configs.classes.priority_class import PriorityClass, Weight
 from configs.classes.utility import Utility
 from configs.errors import Contradiction, InvalidInput, UnknownName, nearest
 from configs.scenario.arrivals import Arrivals
-from configs.scenario.scenario_files import ScenarioData, scenario_data
-from configs.yaml_loading import parse_model
+from configs.scenario.field_checks import check_in_order, check_names_differ, check_slide
+from configs.scenario.scenario_files import ScenarioData, checked, scenario_data
 
 
 class Costs(Settings):
@@ -42,40 +42,41 @@ class Costs(Settings):
     """Cost of computing and comparing one priority, for policies with priorities that grow with time."""
 
 
-class SelectBox(Settings):
+class BoxSettings(Settings):
+    """Settings that all operators of queries have."""
+
+    call_us: NonNegative | None = None
+    size_out: Positive = 1.0
+
+
+class SelectBox(BoxSettings):
     """Filter, which keeps or drops each tuple."""
 
     kind: Literal["select"]
     selectivity: Fraction
     tuple_us: NonNegative
-    call_us: NonNegative | None = None
-    size_out: Positive = 1.0
 
 
-class ProjectBox(Settings):
+class ProjectBox(BoxSettings):
     """Projection, which emits one tuple for each input tuple."""
 
     kind: Literal["project"]
     tuple_us: NonNegative
-    call_us: NonNegative | None = None
-    size_out: Positive = 1.0
 
     @property
     def selectivity(self) -> float:
         return 1.0
 
 
-class LookupBox(Settings):
+class LookupBox(BoxSettings):
     """Join with a stored relation; `selectivity` is the mean number of matches per tuple, and may exceed 1."""
 
     kind: Literal["lookup"]
     selectivity: NonNegative
     tuple_us: NonNegative
-    call_us: NonNegative | None = None
-    size_out: Positive = 1.0
 
 
-class AggregateBox(Settings):
+class AggregateBox(BoxSettings):
     """Sliding-window aggregate over panes, with `groups` results at each slide."""
 
     kind: Literal["aggregate"]
@@ -84,22 +85,14 @@ class AggregateBox(Settings):
     groups: Annotated[int, Field(ge=1, le=100_000)] = 1
     tuple_us: NonNegative
     result_us: NonNegative = 0.0
-    call_us: NonNegative | None = None
-    size_out: Positive = 1.0
 
     @model_validator(mode="after")
     def slide_within_range(self) -> Self:
-        if self.slide_s > self.range_s:
-            raise Contradiction(
-                f"slide_s must not exceed range_s, which is {self.range_s:g}: tuples between two windows would be in no window",
-                "slide_s",
-                self.slide_s,
-                "lower slide_s or raise range_s",
-            )
+        check_slide(self)
         return self
 
 
-class JoinBox(Settings):
+class JoinBox(BoxSettings):
     """Symmetric window join of two inputs; `selectivity` is the probability that a pair within the window matches."""
 
     kind: Literal["join"]
@@ -107,8 +100,6 @@ class JoinBox(Settings):
     selectivity: Fraction
     tuple_us: NonNegative
     match_us: NonNegative = 0.0
-    call_us: NonNegative | None = None
-    size_out: Positive = 1.0
 
 
 OperatorModel = Annotated[
@@ -131,25 +122,17 @@ class QueryModel(Settings):
     def join_has_two_inputs(self) -> Self:
         for place, operator in enumerate(self.operators):
             if operator.kind == "join" and place > 0:
-                raise Contradiction(
-                    f"query {self.name} has a join after another operator",
-                    f"operators[{place}]",
-                    hint="make the join the first operator",
-                )
+                title = f"query {self.name} has a join after another operator"
+                hint = "make the join the first operator"
+                raise Contradiction(title, f"operators[{place}]", hint=hint)
         if len(self.reads) == 1 and self.operators[0].kind == "join":
-            raise Contradiction(
-                f"query {self.name} joins, but reads only one stream",
-                "reads",
-                list(self.reads),
-                "name two streams, or use a lookup to join with a stored relation",
-            )
+            title = f"query {self.name} joins, but reads only one stream"
+            hint = "name two streams, or use a lookup to join with a stored relation"
+            raise Contradiction(title, "reads", list(self.reads), hint)
         if len(self.reads) == 2 and self.operators[0].kind != "join":
-            raise Contradiction(
-                f"query {self.name} reads two streams, but its first operator is not a join",
-                "operators[0].kind",
-                self.operators[0].kind,
-                "begin with a join, or write two queries",
-            )
+            title = f"query {self.name} reads two streams, but its first operator is not a join"
+            hint = "begin with a join, or write two queries"
+            raise Contradiction(title, "operators[0].kind", self.operators[0].kind, hint)
         return self
 
 
@@ -161,16 +144,7 @@ class QueryNetwork(Settings):
 
     @model_validator(mode="after")
     def names_differ(self) -> Self:
-        names: set[str] = set()
-        for place, query in enumerate(self.queries):
-            if query.name in names:
-                raise Contradiction(
-                    "two queries have the same name",
-                    f"queries[{place}].name",
-                    query.name,
-                    "rename one of the two queries",
-                )
-            names.add(query.name)
+        check_names_differ(self.queries)
         return self
 
     def streams(self) -> tuple[str, ...]:
@@ -195,17 +169,6 @@ class SharafNetwork(Settings):
     inputs: Annotated[int, Field(ge=1, le=1000)] = 1
     """Number of streams, to which queries are assigned uniformly: `tuples`, or `tuples1`, `tuples2`, … if there are several."""
 
-    @model_validator(mode="after")
-    def selectivities_in_order(self) -> Self:
-        if self.selectivity_min > self.selectivity_max:
-            raise Contradiction(
-                f"selectivity_min must not exceed selectivity_max, which is {self.selectivity_max:g}",
-                "selectivity_min",
-                self.selectivity_min,
-                "lower selectivity_min or raise selectivity_max",
-            )
-        return self
-
     shared: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Number of queries that share one select; the queries of a group are chosen at random (§3.8.4)."""
 
@@ -224,21 +187,12 @@ class SharafNetwork(Settings):
 
     @model_validator(mode="after")
     def joins_stand_alone(self) -> Self:
-        if self.window_min_s > self.window_max_s:
-            raise Contradiction(
-                f"window_min_s must not exceed window_max_s, which is {self.window_max_s:g}",
-                "window_min_s",
-                self.window_min_s,
-                "lower window_min_s or raise window_max_s",
-            )
+        check_in_order(self, "selectivity_min", "selectivity_max")
+        check_in_order(self, "window_min_s", "window_max_s")
         for key in ("inputs", "shared"):
             if self.joins and getattr(self, key) > 1:
-                raise Contradiction(
-                    f"{key} cannot be combined with joins",
-                    key,
-                    getattr(self, key),
-                    f"leave out {key} or joins",
-                )
+                hint = f"leave out {key} or joins"
+                raise Contradiction(f"{key} cannot be combined with joins", key, getattr(self, key), hint)
         return self
 
     def streams(self) -> tuple[str, ...]:
@@ -292,41 +246,29 @@ class OperatorNetwork(Settings):
         size = len(self.operators)
         for place, box in enumerate(self.operators):
             if any(not place < below < size for below in box.feeds):
-                raise Contradiction(
-                    "an operator can feed only operators that come after it in the list",
-                    f"operators[{place}].feeds",
-                    list(box.feeds),
-                    "list each operator after the operators that feed it",
-                )
+                title = "an operator can feed only operators that come after it in the list"
+                hint = "list each operator after the operators that feed it"
+                raise Contradiction(title, f"operators[{place}].feeds", list(box.feeds), hint)
             if box.partner is not None and (
                 not 0 <= box.partner < size or self.operators[box.partner].partner != place
             ):
-                raise Contradiction(
-                    "partner must be an operator that names this operator as its partner",
-                    f"operators[{place}].partner",
-                    box.partner,
-                    "give each side of the join the place of the other side",
-                )
+                title = "partner must be an operator that names this operator as its partner"
+                hint = "give each side of the join the place of the other side"
+                raise Contradiction(title, f"operators[{place}].partner", box.partner, hint)
         first: dict[str, OperatorBox] = {}
         for place, box in enumerate(self.operators):
             first_box = first.setdefault(box.query, box) if box.query and not box.feeds else box
             for key in ("utility", "weight", "slack_ms"):
                 if getattr(first_box, key) != getattr(box, key):
-                    raise Contradiction(
-                        f"several operators answer query {box.query}, but their {key} differs",
-                        f"operators[{place}].{key}",
-                        getattr(box, key),
-                        f"give all of these operators the same {key}, or different query names",
-                    )
+                    title = f"several operators answer query {box.query}, but their {key} differs"
+                    hint = f"give all of these operators the same {key}, or different query names"
+                    raise Contradiction(title, f"operators[{place}].{key}", getattr(box, key), hint)
         fed = {below for operator in self.operators for below in operator.feeds}
         for place, box in enumerate(self.operators):
             if (box.stream is None) != (place in fed):
-                raise Contradiction(
-                    "an operator must either read a stream or be fed by other operators, and not both",
-                    f"operators[{place}].stream",
-                    box.stream,
-                    "give `stream:`, or list the operator in `feeds:` of another operator",
-                )
+                title = "an operator must either read a stream or be fed by other operators, and not both"
+                hint = "give `stream:`, or list the operator in `feeds:` of another operator"
+                raise Contradiction(title, f"operators[{place}].stream", box.stream, hint)
         return self
 
     def streams(self) -> tuple[str, ...]:
@@ -496,11 +438,7 @@ def load_scenario(source: str) -> Scenario:
 
 def checked_scenario(found: ScenarioData) -> Scenario:
     """Return the model of a file's data; raise InvalidInput if a setting is invalid."""
-    scenario = parse_model(Scenario, found.data, found.file)
-    for problem in contradictions(scenario):
-        problem.file = found.file
-        raise problem
-    return scenario
+    return checked(Scenario, contradictions, found)
 
 
 def contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
@@ -520,12 +458,9 @@ def class_contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
             )
             continue
         if class_.min_share > originals[class_.name] + 1e-12:
-            yield InvalidInput(
-                "min_share exceeds the class's original share",
-                f"{at}.min_share",
-                class_.min_share,
-                f"priority {class_.priority:g} gives {originals[class_.name]:.3f}: raise the priority or lower min_share",
-            )
+            title = "min_share exceeds the class's original share"
+            hint = f"priority {class_.priority:g} gives {originals[class_.name]:.3f}: raise the priority or lower min_share"
+            yield InvalidInput(title, f"{at}.min_share", class_.min_share, hint)
         if class_.network not in scenario.networks:
             yield UnknownName(
                 "no such network", f"{at}.network", class_.network, nearest(class_.network, scenario.networks)
@@ -537,12 +472,9 @@ def class_contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
 def stream_contradictions(class_: SimulatedClass, needed: Collection[str], at: str) -> Iterator[InvalidInput]:
     for stream in needed:
         if stream not in class_.streams:
-            yield InvalidInput(
-                f"the network reads stream {stream!r}, but the class has no input for it",
-                f"{at}.streams",
-                sorted(class_.streams),
-                f"add `{stream}:` with `arrivals:`",
-            )
+            title = f"the network reads stream {stream!r}, but the class has no input for it"
+            hint = f"add `{stream}:` with `arrivals:`"
+            yield InvalidInput(title, f"{at}.streams", sorted(class_.streams), hint)
     for stream in class_.streams:
         if stream not in needed:
             yield UnknownName(
@@ -566,16 +498,10 @@ def fault_contradictions(scenario: Scenario) -> Iterator[InvalidInput]:
             yield UnknownName("no such class", f"faults[{place}].name", name, nearest(name, names))
         ranked = name in names and scenario.classes[names.index(name)].sources == "ranked"
         if ranked and isinstance(fault, HostDies) and not fault.retained:
-            yield InvalidInput(
-                "with `sources: ranked`, the input lost with a host cannot be counted",
-                f"faults[{place}].retained",
-                fault.retained,
-                "set the class's `sources: last`, or `retained: true`",
-            )
+            title = "with `sources: ranked`, the input lost with a host cannot be counted"
+            hint = "set the class's `sources: last`, or `retained: true`"
+            yield InvalidInput(title, f"faults[{place}].retained", fault.retained, hint)
         if fault.at_s >= scenario.seconds:
-            yield InvalidInput(
-                "the fault comes after the end of the run",
-                f"faults[{place}].at_s",
-                fault.at_s,
-                f"choose a time below seconds = {scenario.seconds:g}",
-            )
+            title = "the fault comes after the end of the run"
+            hint = f"choose a time below seconds = {scenario.seconds:g}"
+            yield InvalidInput(title, f"faults[{place}].at_s", fault.at_s, hint)

@@ -7,12 +7,13 @@ A scenario describes classes (`configs.scenario.scenario`) or periodic queries (
 from __future__ import annotations
 
 import os.path
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from configs.errors import InvalidInput, UnknownName, nearest
-from configs.yaml_loading import read_data
+from configs.yaml_loading import Model, parse_model, read_data
 
 PRESETS = Path(__file__).parent / "presets"
 EXTENDS_MAX = 5
@@ -42,6 +43,17 @@ def scenario_data(source: str) -> ScenarioData:
     path = scenario_path(source, "SCENARIO", Path())
     data = extended(path)
     return ScenarioData(kind_of(data, str(path)), data, str(path))
+
+
+def checked(
+    model: type[Model], contradictions: Callable[[Model], Iterator[InvalidInput]], found: ScenarioData
+) -> Model:
+    """Return the model of a file's data; raise InvalidInput if a setting is invalid or contradicts another setting."""
+    scenario = parse_model(model, found.data, found.file)
+    for problem in contradictions(scenario):
+        problem.file = found.file
+        raise problem
+    return scenario
 
 
 def kind_of(data: object, file: str) -> ScenarioKind:
@@ -85,13 +97,8 @@ def extended(path: Path, depth: int = 0) -> object:
         hint = (
             "check whether two scenarios extend each other; end the chain with a scenario without `extends`"
         )
-        raise InvalidInput(
-            f"the scenario extends a chain of more than {EXTENDS_MAX} scenarios",
-            "extends",
-            base,
-            hint,
-            str(path),
-        )
+        title = f"the scenario extends a chain of more than {EXTENDS_MAX} scenarios"
+        raise InvalidInput(title, "extends", base, hint, str(path))
     try:
         below = scenario_path(base, "extends", path.parent)
     except UnknownName as problem:

@@ -74,11 +74,9 @@ class ServiceSettings(Settings):
     def has_both_files(self) -> Self:
         if (self.tls_certificate is None) != (self.tls_key is None):
             missing = "tls_key" if self.tls_key is None else "tls_certificate"
-            raise Contradiction(
-                "TLS needs both a certificate and its key, but only one is given",
-                missing,
-                hint="give both files, or neither",
-            )
+            title = "TLS needs both a certificate and its key, but only one is given"
+            hint = "give both files, or neither"
+            raise Contradiction(title, missing, hint=hint)
         return self
 
     @property

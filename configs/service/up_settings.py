@@ -79,10 +79,7 @@ class UpSettings(Settings):
     @model_validator(mode="after")
     def is_known_by_ray(self) -> Self:
         if self.gateway.host == NODE and not self.on_cluster:
-            raise Contradiction(
-                "`host: node` needs a Ray cluster, but `cluster.address` is missing",
-                "gateway.host",
-                self.gateway.host,
-                "add cluster.address, or give the address of this machine as host",
-            )
+            title = "`host: node` needs a Ray cluster, but `cluster.address` is missing"
+            hint = "add cluster.address, or give the address of this machine as host"
+            raise Contradiction(title, "gateway.host", self.gateway.host, hint)
         return self

@@ -1,4 +1,5 @@
 """The coordinator's core: receives the usage of classes, moves their shares, and records the lent capacity.
+A message of an unknown class is counted and ignored, because it may have been sent before the class was removed.
 
     event                  what follows
     UsageReported          the class's mean usage since the last redistribution is updated
@@ -7,8 +8,6 @@
     ReclaimRequested       reclaim() for an owner below its original share, at once
     ClassesSet             classes are added, removed or changed: SharesChanged, and HeadroomScaled for each remaining class with a
                            new share
-
-A message of an unknown class is counted and ignored; it may have been sent before the class was removed.
 
 With `H ← H·p_new/p_old`, a class's headroom follows a loan at once, before the class could measure the change (DILoS eq. 2). This is how
 scheduler and shedder cooperate. The lending ledger counts processor-seconds (lent share × lanes × time) and keeps removed classes.
@@ -40,14 +39,13 @@ from scheduler.capacity.redistribution import (
 )
 
 EXPLANATIONS_KEPT = 1000
-# An owner that had to reclaim its capacity had lent too much. Afterwards it keeps a share that it does not lend: MARGIN times its
-# share before the reclaim, or its last load if that is more. At each redistribution the kept share is multiplied by FORGETTING.
-# The kept share ends when it has fallen to FORGOTTEN times its initial value. Without a kept share, the owner would lend as much again
-# at the next redistribution, and the borrowers would fill their queues accordingly. Each time the owner reclaims before the kept
-# share has ended, the decay becomes twice as slow, up to PATIENCE_MAX times.
+# After a reclaim, an owner does not lend its kept share: MARGIN times its share before the reclaim, or its last load if that is more.
+# Without a kept share, the owner would lend as much again at the next redistribution, and borrowers would fill their queues again.
+# Each redistribution multiplies the kept share by FORGETTING; the kept share ends at FORGOTTEN times its initial value.
+# If the owner reclaims before its kept share has ended, the decay becomes twice as slow, up to PATIENCE_MAX times.
 MARGIN, FORGETTING, FORGOTTEN, PATIENCE_MAX = 1.15, 0.85, 0.3, 64
 # Maximum time between two events for which lent capacity is counted, in redistribution cycles.
-# After a longer time, a clock has jumped or a node has slept, so no class has used the capacity.
+# If two events are further apart, a clock has jumped or a node has slept, so no class has used the capacity in between.
 CYCLES_ACCRUED_MAX = 10
 # Number of pairs of lender and borrower above which the lending ledger combines all removed classes under the name GONE.
 LEDGER_PAIRS_MAX = 10_000
@@ -56,7 +54,7 @@ GONE = "(gone)"
 
 @dataclass(frozen=True, slots=True)
 class UsageReported:
-    """Offered load of a class in one load cycle, in processors, and the class's usage: that load divided by its capacity."""
+    """Report of a class's offered load in one load cycle, in processors, and of its usage: this load divided by the class's capacity."""
 
     name: str
     usage: float
@@ -77,7 +75,7 @@ class RedistributionDue:
 
 @dataclass(frozen=True, slots=True)
 class ReclaimRequested:
-    """Request of an owner that is overloaded below its original share."""
+    """Request of an owner for its original share, because the owner is overloaded below this share."""
 
     name: str
 
@@ -157,7 +155,7 @@ class Need:
     """Share that an owner does not lend, because it had to reclaim its capacity before."""
 
     share: float
-    proved: float  # value of `share` at the time of the reclaim, before any decay
+    proved: float  # Value of `share` at the time of the reclaim, before any decay
     patience: int
 
 
@@ -169,18 +167,17 @@ CapacityCommand = SharesChanged | HeadroomScaled
 class CapacityCore:
     """Shares of all classes of a node. `handle(event, now)` returns commands to lanes and load managers."""
 
-    accounts: Sequence[ClassAccount]  # current accounts, highest priority first
+    accounts: Sequence[ClassAccount]  # Accounts of all classes, highest priority first
     lanes: int = 1
     scale_headroom: bool = True
     redistribution_s: float = 1.5
     moves: deque[ShareMove] = field(default_factory=lambda: deque(maxlen=EXPLANATIONS_KEPT))
-    ignored: int = field(init=False, default=0)  # number of messages from unknown classes
+    ignored: int = field(init=False, default=0)  # Number of ignored messages, which came from unknown classes
     _accounts: dict[str, ClassAccount] = field(init=False)
     _usage: dict[str, tuple[float, float, int]] = field(init=False, default_factory=dict)
     _asleep: set[str] = field(init=False, default_factory=set)
-    _loads: dict[str, float] = field(
-        init=False, default_factory=dict
-    )  # last reported loads, as shares of the lanes
+    # Last reported loads of classes, as shares of the lanes.
+    _loads: dict[str, float] = field(init=False, default_factory=dict)
     _needs: dict[str, Need] = field(init=False, default_factory=dict)
     _lent_s: dict[tuple[str, str], float] = field(init=False, default_factory=dict)
     _loans: list[tuple[str, str, float]] = field(init=False)

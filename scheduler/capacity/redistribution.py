@@ -69,7 +69,7 @@ class ClassAccount:
         if self.usage is None:
             return 0.0
         # A class with a load above its share uses capacity that other classes leave unused, and its headroom includes that.
-        # Such a class has nothing to lend: without this check it would lend, starve, reclaim, and lend again.
+        # A class with a load above its share has nothing to lend: without this check, it would lend, starve, reclaim, and lend again.
         busy = self.usage if self.load is None else max(self.usage, self.load / self.share)
         spare = (1 - busy) * self.share - RESERVE * self.original
         return max(0.0, min(spare, self.share - self.floor))
@@ -85,7 +85,7 @@ def redistribute(accounts: Sequence[ClassAccount]) -> dict[str, float]:
     pool = sum(account.supply for account in ranked)
 
     borrowed = Borrowed(ranked, share)
-    for account in ranked:  # repay owners in need
+    for account in ranked:  # Owners in need are repaid first.
         name = account.name
         if need[name] > 0 and share[name] < account.original:
             owed = min(need[name] + RESERVE * account.original, account.original - share[name])
@@ -94,24 +94,23 @@ def redistribute(accounts: Sequence[ClassAccount]) -> dict[str, float]:
             share[name] += from_pool + borrowed.take(owed - from_pool)
             need[name] = max(0.0, need[name] - owed)
 
-    for account in ranked:  # lend, highest priority first
+    for account in ranked:  # The rest of the supplies is lent, to the highest priority first.
         lent = min(need[account.name], pool)
         pool -= lent
         share[account.name] += lent
         need[account.name] -= lent
 
     borrowed = Borrowed(ranked, share)
-    for account in ranked:  # classes take over shares that classes of lower priority have borrowed
+    for account in ranked:  # Classes take over shares that classes of lower priority have borrowed.
         if need[account.name] > 0:
             share[account.name] += borrowed.take(need[account.name], below=account.priority)
 
-    for account in ranked:  # unborrowed supplies go back to classes below their original shares
+    for account in ranked:  # Supplies that were not borrowed go back to classes below their original shares.
         if pool > 0 and share[account.name] < account.original:
             returned = min(pool, account.original - share[account.name])
             pool -= returned
             share[account.name] += returned
-    # The shares sum to Σ original, so classes below their original shares take the whole rest, except for rounding. The
-    # rounding goes to the first class.
+    # Classes below their original shares take all of the rest, except for a rounding error, which goes to the first class.
     share[ranked[0].name] += pool
     return {account.name: share[account.name] for account in accounts}
 
@@ -167,7 +166,7 @@ class Borrowed:
 
     def __init__(self, ranked: Sequence[ClassAccount], share: dict[str, float]) -> None:
         self._share = share
-        # The last holder in the list is taken from first, and removed when it has no borrowed share left.
+        # Shares are taken from the last class of this list, which is removed from it when it has borrowed nothing any more.
         self._holders = [account for account in ranked if share[account.name] > account.original]
 
     def take(self, amount: float, below: float = inf) -> float:

@@ -24,12 +24,12 @@ import numpy.typing as npt
 
 from scheduler.mirrors.freshening import Floats
 
-REMEMBERED = 32  # number of stored changes per object, for a standard error of 18%
+REMEMBERED = 32  # Number of changes stored per object; with 32, the standard error of a rate is 18%
 NEWTON_STEPS = 12
-CONVERGED = 1e-6  # relative correction at which Newton's method stops; the remaining error is about the square of this number
-FIRST_RATE = 1 / 60  # assumed changes per second while no object has been polled twice
-PACE_ALPHA = 0.175  # smoothing factor of poll intervals, as for costs and selectivities
-# Number of uses that the declared interests together count as, compared with the counted uses of objects by queries.
+CONVERGED = 1e-6  # Relative correction at which Newton's method stops; the remaining error is about the square of this number
+FIRST_RATE = 1 / 60  # Assumed changes per second while no object has been polled twice
+PACE_ALPHA = 0.175  # Smoothing factor of poll intervals, as for costs and selectivities
+# Number of uses that the declared interests count as, all objects together, when counted uses are added to them.
 PROFILE_USES = 20.0
 HALF_LIVES_MAX = 64.0
 
@@ -88,7 +88,7 @@ class ChangeRates:
 
 
 def likeliest(changed: Floats, known: npt.NDArray[np.int64], quiet: Floats) -> Floats:
-    """Return the most likely change rate λ of each row's object: Σ τ/(e^(λτ) − 1) = quiet, over the first `known` intervals τ of the row."""
+    """Return the most likely change rate λ of each object (row), where Σ τ/(e^(λτ) − 1) over its first `known` intervals τ is `quiet`."""
     counts = np.arange(changed.shape[1]) < known[:, None]
     # The start is below the root, since τ/(e^(λτ) − 1) > 1/λ − τ/2. The function is convex, so Newton's method stays below it.
     rates: Floats = known / (quiet + 0.5 * np.sum(changed * counts, axis=1))
@@ -106,7 +106,7 @@ def likeliest(changed: Floats, known: npt.NDArray[np.int64], quiet: Floats) -> F
 
 
 def fresh_part(x: float) -> float:
-    """Return the expected fraction of an interval that has passed at the object's first change in it, for x = λ·τ."""
+    """Return the expected part of an interval that passes before the object changes, if it does change; x is rate λ times length τ."""
     if x < 1e-3:
         return 0.5 - x / 12
     return 1 / x - 1 / float(np.expm1(min(x, 500.0)))
@@ -119,7 +119,7 @@ class Interests:
         weights = np.asarray(profile, np.float64)
         self._profile = weights / weights.sum()
         self._half_life_s = half_life_s
-        # A later use counts more, instead of all earlier counts being reduced, which would take time.
+        # A later use counts more than an earlier one; reducing the counts of all objects instead would take time.
         self._uses = np.zeros(len(weights))
         self._since = 0.0
         """Time at which a use counted 1."""

@@ -8,7 +8,7 @@ is refreshed f_i times per second at even intervals, the copy is fresh for the p
 
 At the optimum, the marginal value of bandwidth μ is equal for all refreshed objects: p/(s·λ)·g(x) = μ with
 g(x) = 1 − e^(−x)·(1 + x). An object with μ·s·λ/p ≥ 1 is not refreshed. The thesis uses a package for non-linear programs, which
-does not finish for hundreds of thousands of objects, and therefore partitions the objects (`scheduler.mirrors.partitions`). But
+does not finish for hundreds of thousands of objects, and therefore partitions the objects (`bench.papers.partitions`). But
 with y = μ·s·λ/p the equation becomes x − ln(1 + x) = −ln(1 − y), which Newton's method solves for all objects at once. The used
 bandwidth falls as μ rises, so only one root in the variable μ has to be found.
 
@@ -37,7 +37,7 @@ TOLERANCE = 1e-9
 # Value of √(2u) below which a series is used, because x − ln(1 + x) loses digits there.
 SERIES_BELOW = 1e-2
 NEWTON_STEPS = 3
-TINY = -80.0  # value of ln y below which u = −ln(1 − y) equals y within rounding
+TINY = -80.0  # Value of ln y below which u = −ln(1 − y) equals y within rounding
 # Smallest and largest argument; arguments outside this range are set to its limits, so that no intermediate result overflows.
 LEAST, MOST = 1e-100, 1e100
 
@@ -70,9 +70,8 @@ def refreshes(
 
 def _divided(p: Floats, rate: Floats, size: Floats, bandwidth: float) -> tuple[Floats, float]:
     """Return the optimal frequencies and the marginal value, for objects that all have interest and changes."""
-    price = (
-        np.log(size) + np.log(rate) - np.log(p)
-    )  # ln(s·λ/p), computed as a sum because the quotient may overflow
+    # The price is ln(s·λ/p), computed as a sum because the quotient may overflow.
+    price = np.log(size) + np.log(rate) - np.log(p)
     needs = size * rate
 
     def frequencies(log_worth: float) -> Floats:
@@ -109,7 +108,7 @@ def odds(log_y: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         u = -np.log1p(-np.exp(np.minimum(log_y, 0.0)))
         z = np.sqrt(2 * u)
-        x = z + u * (2 / 3 + z / 24) / (1 + z / 24)  # start value, within 10% of the root
+        x = z + u * (2 / 3 + z / 24) / (1 + z / 24)  # Start value, which is within 10% of the root
         for _ in range(NEWTON_STEPS):
             x -= (x - np.log1p(x) - u) * (1 + x) / x
     x[log_y >= 0] = np.inf
@@ -165,22 +164,5 @@ def perceived_freshness(
     interests: npt.ArrayLike, changes: npt.ArrayLike, frequencies: npt.ArrayLike
 ) -> float:
     """Return the part of all uses that find a fresh copy; 1 if there are no uses."""
-    p = np.asarray(interests, np.float64)
-    fresh = np.broadcast_arrays(freshness(frequencies, changes), p)
-    total = float(p.sum() if p.shape == fresh[0].shape else fresh[1].sum())
-    return ratio(float(np.sum(fresh[0] * fresh[1])), total, 1.0)
-
-
-def marginals(
-    interests: npt.ArrayLike, changes: npt.ArrayLike, frequencies: npt.ArrayLike, sizes: npt.ArrayLike = 1.0
-) -> Floats:
-    """Return the marginal value of bandwidth for each object, p/(s·λ)·g(λ/f); 0 for an object that never changes."""
-    p, rate, f, size = (
-        np.asarray(array, np.float64) for array in np.broadcast_arrays(interests, changes, frequencies, sizes)
-    )
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        x = rate / f
-        # For small x a series is used, because 1 − e^(−x)·(1 + x) would lose all digits.
-        gained = np.where(x < 1e-3, x * x * (0.5 - x * (1 / 3 - x / 8)), -np.expm1(np.log1p(x) - x))
-        gained = np.where(np.isinf(x), 1.0, gained)
-        return np.where((rate > 0) & (p > 0), p / (size * rate) * gained, 0.0)
+    fresh, p = np.broadcast_arrays(freshness(frequencies, changes), np.asarray(interests, np.float64))
+    return ratio(float(np.sum(fresh * p)), float(p.sum()), 1.0)

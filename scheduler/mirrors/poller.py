@@ -1,4 +1,4 @@
-"""The core of a mirror's poller: chooses the remote object to poll next.
+"""The core of a mirror's poller: chooses the remote object to poll next, from how often each object changes and is used.
 
     decide  `due` returns an object while bandwidth is left; each object is polled at even intervals of 1/f_i
     observe `polled` reports the result of a poll, `used` reports uses of an object
@@ -175,6 +175,7 @@ class MirrorCore:
         self._rates = ChangeRates(count)
         self._sizes = np.ones(count)
         self._frequencies = np.zeros(count)
+        """Polls per second of each object, from the last optimisation."""
         self._last = np.full(count, -math.inf)
         self._due = np.full(count, -math.inf)
         """Time at which an object is polled next; ∞ while it is being polled, or after a failure."""
@@ -261,24 +262,21 @@ class MirrorCore:
             changes=self.changes,
             failures=self.failures,
             failing=int(self._failed.are_failing.sum()),
-            spent=max(0.0, self._bandwidth.spent),  # rounding may make the corrected charge slightly negative
+            spent=max(
+                0.0, self._bandwidth.spent
+            ),  # Rounding may make the corrected charge slightly negative.
             solved=self.solved,
             uses=self.uses,
             perceived_expected=expected,
             perceived_measured=self._freshness.perceived(),
         )
 
-    @property
-    def frequencies(self) -> npt.NDArray[np.float64]:
-        """Polls per second of each object, from the last optimisation."""
-        return self._frequencies
-
     # -- estimates and retries ---------------------------------------------------------------------------
 
     def _learn_size(self, one: int, size: float) -> None:
         """Update the estimated size of an object; the size is at least 1, since a size of 0 would permit any frequency."""
         size = max(size, 1.0)
-        if not self._size_known:  # the first object's size is the first estimate for all objects
+        if not self._size_known:  # The first object's size is the first estimate for all objects.
             self._sizes[:] = size
             self._size_known = True
         elif self._last[one] == -math.inf:

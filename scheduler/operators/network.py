@@ -33,16 +33,13 @@ class ScheduledOperator:
     name: str
     downstream: tuple[int, ...] = ()
     source: bool = False
-    size_out: float = 1.0  # mean size of an output tuple, in a unit common to all operators, for policies that minimise memory
-    partner: int | None = None  # operator of the other side, if this operator is one side of a join
-    utility: UtilityGraph | None = None  # for a root: utility of its answers by their latency
-    slack_s: float | None = (
-        None  # for a root with windows: seconds from the due time of a result to its deadline
-    )
-    weight: float = 1.0  # sum of the freshness weights of all queries that use the operator's output
-    answers: bool = (
-        False  # True if it emits answers although other operators read it; a root always emits answers
-    )
+    size_out: float = 1.0  # Mean size of an output tuple, in a unit common to all operators, for policies that minimise memory
+    partner: int | None = None  # Number of the other side, if this operator is one side of a join
+    utility: UtilityGraph | None = None  # For a root: utility of its answers by their latency
+    # For a root with windows: seconds from the due time of a result to its deadline.
+    slack_s: float | None = None
+    weight: float = 1.0  # Sum of the freshness weights of all queries that use the operator's output
+    answers: bool = False  # True if the operator answers a query although other operators read its output; roots always answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +152,7 @@ class Network:
         return sum([estimates[number].cost_s for number in sorted(needed)])
 
     def feeding(self, numbers: Iterable[int], with_partners: bool = False) -> set[int]:
-        """Return the operators and all upstream operators; with `with_partners`, also the operators of the other sides of joins."""
+        """Return the given operators and all operators upstream of these; with `with_partners`, also those of the other sides of joins."""
         reached = set(numbers)
         stack = list(reached)
         while stack:
@@ -232,7 +229,7 @@ class NetworkEstimates:
         """Return the estimates of an extended network, and the operators with changed segments."""
         estimates = (*self.estimates, *more)
         changed = network.feeding(range(len(self.estimates), len(estimates)))
-        if "segments" not in vars(self):  # segments have not been computed yet
+        if "segments" not in vars(self):  # No segment has been computed yet, so none can be kept.
             return NetworkEstimates(network, estimates), changed
         segments = (*self.segments, *(NOTHING for _ in more))
         after = NetworkEstimates(network, estimates, network.segments_with(segments, changed, estimates))

@@ -63,17 +63,17 @@ class OperatorScheduler:
         self._begin(settings)
 
     def _begin(self, settings: PolicySettings) -> None:
-        """Use this policy from now on; the policy has not been informed of any ready operator yet."""
+        """Start a policy, which the caller then informs of the ready operators."""
         network, believed = self.network, self._believed
         self._inner = build_policy(settings, believed)
         self._sources = build_policy(by_sums(settings), believed) if self._sources_last else self._inner
         self._group = [self._sources if operator.source else self._inner for operator in network.operators]
         self._plans = build_plans(settings, believed, self._sources_last)
-        self.decisions = 0  # number of decisions; operators that run by a decision plan are not counted
-        # State of a plan of one decision: `_is_planned` is True while a plan is in progress. `_current` is the operator of the plan
-        # that runs until it has no input, and `_rest` has the operators after it. `_told` marks operators with input that the
-        # policies know of. `_waiting` has operators that got input since the plan began; the policies learn of these at its end.
-        self._is_planned = False
+        self.decisions = 0  # Number of decisions; operators that run by a decision plan are not counted
+        # In a decision plan, `_current` is the operator that runs until it has no input, and `_rest` has the operators after it.
+        # `_told` marks operators with input that the policies know of.
+        # `_waiting` has operators that got input since the plan began; at the end of the plan, the policies learn of these operators.
+        self._is_planned = False  # True while a decision plan is in progress
         self._current = NONE
         self._rest: Iterator[int] = iter(())
         self._told = [False] * len(network.operators)
@@ -189,7 +189,7 @@ class OperatorScheduler:
 
     @property
     def looked(self) -> int:
-        """Number of priorities that the last decision compared; 0 for policies that do not count it."""
+        """Number of priorities that the last decision compared; 0 for policies that do not count comparisons."""
         groups = [self._inner] if self._sources is self._inner else [self._inner, self._sources]
         return sum(getattr(group, "looked", 0) for group in groups)
 
@@ -215,9 +215,9 @@ class OperatorScheduler:
 class QueryScheduler(OperatorScheduler):
     """Scheduler that decides for whole queries, as Sharaf's testbed does: a picked operator runs with all operators below it.
 
-    With priority-defining trees, it runs only with its tree. A segment outside the tree of a shared operator waits for its own
-    turn, and is ranked by the same policy together with the source operators. No other operator runs between an operator and its
-    followers. A policy with its own plans follows these plans instead.
+    With priority-defining trees, the picked operator runs only with its tree. A segment outside the tree of a shared operator
+    waits for its own turn, and is ranked by the same policy together with the source operators. No other operator runs between
+    an operator and its followers. A policy with its own plans follows these plans instead.
     """
 
     def __init__(

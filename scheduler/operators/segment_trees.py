@@ -20,7 +20,7 @@ below left out may still be worth adding at the operator above, which has a lowe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
@@ -74,12 +74,8 @@ def tree_above(cost_s: float, selectivity: float, below: Sequence[int], trees: S
 
 def whole_tree(root: int, trees: Sequence[Tree]) -> list[int]:
     """Return all operators of a tree in topological order."""
-    return sorted(set(walk(root, trees)))
-
-
-def walk(root: int, trees: Sequence[Tree]) -> Iterator[int]:
-    stack = [root]
+    operators, stack = set[int](), [root]
     while stack:
-        number = stack.pop()
-        yield number
+        operators.add(number := stack.pop())
         stack.extend(trees[number].taken)
+    return sorted(operators)

@@ -36,8 +36,9 @@ from heapq import heapify, heappop, heappush
 
 # Minimum share, so that a class with almost no share still gets turns.
 LEAST_SHARE = 1e-6
-# Maximum number of rounds missed because of a busy host for which a class is compensated. With 0, classes that share a host would
-# lose half of their turns; more than two are not needed unless the host's classes are entitled to more than a lane.
+# Maximum number of rounds for which a class is compensated if its host was busy.
+# Without compensation, classes that share a host would lose half of their turns.
+# More than two rounds are needed only if the classes of a host are together entitled to more than a lane.
 HELD_ROUNDS = 2
 
 
@@ -98,14 +99,14 @@ _Due = tuple[int, int]
 class _Turn:
     """State of one class in the round robin."""
 
-    place: int  # position of the class in the order of a round
+    place: int  # Position of the class in the order of a round
     quota_s: float
     host: str
     credit_s: float = 0.0
-    settled_round: int = 0  # last round for which the quota has been added to the credit
+    settled_round: int = 0  # Last round for which the quota has been added to the credit
     waiting: bool = False
-    due_round: int = 0  # if waiting: round in which its turn comes, if it has no debt
-    lane: int | None = None  # if running: its lane, and its host in `runs_in`
+    due_round: int = 0  # Round in which the turn of a waiting class comes, unless the class is in debt
+    lane: int | None = None  # Lane of a running class; `runs_in` is the host of the running class
     runs_in: str = ""
 
     @property
@@ -141,8 +142,9 @@ class TurnRoundRobin:
     _place: int = field(init=False, default=-1)
     # Every waiting class is in exactly one of these heaps. If its host is free, the host's first class is in `_queue`.
     _queue: list[_Due] = field(init=False, default_factory=list)
-    _held: dict[str, list[_Due]] = field(init=False, default_factory=dict)  # classes with busy hosts, by host
-    _busy: set[str] = field(init=False, default_factory=set)  # hosts that run a class
+    # Due turns of classes with busy hosts, by host.
+    _held: dict[str, list[_Due]] = field(init=False, default_factory=dict)
+    _busy: set[str] = field(init=False, default_factory=set)  # Hosts that run a class
     _free: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -178,7 +180,7 @@ class TurnRoundRobin:
 
     def _ended(self, name: str, lane: int, used_s: float, backlog: bool) -> None:
         turn = self._turns.get(name) or self._left.get(name)
-        if turn is None or turn.lane != lane:  # the slice has already ended
+        if turn is None or turn.lane != lane:  # The slice has already ended.
             return
         self._give_back(turn)
         turn.credit_s -= used_s

@@ -12,7 +12,7 @@ dropped when they reach the top, or when they are as many as the valid entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar
 
@@ -57,12 +57,6 @@ class TaskHeap(Generic[AnyTask]):
             heapify(self._heap)
             self._most = max(FEW, 2 * len(self._heap))
 
-    def fill(self, tasks: Sequence[AnyTask], key: Callable[[AnyTask], float]) -> None:
-        """Add many tasks at once, which is faster than adding them one after another."""
-        self._heap += [(key(task), task.tie, task.place, task) for task in tasks]
-        heapify(self._heap)
-        self._most = max(FEW, 2 * len(self._heap))
-
     def head(self) -> AnyTask | None:
         while self._heap:
             _, _, place, task = self._heap[0]
@@ -72,21 +66,8 @@ class TaskHeap(Generic[AnyTask]):
         return None
 
 
-class TaskOrder(Protocol[AnyTask]):
-    """Order of due tasks."""
-
-    def put(self, task: AnyTask) -> None:
-        """Add a due task, or move a changed task to its new position in the order."""
-
-    def fill(self, tasks: Sequence[AnyTask]) -> None:
-        """Add many due tasks at once."""
-
-    def head(self, now: float) -> AnyTask | None:
-        """Return the task to run next. The caller removes it by setting its `place` to NOWHERE."""
-
-
-class KeyOrder(Generic[AnyTask]):
-    """Order by the smallest key, for EDF and HR."""
+class TaskOrder(Generic[AnyTask]):
+    """Order of due tasks by the smallest key, for EDF and HR."""
 
     def __init__(self, key: Callable[[WaitingTask], float]) -> None:
         self._key = key
@@ -94,42 +75,28 @@ class KeyOrder(Generic[AnyTask]):
         self._places = NOWHERE
 
     def put(self, task: AnyTask) -> None:
+        """Add a due task, or move a changed task to its new position in the order."""
         self._places += 1
         task.place = self._places
         self._tasks.push(self._key(task), task)
 
-    def fill(self, tasks: Sequence[AnyTask]) -> None:
-        for task in tasks:
-            self._places += 1
-            task.place = self._places
-        self._tasks.fill(tasks, self._key)
-
     def head(self, now: float) -> AnyTask | None:
+        """Return the task to run next. The caller removes it by setting its `place` to NOWHERE."""
         return self._tasks.head()
 
 
-class DeadlineOrRateOrder(Generic[AnyTask]):
+class DeadlineOrRateOrder(TaskOrder[AnyTask]):
     """Order EDF/HR: by deadline while deadlines can be met, by rate otherwise."""
 
     def __init__(self) -> None:
-        self._by_deadline = TaskHeap[AnyTask]()
+        super().__init__(deadline)
         # Heap of the tasks that can still meet their deadlines, by the latest time at which they have to start.
         self._by_latest_start = TaskHeap[AnyTask]()
         self._by_rate = TaskHeap[AnyTask]()
-        self._places = NOWHERE
 
     def put(self, task: AnyTask) -> None:
-        self._places += 1
-        task.place = self._places
-        self._by_deadline.push(task.deadline_s, task)
+        super().put(task)
         self._by_latest_start.push(latest_start(task), task)
-
-    def fill(self, tasks: Sequence[AnyTask]) -> None:
-        for task in tasks:
-            self._places += 1
-            task.place = self._places
-        self._by_deadline.fill(tasks, deadline)
-        self._by_latest_start.fill(tasks, latest_start)
 
     def head(self, now: float) -> AnyTask | None:
         # The comparison uses the heap's own key, so that rounding cannot keep a late task among the tasks in time.
@@ -137,7 +104,7 @@ class DeadlineOrRateOrder(Generic[AnyTask]):
             self._places += 1
             task.place = self._places
             self._by_rate.push(negative_rate(task), task)
-        in_time, too_late = self._by_deadline.head(), self._by_rate.head()
+        in_time, too_late = self._tasks.head(), self._by_rate.head()
         if too_late is None or (in_time is not None and now + too_late.cost >= in_time.deadline_s):
             return in_time
         return too_late
@@ -158,8 +125,8 @@ def negative_rate(task: WaitingTask) -> float:
 def build_order(order: Order) -> TaskOrder[AnyTask]:
     match order:
         case "edf":
-            return KeyOrder(deadline)
+            return TaskOrder(deadline)
         case "hr":
-            return KeyOrder(negative_rate)
+            return TaskOrder(negative_rate)
         case "edf-hr":
             return DeadlineOrRateOrder()

@@ -30,14 +30,13 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import pairwise
 from math import inf, lcm
-from typing import Protocol
 
 from scheduler.windows.scan_model import ScanCosts, SubGroup
 
 # Maximum number of states that the exact search visits; each takes about 50 µs.
 STATES_MAX = 1000
 NARROW = 16
-# Maximum number of states with the same number of sub-groups with which a new state is compared.
+# Maximum number of states with which the search compares a new state that has periods for as many sub-groups.
 COMPARED_MAX = 128
 # Maximum common multiple of two periods, in updates, that is counted: rarer coincidences hardly save a scan.
 RAREST = 10**7
@@ -89,57 +88,17 @@ def cost_rate(
     return total
 
 
-def unshared_rate(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> float:
-    """Return the cost of the sub-groups per update if no scan is shared."""
-    return sum((costs.scan(group.longest) + answering(group, costs)) / group.slide for group in sub_groups)
-
-
 def cheapest_periods(
     sub_groups: Sequence[SubGroup], costs: ScanCosts, meetings: bool = True, states_max: int = STATES_MAX
 ) -> Periods:
     """Return the hybrid schedule: the cheapest assignment of periods."""
     simple = (own_periods(sub_groups, costs), shortest_periods(sub_groups, costs))
     cheapest = min(
-        (counted(sub_groups, periods.periods, costs, meetings) for periods in simple),
+        (replace(choice, cost=cost_rate(sub_groups, choice.periods, costs, meetings)) for choice in simple),
         key=lambda one: one.cost,
     )
     best = Search(sub_groups, costs, meetings).run(cheapest, states_max)
     return Periods(best.periods, cost_rate(sub_groups, best.periods, costs), best.exact)
-
-
-def neighbours(sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
-    """Return the cheapest division of the sub-groups, ordered by slide, into consecutive runs with one period each.
-
-    If different periods never share a scan (`meetings=False`) and answers cost nothing, this assignment is optimal.
-    """
-    order = sorted(
-        (number for number in range(len(sub_groups)) if sub_groups[number].at_most),
-        key=lambda one: sub_groups[one].slide,
-    )
-    least, begins = [0.0], [0]
-    for end in range(1, len(order) + 1):
-        scan = answers = 0.0
-        best, first = inf, end - 1
-        for begin in reversed(range(end)):
-            sub_group = sub_groups[order[begin]]
-            scan, answers = max(scan, costs.scan(sub_group.longest)), answers + answering(sub_group, costs)
-            cost = least[begin] + (scan + answers) / sub_group.slide
-            if cost < best:
-                best, first = cost, begin
-        least.append(best)
-        begins.append(first)
-    periods, end = [group.slide for group in sub_groups], len(order)
-    while end:
-        for place in range(begins[end], end):
-            periods[order[place]] = sub_groups[order[begins[end]]].slide
-        end = begins[end]
-    return Periods(tuple(periods), cost_rate(sub_groups, periods, costs))
-
-
-def counted(
-    sub_groups: Sequence[SubGroup], periods: tuple[int, ...], costs: ScanCosts, meetings: bool
-) -> Periods:
-    return Periods(periods, cost_rate(sub_groups, periods, costs, meetings))
 
 
 def answering(sub_group: SubGroup, costs: ScanCosts) -> float:
@@ -150,19 +109,14 @@ def by_falling_scan(sub_groups: Sequence[SubGroup]) -> list[int]:
     return sorted(range(len(sub_groups)), key=lambda one: (-sub_groups[one].longest, -sub_groups[one].slide))
 
 
-class Coverage(Protocol):
-    """Fraction of updates at which at least one of several periods is due, as a sum of terms count / number of updates."""
+class Multiples:
+    """Fraction of updates at which a period is due, counting an update once if several periods are due (inclusion and exclusion).
+
+    The fraction is a sum of terms, each a count divided by a number of updates.
+    """
 
     def covers(self, period: int, slide: int) -> bool:
         """Return True if at every update at which the period `slide` is due, `period` is due too."""
-
-    def with_period(self, terms: dict[int, int], period: int) -> dict[int, int]: ...
-
-
-class Multiples:
-    """Fraction of updates at which a period is due, counting an update once if several periods are due (inclusion and exclusion)."""
-
-    def covers(self, period: int, slide: int) -> bool:
         return slide % period == 0
 
     def with_period(self, terms: dict[int, int], period: int) -> dict[int, int]:
@@ -203,7 +157,7 @@ class PeriodState:
 
     place: int
     covered: int
-    """One bit for each slide of the group, set if the periods in use cover the slide (`Coverage.covers`)."""
+    """One bit for each slide of the group, set if the periods in use cover the slide (`Multiples.covers`)."""
     terms: dict[int, int]
     runs: float
     cost: float
@@ -224,7 +178,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self._order = by_falling_scan(self.sub_groups)
-        self._coverage: Coverage = Multiples() if self.meetings else Periodic()
+        self._coverage: Multiples | Periodic = Multiples() if self.meetings else Periodic()
         ordered = [self.sub_groups[number] for number in self._order]
         scans = [*(self.costs.scan(sub_group.longest) for sub_group in ordered), 0.0]
         self._layer = [scan - after for scan, after in pairwise(scans)]

@@ -17,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from configs.errors import InvalidInput
-
 
 @dataclass(frozen=True, slots=True)
 class PeriodicQuery:
@@ -36,14 +34,8 @@ class PeriodicQuery:
     """True if the query may run earlier (SLIDE AT MOST). If False, it runs only when the synopsis' number is a multiple of `slide`."""
 
     def __post_init__(self) -> None:
-        for name, value in (("window", self.window), ("slide", self.slide)):
-            if value < 1:
-                raise InvalidInput(
-                    f"{name} is shorter than one interval of the synopsis",
-                    f"{self.name}.{name}",
-                    value,
-                    "choose a multiple of the synopsis' interval",
-                )
+        assert self.window >= 1, f"{self.name} reads less than one interval of its synopsis"
+        assert self.slide >= 1, f"{self.name} runs more than once per update of its synopsis"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 Golab counts the time to the deadline, d, in updates of the synopsis: d is n after a run and falls by one with each update. A
 sub-group is *due* at d = 0 and *late* below. This module stores the number of the update at which d reaches 0 instead, so that an
-update costs time only for sub-groups that become due. The engine calls `updated` when a synopsis has a new interval, gets a task
-from `pick`, runs it and calls `done`.
+update costs time only for sub-groups that become due. All queries are added before the first update. The simulator calls
+`updated` when a synopsis has a new interval, gets a task from `pick`, runs it and calls `done`.
 
 1. Sub-groups of a group that became due at the same update run together, unless sharing is off. Late sharing adds the late
    sub-groups of the group, and late-pending sharing adds the late and the due sub-groups (Algorithms 2 and 3).
@@ -11,7 +11,7 @@ from `pick`, runs it and calls `done`.
    missed in an overload are not made up for. A run in time is followed by a run at the next multiple of the period. So after an
    overload, sub-groups with periods chosen for meeting meet again; in the paper they do not.
 3. An exact query (one that may not run early) runs only at multiples of its slide. A late run answers all of its windows that
-   have closed since, which the engine keeps track of. The query never runs early or changes its period, but shares a run with
+   have closed since, which its caller keeps track of. The query never runs early or changes its period, but shares a run with
    sub-groups that are due at the same time.
 4. No sub-group runs twice at a time, or twice on the same state of its synopsis.
 5. A sub-group's deadline is one interval after it became due, when the next update would make it late.
@@ -27,7 +27,6 @@ from itertools import count
 from math import inf
 
 from configs.classes.periodic_schedules import PeriodicKind, PeriodicSettings
-from configs.errors import InvalidInput, UnknownName, nearest
 from scheduler.windows.order import NOWHERE, TaskOrder, build_order
 from scheduler.windows.periods import Periods, cheapest_periods, own_periods, shortest_periods
 from scheduler.windows.scan_model import COMPARISONS, PeriodicQuery, ScanCosts, SubGroup
@@ -38,8 +37,6 @@ PERIODS: Mapping[PeriodicKind, Callable[[Sequence[SubGroup], ScanCosts], Periods
     "conservative": own_periods,
     "hybrid": cheapest_periods,
 }
-# Relative change of cost parameters from which on periods are chosen again.
-REPLAN_AT = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +61,6 @@ class Task:
     group: str
     number: int
     """Number of the synopsis's newest interval that the run answers."""
-    longest: int
-    """Number of intervals to scan."""
     cost: float
     """Expected cost, by the group's costs."""
     parts: tuple[Part, ...]
@@ -84,8 +79,6 @@ class Lateness:
     """Number of synopsis updates by which the answer exceeded its slide (Golab's latency)."""
     tardiness_s: float
     """Seconds from the deadline to the answer, at least 0."""
-    response_s: float
-    """Seconds from becoming due to the answer, at least 0."""
 
 
 # Key of a sub-group: its slide, True if it may run early, and a number: 0, or a unique number if each query runs alone.
@@ -105,10 +98,9 @@ class Sub:
     key: SubKey
     period: int
     due: int
-    ran: int
+    ran: int = 0
     """Number of the newest synopsis interval at the sub-group's last run."""
     windows: dict[str, int] = field(default_factory=dict)
-    longest: int = 0
     stage: Stage = Stage.WAITING
 
     @property
@@ -121,7 +113,8 @@ class Sub:
 
     @property
     def described(self) -> SubGroup:
-        return SubGroup(self.slide, self.longest, len(self.windows), self.at_most, sum(self.windows.values()))
+        windows = self.windows.values()
+        return SubGroup(self.slide, max(windows), len(windows), self.at_most, sum(windows))
 
 
 @dataclass(slots=True, eq=False)
@@ -153,10 +146,8 @@ class ScanGroup:
     name: str
     synopsis: Synopsis
     costs: ScanCosts
-    planned_with: ScanCosts
     subs: dict[SubKey, Sub] = field(default_factory=dict)
     batches: list[DueBatch] = field(default_factory=list)
-    running: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -165,8 +156,8 @@ class Synopsis:
 
     name: str
     interval_s: float
-    number: int
-    updated_s: float
+    number: int = 0
+    updated_s: float = 0.0
     groups: dict[str, ScanGroup] = field(default_factory=dict)
     # Waiting sub-groups by the update at which they become due. An entry with another update than its sub-group's is invalid.
     calendar: list[tuple[int, int, ScanGroup, Sub]] = field(default_factory=list)
@@ -178,93 +169,62 @@ class PeriodicScheduler:
     def __init__(self, settings: PeriodicSettings) -> None:
         self.settings = settings
         self._synopses: dict[str, Synopsis] = {}
-        self._queries: dict[str, tuple[PeriodicQuery, ScanGroup, SubKey]] = {}
         self._order: TaskOrder[DueBatch] = build_order(settings.order)
-        self._changed: dict[tuple[str, str], ScanGroup] = {}
+        self._unplanned: list[ScanGroup] = []
         self._entries = count()
         self._alone = count(1)
-        self._waiting = 0
 
     # -- synopses and queries --------------------------------------------------------------------------
 
-    def open(self, synopsis: str, interval_s: float, number: int = 0, now: float = 0.0) -> None:
-        """Add a synopsis with `number` as its newest interval. Exact queries are due at multiples of their slides."""
-        self._synopses[synopsis] = Synopsis(synopsis, interval_s, number, now)
-
-    def close(self, synopsis: str) -> None:
-        """Remove a synopsis with all of its queries."""
-        for group in list(self._synopsis(synopsis).groups.values()):
-            for sub in list(group.subs.values()):
-                for query in list(sub.windows):
-                    self.remove(query)
-        del self._synopses[synopsis]
+    def open(self, synopsis: str, interval_s: float) -> None:
+        """Add a synopsis without intervals."""
+        self._synopses[synopsis] = Synopsis(synopsis, interval_s)
 
     def add(self, query: PeriodicQuery, costs: ScanCosts = COMPARISONS) -> None:
-        """Add a query; `costs` apply if its group is new."""
-        if query.name in self._queries:
-            raise InvalidInput(
-                "a query of this name already exists", "name", query.name, "choose another name"
-            )
-        synopsis = self._synopsis(query.synopsis)
+        """Add a query to a synopsis without intervals; `costs` apply if the query's group is new."""
+        synopsis = self._synopses[query.synopsis]
+        assert synopsis.number == 0, f"query {query.name} is added after the first update"
         group = synopsis.groups.get(query.group)
         if group is None:
-            group = synopsis.groups[query.group] = ScanGroup(query.group, synopsis, costs, costs)
+            group = synopsis.groups[query.group] = ScanGroup(query.group, synopsis, costs)
+            self._unplanned.append(group)
         alone = self.settings.kind == "none" and self.settings.tasks == "query"
         key = (query.slide, query.at_most, next(self._alone) if alone else 0)
         sub = group.subs.get(key)
         if sub is None:
-            due = next_multiple(synopsis.number, query.slide)
-            sub = group.subs[key] = Sub(key, query.slide, due, synopsis.number)
+            sub = group.subs[key] = Sub(key, period=query.slide, due=query.slide)
             self._wait(group, sub)
         sub.windows[query.name] = query.window
-        sub.longest = max(sub.longest, query.window)
-        self._queries[query.name] = (query, group, key)
-        self._replan_later(group)
-
-    def remove(self, query: str) -> None:
-        """Remove a query; a run in progress may still answer it."""
-        if query not in self._queries:
-            raise UnknownName("no such periodic query", "name", query, nearest(query, self._queries))
-        _, group, key = self._queries.pop(query)
-        sub = group.subs[key]
-        del sub.windows[query]
-        sub.longest = max(sub.windows.values(), default=0)
-        if not sub.windows:
-            self._forget(group, sub)
-        if group.subs:
-            self._replan_later(group)
-
-    def price(self, synopsis: str, group: str, costs: ScanCosts) -> None:
-        """Set the measured costs of a group, in seconds. Periods are chosen again if the costs have changed clearly."""
-        priced = self._synopsis(synopsis).groups[group]
-        priced.costs = costs
-        if differs(costs, priced.planned_with):
-            self._replan_later(priced)
 
     def periods(self, synopsis: str, group: str) -> Mapping[str, int]:
         """Return the number of updates between the runs of each query of a group."""
-        self._replan()
-        subs = self._synopsis(synopsis).groups[group].subs.values()
+        self._plan()
+        subs = self._synopses[synopsis].groups[group].subs.values()
         return {query: sub.period for sub in subs for query in sub.windows}
 
-    @property
-    def waiting(self) -> int:
-        """Number of sub-groups that are due and do not run yet."""
-        return self._waiting
+    def _plan(self) -> None:
+        """Choose the periods of groups that have none; each sub-group is first due at its period."""
+        for group in self._unplanned:
+            subs = list(group.subs.values())
+            chosen = periods_of(self.settings, [sub.described for sub in subs], group.costs)
+            for sub, period in zip(subs, chosen.periods, strict=True):
+                if period != sub.period:
+                    sub.period = sub.due = period
+                    self._wait(group, sub)
+        self._unplanned.clear()
 
     # -- updates, and runs of tasks --------------------------------------------------------------------
 
-    def updated(self, synopsis: str, now: float, number: int | None = None) -> None:
-        """Note that a synopsis has one new interval, or all intervals up to `number`."""
-        self._replan()
-        state = self._synopsis(synopsis)
-        state.number = state.number + 1 if number is None else max(number, state.number)
+    def updated(self, synopsis: str, now: float) -> None:
+        """Note that a synopsis has one new interval."""
+        self._plan()
+        state = self._synopses[synopsis]
+        state.number += 1
         state.updated_s = now
         self._fall_due(state)
 
     def pick(self, now: float) -> Task | None:
         """Return the task to run next; None if there is nothing to run."""
-        self._replan()
         batch = self._order.head(now)
         if batch is not None:
             return self._task(batch.group, self._along_with(batch))
@@ -272,20 +232,16 @@ class PeriodicScheduler:
 
     def done(self, task: Task, now: float) -> tuple[Lateness, ...]:
         """Note that a task has run, and return the lateness of its parts."""
-        synopsis = self._synopses.get(task.synopsis)
-        group = synopsis.groups.get(task.group) if synopsis is not None else None
-        if synopsis is not None and group is not None:
-            group.running -= len(task.parts)
-            in_time = all(part.due >= task.number for part in task.parts) and not any(
-                batch.due < synopsis.number for batch in group.batches
-            )
-            for part in task.parts:
-                sub = group.subs.get(part.key)
-                if sub is not None and sub.stage is Stage.RUNNING:
-                    sub.due = next_due(sub, task.number, part, in_time)
-                    self._wait(group, sub)
-            self._forget_empty(group)
-            self._fall_due(synopsis)
+        synopsis = self._synopses[task.synopsis]
+        group = synopsis.groups[task.group]
+        in_time = all(part.due >= task.number for part in task.parts) and not any(
+            batch.due < synopsis.number for batch in group.batches
+        )
+        for part in task.parts:
+            sub = group.subs[part.key]
+            sub.due = next_due(sub, task.number, part, in_time)
+            self._wait(group, sub)
+        self._fall_due(synopsis)
         return tuple(lateness(task, part, synopsis, now) for part in task.parts)
 
     # -- sub-groups that become due --------------------------------------------------------------------
@@ -302,10 +258,11 @@ class PeriodicScheduler:
                 batch = self._batch(group, due)
                 batch.subs.append(sub)
                 sub.stage = Stage.DUE
-                self._waiting += 1
                 changed[id(batch)] = batch
         for batch in changed.values():
-            self._put(batch)
+            batch.answers = sum(len(sub.windows) for sub in batch.subs)
+            batch.cost = cost_of(batch.subs, batch.group.costs)
+            self._order.put(batch)
 
     def _batch(self, group: ScanGroup, due: int) -> DueBatch:
         """Return the batch of the group's sub-groups that became due at an update; always a new batch if sharing is off."""
@@ -317,31 +274,6 @@ class PeriodicScheduler:
         batch = DueBatch(group, due, synopsis.updated_s, synopsis.updated_s + synopsis.interval_s)
         group.batches.append(batch)
         return batch
-
-    def _put(self, batch: DueBatch) -> None:
-        batch.answers = sum(len(sub.windows) for sub in batch.subs)
-        batch.cost = cost_of(batch.subs, batch.group.costs)
-        self._order.put(batch)
-
-    def _forget(self, group: ScanGroup, sub: Sub) -> None:
-        """Remove a sub-group that has no queries any more."""
-        del group.subs[sub.key]
-        if sub.stage is Stage.DUE:
-            self._waiting -= 1
-            batch = next(candidate for candidate in group.batches if sub in candidate.subs)
-            batch.subs.remove(sub)
-            if batch.subs:
-                self._put(batch)
-            else:
-                batch.place = NOWHERE
-                group.batches.remove(batch)
-        sub.stage, sub.due = Stage.WAITING, -1
-        self._forget_empty(group)
-
-    def _forget_empty(self, group: ScanGroup) -> None:
-        if not group.subs and not group.running:
-            del group.synopsis.groups[group.name]
-            self._changed.pop((group.synopsis.name, group.name), None)
 
     # -- batches and tasks that run --------------------------------------------------------------------
 
@@ -380,14 +312,11 @@ class PeriodicScheduler:
                 batch.place = NOWHERE
                 group.batches.remove(batch)
         for sub in subs:
-            self._waiting -= sub.stage is Stage.DUE
             sub.stage, sub.ran = Stage.RUNNING, number
-        group.running += len(subs)
         return Task(
             synopsis=group.synopsis.name,
             group=group.name,
             number=number,
-            longest=max(sub.longest for sub in subs),
             cost=cost_of(subs, group.costs),
             parts=tuple(parts),
         )
@@ -411,48 +340,6 @@ class PeriodicScheduler:
         batch = DueBatch(group, due, since, deadline_s, subs if self.settings.kind != "none" else subs[:1])
         return self._task(group, [batch])
 
-    # -- choice of periods -----------------------------------------------------------------------------
-
-    def _replan_later(self, group: ScanGroup) -> None:
-        self._changed[group.synopsis.name, group.name] = group
-
-    def _replan(self) -> None:
-        """Choose new periods for groups with changed queries or costs, except groups that are running."""
-        for name, group in list(self._changed.items()):
-            if not group.running:
-                del self._changed[name]
-                self._set_periods(group)
-
-    def _set_periods(self, group: ScanGroup) -> None:
-        subs = list(group.subs.values())
-        described = [sub.described for sub in subs]
-        group.planned_with = group.costs
-        chosen = periods_of(self.settings, described, group.costs)
-        for sub, period in zip(subs, chosen.periods, strict=True):
-            sub.period = period
-        if self.settings.kind != "none":
-            self._synchronise(group)
-
-    def _synchronise(self, group: ScanGroup) -> None:
-        """Make sub-groups with the same period due together: at the period's next multiple, or earlier if a sub-group must run earlier."""
-        synopsis = group.synopsis
-        by_period: dict[int, list[Sub]] = {}
-        for sub in group.subs.values():
-            if sub.at_most:
-                by_period.setdefault(sub.period, []).append(sub)
-        for period, subs in by_period.items():
-            due = min(next_multiple(synopsis.number, period), *(latest_due(sub) for sub in subs))
-            for sub in subs:
-                if sub.stage is Stage.WAITING and sub.due != due:
-                    sub.due = due
-                    self._wait(group, sub)
-        self._fall_due(synopsis)
-
-    def _synopsis(self, name: str) -> Synopsis:
-        if name not in self._synopses:
-            raise UnknownName("no such synopsis", "synopsis", name, nearest(name, self._synopses))
-        return self._synopses[name]
-
 
 def periods_of(settings: PeriodicSettings, sub_groups: Sequence[SubGroup], costs: ScanCosts) -> Periods:
     if settings.kind == "hybrid":
@@ -462,58 +349,26 @@ def periods_of(settings: PeriodicSettings, sub_groups: Sequence[SubGroup], costs
 
 def cost_of(subs: Sequence[Sub], costs: ScanCosts) -> float:
     """Return the cost of one run."""
-    described = [sub.described for sub in subs]
-    answers, windows = (
-        sum(sub_group.answers for sub_group in described),
-        sum(sub_group.windows for sub_group in described),
-    )
-    return costs.scan(max(sub_group.longest for sub_group in described)) + costs.answering(answers, windows)
-
-
-def next_multiple(number: int, period: int) -> int:
-    return (number // period + 1) * period
+    windows = [window for sub in subs for window in sub.windows.values()]
+    return costs.scan(max(windows)) + costs.answering(len(windows), sum(windows))
 
 
 def next_due(sub: Sub, number: int, part: Part, in_time: bool) -> int:
     """Return the update at which a sub-group is due after a run that answered the interval `number`."""
     if not sub.at_most or (in_time and part.due == number):
-        return next_multiple(number, sub.period)
+        return (number // sub.period + 1) * sub.period
     return number + sub.period
 
 
-def latest_due(sub: Sub) -> int:
-    return sub.ran + sub.slide if sub.stage is Stage.WAITING else sub.due
-
-
-def lateness(task: Task, part: Part, synopsis: Synopsis | None, now: float) -> Lateness:
+def lateness(task: Task, part: Part, synopsis: Synopsis, now: float) -> Lateness:
     due_s, interval_s = part.due_s, part.deadline_s - part.due_s
     if part.promised > min(part.due, task.number):
         # Updates come at regular intervals, so the time of the update `part.promised` is computed back from the last update.
-        reached = synopsis is not None and synopsis.number >= part.promised
-        since = (
-            synopsis.updated_s - (synopsis.number - part.promised) * interval_s
-            if synopsis and reached
-            else inf
-        )
+        reached = synopsis.number >= part.promised
+        since = synopsis.updated_s - (synopsis.number - part.promised) * interval_s if reached else inf
         due_s = max(due_s, since)
-    return Lateness(
-        part.queries,
-        max(0, task.number - part.promised),
-        max(0.0, now - due_s - interval_s),
-        max(0.0, now - due_s),
-    )
+    return Lateness(part.queries, max(0, task.number - part.promised), max(0.0, now - due_s - interval_s))
 
 
 def may_run_early(sub: Sub, synopsis: Synopsis) -> bool:
     return sub.at_most and sub.stage is Stage.WAITING and sub.ran < synopsis.number
-
-
-def differs(one: ScanCosts, other: ScanCosts) -> bool:
-    """Return True if the ratios between costs differ clearly; only these ratios determine the periods."""
-
-    def proportions(costs: ScanCosts) -> list[float]:
-        parts = (costs.interval, costs.call, costs.answer, costs.answer_interval)
-        return [part / sum(parts) if any(parts) else 0.0 for part in parts]
-
-    pairs = zip(proportions(one), proportions(other), strict=True)
-    return any(abs(a - b) > REPLAN_AT * max(a, b) for a, b in pairs)

@@ -18,7 +18,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from configs.classes.priority_class import PriorityClass
 from configs.scenario.arrivals import Arrivals, ConstantArrivals, PoissonArrivals, TraceArrivals
 from configs.scenario.scenario import (
     Costs,
@@ -45,8 +44,8 @@ TARGET_MAX_S = 4.0
 COSTS = Costs(turn_us=50.0, decision_us=1.0)
 # Maximum length of one simulated operator call in seconds. A live class runs many short calls, and slices end between calls.
 STEP_S, STEPS_MAX = 0.002, 6
-# A stream gives at least this fraction of the answers per tuple that the class's stream with the most answers gives.
-# Rarer answers might not occur in the run.
+# Minimum number of simulated answers per tuple of a stream, relative to the class's stream with the most answers per tuple.
+# If a stream had fewer answers, none might occur in the run.
 RAREST = 0.05
 # Maximum load of one simulated class, in lanes. A class runs in one lane at a time, so a group with more load is divided.
 LANE_PART = 0.5
@@ -135,9 +134,9 @@ class Builder:
             if load.rate <= 0:
                 continue
             stream, rate = f"s{place}", load.rate / group.pieces
-            arrivals, bundle = arrivals_of(
-                rate, load.batch_s, most, self._phase(group.members[0].name, place)
-            )
+            # Each batch arrives at the same part of its period in all runs, so that runs can be compared.
+            phase = generator(self.situation.seed, "phase", group.members[0].name, str(place)).random()
+            arrivals, bundle = arrivals_of(rate, load.batch_s, most, phase)
             streams[stream] = StreamInput(arrivals=arrivals)
             bundles.append(bundle)
             answers = load.answers / frequent if frequent > 0 else 1.0
@@ -169,10 +168,6 @@ class Builder:
         )
         return name
 
-    def _phase(self, name: str, place: int) -> float:
-        """Return the fraction of each period after which its batch arrives; it is the same in all runs, so that runs can be compared."""
-        return generator(self.situation.seed, "phase", name, str(place)).random()
-
     def _at_worst(self, group: ClassGroup, groups: Sequence[ClassGroup]) -> ClassGroup:
         """Return the group for the worst case: a planned class may not borrow, and any other class asks for more than its share."""
         assert self.greedy is not None
@@ -201,8 +196,7 @@ def asking(one: ClassLoad, load: float, train_max: int) -> ClassLoad:
 SOMETHING = InputLoad(rate=1.0, tuple_s=1e-5)
 
 
-# -- groups of classes that are simulated together
-# ------------------------------------------------------------------------------------------------------
+# -- groups of classes that are simulated together ---------------------------------------------------------------
 
 
 def grouped(classes: Sequence[ClassLoad], planned: set[str], lanes: int, train_max: int) -> list[ClassGroup]:
@@ -271,6 +265,8 @@ def together(members: Sequence[ClassLoad], train_max: int) -> ClassLoad:
         return members[0]
     declared = [member.declared for member in members]
     priority = sum(class_.priority for class_ in declared)
+    # A maximum age of None means no limit, so the group has no limit if one of its classes has no limit.
+    oldest_ms = max(class_.max_age_ms or math.inf for class_ in declared)
     changed: dict[str, Any] = {
         "priority": priority,
         "delay_target_ms": min(class_.delay_target_ms for class_ in declared),
@@ -278,18 +274,11 @@ def together(members: Sequence[ClassLoad], train_max: int) -> ClassLoad:
         "lendable": sum(class_.priority * class_.lendable for class_ in declared) / priority,
         "borrow_limit": min(1.0, sum(class_.borrow_limit for class_ in declared)),
         "max_drop": min(member.max_drop for member in members),
-        # A maximum age of None means no limit, so the group has no limit if one of its classes has no limit.
-        "max_age_ms": max(ages) if (ages := known_ages(declared)) else None,
+        "max_age_ms": None if oldest_ms == math.inf else oldest_ms,
     }
     loads = [each for member in members for each in member.inputs]
     inputs = [without_calls(load, train_max) for load in [each for each in loads if each.rate > 0] or loads]
     return ClassLoad(declared[0].model_copy(update=changed), (one_queue(inputs),) if inputs else ())
-
-
-def known_ages(declared: Sequence[PriorityClass]) -> list[float]:
-    """Return the values of `max_age_ms` of all classes; empty if any class has no maximum age."""
-    ages = [class_.max_age_ms for class_ in declared]
-    return [age for age in ages if age is not None] if None not in ages else []
 
 
 def without_calls(given: InputLoad, train_max: int) -> InputLoad:
@@ -347,7 +336,7 @@ def arrivals_of(rate: float, batch_s: float, most: float, phase: float) -> tuple
         return TraceArrivals(kind="trace", times_s=times, repeat=True), rate * batch_s / in_batch
     if rate * batch_s >= 1 and most * batch_s >= 1:
         return ConstantArrivals(kind="constant", rate=1 / batch_s), rate * batch_s
-    if rate > most:  # bundles of many tuples arrive more evenly than single tuples at random times
+    if rate > most:  # Bundles of many tuples arrive more evenly than single tuples at random times.
         return ConstantArrivals(kind="constant", rate=most), rate / most
     return PoissonArrivals(kind="poisson", rate=rate), 1.0
 

@@ -13,7 +13,8 @@ growing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from configs.numbers import duration
 from loadshed.ledger import TupleLedger
@@ -298,18 +299,9 @@ def worst(values: Sequence[float | None]) -> float | None:
 
 
 def rounded(one: Forecast) -> Forecast:
-    """Return the forecast with its figures rounded for display."""
-
-    def near(value: float | None, digits: int) -> float | None:
-        return None if value is None else round(value, digits)
-
-    return replace(
-        one,
-        share=round(one.share, 4),
-        load=round(one.load, 4),
-        drop=round(one.drop, 4),
-        mean_ms=near(one.mean_ms, 2),
-        p95_ms=near(one.p95_ms, 2),
-        p99_ms=near(one.p99_ms, 2),
-        within_target=near(one.within_target, 4),
-    )
+    """Return the forecast with its figures rounded for display: times in ms to two digits, all others to four."""
+    figures = {name: value for name, value in asdict(one).items() if isinstance(value, float)}
+    near: dict[str, Any] = {
+        name: round(value, 2 if name.endswith("_ms") else 4) for name, value in figures.items()
+    }
+    return replace(one, **near)

@@ -13,7 +13,7 @@ core that is half as fast, costs are twice as high.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.class_.explain import MEASURED_TUPLES, PlanLine
 from scheduler.operators.network import Estimate, Network, ScheduledOperator
@@ -96,15 +96,15 @@ def likes(lines: Iterable[PlanLine]) -> dict[str, Cost]:
 
 
 def like(line: PlanLine, known: Mapping[str, Cost]) -> Cost:
-    """Return the estimated cost of an operator that has not run, from measured operators of its kind.
+    """Return the estimated cost of an operator that has not run, from measured operators of its kind."""
+    return cost_of_kind(kind_of(line), known)
 
-    The selectivity of a condition is not copied from other conditions but assumed.
-    """
-    assumed = COSTS.get(kind_of(line), OTHER)
-    cost = known.get(kind_of(line), assumed)
-    if kind_of(line) in ("filter", "select"):
-        return Cost(cost.call_s, cost.tuple_s, assumed.selectivity)
-    return cost
+
+def cost_of_kind(kind: str, known: Mapping[str, Cost]) -> Cost:
+    """Return the cost of an operator kind. The selectivity of a condition is not copied from other conditions but assumed."""
+    assumed = COSTS.get(kind, OTHER)
+    cost = known.get(kind, assumed)
+    return replace(cost, selectivity=assumed.selectivity) if kind in ("filter", "select") else cost
 
 
 def stream_costs(lines: Sequence[PlanLine], costs: Sequence[Cost]) -> list[StreamCost]:

@@ -36,7 +36,7 @@ from engine.network.plan_alignment import Aligned, Moved, RunningPlan, below_ste
 from engine.operators.select import SelectOperator
 from engine.plan.plan import Apart, Filter, Plan, Project, Scan
 from sim.forecast import policy_forecast
-from sim.forecast.operator_costs import Cost, is_measured, like, likes
+from sim.forecast.operator_costs import Cost, cost_of_kind, is_measured, likes
 from sim.forecast.policy_forecast import (
     ClassNow,
     Simulate,
@@ -200,20 +200,7 @@ class MeasuredOperators:
 
     def _cost_of_step(self, node: QueuedOperator, plan: Filter | Project) -> Cost | None:
         """Return the estimated cost of a condition or projection that has no operator of its own in the current plan."""
-        assumed = like(
-            PlanLine(
-                number=0,
-                name=node.name,
-                feeds=(),
-                queries=(),
-                tuples=0,
-                cost_us=0.0,
-                selectivity=0.0,
-                rate=0.0,
-                queued=0,
-            ),
-            self._likes,
-        )
+        assumed = cost_of_kind(node.name.partition(":")[0], self._likes)
         part = self._part(plan) if isinstance(plan, Filter) or is_select(plan) else 1.0
         return None if part is None else replace(assumed, selectivity=part)
 

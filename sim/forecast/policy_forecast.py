@@ -253,12 +253,14 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
     bundle = max(1.0, steps / STEPS_MAX)
     speed = max(now.capacity, LEAST_CAPACITY)
     costs = [operator.in_bundles(bundle) for operator in now.operators]
+    read = sorted({operator.stream for operator in now.operators if operator.stream})
+    names = {stream: f"s{number}" for number, stream in enumerate(read)}
     boxes = tuple(
         OperatorBox(
             name=operator.name,
             feeds=operator.feeds,
-            stream=stream_name(number_of(now, operator.stream)) if operator.stream else None,
-            query=str(place),  # operators' names are not unique: there may be many selects
+            stream=names.get(operator.stream),
+            query=str(place),  # Names of operators are not unique: there may be many selects.
             selectivity=cost.selectivity,
             tuple_us=1e6 * cost.tuple_s / speed,
             call_us=1e6 * cost.call_s / speed,
@@ -274,11 +276,9 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
         for place, (operator, cost) in enumerate(zip(now.operators, costs, strict=True))
     )
     streams = {}
-    for name in {operator.stream for operator in now.operators if operator.stream}:
+    for name, simulated_name in names.items():
         times = times_of(now, name, start, length, bundle)
-        streams[stream_name(number_of(now, name))] = StreamInput(
-            arrivals=TraceArrivals(kind="trace", times_s=times)
-        )
+        streams[simulated_name] = StreamInput(arrivals=TraceArrivals(kind="trace", times_s=times))
     simulated = SimulatedClass(
         name=ONE_CLASS,
         priority=1,
@@ -299,14 +299,6 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
         classes=(simulated,),
     )
     return scenario, bundle
-
-
-def number_of(now: ClassNow, stream: str) -> int:
-    return sorted({operator.stream for operator in now.operators if operator.stream}).index(stream)
-
-
-def stream_name(number: int) -> str:
-    return f"s{number}"
 
 
 def steps_by_cycle(now: ClassNow) -> list[float]:
@@ -331,7 +323,7 @@ def came_by_cycle(now: ClassNow) -> list[dict[str, int]]:
 
 
 def busiest_stretch(came: Sequence[float], length: int) -> int:
-    """Return the first of the `length` consecutive cycles with the most arrivals. The first cycle follows the last cycle.
+    """Return the cycle with which the `length` consecutive cycles with the most arrivals begin; after the last cycle, the first follows.
 
     Policies differ mainly in bursts, which need not be recent. Among stretches with equally many arrivals, the stretch with
     the most arrivals in its first cycle is chosen, so that the effect of a burst lies within the run.
@@ -343,7 +335,7 @@ def busiest_stretch(came: Sequence[float], length: int) -> int:
 
 def steps_a_tuple(now: ClassNow) -> dict[str, float]:
     """Return by stream the number of tuples that all operators together process because of one arriving tuple."""
-    # This number is what the cost of the source's segment would be if every operator had cost 1 per tuple.
+    # The number of processed tuples equals the cost of the source's segment if every operator has cost 1 per tuple.
     network = Network(
         tuple(
             ScheduledOperator(operator.name, operator.feeds, bool(operator.stream))

@@ -69,7 +69,8 @@ def entitlements(run: Outcome) -> Iterator[Promise]:
         within = list(settled_within(series, share))
         if not within:
             continue
-        beyond = sum(load > share for load in loads) / len(loads)  # fraction of all load cycles
+        # Fraction of the load cycles in which the load was above the share.
+        beyond = sum(load > share for load in loads) / len(loads)
         dropping = sum(drop > 0 for drop in within)
         # A drop that was decided while no tuples arrived has shed nothing.
         keeps_within = class_["shed"] == 0 or (beyond > 0 and not dropping)

@@ -16,12 +16,12 @@ from scheduler.capacity.core import ShareMove
 from sim.outcome.html_page import document, row, table
 from sim.outcome.outcome import Outcome
 from sim.outcome.promises import Promise
-from sim.outcome.svg_plots import COLOURS, PLOT_STYLE, LineStyle, logarithmic, look_of, svg
+from sim.outcome.svg_plots import COLOURS, MARKS, PLOT_STYLE, LineStyle, logarithmic, svg
 from sim.outcome.verdict import verdict
 from sim.series import ClassSeries
 
 CLASSES_PLOTTED = len(COLOURS)
-QUERIES_SHOWN = 50  # maximum number of queries listed for each class
+QUERIES_SHOWN = 50  # Maximum number of queries listed for each class
 MOVES_SHOWN = 40
 # Highest load in plots, as a multiple of the lanes: the first estimates of a load may be far too high, and would flatten all curves.
 LOAD_SHOWN = 2.5
@@ -133,7 +133,7 @@ def answers(run: Outcome) -> list[str]:
         '<p class="dim">Slowdown: response time divided by the time that an answer takes in an idle system. Worth: utility by response '
         "time, at most 1. Stale: part of the time for which an output was behind its input. Tardy: part of the window answers that came "
         "after their deadline.</p>",
-        answers_table("class", [class_row(class_) for class_ in classes]),
+        table(("class", *ANSWERS), [class_row(class_) for class_ in classes]),
     ]
     for class_ in classes:
         queries = list((class_["queries"] or {}).items())
@@ -147,12 +147,8 @@ def answers(run: Outcome) -> list[str]:
             more = f"and {len(queries) - QUERIES_SHOWN:,} more queries"
             rows.append(f'<tr><td colspan="{len(ANSWERS) + 1}">{more}</td></tr>')
         summary = f"<summary>Each query of {html.escape(class_['name'])}</summary>"
-        parts.append(f"<details>{summary}{answers_table('query', rows)}</details>")
+        parts.append(f"<details>{summary}{table(('query', *ANSWERS), rows)}</details>")
     return parts
-
-
-def answers_table(first: str, rows: Sequence[str]) -> str:
-    return table((first, *ANSWERS), rows)
 
 
 def class_row(one: Mapping[str, Any]) -> str:
@@ -211,14 +207,15 @@ Draw = Callable[[Axes, str, ClassSeries, LineStyle], None]
 def plots(run: Outcome) -> list[str]:
     """Return the plots, each with a caption."""
     return [
-        figure(run, "share of the lanes", draw_share)
+        figure(run, "share of the lanes", draw_column("share", 1.4, "steps-post"))
         + "a class that lends or borrows leaves its initial share</figcaption></figure>",
         figure(run, "response time, ms (log)", draw_response(run), log=True)
         + "mean response time since the previous point; dashed: the class's delay target</figcaption></figure>",
         figure(run, "headroom and load, processors", draw_headroom, most=LOAD_SHOWN * run.lanes)
         + "solid: headroom, the capacity that the class can spend; dotted: load offered to the class</figcaption></figure>",
-        figure(run, "drop rate", draw_drop) + "part of the input that is shed</figcaption></figure>",
-        figure(run, "queued tuples", draw_queue)
+        figure(run, "drop rate", draw_column("drop", 1, "steps-post"))
+        + "part of the input that is shed</figcaption></figure>",
+        figure(run, "queued tuples", draw_column("queued", 0.9))
         + "tuples that are queued inside the class</figcaption></figure>",
     ]
 
@@ -227,7 +224,7 @@ def figure(run: Outcome, label: str, draw: Draw, log: bool = False, most: float 
     drawing = Figure(figsize=(9.6, 2.7), layout="constrained")
     axes = drawing.subplots()
     for place, (name, series) in enumerate(list(run.series.items())[:CLASSES_PLOTTED]):
-        draw(axes, name, series, look_of(place))
+        draw(axes, name, series, LineStyle(COLOURS[place], MARKS[place], place))
     if log:
         logarithmic(axes, "y")
     else:
@@ -269,15 +266,11 @@ def draw_headroom(axes: Axes, name: str, series: ClassSeries, look: LineStyle) -
         axes.plot(at_s, load, lw=0.8, ls=":", markerfacecolor="none", **marked)
 
 
-def draw_share(axes: Axes, name: str, series: ClassSeries, look: LineStyle) -> None:
-    marked = look.marked(len(series.at_s))
-    axes.plot(series.at_s, series.share, lw=1.4, label=name, drawstyle="steps-post", **marked)
+def draw_column(column: str, lw: float, drawstyle: str = "default") -> Draw:
+    """Return a function that draws a column of a class's time series."""
 
+    def draw(axes: Axes, name: str, series: ClassSeries, look: LineStyle) -> None:
+        marked = look.marked(len(series.at_s))
+        axes.plot(series.at_s, getattr(series, column), lw=lw, label=name, drawstyle=drawstyle, **marked)
 
-def draw_drop(axes: Axes, name: str, series: ClassSeries, look: LineStyle) -> None:
-    marked = look.marked(len(series.at_s))
-    axes.plot(series.at_s, series.drop, lw=1, label=name, drawstyle="steps-post", **marked)
-
-
-def draw_queue(axes: Axes, name: str, series: ClassSeries, look: LineStyle) -> None:
-    axes.plot(series.at_s, series.queued, lw=0.9, label=name, **look.marked(len(series.at_s)))
+    return draw

@@ -14,7 +14,7 @@ from matplotlib.ticker import LogFormatterSciNotation
 
 from configs import numbers
 
-# Colours by Okabe and Ito, which colour-blind readers can distinguish too, in the order of classes.
+# Colours of classes in their order, by Okabe and Ito, which colour-blind readers can distinguish.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7f7f7f")
 MARKS = ("o", "s", "^", "D", "P", "v", "X")
 # Number of markers on each line.
@@ -43,17 +43,13 @@ class LineStyle(NamedTuple):
     colour: str
     mark: str
     place: int
+    """Position of the class in the order of classes."""
 
     def marked(self, points: int) -> dict[str, Any]:
         """Return the matplotlib settings of a line; markers of different classes are at different points."""
         step = max(1, points // MARKS_A_LINE)
         start = step * self.place // len(MARKS)
         return {"color": self.colour, "marker": self.mark, "ms": 4.5, "markevery": (start, step)}
-
-
-def look_of(place: int) -> LineStyle:
-    """Return the style of the class with this position in the order of classes."""
-    return LineStyle(COLOURS[place], MARKS[place], place)
 
 
 def svg(drawing: Figure, salt: str) -> str:

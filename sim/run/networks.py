@@ -36,13 +36,13 @@ class Box:
     """Cost model of one operator: a call on n tuples costs call_s + n·tuple_s seconds, plus the cost of the results."""
 
     name: str
-    query: str  # name of the query; empty for a source
+    query: str  # Name of the query; empty for a source
     call_s: float
     tuple_s: float
-    model: OperatorModel | None = None  # None for a source
+    model: OperatorModel | None = None  # Model of the operator; None for a source
     size_out: float = 1.0
-    partner: int | None = None  # number of the other side of a join
-    drift: Drift | None = None  # drift of the data that a select or a lookup filters
+    partner: int | None = None  # Number of the other side of a join
+    drift: Drift | None = None  # Drift of the data that a select or a lookup filters
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +75,18 @@ class BoxPlan:
 
     boxes: list[Box] = field(default_factory=list)
     downstream: list[list[int]] = field(default_factory=list)
-    entries: dict[str, list[int]] = field(
-        default_factory=dict
-    )  # for each stream, the operators that take tuples from it
-    readers: dict[int, tuple[str, ...]] = field(
-        default_factory=dict
-    )  # for each root, the streams that its query reads
-    utilities: dict[int, UtilityGraph] = field(
-        default_factory=dict
-    )  # for each root with a QoS graph of its own, this graph
-    # For each root, the weight of its query; a root without an entry has weight 1.
+    # Operators that take tuples from a stream, by stream.
+    entries: dict[str, list[int]] = field(default_factory=dict)
+    # Streams that the query of a root reads, by root.
+    readers: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    # QoS graph of a root that has a QoS graph of its own, by root.
+    utilities: dict[int, UtilityGraph] = field(default_factory=dict)
+    # Weight of the query of a root, by root; a root without an entry has weight 1.
     weights: dict[int, float] = field(default_factory=dict)
-    slacks: dict[int, float] = field(
-        default_factory=dict
-    )  # for each root, the seconds after which its answers are tardy
-    beliefs: dict[int, Estimate] = field(
-        default_factory=dict
-    )  # for some operators, an estimate that policies get instead of the true values
+    # Seconds after which the answers of a root are tardy, by root.
+    slacks: dict[int, float] = field(default_factory=dict)
+    # Estimate that policies get instead of the true values, for some of the operators.
+    beliefs: dict[int, Estimate] = field(default_factory=dict)
 
     def add(self, box: Box, fed_by: Sequence[int] = ()) -> int:
         self.boxes.append(box)
@@ -135,7 +130,7 @@ class BoxPlan:
                 inflow[number] += rates.get(stream, 0.0)
         estimates = []
         for number, box in enumerate(self.boxes):
-            # Operators that feed a join come before both sides of the join, so the input rate of the other side is already known here.
+            # Operators that feed a join come before both sides of the join, so the input rate of the other side is already known.
             across = inflow[box.partner] if box.partner is not None else 0.0
             selectivity, extra_s = expected(box.model, inflow[number], across)
             estimates.append(Estimate(box.call_s / train + box.tuple_s + extra_s, selectivity))
@@ -147,7 +142,8 @@ class BoxPlan:
 def expected(model: OperatorModel | None, inflow: float, across: float) -> tuple[float, float]:
     """Return the mean number of output tuples and the mean extra processor-seconds per input tuple.
 
-    `inflow` and `across` are rates in tuples per second: of this input, and of the other side of a join."""
+    `inflow` and `across` are rates in tuples per second: of this input, and of the other side of a join.
+    """
     match model:
         case None | ProjectBox():
             return 1.0, 0.0

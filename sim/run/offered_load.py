@@ -39,12 +39,8 @@ def scaled_plan(scenario: Scenario, settings: SimulatedClass, seed: int) -> tupl
         return plan_of(offered / plan.load(train, rates)), 1.0
     if plan.load(train, {stream: rate * SCALE_MAX for stream, rate in rates.items()}) < offered:
         hint = "give the operators of the network a cost per tuple, or leave offered_load out"
-        raise InvalidInput(
-            "no arrival rate is high enough for this offered load",
-            f"{settings.name}.offered_load",
-            offered,
-            hint,
-        )
+        title = "no arrival rate is high enough for this offered load"
+        raise InvalidInput(title, f"{settings.name}.offered_load", offered, hint)
     return plan, rate_scale(plan, train, rates, offered)
 
 

@@ -188,7 +188,7 @@ class JoinSide:
     def _remember(self, train: list[float]) -> None:
         own = self._own
         for arrival in train:
-            if own and arrival < own[-1]:  # the clock has jumped back
+            if own and arrival < own[-1]:  # The clock has jumped back.
                 insort(own, arrival)
             else:
                 own.append(arrival)

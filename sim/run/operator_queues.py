@@ -31,7 +31,7 @@ class OperatorQueues:
         self._queues: list[list[float]] = [[] for _ in range(size)]
         self._heads = [0] * size
         self._downstream = [tuple(below) for below in plan.downstream]
-        self._size_in = [1.0] * size  # size of one tuple in the operator's queue
+        self._size_in = [1.0] * size  # Size of one tuple in the operator's queue
         for above, below in enumerate(self._downstream):
             for number in below:
                 self._size_in[number] = plan.boxes[above].size_out

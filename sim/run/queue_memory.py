@@ -14,10 +14,6 @@ class QueueMemory:
     area: float = 0.0
     at: float = 0.0
 
-    def until(self, now: float) -> None:
-        self.area += self.held * (now - self.at)
-        self.at = now
-
     def change(self, size: float, now: float) -> None:
         self.area += self.held * (now - self.at)
         self.at = now

@@ -7,7 +7,9 @@ counts, with the names of the live system (`services.watch.quality`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from functools import cache
+from operator import sub
 from typing import Any
 
 import numpy as np
@@ -29,25 +31,19 @@ from sim.run.operator_queues import OperatorQueues
 class AnswerTotals:
     """Utility, staleness and tardiness of all answers until now."""
 
-    answers: int
-    utility: float
+    answers: int = 0
+    utility: float = 0.0
     """Sum of the utilities of all answers."""
-    stale_s: float
+    stale_s: float = 0.0
     """Seconds for which outputs were stale: mean over all queries, weighted by the queries' weights."""
-    due: int
+    due: int = 0
     """Number of answers that had a deadline, whether they met it or not."""
-    tardy_s: float
+    tardy_s: float = 0.0
     """Sum of the seconds by which answers missed their deadlines."""
 
     def since(self, before: AnswerTotals) -> AnswerTotals:
         """Return the difference from earlier totals: the totals of the answers since that time."""
-        return AnswerTotals(
-            answers=self.answers - before.answers,
-            utility=self.utility - before.utility,
-            stale_s=self.stale_s - before.stale_s,
-            due=self.due - before.due,
-            tardy_s=self.tardy_s - before.tardy_s,
-        )
+        return AnswerTotals(*map(sub, astuple(self), astuple(before)))
 
 
 @dataclass
@@ -71,7 +67,7 @@ class SimulatedAnswers:
     def __init__(
         self, plan: BoxPlan, network: Network, alone: Sequence[Estimate], graph: UtilityGraph, target_s: float
     ) -> None:
-        """Begin without answers. `alone` has the costs of operators for a single tuple; `graph` is the QoS graph of roots without one."""
+        """Begin without answers. `alone` has the costs of operators for a single tuple; `graph` is the default QoS graph of roots."""
         self.responses = ResponseStatistics(target_s)
         self.queries: dict[str, QueryAnswers] = {}
         self._sample: ResponseStatistics | None = None
@@ -83,8 +79,7 @@ class SimulatedAnswers:
             self.queries[query] = QueryAnswers(
                 UtilityStatistics(operator.utility or graph), operator.weight, operator.slack_s is not None
             )
-        ideal = network.ideal_costs(alone)
-        self._ideal_s = {root: ideal.get(root, 0.0) for root in network.roots}
+        self._ideal_s = network.ideal_costs(alone)
         joins = [number for number, box in enumerate(plan.boxes) if box.partner is not None]
         self._of_pairs = set().union(*(network.fed_by(number) for number in joins))
         self._cycle_s = dict.fromkeys(network.roots, 0.0)
@@ -216,9 +211,9 @@ class UnsettledAnswers:
     ) -> None:
         self.waiting: list[tuple[int, list[float]]] = []
         """Held answers by root: the arrival times of the tuples that caused the answers."""
-        self._network, self._queues, self._answers = network, queues, answers
+        self._queues, self._answers = queues, answers
         self._query_of = {root: plan.boxes[root].query for root in network.roots}
-        self._feeding: dict[int, set[int]] = {}
+        self._feeding = cache(lambda root: network.feeding([root]))
 
     def hand_out(self, stamp: float) -> None:
         """Release all waiting answers. Call it when nothing is queued behind the sources."""
@@ -231,7 +226,7 @@ class UnsettledAnswers:
         if not self.waiting:
             return
         unfinished = {
-            query for root, query in self._query_of.items() if self._queues.has_inside(self._above(root))
+            query for root, query in self._query_of.items() if self._queues.has_inside(self._feeding(root))
         }
         answers, self.waiting = self.waiting, []
         for root, out in answers:
@@ -239,10 +234,3 @@ class UnsettledAnswers:
                 self.waiting.append((root, out))
             else:
                 self._answers.add(root, out, stamp)
-
-    def _above(self, root: int) -> set[int]:
-        """Return the root and all operators from which the root gets tuples, directly or indirectly."""
-        operators = self._feeding.get(root)
-        if operators is None:
-            operators = self._feeding[root] = self._network.feeding([root])
-        return operators

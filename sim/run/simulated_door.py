@@ -41,7 +41,7 @@ class StreamEntry:
     operators: list[int]
     chunks: Iterator[list[float]]
     shedder: Shedder
-    rng: np.random.Generator  # random generator for the lateness and the keys of tuples
+    rng: np.random.Generator  # Random generator for the lateness and the keys of tuples
     settings: StreamInput
     ledger: TupleLedger = field(default_factory=TupleLedger)
     chunk: list[float] = field(default_factory=list)

@@ -35,9 +35,7 @@ class SimulatedHost:
         self.train_max, self.settles = settings.train_max or scenario.train_max, scenario.settles
         self.clock = HostClock()
         self.down = False
-        self.decided = (
-            True  # False if the current call follows from an earlier decision, without a decision of its own
-        )
+        self.decided = True  # False if the current operator call follows from an earlier decision
         self.processed_s = self._processed_at_cycle = 0.0
         self._ran_dry = True
 
@@ -83,14 +81,14 @@ class SimulatedHost:
                 self._ran_dry = True
                 return -1.0
             call = self.calls.begin(operator, self.queues.take(operator, self.train_max))
-        else:  # the host died during this call, which now runs again with the same results
+        else:  # The host died during this call, which now runs again with the same results.
             call.runs = True
         return self.calls.cost_s(call)
 
     def finish(self, now: float) -> None:
         """End the call in progress: deliver its results, notify the scheduler, and measure."""
         call = self.calls.end()
-        if call is None:  # the host died during the call
+        if call is None:  # The host died during the call.
             return
         operator, out, tuples = call.operator, call.out, len(call.train)
         self.queues.pass_on(operator, tuples, out, now)
@@ -118,7 +116,7 @@ class SimulatedHost:
     def end_cycle(self, now: float, cycle_s: float) -> CycleEnded:
         """Return the measurements of the load cycle for the load manager, and begin a new cycle."""
         believed = self.scheduler.refresh()
-        self.queues.memory.until(now)
+        self.queues.memory.change(0.0, now)
         inputs, held_back = self.door.end_cycle(believed, self.clock.stamp(now))
         waiting = {stream.stream: stream.waiting_s for stream in inputs}
         cycle = CycleEnded(

@@ -201,9 +201,5 @@ def words_of(claim: Answer) -> tuple[str, str, str]:
     return (
         f"{NOUNS[claim['metric']]}: {claim['schedule']} {'>' if more else '<'} {other}",
         some if claim["claimed_times"] is None else f"{sign}{claim['claimed_times']:g}",
-        "–" if claim["times"] is None else sign + three_figures(claim["times"]),
+        "–" if claim["times"] is None else sign + figure(claim["times"]),
     )
-
-
-def three_figures(times: float) -> str:
-    return figure(times)

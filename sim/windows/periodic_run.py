@@ -15,7 +15,7 @@ from heapq import heapify, heapreplace
 from math import inf
 
 from configs.classes.periodic_schedules import PeriodicSettings
-from scheduler.windows import PeriodicQuery, ScanCosts, Task, build_periodic
+from scheduler.windows import PeriodicQuery, PeriodicScheduler, ScanCosts, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,6 @@ class PeriodicOutcome:
         return mean([query.updates_late / query.runs for query in self.queries.values() if query.runs])
 
     @cached_property
-    def tardiness_s(self) -> float:
-        """Mean number of seconds by which answers were late: mean of the queries' means."""
-        return mean([query.tardiness_s / query.runs for query in self.queries.values() if query.runs])
-
-    @cached_property
     def tardiness_s_max(self) -> float:
         return max((query.tardiness_s_max for query in self.queries.values()), default=0.0)
 
@@ -136,7 +131,7 @@ def mean(values: Sequence[float]) -> float:
 
 def run_periodic(workload: PeriodicWorkload, settings: PeriodicSettings, seconds: float) -> PeriodicOutcome:
     """Run the workload under a schedule. Runs that are still due at the end count as late, as if they ended then."""
-    scheduler = build_periodic(settings)
+    scheduler = PeriodicScheduler(settings)
     for name, load in workload.synopses.items():
         scheduler.open(name, load.interval_s)
     for query in workload.queries:
@@ -161,7 +156,7 @@ def run_periodic(workload: PeriodicWorkload, settings: PeriodicSettings, seconds
             if name:
                 load = workload.synopses[name]
                 updates[name] += 1
-                scheduler.updated(name, at_s, updates[name])
+                scheduler.updated(name, at_s)
                 # Times are multiplied, not added up, because sums of intervals such as 0.1 s would drift.
                 heapreplace(coming, ((updates[name] + 1) * load.interval_s, name))
                 spent = load.update_s

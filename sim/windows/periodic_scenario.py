@@ -106,18 +106,13 @@ def costs_of(group: WindowGroup, scenario: PeriodicScenario) -> ScanCosts:
     """Return the costs of a run of the group, in seconds."""
     costs, synopsis = group.costs, scenario.synopses[group.synopsis]
     if isinstance(costs, CountsModel):
-        return counted(costs, synopsis, windows_of(group, scenario.drawn, synopsis.interval_s))
+        drawn = scenario.drawn
+        ranges_s = [query.range_s for query in group.queries]
+        ranges_s += (drawn.range_min_s, drawn.range_max_s) if drawn is not None else ()
+        return counted(costs, synopsis, [intervals(range_s, synopsis.interval_s) for range_s in ranges_s])
     return ScanCosts(
         costs.interval_us / 1e6, costs.call_us / 1e6, costs.answer_us / 1e6, costs.answer_interval_us / 1e6
     )
-
-
-def windows_of(group: WindowGroup, drawn: Drawn | None, interval_s: float) -> list[int]:
-    """Return the ranges of the group's listed queries, and the smallest and largest range of randomly drawn queries, in intervals."""
-    bounds = (drawn.range_min_s, drawn.range_max_s) if drawn is not None else ()
-    return [
-        intervals(length_s, interval_s) for length_s in (*(query.range_s for query in group.queries), *bounds)
-    ]
 
 
 def counted(costs: CountsModel, synopsis: SynopsisModel, windows: list[int]) -> ScanCosts:

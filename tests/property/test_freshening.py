@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.mirrors.freshening import freshness, marginals, perceived_freshness, refreshes
+from bench.papers.partitions import marginals
+from scheduler.mirrors.freshening import freshness, perceived_freshness, refreshes
 
 positive = st.floats(1e-6, 1e6)
 Object = tuple[float, float, float]  # an object: its interest, its change rate, its size

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from configs.classes.live_class import LiveClass
 from configs.classes.plans import PlanSettings
 from configs.classes.policies import POLICY_KINDS, policy_of
+from configs.classes.priority_class import Victim
 from configs.classes.window_settings import WindowSettings
 from engine.class_.door import Door, Piece, both, packed, turned_away, unpacked
 from engine.class_.hosted_class import HostedClass
@@ -24,7 +25,7 @@ from engine.class_.input_account import FROM_NOW
 from engine.class_.steps import Commit, Interrupted, Opened
 from engine.data.shards import shard_places
 from engine.data.train import Train, Values, same_arrival, values_to_arrow
-from loadshed.shedder import Shedder, Victim
+from loadshed.shedder import Shedder
 
 STREAMS = (
     "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)",

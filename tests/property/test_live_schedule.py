@@ -15,11 +15,12 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from configs.classes.periodic_schedules import Late, PeriodicKind, periodic_of
+from configs.classes.periodic_schedules import Late, PeriodicKind
 from configs.classes.window_settings import WindowSettings
 from engine.windows.panes import Measure, PaneStore
 from engine.windows.window_schedule import COSTS, WindowSchedule
-from scheduler.windows import PeriodicQuery, build_periodic
+from scheduler.windows import PeriodicQuery, PeriodicScheduler
+from tests.support.schedules import periodic_of
 
 PANES = 60
 KINDS: tuple[PeriodicKind, ...] = ("none", "aggressive", "conservative", "hybrid")
@@ -63,7 +64,7 @@ def live_ends(some: list[Window], kind: PeriodicKind, late: Late) -> set[tuple[s
 
 def simulated_ends(some: list[Window], kind: PeriodicKind, late: Late) -> set[tuple[str, int]]:
     settings = periodic_of(kind, **({} if kind == "none" else {"late": late}), eager=False)
-    scheduler = build_periodic(settings)
+    scheduler = PeriodicScheduler(settings)
     scheduler.open("panes", 1.0)
     for number, window in enumerate(some):
         query = PeriodicQuery(str(number), "panes", "group", window.window, window.slide, window.at_most)

@@ -1,4 +1,4 @@
-"""Properties of the thesis's partitions of mirrored objects, for any objects. `scheduler.mirrors.partitions` numbers them."""
+"""Properties of the thesis's partitions of mirrored objects, for any objects. `bench.papers.partitions` numbers them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.mirrors.freshening import perceived_freshness, refreshes
-from scheduler.mirrors.partitions import (
+from bench.papers.partitions import (
     SORTED_BY,
     Mirrored,
     clustered,
     frequencies_by_partition,
     partitioned,
 )
+from scheduler.mirrors.freshening import perceived_freshness, refreshes
 
 positive = st.floats(0.01, 100)
 mirrored = st.lists(st.tuples(positive, positive, positive), min_size=1, max_size=20).map(

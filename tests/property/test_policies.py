@@ -21,6 +21,7 @@ from scheduler.operators.network import Estimate, Network, NetworkEstimates, Sch
 from scheduler.operators.policies import NONE, CountingPolicy, Policy, build_policy
 from scheduler.operators.policies.wait_time import ClusteredPolicy
 from scheduler.operators.scheduler import OperatorScheduler
+from tests.support.utility_graphs import gradient_at, slack_at
 
 DYNAMIC_KINDS = (*CLUSTERED_KINDS, "slope-slack", "bucket", "edf-hr")
 EVERY_POLICY = [(kind, 0) for kind in POLICY_KINDS] + [(kind, 4) for kind in CLUSTERED_KINDS]
@@ -769,7 +770,7 @@ def test_slope_slack_picks_the_steepest_loss_of_utility_and_then_the_least_slack
 
 def gradient_and_slack(picked: Picked, one: int) -> tuple[float, float]:
     graph, latency = most_urgent(picked.believed, one).graph, expected_latency(picked, one)
-    return graph.gradient_at(latency), graph.slack_at(latency)
+    return gradient_at(graph, latency), slack_at(graph, latency)
 
 
 @given(scripts(), st.integers(1, 8), st.integers(1, 8))

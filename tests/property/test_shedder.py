@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadshed.shedder import Shedder, Victim, fair_level, ranks
+from configs.classes.priority_class import Victim
+from loadshed.shedder import Shedder, fair_level, ranks
 
 victims = st.sampled_from(["random", "oldest", "newest", "fair"])
 even = st.sampled_from(["oldest", "newest"])

@@ -24,8 +24,8 @@ NEAR = (
     "SELECT r.ts, r.temp, a.level FROM readings r JOIN alerts a ON r.sensor = a.sensor"
     " AND a.ts BETWEEN r.ts - INTERVAL 1 SECOND AND r.ts + INTERVAL 1 SECOND"
 )
-# SELECTIVE: a join of many pairs, with conditions that few tuples pass. DEAR: expensive conditions that all
-# tuples pass, and a join of few pairs.
+# SELECTIVE: a join of many pairs, with conditions that few tuples pass.
+# DEAR: expensive conditions that all tuples pass, and a join of few pairs.
 SELECTIVE = {"near": f"{NEAR} WHERE r.temp < 0.05 AND a.level < 0.5"}
 DEAR = {
     "near": f"{NEAR} WHERE SQRT(r.temp) + LN(r.temp + 2) + EXP(r.temp) > 0 AND SQRT(a.level) + EXP(a.level) > 0"

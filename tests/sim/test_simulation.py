@@ -91,8 +91,7 @@ def test_tuples_from_one_source_are_processed_one_after_another(policy: str, res
 
 
 def test_an_output_is_stale_while_input_that_leads_to_an_answer_waits() -> None:
-    # Both tuples arrive at 0. Q1 answers at 5 and 15 ms, Q2 at 10 ms. The tuple that Q2 filters out makes
-    # nothing stale.
+    # Both tuples arrive at 0. Q1 answers at 5 and 15 ms, Q2 at 10 ms. The tuple that Q2 filters out makes nothing stale.
     class_ = tenant("c", {"s": at(0, 0)}, policy={"kind": "hr"})
     network = queries(Q1=[project(5)], Q2=[select(0.5, 5)])
     network["queries"][1]["weight"] = 3
@@ -114,8 +113,8 @@ def test_an_output_is_stale_while_input_that_leads_to_an_answer_waits() -> None:
 
 
 def test_the_slowdown_of_a_pair_excludes_the_wait_for_its_partner() -> None:
-    # The ideal time T is 2 ms for each side of the join and 1 ms for the projection. The tuple of s is
-    # through its side long before the tuple of t arrives.
+    # The ideal time T is 2 ms for each side of the join and 1 ms for the projection.
+    # The tuple of s is through its side long before the tuple of t arrives.
     network = {"n": queries(pair=[join(10, 1, 2), project(1)])}
     alone = tenant("c", {"s": at(0), "t": at(1)}, policy={"kind": "hr"})
     settings: Data = {"networks": network, "seconds": 3, "drain": True, "train_max": 1, "adaptive": False}
@@ -226,8 +225,7 @@ def test_under_a_light_load_utilisation_equals_the_load() -> None:
 
 def test_turns_and_decisions_are_overhead_and_take_time() -> None:
     run = ran(overloaded(1, train_max=1, costs={"turn_us": 500, "decision_us": 100}, round_ms=10))
-    # A tuple takes two calls: two decisions of 0.1 ms and 1 ms of work. So a slice of 10 ms processes 10/1.2 tuples on
-    # average.
+    # A tuple takes two calls: two decisions of 0.1 ms and 1 ms of work. So a slice of 10 ms processes 10/1.2 tuples on average.
     overhead = 0.2 + 0.5 * 1.2 / 10
     assert result(run)["scheduling_overhead_pct"] == pytest.approx(100 * overhead / (1 + overhead), rel=0.01)
     assert run.hosts["a"].door.ledger().delivered == pytest.approx(5000 / (1 + overhead), rel=0.01)
@@ -342,8 +340,7 @@ def test_shedding_the_oldest_answers_sooner_than_shedding_the_newest() -> None:
         class_ = tenant("c", {"s": poisson(2500)}, victim=victim, delay_target_ms=200)
         one = only_class(ran(scenario(class_, networks=ONE_MS, train_max=5), "per-class"))
         means.append(one["response_ms"]["mean"])
-    # With equally long queues, an arrival under rule `oldest` waits for less time: only until it is served, or
-    # until it reaches the head of the queue and is dropped.
+    # With equally long queues, an arrival under rule `oldest` waits less: until it is served, or dropped at the head of the queue.
     assert means[0] < 0.6 * means[1]
 
 
@@ -372,8 +369,7 @@ def test_a_dead_host_gives_no_answer_until_it_returns_and_then_answers_all_its_i
         for at_s, ms in zip(run.series.classes["c"].at_s, run.series.classes["c"].response_ms, strict=True)
         if ms is None
     ]
-    # Load cycles without answers: from the first whole cycle after the host's death to the cycle in which
-    # its rebuilding ends.
+    # Load cycles without answers: from the first whole cycle after the host's death to the cycle in which its rebuilding ends.
     assert (min(silent), max(silent)) == pytest.approx((2.25, 5.4))
     assert (one["delivered"], one["failed"]) == (1000, 0)
     assert one["response_ms"]["max"] == pytest.approx(3500, abs=20)

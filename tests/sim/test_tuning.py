@@ -137,8 +137,8 @@ def test_a_class_tuned_for_tardiness_is_measured_by_the_lateness_of_its_windows(
 
 @pytest.mark.slow
 def test_windows_that_rarely_close_can_be_forecast() -> None:
-    # A window closes every 1,500 tuples. Between two of these moments, an average over a hundred tuples estimates
-    # that no window ever closes.
+    # A window closes every 1,500 tuples.
+    # Between two of these moments, an average over a hundred tuples estimates that no window ever closes.
     window = {"kind": "aggregate", "range_s": 2, "slide_s": 1, "groups": 4, "tuple_us": 20, "result_us": 5000}
     one = tenant("c", {"s": constant(1500)}, policy={"kind": "auto", "every_s": 1.9}, objective="tardiness")
     run = ran(scenario(one, networks={"n": queries(window=[window])}, seconds=2), "none")

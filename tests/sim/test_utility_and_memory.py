@@ -74,8 +74,8 @@ def test_operators_without_a_query_name_each_use_their_own_graph() -> None:
     ]
     _, found = answered({"kind": "operators", "operators": boxes}, 0, policy={"kind": "rr"})
     assert [*found["queries"]] == ["one", "other", "other#2"]
-    # The responses take 100, 200 and 300 ms. Graph FALLS gives the first and the last answer utilities 1 and 1/4;
-    # graph LATER gives the second answer utility 1.
+    # The responses take 100, 200 and 300 ms.
+    # Graph FALLS gives the first and the last answer utilities 1 and 1/4; graph LATER gives the second answer utility 1.
     shown = [(one["mean_ms"], one["utility"]) for one in found["queries"].values()]
     assert shown == [pytest.approx(one) for one in ((100, 1), (200, 1), (300, 0.25))]
 
@@ -97,8 +97,7 @@ def test_a_window_that_is_no_multiple_of_its_slide_is_tardy_one_pane_after_its_e
 
 
 def test_answers_of_a_window_are_tardy_one_slide_after_its_end() -> None:
-    # The second and third tuple close the windows that end at 0.1 and 0.2 s. Their answers take 200 and 250
-    # ms.
+    # The second and third tuple close the windows that end at 0.1 and 0.2 s. Their answers take 200 and 250 ms.
     network = queries(window=[aggregate(0.1, groups=2, ms=150)], plain=[project(0)])
     _, found = answered(network, 0.05, 0.15, 0.25)
     assert found["tardiness"] == pytest.approx(
@@ -118,6 +117,5 @@ def test_memory_counts_the_output_size_of_operators() -> None:
     network = queries(q=[project(100) | {"size_out": 5.0}, project(100)])
     run, found = answered(network, 0, 0.15)
     assert found["memory"]["max"] == 6
-    # The first tuple has size 1 for 100 ms and size 5 for another 100 ms. The second tuple arrives meanwhile
-    # and waits for 50 ms.
+    # The first tuple has size 1 for 100 ms and size 5 for another 100 ms. The second tuple arrives meanwhile and waits for 50 ms.
     assert found["memory"]["mean"] * run.now == pytest.approx(0.1 + 0.5 + 0.05 + 0.1 + 0.5, abs=1e-5)

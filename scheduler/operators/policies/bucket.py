@@ -29,7 +29,7 @@ from scheduler.operators.policies.outlook import outlooks
 from scheduler.operators.policies.protocol import NONE
 
 # Calendar days in which an operator's slack passes through one part of the range of slacks, and days in a calendar year.
-# An operator changes its bucket within one part; since the year is longer, no page has entries of two years.
+# An operator changes its bucket within one part, which is shorter than the year, so no page has entries of two years.
 DAYS_A_PART, DAYS_A_YEAR = 32, 64
 NEVER = math.inf
 # A bucket's heap is rebuilt when it has at least this many invalid entries, and more invalid than valid entries.
@@ -68,7 +68,7 @@ class Grid:
         return self.gradients * self.slacks
 
     def moves(self, graph: UtilityGraph) -> tuple[list[float], list[int]]:
-        """Return the latencies at which a graph moves to another bucket, and its buckets before, between and after them."""
+        """Return the latencies at which operators with this graph change their bucket, and the bucket before and after each latency."""
         places: list[tuple[float, int]] = []
         start = -NEVER
         for end, gradient in zip(graph.latencies_s, graph.gradients, strict=False):
@@ -114,14 +114,14 @@ class BucketPolicy:
         self._heaps: list[list[tuple[float, int]]] = [[] for _ in range(self.grid.last + 1)]
         self._inside = [0] * len(self._heaps)
         self._bits = [1 << bucket for bucket in range(len(self._heaps))]
-        self._filled = 0  # one bit for each bucket, set if the bucket is not empty
+        self._filled = 0  # One bit for each bucket, set if the bucket is not empty
         self._bucket = [NONE] * len(every)
         # Arrival time of the operator's oldest tuple, as it was when the operator was put into its bucket.
         self._put_with = [0.0] * len(every)
         part_s = self.grid.slack_part_s
         self._calendar = Calendar(part_s / DAYS_A_PART, DAYS_A_YEAR)
-        self._due = [NEVER] * len(every)  # earliest calendar entry of each operator
-        # Operators that are put into their buckets at the next `pick`, which has the time.
+        self._due = [NEVER] * len(every)  # Time of the earliest calendar entry of each operator
+        # Operators that the next `pick` puts into their buckets, because `pick` is called with the time.
         self._told = [operator for operator, is_ready in enumerate(self._is_ready) if is_ready]
 
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from configs.base import Settings
 from configs.classes import policies
@@ -40,33 +40,25 @@ from scheduler.operators.policies.static import (
 )
 from scheduler.operators.policies.wait_time import ClusteredPolicy, PrunedPolicy, WaitingPolicy
 
-Model = TypeVar("Model", bound=Settings)
-Build = Callable[[Model, NetworkEstimates], Policy]
-BuildPlans = Callable[[Model, NetworkEstimates, bool], Plans | None]
+Build = Callable[[Any, NetworkEstimates], Policy]
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
     """Row of the table: how to build a policy from its settings and the estimates of the network."""
 
-    build: Build[Any]
-    plans: BuildPlans[Any] | None
+    build: Build
+    plans: Callable[[Any, NetworkEstimates, bool], Plans | None] | None = None
     """Function that builds the policy's decision plans; None if the policy makes a decision before every operator."""
-    gain: Gain | None
+    gain: Gain | None = None
     """Gain of an answer in the policy's priority-defining trees; None if the policy has no such trees."""
 
 
-def row(
-    model: type[Model], build: Build[Model], plans: BuildPlans[Model] | None = None, gain: Gain | None = None
-) -> tuple[type[Settings], PolicyRow]:
-    return model, PolicyRow(build, plans, gain)
-
-
-def static(priorities: Priorities) -> Build[Settings]:
+def static(priorities: Priorities) -> Build:
     return lambda settings, believed: StaticPolicy(priorities, believed)
 
 
-def by_gain(model: type[Model], gain: Gain) -> tuple[type[Settings], PolicyRow]:
+def by_gain(gain: Gain) -> PolicyRow:
     """Return the table row of a policy with priority gain / cost; for PrioritySearch settings, gain / cost times the waiting time."""
 
     def build(settings: Any, believed: NetworkEstimates) -> Policy:
@@ -75,7 +67,7 @@ def by_gain(model: type[Model], gain: Gain) -> tuple[type[Settings], PolicyRow]:
             return waiting(priorities, settings, believed)
         return StaticPolicy(priorities, believed)
 
-    return row(model, build, gain=gain)
+    return PolicyRow(build, gain=gain)
 
 
 def waiting(phi: Priorities, settings: PrioritySearch, believed: NetworkEstimates) -> Policy:
@@ -92,62 +84,50 @@ def push_through(
     return PushThroughPlans(believed) if settings.push_through else None
 
 
-ROWS: Mapping[type[Settings], PolicyRow] = dict(
-    (
-        row(policies.RoundRobin, lambda _, believed: RoundRobinPolicy(len(believed.estimates))),
-        row(
-            policies.FirstComeFirstServed,
-            lambda _, believed: FirstComeFirstServedPolicy(len(believed.estimates)),
+ROWS: Mapping[type[Settings], PolicyRow] = {
+    policies.RoundRobin: PolicyRow(lambda _, believed: RoundRobinPolicy(len(believed.estimates))),
+    policies.FirstComeFirstServed: PolicyRow(
+        lambda _, believed: FirstComeFirstServedPolicy(len(believed.estimates))
+    ),
+    policies.LongestQueueFirst: PolicyRow(lambda _, believed: LongestQueuePolicy(len(believed.estimates))),
+    policies.ShortestRemaining: PolicyRow(static(shortest_ideal)),
+    policies.HighestRate: by_gain("selectivity"),
+    policies.HighestNormalizedRate: by_gain("answers_per_ideal"),
+    policies.Chain: PolicyRow(static(steepest_release)),
+    policies.PathCapacity: PolicyRow(
+        static(highest_path_capacity),
+        lambda _, believed, sources_last: StretchPlans(best_paths, believed, sources_last),
+    ),
+    policies.Segment: PolicyRow(
+        static(fastest_release()),
+        lambda _, believed, sources_last: StretchPlans(
+            partial(best_segments, gamma=None), believed, sources_last
         ),
-        row(policies.LongestQueueFirst, lambda _, believed: LongestQueuePolicy(len(believed.estimates))),
-        row(policies.ShortestRemaining, static(shortest_ideal)),
-        by_gain(policies.HighestRate, "selectivity"),
-        by_gain(policies.HighestNormalizedRate, "answers_per_ideal"),
-        row(policies.Chain, static(steepest_release)),
-        row(
-            policies.PathCapacity,
-            static(highest_path_capacity),
-            lambda _, believed, sources_last: StretchPlans(best_paths, believed, sources_last),
+    ),
+    policies.SimplifiedSegment: PolicyRow(
+        lambda settings, believed: StaticPolicy(fastest_release(settings.gamma), believed),
+        lambda settings, believed, sources_last: StretchPlans(
+            partial(best_segments, gamma=settings.gamma), believed, sources_last
         ),
-        row(
-            policies.Segment,
-            static(fastest_release()),
-            lambda _, believed, sources_last: StretchPlans(
-                partial(best_segments, gamma=None), believed, sources_last
-            ),
-        ),
-        row(
-            policies.SimplifiedSegment,
-            lambda settings, believed: StaticPolicy(fastest_release(settings.gamma), believed),
-            lambda settings, believed, sources_last: StretchPlans(
-                partial(best_segments, gamma=settings.gamma), believed, sources_last
-            ),
-        ),
-        row(policies.FixedPriority, static(least_slack), push_through),
-        row(policies.SlopeSlack, lambda _, believed: SlopeSlackPolicy(believed), push_through),
-        row(
-            policies.Bucketed,
-            lambda settings, believed: BucketPolicy(settings.gradients, settings.slacks, believed),
-            push_through,
-        ),
-        row(
-            policies.Superbox,
-            lambda settings, believed: build_policy(policy_of(settings.order), believed),
-            lambda settings, believed, sources_last: SuperboxPlans(
-                settings.traversal, believed, sources_last
-            ),
-        ),
-        row(
-            policies.LongestStretchFirst,
-            lambda settings, believed: waiting(shortest_ideal, settings, believed),
-        ),
-        by_gain(policies.BalanceResponse, "selectivity"),
-        by_gain(policies.BalanceSlowdown, "answers_per_ideal_sq"),
-        row(policies.FreshnessAware, lambda settings, believed: FreshnessPolicy(settings.beta, believed)),
-        row(policies.EarliestDeadline, lambda settings, believed: DeadlinePolicy(settings.kind, believed)),
-        row(policies.DeadlineOrRate, lambda settings, believed: DeadlinePolicy(settings.kind, believed)),
-    )
-)
+    ),
+    policies.FixedPriority: PolicyRow(static(least_slack), push_through),
+    policies.SlopeSlack: PolicyRow(lambda _, believed: SlopeSlackPolicy(believed), push_through),
+    policies.Bucketed: PolicyRow(
+        lambda settings, believed: BucketPolicy(settings.gradients, settings.slacks, believed), push_through
+    ),
+    policies.Superbox: PolicyRow(
+        lambda settings, believed: build_policy(policy_of(settings.order), believed),
+        lambda settings, believed, sources_last: SuperboxPlans(settings.traversal, believed, sources_last),
+    ),
+    policies.LongestStretchFirst: PolicyRow(
+        lambda settings, believed: waiting(shortest_ideal, settings, believed)
+    ),
+    policies.BalanceResponse: by_gain("selectivity"),
+    policies.BalanceSlowdown: by_gain("answers_per_ideal_sq"),
+    policies.FreshnessAware: PolicyRow(lambda settings, believed: FreshnessPolicy(settings.beta, believed)),
+    policies.EarliestDeadline: PolicyRow(lambda settings, believed: DeadlinePolicy(settings.kind, believed)),
+    policies.DeadlineOrRate: PolicyRow(lambda settings, believed: DeadlinePolicy(settings.kind, believed)),
+}
 
 
 def build_policy(settings: PolicySettings, believed: NetworkEstimates) -> Policy:
@@ -162,7 +142,7 @@ def build_plans(settings: PolicySettings, believed: NetworkEstimates, sources_la
 
 
 def tree_gain(settings: PolicySettings) -> Gain | None:
-    """Return what an answer counts as gain in the policy's priority-defining trees; None if the policy has no such trees."""
+    """Return the kind of gain in the policy's priority-defining trees; None if the policy has no such trees."""
     return ROWS[type(settings)].gain if getattr(settings, "sharing", "") == "pdt" else None
 
 

@@ -20,9 +20,8 @@ class Calendar:
         self._per_s = 1.0 / day_s
         self._days = days
         self._pages: list[list[Entry]] = [[] for _ in range(days)]
-        self._today: int | None = (
-            None  # day at which the next search begins; None before the first call of `due`
-        )
+        # Day at which the next search begins; None before the first call of `due`.
+        self._today: int | None = None
         self._count = 0
 
     def __len__(self) -> int:
@@ -47,13 +46,9 @@ class Calendar:
             return due
         for day in range(first, last + 1):
             page = self._pages[day % self._days]
-            if page:
-                self._turn(page, now, due)
+            later = [entry for entry in page if entry[0] > now]
+            if len(later) < len(page):
+                due.extend(entry for entry in page if entry[0] <= now)
+                page[:] = later
         self._count -= len(due)
         return due
-
-    def _turn(self, page: list[Entry], now: float, found: list[Entry]) -> None:
-        later = [entry for entry in page if entry[0] > now]
-        if len(later) < len(page):
-            found.extend(entry for entry in page if entry[0] <= now)
-            page[:] = later

@@ -1,9 +1,10 @@
 """Policies EDF and EDF/HR for the operators of a class: by deadline while deadlines can be met, otherwise by rate (Sharaf §3.5.2).
+The deadline of a window's result is one pane after it became due (`ScheduledOperator.slack_s`); other answers have the deadline of
+their QoS graph.
 
     D = head + deadline      C = Σ c_k, k from the operator down to the root      (`outlook.py`)
 
-The deadline of a window's result is one pane after it became due (`ScheduledOperator.slack_s`); other answers have the deadline of
-their QoS graph. An operator with input is a task of `scheduler.windows.order`. EDF runs the task with the earliest deadline, even
+An operator with input is a task of `scheduler.windows.order`. EDF runs the task with the earliest deadline, even
 if it is late (Golab §4.1). EDF/HR has two lists: ListEDF has the tasks that can still meet their deadlines, t + C ≤ D, and ListHR
 all other tasks. The first of ListHR, with the highest rate S/C̄, runs if the first of ListEDF, with the earliest deadline, can wait
 for it: t + C_HR < D_EDF. Otherwise the first of ListEDF runs. EDF is optimal while all deadlines can be met. Under overload EDF
@@ -53,10 +54,7 @@ class DeadlinePolicy:
     def rank(self, believed: NetworkEstimates) -> None:
         self._believe(believed)
         self._order: TaskOrder[Work] = build_order(self._by)
-        ready = [work for work in self._works if work.is_ready]
-        for work in ready:
-            work.deadline_s = work.head + work.within_s
-        self._order.fill(ready)
+        self._put(self._works)
 
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
         self._works += [Work(number) for number in range(len(self._works), len(believed.estimates))]

@@ -57,7 +57,7 @@ class Plans(ABC):
 
 class PushThroughPlans(Plans):
     def rank(self, believed: NetworkEstimates) -> None:
-        self._believed = believed  # the plans depend only on the network, so they stay
+        self._believed = believed  # Plans depend only on the network, so all plans stay valid.
 
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
         self._believed = believed
@@ -105,7 +105,7 @@ class SuperboxPlans(Plans):
 
     def rank(self, believed: NetworkEstimates) -> None:
         if self._traversal == "min-cost":
-            self._believed = believed  # the plans depend only on the network, so they stay
+            self._believed = believed  # Plans depend only on the network, so all plans stay valid.
         else:
             super().rank(believed)
 
@@ -138,14 +138,7 @@ def owners(believed: NetworkEstimates) -> list[int]:
 
 def below(believed: NetworkEstimates, operator: int) -> list[int]:
     """Return all operators below an operator, in topological order."""
-    operators = believed.network.operators
-    followers, stack = set[int](), list(operators[operator].downstream)
-    while stack:
-        number = stack.pop()
-        if number not in followers:
-            followers.add(number)
-            stack.extend(operators[number].downstream)
-    return sorted(followers)
+    return sorted(believed.network.fed_by(operator) - {operator})
 
 
 def traversal(kind: str, believed: NetworkEstimates, boxes: list[int]) -> Plan:

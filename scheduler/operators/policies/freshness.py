@@ -129,7 +129,7 @@ class FreshnessPolicy:
 
 
 def chances_of(believed: NetworkEstimates, operator: int, known: list[Chances]) -> Chances:
-    """Return the probabilities for a tuple that enters the operator, from those of the operators below."""
+    """Return, by output, the probability that a tuple which enters the operator leads to an answer; `known` has those of operators below."""
     kept = believed.estimates[operator].selectivity
     own = believed.network.operators[operator]
     if not own.downstream:

@@ -51,7 +51,7 @@ def outlooks_of(
     numbers: Iterable[int],
     deadline_s: Callable[[ScheduledOperator], float] = by_graph,
 ) -> dict[int, Outlook]:
-    """Return the outlooks of operators, computed from the roots upwards. `numbers` must include all operators below them."""
+    """Return the outlooks of the operators in `numbers`, which must include all operators below any of these operators."""
     by_operator: dict[int, Outlook] = {}
     for number in sorted(numbers, reverse=True):
         own, operator = believed.estimates[number], believed.network.operators[number]

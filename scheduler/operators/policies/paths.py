@@ -25,7 +25,7 @@ from scheduler.operators.network import NetworkEstimates
 from scheduler.operators.policies.static import Priorities, ratio
 
 Path = tuple[int, ...]
-Stretch = tuple[float, Path]  # size of the tuples that enter a part of a path, and the operators of this part
+Stretch = tuple[float, Path]  # Size of the tuples that enter a part of a path, and the operators of this part
 
 
 def highest_path_capacity(believed: NetworkEstimates, operators: Collection[int]) -> list[float]:

@@ -31,8 +31,8 @@ from scheduler.operators.policies.arrival import FirstComeFirstServedPolicy
 from scheduler.operators.policies.protocol import NONE
 from scheduler.operators.policies.static import Priorities
 
-# Seconds added to every waiting time, so that φ decides between tuples that have just arrived (W = 0). They are added to the
-# difference: in a sum with seconds since 1970 they would be lost to rounding.
+# Seconds added to every waiting time, so that φ decides between tuples that have just arrived (W = 0).
+# The seconds are added to the difference of times, because in a sum with seconds since 1970 they would be lost to rounding.
 LEAST_WAIT_S = 1e-9
 # Smallest and largest φ, so that ∞·0 cannot occur for operators without cost or without output.
 SMALLEST_PHI, LARGEST_PHI = 1e-200, 1e200
@@ -45,7 +45,6 @@ class WaitingPolicy:
     def __init__(self, phi: Priorities, believed: NetworkEstimates) -> None:
         self._phi_of = phi
         size = len(believed.estimates)
-        self._is_ready = [False] * size
         self._ready_count = 0
         # The oldest tuple of an operator that is not ready counts as infinitely late, so that φ·W = −∞ is never the highest.
         self._head = np.full(size, NEVER)
@@ -58,8 +57,7 @@ class WaitingPolicy:
         self._set_phi(believed, range(len(believed.estimates)))
 
     def extend(self, believed: NetworkEstimates, changed: Collection[int]) -> None:
-        more = len(believed.estimates) - len(self._is_ready)
-        self._is_ready += [False] * more
+        more = len(believed.estimates) - len(self._head)
         self._head = np.concatenate([self._head, np.full(more, NEVER)])
         self._phi = np.concatenate([self._phi, np.empty(more)])
         self._value = np.empty(len(self._head))
@@ -70,16 +68,12 @@ class WaitingPolicy:
         self._phi[list(operators)] = np.clip(values, SMALLEST_PHI, LARGEST_PHI)
 
     def ready(self, operator: int, head: float) -> None:
+        self._ready_count += self._head.item(operator) == NEVER
         self._head[operator] = head
-        if not self._is_ready[operator]:
-            self._is_ready[operator] = True
-            self._ready_count += 1
 
     def idle(self, operator: int) -> None:
-        if self._is_ready[operator]:
-            self._is_ready[operator] = False
-            self._ready_count -= 1
-            self._head[operator] = NEVER
+        self._ready_count -= self._head.item(operator) != NEVER
+        self._head[operator] = NEVER
 
     def pick(self, now: float) -> int:
         self.looked = self._ready_count
@@ -145,7 +139,7 @@ class PrunedPolicy:
     def pick(self, now: float) -> int:
         heads, phis = self._head, self._phi
         best, chosen, self.looked = -math.inf, NONE, 0
-        waited = now + LEAST_WAIT_S  # `waited - arrival` is the waiting time of a tuple
+        waited = now + LEAST_WAIT_S  # The waiting time of a tuple is `waited - arrival`.
         for (minus_phi, first), (head, other) in zip(self._by_phi, self._by_age, strict=True):
             self.looked += 2
             for operator in (first, other):

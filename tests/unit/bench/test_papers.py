@@ -57,8 +57,8 @@ def test_double_load_meets_every_target_with_every_seed(
         assert met(run) == [True, True, True]
         assert means(run)[0] < 5
         assert broken(run) == []
-    # Planners rely on these figures: losses differ by at most two points, and the 95th percentiles of the response
-    # time, which vary by 3%, differ by at most an eighth.
+    # Planners rely on these figures: losses of two runs differ by at most two points.
+    # The 95th percentiles of the response time vary by 3%, and those of two runs differ by at most an eighth.
     for place in (1, 2):
         lost = [losses(run)[place] for run in runs]
         p95 = [classes_of(run)[place]["response_ms"]["p95"] for run in runs]

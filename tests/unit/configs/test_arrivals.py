@@ -93,8 +93,7 @@ def test_another_seed_gives_other_arrivals_except_for_traces(settings: Arrivals)
     [
         pytest.param(CONSTANT, 200 * 300, 0, id="constant"),
         pytest.param(POISSON, 200 * 300, 1, id="poisson"),
-        # About 200 periods, each with 100 to 110 arrivals, so that the number of arrivals varies 15 times as much
-        # as the number of arrivals of a Poisson stream.
+        # About 200 periods have 100 to 110 arrivals each, so the number of arrivals varies 15 times as much as in a Poisson stream.
         pytest.param(EVEN_BURSTS, 200 * 300, 15, id="bursts"),
         pytest.param(STEPS, 300 * 10 + 100 * 290, 0, id="steps"),
         pytest.param(TRACE, 4 * 300, 0, id="trace"),

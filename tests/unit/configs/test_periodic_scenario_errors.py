@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from configs.errors import InvalidInput
+from configs.scenario.periodic_scenario import PeriodicScenario
 from configs.scenario.scenario import load_scenario
-from configs.scenario.scenarios import load_any_scenario, load_periodic
+from configs.scenario.scenarios import load_any_scenario
 
 VALID = """
 kind: periodic
@@ -231,7 +232,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_unchanged_periodic_scenario_is_valid() -> None:
     Path("scenario.yaml").write_text(VALID)
-    assert load_periodic("scenario.yaml").name == "small"
+    assert load_any_scenario("scenario.yaml").name == "small"
 
 
 @pytest.mark.parametrize(
@@ -249,7 +250,9 @@ def test_a_mistake_in_a_periodic_scenario_is_reported_with_a_hint(
 def test_decimal_fractions_count_as_multiples_despite_rounding() -> None:
     tenths = VALID.replace("interval_s: 2,", "interval_s: 0.1,").replace("slide_s: 4}", "slide_s: 0.3}")
     Path("scenario.yaml").write_text(tenths)
-    assert load_periodic("scenario.yaml").groups["top"].queries[0].slide_s == 0.3
+    scenario = load_any_scenario("scenario.yaml")
+    assert isinstance(scenario, PeriodicScenario)
+    assert scenario.groups["top"].queries[0].slide_s == 0.3
 
 
 def test_the_total_number_of_queries_of_all_groups_is_limited() -> None:
@@ -258,7 +261,7 @@ def test_the_total_number_of_queries_of_all_groups_is_limited() -> None:
     data["drawn"]["per_group"] = 10_000
     Path("scenario.yaml").write_text(yaml.safe_dump(data))
     with pytest.raises(InvalidInput) as caught:
-        load_periodic("scenario.yaml")
+        load_any_scenario("scenario.yaml")
     assert str(caught.value) == (
         "scenario.yaml: drawn.per_group: all groups together have more than 100,000 queries (got 10000)\n"
         "  hint: give fewer queries, or fewer groups"
@@ -270,7 +273,7 @@ def test_drawn_queries_without_groups_are_refused() -> None:
         "extends: sharaf-tardiness\ndrawn: {per_group: 3, range_min_s: 10, range_max_s: 20}\n"
     )
     with pytest.raises(InvalidInput) as caught:
-        load_periodic("scenario.yaml")
+        load_any_scenario("scenario.yaml")
     assert str(caught.value) == (
         "scenario.yaml: drawn: drawn adds queries to groups, but there are no groups\n"
         "  hint: add `groups:`, or remove `drawn:`, which `aggregates` do not need"
@@ -282,11 +285,5 @@ def test_loading_the_wrong_kind_of_scenario_is_refused() -> None:
         load_scenario("golab-low")
     assert (classes.value.title, classes.value.field) == (
         "the scenario describes periodic queries, not classes",
-        "kind",
-    )
-    with pytest.raises(InvalidInput) as periodic:
-        load_periodic("dilos-sc")
-    assert (periodic.value.title, periodic.value.field) == (
-        "the scenario describes classes, not periodic queries",
         "kind",
     )

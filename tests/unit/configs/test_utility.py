@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from configs.classes.utility import UtilityGraph, points_in, told
 from configs.documents.declarations import declared_in
 from configs.errors import InvalidInput
+from tests.support.utility_graphs import gradient_at, slack_at
 
 GRAPH = UtilityGraph.model_validate(
     {
@@ -34,7 +35,7 @@ GRAPH = UtilityGraph.model_validate(
 def test_utility_gradient_and_slack_are_read_from_the_graph(
     latency_s: float, utility: float, gradient: float, slack: float
 ) -> None:
-    found = (GRAPH.utility_at(latency_s), GRAPH.gradient_at(latency_s), GRAPH.slack_at(latency_s))
+    found = (GRAPH.utility_at(latency_s), gradient_at(GRAPH, latency_s), slack_at(GRAPH, latency_s))
     assert found == pytest.approx((utility, gradient, slack))
 
 

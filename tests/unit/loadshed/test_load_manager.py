@@ -141,8 +141,8 @@ def test_the_drop_rate_is_corrected_by_the_admitted_load() -> None:
 def test_the_queue_is_limited_to_what_can_be_processed_in_time() -> None:
     gold = manager(Control(0.5, 0.5))
     _, set_keep, trim = gold.handle(cycle(1.0, queued_work_s=0.15), 1.0)
-    # After the cycle, 0.7·0.3·0.5 = 0.105 s of work may stay queued. Of the 0.15 s of work that arrives, a fifth may
-    # come in: 0.5·(0.15 + 0.7·0.3) − 0.15 = 0.03 s.
+    # After the cycle, 0.7·0.3·0.5 = 0.105 s of work may stay queued.
+    # Of the 0.15 s of work that arrives, a fifth may come in: 0.5·(0.15 + 0.7·0.3) − 0.15 = 0.03 s.
     assert isinstance(set_keep, SetKeep)
     assert set_keep.keep == pytest.approx(0.2)
     assert isinstance(trim, TrimQueue)
@@ -462,8 +462,7 @@ def rooms(commands: Sequence[LoadCommand]) -> list[Mapping[str, int]]:
 @pytest.mark.parametrize(
     ("terms", "target_ms", "room"),
     [
-        # Number of tuples of 0.02 ms that half a processor can process in ten delay targets, or in one second if that
-        # is longer.
+        # Number of tuples of 0.02 ms that half a processor can process in ten delay targets, or in one second if that is longer.
         ({"max_drop": 0.05}, 300, 75_000),
         ({"max_drop": 0.94}, 300, 75_000),
         ({"max_drop": 0.0}, 20, 25_000),

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import loadshed.shedder
-from loadshed.shedder import Shedder, Victim, fair_level
+from configs.classes.priority_class import Victim
+from loadshed.shedder import Shedder, fair_level
 
 VICTIMS: list[Victim] = ["random", "oldest", "newest", "fair"]
 

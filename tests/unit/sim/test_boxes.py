@@ -158,8 +158,7 @@ def test_a_tuple_closes_a_window_if_it_is_the_first_of_another_slide(
     ],
 )
 def test_the_kept_part_of_drifting_data_depends_on_mean_and_range(place: float, kept: list[object]) -> None:
-    # The ranges are [0, 50], [25, 75] and [50, 100]. The mean is 50 at first, 55 at five seconds and 75 after
-    # a quarter of the run.
+    # The ranges are [0, 50], [25, 75] and [50, 100]. The mean is 50 at first, 55 at five seconds and 75 after a quarter of the run.
     drift = Drift(std=5.0, seconds=100.0, place=place)
     model = SelectBox(kind="select", selectivity=0.5, tuple_us=1)
     chosen = build_effect(Box("select", "query", 0, 0, model, drift=drift), random.Random(1), False)
@@ -224,8 +223,8 @@ def test_the_wait_of_a_pair_for_its_partner_is_no_slowdown() -> None:
     left, right = join_sides(box, box, random.Random(1), False, (2.0, 3.0))
     left([10.0])
     pairs, _ = right([10.0, 11.0, 50.0])
-    # First pair: no tuple came before. Second, 1 s later: the left side was still processing its tuple.
-    # Third: the left side was done.
+    # First pair: no tuple came before. Second pair, 1 s later: the left side was still processing its tuple.
+    # Third pair: the left side was done.
     assert [(float(one), since(one)) for one in pairs] == [(10.0, 10.0), (11.0, 10.0), (50.0, 48.0)]
     pairs, _ = left([90.0])
     assert [since(one) for one in pairs] == [87.0, 87.0, 87.0]

@@ -88,8 +88,7 @@ def test_a_group_has_the_entitlement_and_load_of_its_members() -> None:
     found = together([one, load("b", 0.3, 3, max_drop=0.5)], 10_000)
     assert (found.declared.priority, found.max_drop) == (4, 0.5)
     (given,) = found.inputs
-    # A train of the first class has 100 tuples. The cost of calls adds 100 µs per tuple to the tuple's own
-    # cost of 100 µs.
+    # A train of the first class has 100 tuples. The cost of calls adds 100 µs per tuple to the tuple's own cost of 100 µs.
     assert given.rate * given.tuple_s == pytest.approx(0.2 + 0.3)
     assert given.rate == pytest.approx(1000.0 + 0.3e6)
     assert given.call_s == 0.0

@@ -15,13 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from configs.classes.periodic_schedules import Order, periodic_of
+from configs.classes.periodic_schedules import Order
 from configs.classes.policies import policy_of
 from engine.class_.runner import ClassRunner
 from engine.data.schema import INT64
 from engine.data.train import Train, Values, same_arrival
 from engine.sql import SqlCatalog, parse_create_stream, plan_query
-from scheduler.windows import PeriodicQuery, ScanCosts, build_periodic
+from scheduler.windows import PeriodicQuery, PeriodicScheduler, ScanCosts
+from tests.support.schedules import periodic_of
 
 STREAM = parse_create_stream("CREATE STREAM s (ts int64, x int64, WATERMARK FOR ts AS ts)")
 # Number of seconds in which the class learns costs undisturbed, and the much later second at which measuring begins.
@@ -131,7 +132,7 @@ def by_the_core(windows: Sequence[Window], order: Order, seconds: int) -> Iterat
     now = 0.0
     for second in range(BEGIN_S, BEGIN_S + seconds):
         now = max(now, float(second))
-        scheduler = build_periodic(periodic_of("none", order=order, tasks="query"))
+        scheduler = PeriodicScheduler(periodic_of("none", order=order, tasks="query"))
         for place, one in enumerate(windows):
             if second > BEGIN_S and second % one.slide_s:
                 continue

@@ -72,22 +72,19 @@ def test_redistribution_returns_classes_in_the_order_of_its_input() -> None:
 
 
 def test_the_higher_class_is_satisfied_first_when_supplies_are_short() -> None:
-    # Bronze can spare 0.9·0.1 − 0.005 = 0.085. Gold needs 0.06 of this, so silver gets only 0.025 of the
-    # 0.3 it demands.
+    # Bronze can spare 0.9·0.1 − 0.005 = 0.085. Gold needs 0.06 of this, so silver gets only 0.025 of the 0.3 it demands.
     moved = redistribute([account("gold", 1.1), account("silver", 2.0), account("bronze", 0.1)])
     assert_shares(moved, 0.66, 0.325, 0.015)
 
 
 def test_an_owner_is_repaid_with_its_reserve_before_anything_is_lent() -> None:
-    # Gold can spare 0.1·0.6 − 0.03 = 0.03. Bronze has a share of 0.04, needs 0.01 more, and also gets its
-    # reserve of 0.005.
+    # Gold can spare 0.1·0.6 − 0.03 = 0.03. Bronze has a share of 0.04, needs 0.01 more, and also gets its reserve of 0.005.
     accounts = [account("gold", 0.9), account("silver", 2.0, 0.36), account("bronze", 1.25, 0.04)]
     assert_shares(redistribute(accounts), 0.57, 0.375, 0.055)
 
 
 def test_an_owner_is_repaid_from_supplies_before_borrowers_give_back() -> None:
-    # Silver can spare 0.75·0.3 − 0.015 = 0.21. Gold needs 0.13 including its reserve and gets 0.07 back;
-    # silver keeps the rest.
+    # Silver can spare 0.75·0.3 − 0.015 = 0.21. Gold needs 0.13 including its reserve and gets 0.07 back; silver keeps the rest.
     accounts = [account("gold", 1.25, 0.4), account("silver", 0.25, 0.3), account("bronze", 1.0, 0.3)]
     assert_shares(redistribute(accounts), 0.6, 0.1, 0.3)
 

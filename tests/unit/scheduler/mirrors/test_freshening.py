@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from scheduler.mirrors.freshening import freshness, marginals, perceived_freshness, refreshes
+from bench.papers.partitions import marginals
+from scheduler.mirrors.freshening import freshness, perceived_freshness, refreshes
 
 CHANGES = [1, 2, 3, 4, 5]
 
@@ -25,7 +26,7 @@ def test_five_objects_are_refreshed_as_in_the_thesis(interests: list[float], pri
 
 
 def test_bandwidth_has_the_same_marginal_worth_for_a_million_objects_of_any_size() -> None:
-    """This is the thesis's large case (Table 2.3) at twice the size, with object sizes as in its Fig. 2.11."""
+    """Compute the thesis's large case (Table 2.3) at twice the size, with object sizes as in its Fig. 2.11."""
     count, rng = 1_000_000, np.random.default_rng(1)
     changes, sizes = rng.gamma(1.0, 2.0, count), 1.0 + rng.pareto(1.1, count)
     interests = 1.0 / np.arange(1, count + 1)
@@ -67,8 +68,7 @@ def test_nothing_is_refreshed_without_bandwidth_change_or_interest() -> None:
 
 
 def test_freshness_is_right_for_extreme_ratios_of_refreshes_to_changes() -> None:
-    # Four objects: one is never refreshed, one never changes, one changes once in two refreshes, and one changes far more
-    # often than it is refreshed.
+    # One object is never refreshed, one never changes, one changes once in two refreshes, one changes a billion times per refresh.
     found = freshness([0, 0, 2, 1], [3, 0, 1, 1e9])
     assert found == pytest.approx([0, 1, (1 - np.exp(-0.5)) / 0.5, 1e-9])
 

@@ -24,8 +24,7 @@ CHAIN = Network(
 
 def test_a_chain_multiplies_selectivities_and_adds_expected_costs() -> None:
     segments = CHAIN.segments(estimates((1, 0.5), (4, 0.2), (10, 2)))
-    # The expected cost C̄ of operator a is 1 + 0.5·4 + 0.5·0.2·10. The ideal time T is 1 + 4 + 10 for every
-    # operator.
+    # The expected cost C̄ of operator a is 1 + 0.5·4 + 0.5·0.2·10. The ideal time T is 1 + 4 + 10 for every operator.
     assert_segments(segments, (0.2, 4.0, 15), (0.4, 6.0, 15), (2.0, 10.0, 15))
 
 
@@ -57,8 +56,7 @@ def test_the_ideal_cost_of_a_joined_tuple_counts_both_sides_and_the_join_twice()
 
 
 def test_each_side_of_a_join_has_its_own_selectivity_and_cost() -> None:
-    # A tuple from the left makes 0.5·4 pairs, a tuple from the right 0.25·2. Each pair costs 5 in the next
-    # operator.
+    # A tuple from the left makes 0.5·4 pairs, a tuple from the right 0.25·2. Each pair costs 5 in the next operator.
     left, right = (2.0, 1 + 0.5 * (3 + 4 * 5), 14), (0.5, 2 + 0.25 * (3 + 2 * 5), 14)
     assert_segments(JOIN.segments(JOIN_ESTIMATES), left, right, (4, 23, 14), (2, 13, 14), (1, 5, 14))
 
@@ -82,8 +80,7 @@ SHARED = Network(
 
 def test_a_shared_operator_adds_up_the_queries_below_it() -> None:
     segments = SHARED.segments(estimates((1, 0.5), (3, 0.4), (9, 0.1)))
-    # The cost of the shared operator counts once. The selectivities of the two queries are added. T is the smaller T of the
-    # two queries.
+    # The cost of the shared operator counts once. The selectivities of the two queries are added. T is the smaller T of the two queries.
     assert_segments(segments, (0.5 * (0.4 + 0.1), 1 + 0.5 * (3 + 9), 4), (0.4, 3, 4), (0.1, 9, 10))
 
 
@@ -123,9 +120,9 @@ def slopes(network: Network, *cost_and_selectivity: tuple[float, float]) -> list
 
 
 def test_operators_of_one_envelope_segment_have_one_slope() -> None:
-    # Points (time, memory left) of the progress chart: (0, 1), (1, 0.9), (2, 0.2), (6, 0). Operator b releases more
-    # memory than a, so both have the slope from the start to the end of b, (1 − 0.2)/2. Operator c has its own
-    # slope 0.2/4: a tuple costs c 20, but only 0.2 of the tuples reach c.
+    # Points (time, memory left) of the progress chart: (0, 1), (1, 0.9), (2, 0.2), (6, 0).
+    # Operator b releases more memory than a, so both have the slope from the start to the end of b, (1 − 0.2)/2.
+    # Operator c has its own slope 0.2/4: a tuple costs c 20, but only 0.2 of the tuples reach c.
     assert slopes(CHAIN, (1, 0.9), (1 / 0.9, 2 / 9), (20, 1)) == pytest.approx([0.4, 0.4, 0.05])
 
 
@@ -141,14 +138,14 @@ def test_an_operator_that_multiplies_tuples_gets_the_slope_of_its_successors() -
 
 
 def test_the_size_of_tuples_counts_in_the_chart() -> None:
-    # Points (time, memory left): (0, 1), (1, 0.5·0.2), (2, 0). The first operator halves the number of tuples and
-    # reduces the size of a tuple to 0.2.
+    # Points (time, memory left): (0, 1), (1, 0.5·0.2), (2, 0).
+    # The first operator halves the number of tuples and reduces the size of a tuple to 0.2.
     network = Network((ScheduledOperator("a", (1,), source=True, size_out=0.2), ScheduledOperator("b")))
     assert slopes(network, (1, 0.5), (2, 1)) == pytest.approx([0.9, 0.1])
 
 
 def test_a_shared_operator_takes_the_best_slope_of_its_paths_in_any_order() -> None:
-    # Points (time, memory left) of the two paths: (0, 1), (1, 0.5), (3, 0) and (0, 1), (1, 0.5), (1.5, 0). The
-    # envelope of the second path is one segment of slope 1/1.5.
+    # Points (time, memory left) of the two paths: (0, 1), (1, 0.5), (3, 0) and (0, 1), (1, 0.5), (1.5, 0).
+    # The envelope of the second path is one segment of slope 1/1.5.
     assert slopes(SHARED, (1, 0.5), (4, 1), (1, 1)) == pytest.approx([1 / 1.5, 0.25, 1 / 1.5])
     assert slopes(SHARED, (1, 0.5), (1, 1), (4, 1)) == pytest.approx([1 / 1.5, 1 / 1.5, 0.25])

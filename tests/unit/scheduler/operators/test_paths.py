@@ -26,16 +26,16 @@ def believed(*given: tuple[tuple[int, ...], float, float, float]) -> NetworkEsti
 
 
 def test_the_capacity_of_a_path_is_the_inverse_of_the_time_per_tuple() -> None:
-    # The time per tuple is 1/C1 + s1/C2 + s1·s2/C3. The operators' capacities C are 4, 2 and 1 tuples per second,
-    # their selectivities s are 1/2, 1/4 and 1.
+    # The time per tuple is 1/C1 + s1/C2 + s1·s2/C3.
+    # The operators' capacities C are 4, 2 and 1 tuples per second, their selectivities s are 1/2, 1/4 and 1.
     chain = believed(((1,), 0.25, 0.5, 1), ((2,), 0.5, 0.25, 1), ((), 1.0, 1.0, 1))
     assert service_s(chain, (0, 1, 2)) == 0.25 + 0.5 * 0.5 + 0.125 * 1.0
     assert highest_path_capacity(chain, range(3)) == [1 / 0.625] * 3
 
 
 def test_a_segment_releases_the_memory_of_the_tuples_it_processes() -> None:
-    # The segment processes 1/(1/4 + 1/2·1/2) tuples per second. Input tuples have size 8, output tuples
-    # size 6; an eighth of the tuples is left.
+    # The segment processes 1/(1/4 + 1/2·1/2) tuples per second.
+    # Input tuples have size 8, output tuples size 6; an eighth of the tuples is left.
     chain = believed(((1,), 1.0, 1.0, 8), ((2,), 0.25, 0.5, 8), ((3,), 0.5, 0.25, 6), ((), 1.0, 1.0, 1))
     assert release_capacity(chain, (8, (1, 2))) == 2 * (8 - 6 / 8)
 

@@ -293,8 +293,7 @@ def test_invalid_policy_settings_are_refused_with_a_hint(name: str, words: str) 
 
 
 def test_freshness_prefers_the_query_with_less_to_do_unless_beta_is_zero() -> None:
-    # The priorities are (1 − 0.5³)/(3·1) = 0.29 and 0.5/1.5 = 0.33. With beta 0 they are the rates 0.5 and
-    # 0.33.
+    # The priorities are (1 − 0.5³)/(3·1) = 0.29 and 0.5/1.5 = 0.33. With beta 0 they are the rates 0.5 and 0.33.
     picked = []
     for beta in (1.0, 0.0):
         chosen = FreshnessPolicy(beta, queries((1, 0.5), (1.5, 0.5)))
@@ -376,8 +375,8 @@ def test_whole_queries_run_one_after_another_in_a_network_that_grew() -> None:
 
 # -- the scheduler of a class, which runs sources last -------------------------------------------------
 
-# Two streams, each with a filter that answers. The filters are expensive and keep little. Without the rule
-# that sources run last, every policy would run a source first.
+# Two streams, each with a filter that answers. The filters are expensive and keep little.
+# Without the rule that sources run last, every policy would run a source first.
 TWO_STREAMS = Network(
     (
         ScheduledOperator("clicks", (2,), source=True),

@@ -9,6 +9,7 @@ from scheduler.operators.policies import NONE, Policy, build_policy
 from scheduler.operators.policies.bucket import BucketPolicy, Grid
 from scheduler.operators.policies.outlook import least_slack, outlooks
 from scheduler.operators.policies.slope import SlopeSlackPolicy
+from tests.support.utility_graphs import gradient_at, slack_at
 
 
 def graph(*points: tuple[float, float]) -> UtilityGraph:
@@ -84,11 +85,11 @@ def test_a_shared_operator_is_as_urgent_as_the_most_urgent_of_its_queries() -> N
 @pytest.mark.parametrize(
     ("heads", "trains", "first"),
     [
-        ((0, 0), (1, 1), 0),  # flat utilities until slacks of 1 and 5 are used up
-        ((0, -4.5), (1, 1), 3),  # flat utilities until slacks of 1 and 0.5 are used up
-        ((-2, 0), (1, 1), 3),  # at its expected latency of 5, the first has lost all its utility
-        ((-1.05, 0), (1, 1), 0),  # at its expected latency of 4.05, the first is losing utility
-        ((0, 0), (2, 1), 3),  # two tuples take 6 time units to reach the root
+        ((0, 0), (1, 1), 0),  # Both utilities are flat; the slacks are 1 and 5.
+        ((0, -4.5), (1, 1), 3),  # Both utilities are flat; the slacks are 1 and 0.5.
+        ((-2, 0), (1, 1), 3),  # At its expected latency of 5, the first operator has lost all its utility.
+        ((-1.05, 0), (1, 1), 0),  # At its expected latency of 4.05, the first operator is losing utility.
+        ((0, 0), (2, 1), 3),  # Two tuples take 6 time units to reach the root.
     ],
 )
 @pytest.mark.parametrize("kind", ["slope-slack", "bucket"])
@@ -123,8 +124,8 @@ def test_buckets_equal_the_table_of_the_thesis(
 ) -> None:
     row, column = bucket
     found = (
-        GRID.slack_bucket(graph.slack_at(latency)) + 1,
-        GRID.gradient_bucket(graph.gradient_at(latency)) + 1,
+        GRID.slack_bucket(slack_at(graph, latency)) + 1,
+        GRID.gradient_bucket(gradient_at(graph, latency)) + 1,
         bucket_at(graph, latency),
     )
     assert found == (slack_bucket, slope_bucket, 4 * (row - 1) + column - 1)
@@ -136,8 +137,7 @@ def bucket_at(graph: UtilityGraph, latency: float) -> int:
 
 
 def test_a_graph_passes_through_its_buckets_as_latency_grows() -> None:
-    # While slack runs out, the utility is first flat; then it falls slowly (slacks of two parts and of one part),
-    # then it falls fast, and at the end it is lost.
+    # As slack runs out, utility is flat, then falls slowly (slacks of two parts and of one part), then falls fast, and is lost.
     latencies, buckets = GRID.moves(FIRST)
     assert latencies == pytest.approx([-2, -1, 0, 1, 2, 3, 4])
     assert buckets == [15, 14, 13, 12, 9, 8, 0, 16]

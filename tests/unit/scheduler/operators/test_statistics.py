@@ -100,8 +100,7 @@ def test_a_cost_within_a_tenth_of_the_average_is_no_outlier() -> None:
 
 
 def test_the_outlier_limit_grows_with_the_observed_spread() -> None:
-    # After a sample 0.8 below the average, σ = √(0.175·0.64) = 0.335. Samples up to 1.5·0.335 = 0.502 above
-    # the average are no outliers.
+    # After a sample 0.8 below the average, σ = √(0.175·0.64) = 0.335. Samples up to 1.5·0.335 = 0.502 above the average are no outliers.
     ordinary, far = starting_at(1.0, 1.0), starting_at(1.0, 1.0)
     (now,) = observe_costs(ordinary, 0.2)
     observe_costs(far, 0.2)

@@ -5,11 +5,11 @@ from math import isclose, lcm
 
 import pytest
 
-from configs.classes.periodic_schedules import PeriodicSettings, periodic_of
-from configs.errors import InvalidInput, UnknownName
-from scheduler.windows import Lateness, PeriodicQuery, PeriodicScheduler, ScanCosts, Task, build_periodic
+from configs.classes.periodic_schedules import PeriodicSettings
+from scheduler.windows import Lateness, PeriodicQuery, PeriodicScheduler, Task
 from scheduler.windows.periods import cheapest_periods, cost_rate, own_periods, shortest_periods
 from scheduler.windows.scan_model import COMPARISONS, SubGroup, sub_groups_of
+from tests.support.schedules import periodic_of
 
 # Queries, each as (window, slide) in minutes. The synopsis is updated every minute.
 EXAMPLE = ((10, 2), (5, 2), (6, 2), (15, 3), (12, 3), (20, 5), (30, 5))
@@ -23,7 +23,7 @@ def queries(slides: tuple[tuple[int, int], ...] = EXAMPLE, at_most: bool = True)
 
 
 def scheduler_of(settings: PeriodicSettings, among: list[PeriodicQuery]) -> PeriodicScheduler:
-    scheduler = build_periodic(settings)
+    scheduler = PeriodicScheduler(settings)
     scheduler.open("max", interval_s=60.0)
     for query in among:
         scheduler.add(query)
@@ -145,8 +145,8 @@ class TestTheProtocol:
         assert task is not None
         # The first sub-group was due at 120, the second at 180. Both are in time if they run within another minute.
         assert scheduler.done(task, 260.0) == (
-            Lateness(("Q1", "Q2", "Q3"), updates=2, tardiness_s=80.0, response_s=140.0),
-            Lateness(("Q4", "Q5"), updates=1, tardiness_s=20.0, response_s=80.0),
+            Lateness(("Q1", "Q2", "Q3"), updates=2, tardiness_s=80.0),
+            Lateness(("Q4", "Q5"), updates=1, tardiness_s=20.0),
         )
 
     def test_a_period_shorter_than_the_slide_makes_no_query_late(self) -> None:
@@ -157,8 +157,8 @@ class TestTheProtocol:
         assert task is not None
         # All queries were due at 120, but the second sub-group may wait until 180.
         assert scheduler.done(task, 250.0) == (
-            Lateness(("Q1", "Q2", "Q3"), updates=1, tardiness_s=70.0, response_s=130.0),
-            Lateness(("Q4", "Q5"), updates=0, tardiness_s=10.0, response_s=70.0),
+            Lateness(("Q1", "Q2", "Q3"), updates=1, tardiness_s=70.0),
+            Lateness(("Q4", "Q5"), updates=0, tardiness_s=10.0),
         )
 
     def test_after_a_late_run_the_next_run_is_a_whole_period_later(self) -> None:
@@ -209,68 +209,3 @@ class TestTheProtocol:
         scheduler = scheduler_of(periodic_of("conservative", eager=True), queries(EXAMPLE[:5]))
         runs = [f"{minute}:{numbers(task)}" for minute, task in minutes(scheduler, 3)]
         assert runs == ["1:123", "1:45", "2:123", "2:45", "3:123", "3:45"]
-
-    def test_sub_groups_become_due_although_numbers_of_synopsis_states_skip_values(self) -> None:
-        scheduler = build_periodic(periodic_of("conservative"))
-        scheduler.open("max", 60.0, number=28_000_001)
-        scheduler.add(queries(((10, 5),))[0])
-        scheduler.updated("max", 1.0, number=28_000_004)
-        assert scheduler.pick(1.0) is None
-        scheduler.updated("max", 2.0, number=28_000_012)
-        task = scheduler.pick(2.0)
-        assert task is not None
-        assert (task.number, task.parts[0].due, task.parts[0].promised) == (
-            28_000_012,
-            28_000_005,
-            28_000_006,
-        )
-
-    def test_added_and_removed_queries_change_the_periods(self) -> None:
-        others, first = queries()[3:], queries()[:3]
-        scheduler = scheduler_of(periodic_of("hybrid"), others)
-        alone = {"Q4": 3, "Q5": 3, "Q6": 5, "Q7": 5}
-        assert scheduler.periods("max", "G1") == alone
-        for query in first:
-            scheduler.add(query)
-        assert scheduler.periods("max", "G1") == alone | {"Q4": 2, "Q5": 2} | {"Q1": 2, "Q2": 2, "Q3": 2}
-        for query in first:
-            scheduler.remove(query.name)
-        assert scheduler.periods("max", "G1") == alone
-        assert [f"{minute}:{numbers(task)}" for minute, task in minutes(scheduler, 6)] == [
-            "3:45",
-            "5:67",
-            "6:45",
-        ]
-
-    def test_a_query_removed_while_running_or_waiting_does_not_run_again(self) -> None:
-        scheduler = scheduler_of(periodic_of("conservative"), queries(EXAMPLE[:5]))
-        for minute in (1, 2):
-            scheduler.updated("max", 60.0 * minute)
-        task = scheduler.pick(120.0)
-        assert task is not None
-        scheduler.updated("max", 180.0)
-        for name in ("Q1", "Q2", "Q3", "Q4", "Q5"):
-            scheduler.remove(name)
-        assert len(scheduler.done(task, 181.0)) == 1
-        assert list(minutes(scheduler, 6)) == []
-        assert scheduler.waiting == 0
-
-    def test_measured_costs_change_the_periods(self) -> None:
-        scheduler = scheduler_of(periodic_of("hybrid"), queries(EXAMPLE[:5]))
-        assert set(scheduler.periods("max", "G1").values()) == {2}
-        # Apart from the scan, each query now costs much, so that it does not pay to run a query more often.
-        scheduler.price("max", "G1", ScanCosts(interval=1.0, answer=20.0))
-        assert set(scheduler.periods("max", "G1").values()) == {2, 3}
-
-    def test_invalid_queries_and_schedules_are_refused(self) -> None:
-        scheduler = scheduler_of(periodic_of("hybrid"), queries())
-        with pytest.raises(InvalidInput, match="slide is shorter than one interval"):
-            PeriodicQuery("Q", "max", "G1", window=5, slide=0)
-        with pytest.raises(InvalidInput, match="a query of this name already exists"):
-            scheduler.add(queries()[0])
-        with pytest.raises(UnknownName, match="no such synopsis"):
-            scheduler.add(PeriodicQuery("Q", "maximum", "G1", 5, 1))
-        with pytest.raises(UnknownName, match="no such periodic query"):
-            scheduler.remove("Q8")
-        with pytest.raises(UnknownName, match="no such schedule"):
-            periodic_of("hybird")

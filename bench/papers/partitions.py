@@ -9,6 +9,8 @@ the result much, at a cost of objects × partitions comparisons per round.
 
 1. Members of a partition are refreshed equally often (`by_size` false) or with equal bandwidth; the bandwidth is used up.
 2. With as many partitions as objects the result is exact.
+
+`marginals` shows how near a solution is to the optimum, at which all refreshed objects have the same marginal value.
 """
 
 from __future__ import annotations
@@ -92,3 +94,18 @@ def frequencies_by_partition(
     p, rate, size = members_mean(np.stack([objects.interests, objects.changes, objects.sizes]), labels)
     best = refreshes(p * counts, rate, bandwidth, size * counts).frequencies
     return (best * size)[labels] / objects.sizes if by_size else best[labels]
+
+
+def marginals(
+    interests: npt.ArrayLike, changes: npt.ArrayLike, frequencies: npt.ArrayLike, sizes: npt.ArrayLike = 1.0
+) -> Floats:
+    """Return the marginal value of bandwidth for each object, p/(s·λ)·g(λ/f); 0 for an object that never changes."""
+    p, rate, f, size = (
+        np.asarray(array, np.float64) for array in np.broadcast_arrays(interests, changes, frequencies, sizes)
+    )
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        x = rate / f
+        # For small x a series is used, because 1 − e^(−x)·(1 + x) would lose all digits.
+        gained = np.where(x < 1e-3, x * x * (0.5 - x * (1 / 3 - x / 8)), -np.expm1(np.log1p(x) - x))
+        gained = np.where(np.isinf(x), 1.0, gained)
+        return np.where((rate > 0) & (p > 0), p / (size * rate) * gained, 0.0)
