@@ -36,9 +36,9 @@ from actors.log.segment_log import (
     SEGMENT_BYTES,
     SEGMENTS_LEAST,
     FrameForgotten,
-    LogFull,
     Reader,
     SegmentWriter,
+    no_memory,
 )
 from configs.errors import WeirError
 from engine.class_.steps import Commit
@@ -51,7 +51,7 @@ MARK_BYTES = 4
 SNAPSHOTS_KEPT = 2
 STEERED = "steered"
 STEERED_VERSION = 1
-_STEERED = Struct("=Qddd")  # version, kept fraction, headroom, share
+_STEERED = Struct("=Qddd")  # Fields of a stored `Steered`: version, kept fraction, headroom, share
 # Each snapshot has its own segment, so that forgetting a snapshot frees its memory. Only memory limits this log.
 SNAPSHOT_SEGMENT_BYTES = 2 * PAGE
 SNAPSHOT_BYTES = 1 << 40
@@ -107,11 +107,13 @@ class UnitLog:
             raise
         self._steered = os.open(folder / STEERED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.steered = steered_of(os.pread(self._steered, _STEERED.size, 0))
-        self.frame_max = bytes_max // SEGMENTS_LEAST  # maximum size of one commit
-        # One segment is deducted: the segment of the last snapshot also holds older commits, and ends of segments stay unused.
+        self.frame_max = bytes_max // SEGMENTS_LEAST  # Maximum size of one commit, in bytes
+        # One segment is deducted, because segments also hold commits from before the last snapshot, and unused ends.
         self._filled = max(self.frame_max, bytes_max // 2 - self._commits.segment_bytes)
-        self.bytes_since = 0  # bytes of commits after the last snapshot
-        self.lost_answers = 0  # answers of commits that were too large for a log of this size
+        self.bytes_since = 0  # Bytes of commits after the last snapshot
+        self.lost_answers = (
+            0  # Number of answers that were dropped because their commit was too large for the log
+        )
 
     @property
     def next(self) -> int:
@@ -182,18 +184,14 @@ class UnitLog:
         try:
             describe_as(self.folder, json.dumps({"version": QUERIES_VERSION, "queries": told}).encode())
         except OSError as error:
-            raise LogFull(
-                "the machine has no memory left for the description of the queries",
-                str(self.folder),
-                hint=str(error),
-            ) from error
+            raise no_memory("the description of the queries", self.folder, error) from error
 
     def steer(self, steered: Steered) -> None:
         """Store the result of a load cycle, with which the unit begins after a restart."""
         if steered == self.steered:
             return
         self.steered = steered
-        with suppress(OSError):  # if memory has run out, a restarted unit learns the values again
+        with suppress(OSError):  # If memory has run out, a restarted unit learns the values again.
             record = _STEERED.pack(STEERED_VERSION, steered.keep, steered.headroom, steered.share)
             os.pwrite(self._steered, record, 0)
 
@@ -242,6 +240,3 @@ def described(folder: Path) -> dict[str, LoggedQuery]:
         name: LoggedQuery(tuple((column, kind) for column, kind in columns), mark, began)
         for name, (columns, mark, began) in record["queries"].items()
     }
-
-
-__all__ = ["LoggedQuery", "LogContents", "LogBroken", "LogFull", "Steered", "UnitLog", "described"]
