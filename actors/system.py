@@ -29,21 +29,20 @@ import ray
 
 from actors.coordinator import coordinator_actor
 from actors.coordinator.coordinator_status import CoordinatorStatus
-from actors.coordinator.settings import CoordinatorSettings, StartHost
+from actors.coordinator.settings import CoordinatorSettings
 from actors.dispatcher.turn_loop import TurnStatus
 from actors.gateway.endpoint import EndpointSettings
-from actors.host import host_actor
 from actors.runtime import kv_store
 from actors.runtime.cluster import all_names, kill
 from actors.runtime.cpu_pinning import Cores, cores_of_process, keep_process_off, lane_cores
 from actors.runtime.names import (
     COORDINATOR,
+    SETTINGS_KEY,
+    SYSTEM_KEY,
     dispatcher_name,
     find,
     gateway_name,
     host_name,
-    settings_key,
-    system_key,
 )
 from actors.runtime.ray_process import (
     POLL_S,
@@ -175,7 +174,7 @@ class System:
 
     def has_ended(self) -> bool:
         """Return True if Ray has ended, or the cluster no longer knows the system, or runs another system in its place."""
-        return not ray_runs() or bool(kv_store.get(system_key()) != self.name)
+        return not ray_runs() or bool(kv_store.get(SYSTEM_KEY) != self.name)
 
     def wait_ready(self) -> None:
         """Wait until all actors have answered; after READY_S seconds, raise Away with the missing actors and the last failure."""
@@ -225,7 +224,6 @@ def start(
     address: str | None = None,
     data_folder: Path | None = None,
     pinned: bool = True,
-    start_host: StartHost = host_actor.start,
     endpoint: EndpointSettings | None = None,
     home: Path | None = None,
     loopback: bool = True,
@@ -256,7 +254,6 @@ def start(
         opened, key = (None, None) if endpoint is None else endpoint.with_new_key()
         coordinator = CoordinatorSettings(
             live=settings,
-            start_host=start_host,
             base=base,
             system=system.name,
             # On a cluster, this process reserves no processors: the dispatcher of each node chooses the processors of its lanes.
@@ -309,9 +306,9 @@ def found_or_started(
     wait_answers(address, wait_s)
     init_ray(address, is_local(address))
     try:
-        name = kv_store.get(system_key())
+        name = kv_store.get(SYSTEM_KEY)
         if name is not None:
-            if kv_store.get(settings_key()) == record:
+            if kv_store.get(SETTINGS_KEY) == record:
                 return System(name, [ray.shutdown])
             end_actors()
             forget_name()
@@ -322,7 +319,7 @@ def found_or_started(
     system = start(settings, [], address=address, pinned=pinned, endpoint=endpoint, home=home)
     try:
         # Written last, so that an interrupted start leaves no settings.
-        kv_store.put(settings_key(), record)
+        kv_store.put(SETTINGS_KEY, record)
     except BaseException:
         system.stop()
         raise
@@ -336,7 +333,7 @@ def attach(address: str) -> System:
     if connects:
         check_answers(address)
         init_ray(address, is_local(address))
-    name = kv_store.get(system_key())
+    name = kv_store.get(SYSTEM_KEY)
     if name is None:
         if connects:
             ray.shutdown()
@@ -378,12 +375,12 @@ def note_key(base: Path, system: System, key: str) -> None:
 
 def claim(system: System) -> None:
     """Register the system as the only one of its cluster."""
-    other = kv_store.get(system_key())
+    other = kv_store.get(SYSTEM_KEY)
     if other is not None:
         raise InvalidInput(
             "another system runs on this cluster", "address", other, "attach to that system, or stop it first"
         )
-    kv_store.put(system_key(), system.name)
+    kv_store.put(SYSTEM_KEY, system.name)
     system.undo.append(forget_name)
 
 
@@ -393,8 +390,8 @@ def forget_name() -> None:
 
 def delete_name() -> None:
     with suppress(Exception):  # if Ray has ended, its store has ended too
-        kv_store.delete(settings_key())
-        kv_store.delete(system_key())
+        kv_store.delete(SETTINGS_KEY)
+        kv_store.delete(SYSTEM_KEY)
 
 
 # -- functions that end a system, and calls of its actors ------------------------------------------------------

@@ -25,7 +25,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import ray
 
@@ -37,10 +37,10 @@ from actors.coordinator.settings import CoordinatorSettings
 from actors.host.tuning_sample import UnitNow
 from actors.messages.unit_messages import UnitReport
 from actors.runtime import kv_store
-from actors.runtime.cluster import head_node
+from actors.runtime.cluster import start_actor
 from actors.runtime.event_log import machine_clock
 from actors.runtime.idle_throttle import Rest
-from actors.runtime.names import COORDINATOR, NAMESPACE, declared_key, find, host_name, shares_key
+from actors.runtime.names import COORDINATOR, DECLARED_KEY, SHARES_KEY, find, host_name
 from configs.classes.live_class import LiveClass
 from configs.classes.objectives import Objective
 from configs.errors import WeirError
@@ -250,9 +250,9 @@ class ControlThread:
 
     def _begin(self) -> None:
         lanes = self._effects.look_at_nodes()
-        declared = kv_store.get(declared_key())
+        declared = kv_store.get(DECLARED_KEY)
         if declared is not None:
-            self._plane.restore(declared, kv_store.get(shares_key()), lanes, time.monotonic())
+            self._plane.restore(declared, kv_store.get(SHARES_KEY), lanes, time.monotonic())
         self._effects.watch()
         self._effects.stop_strangers()
 
@@ -312,15 +312,6 @@ class ControlThread:
 
 
 def start(settings: CoordinatorSettings) -> Any:
-    """Return the handle of the coordinator actor, and start the actor if it does not exist. The actor lives until it is killed."""
-    # Ray's type hints do not include concurrency groups.
-    remote = cast(Any, ray.remote)
+    """Return the handle of the coordinator actor, and start the actor on the head node if it does not exist."""
     groups = {"health": 2, "reports": 1}
-    actor = remote(num_cpus=0, max_restarts=-1, max_concurrency=8, concurrency_groups=groups)(Coordinator)
-    return actor.options(
-        name=COORDINATOR,
-        namespace=NAMESPACE,
-        lifetime="detached",
-        get_if_exists=True,
-        scheduling_strategy=head_node(),
-    ).remote(settings)
+    return start_actor(Coordinator, COORDINATOR, None, groups, settings, concurrency=8)

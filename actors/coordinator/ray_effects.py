@@ -27,19 +27,20 @@ from actors.dispatcher.dispatcher_actor import DispatcherSettings, NodeShares
 from actors.dispatcher.turn_loop import Record as TurnRecord
 from actors.gateway import gateway_actor
 from actors.gateway.gateway_actor import GatewayOptions
+from actors.host import host_actor
 from actors.messages.unit_messages import Copy, Unit, copies_reader, units_to_json
 from actors.runtime import kv_store
 from actors.runtime.cluster import all_names, end, kill, nodes, short_id
 from actors.runtime.event_log import machine_clock
 from actors.runtime.names import (
-    declared_key,
+    DECLARED_KEY,
+    SHARES_KEY,
     dispatcher_key,
     dispatcher_name,
     find,
     gateway_name,
     host_key,
     host_name,
-    shares_key,
 )
 from loadshed.records import header_of
 from scheduler.turns.round_robin import TurnRoundRobin
@@ -67,10 +68,9 @@ class RayEffects:
     # -- effects of the control plane ---------------------------------------------------------------------
 
     def start_host(self, host: str, node: str) -> None:
-        dirs = self.settings.dirs(node)
         settings = self.settings
-        arguments = (host, self._node_ids[node], dirs, settings.live, settings.cores, settings.events)
-        self.actors.meet(host_name(host), settings.start_host(*arguments))
+        arguments = (settings.dirs(node), settings.live, settings.cores, settings.events)
+        self.actors.meet(host_name(host), host_actor.start(host, self._node_ids[node], *arguments))
 
     def stop_host(self, host: str) -> None:
         name = host_name(host)
@@ -120,7 +120,7 @@ class RayEffects:
         ).start()
 
     def save(self, part: Part, value: Any) -> None:
-        kv_store.put(declared_key() if part == "declared" else shares_key(), value)
+        kv_store.put(DECLARED_KEY if part == "declared" else SHARES_KEY, value)
 
     # -- checks for new, lost and silent nodes and actors -------------------------------------------------
 
@@ -225,7 +225,7 @@ class RayEffects:
         end([host_name(host) for host in hosts])
         end([dispatcher_name(node) for node in nodes])
         end([gateway_name(node) for node in nodes], True)
-        for key in (*map(host_key, hosts), *map(dispatcher_key, nodes), declared_key(), shares_key()):
+        for key in (*map(host_key, hosts), *map(dispatcher_key, nodes), DECLARED_KEY, SHARES_KEY):
             kv_store.delete(key)
 
 

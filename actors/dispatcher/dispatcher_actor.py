@@ -18,15 +18,14 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.dispatcher.turn_loop import Record, TurnLoop, TurnStatus
+from actors.runtime.cluster import start_actor
 from actors.runtime.cpu_pinning import Cores, cores_of_process, keep_process_off, lane_cores
 from actors.runtime.idle_throttle import Rest, unchanged
-from actors.runtime.names import NAMESPACE
 
 # Switch interval of the interpreter, in seconds: longest time that a thread of Ray keeps the interpreter while the loop waits.
 SWITCH_S = 1e-4
@@ -40,8 +39,6 @@ class DispatcherSettings:
     path: Path
     round_s: float
     lanes: int
-    pinned: bool = True
-    """True to keep other threads off the lanes' processors, where the operating system allows it."""
     cores: Cores | None = None
     """Processors of the lanes if they are chosen already; None to take the last processors that this process may use."""
     rests: bool = False
@@ -65,7 +62,7 @@ class Dispatcher:
         recall: Callable[[], NodeShares | None],
         recorder: Callable[[], Record] | None = None,
     ) -> None:
-        cores = settings.cores or lane_cores(settings.lanes, cores_of_process() if settings.pinned else ())
+        cores = settings.cores or lane_cores(settings.lanes, cores_of_process())
         cores = keep_process_off(cores)
         record = recorder() if recorder is not None else None
         self._loop = TurnLoop(
@@ -129,14 +126,5 @@ def start(
     recall: Callable[[], NodeShares | None],
     recorder: Callable[[], Record] | None = None,
 ) -> Any:
-    """Return the handle of the actor `name`, and start the actor on the node if it does not exist. The actor lives until it is killed."""
-    # Ray's type hints do not include concurrency groups.
-    remote = cast(Any, ray.remote)
-    actor = remote(num_cpus=0, max_restarts=-1, concurrency_groups={"health": 2})(Dispatcher)
-    return actor.options(
-        name=name,
-        namespace=NAMESPACE,
-        lifetime="detached",
-        get_if_exists=True,
-        scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-    ).remote(settings, recall, recorder)
+    """Return the handle of the actor `name`, and start the actor on the node if it does not exist."""
+    return start_actor(Dispatcher, name, node_id, {"health": 2}, settings, recall, recorder)

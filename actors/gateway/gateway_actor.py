@@ -8,7 +8,7 @@ Guarantees:
 3. The copy of another node's stream has the same frames under the same numbers. The origin keeps each frame until the copy
    has it. Copying continues after a restart.
 4. Input of a unit that runs on another node (`set_copies`) is kept until a snapshot that covers the input has been copied here.
-5. Calls that declare, drop, follow or unfollow are executed in the order in which they were made.
+5. Calls that declare, drop or follow streams are executed in the order in which they were made.
 6. `ping` and `status` answer even while other calls are in progress.
 """
 
@@ -22,14 +22,13 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.gateway.endpoint import EndpointSettings
 from actors.gateway.gateway_loop import Gateway
@@ -42,13 +41,13 @@ from actors.gateway.log_replication import (
     StreamCopy,
     UnitFrames,
 )
-from actors.gateway.producer_door import DoorBounds
 from actors.log.segment import LogMissing
 from actors.log.segment_log import LOCK, LOG_BYTES, LogFull, LogTaken, Reader, frames_left, locked
 from actors.log.unit_log import QUERIES, SNAPSHOTS
 from actors.messages.unit_messages import Copy, copies_reader
+from actors.runtime.cluster import start_actor
 from actors.runtime.idle_throttle import Rest, unchanged
-from actors.runtime.names import NAMESPACE, find, gateway_name
+from actors.runtime.names import find, gateway_name
 from actors.runtime.run_dirs import RunDirs, remove_dead
 from configs.errors import InvalidInput
 
@@ -69,7 +68,6 @@ class GatewayOptions:
     dirs: RunDirs
     bytes_max: int = LOG_BYTES
     results_bytes: int = LOG_BYTES
-    bounds: DoorBounds = field(default_factory=DoorBounds)
     endpoint: EndpointSettings | None = None
     """Settings of the network endpoint; None if no endpoint is opened."""
 
@@ -90,7 +88,7 @@ class GatewayActor:
         remove_dead(dirs.base)
         dirs.remove_dead_nodes()
         self._results_bytes = settings.results_bytes
-        self._gateway = Gateway(dirs, bytes_max=settings.bytes_max, bounds=settings.bounds)
+        self._gateway = Gateway(dirs, bytes_max=settings.bytes_max)
         self._streams = self._gateway.streams
         self._followers: dict[tuple[str, str], Follower] = {}
         self._following = threading.Lock()
@@ -282,11 +280,6 @@ class GatewayActor:
             self._streams.keep_for(name, copy.streams, copy.holds_back)
             self.follow_class(copy.origin, name, copy.results_bytes)
 
-    def unfollow(self, origin: str, stream: str) -> None:
-        """Stop copying a stream. Copied frames stay; the origin stops keeping frames for this node."""
-        self._unfollow("stream", stream)
-        ray.get(find(gateway_name(origin)).forget_copy.remote(stream, self._reader), timeout=PULL_WAIT_S)
-
     def unfollow_class(self, name: str) -> None:
         self._unfollow("class", name)
 
@@ -391,16 +384,9 @@ class Pull:
 
 
 def start(node_id: str, settings: GatewayOptions) -> Any:
-    """Return the handle of a node's gateway actor, creating the actor if needed. It lives until it is killed."""
-    # Ray's type annotations lack concurrency groups.
-    remote = cast(Any, ray.remote)
+    """Return the handle of a node's gateway actor, and start the actor if it does not exist."""
     groups = {"health": 2, "others": 2, "pulls": PULLS}
-    # Methods without a concurrency group run one after another, in the order of the calls.
-    actor = remote(num_cpus=0, max_restarts=-1, max_concurrency=1, concurrency_groups=groups)(GatewayActor)
-    return actor.options(
-        name=gateway_name(settings.dirs.node),
-        namespace=NAMESPACE,
-        lifetime="detached",
-        get_if_exists=True,
-        scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-    ).remote(settings)
+    # With `concurrency` 1, methods without a concurrency group run one after another, in the order of the calls.
+    return start_actor(
+        GatewayActor, gateway_name(settings.dirs.node), node_id, groups, settings, concurrency=1
+    )

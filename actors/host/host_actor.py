@@ -15,20 +15,20 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.host.host import Host, HostStatus, prepare_process
 from actors.host.tuning_sample import UnitNow
 from actors.host.unit_load import OpenRecord, not_recorded
 from actors.messages.unit_messages import Account, Explanations, Unit, UnitReport, units_from_json
 from actors.runtime import kv_store
+from actors.runtime.cluster import start_actor
 from actors.runtime.cpu_pinning import Cores, keep_process_off
 from actors.runtime.event_log import LogWriter, machine_clock
 from actors.runtime.idle_throttle import Rest
-from actors.runtime.names import COORDINATOR, NAMESPACE, find, host_key, host_name
+from actors.runtime.names import COORDINATOR, find, host_key, host_name
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveSettings
 from engine.class_.explain import PlanLine
@@ -36,7 +36,6 @@ from loadshed.records import header_of
 
 # Maximum number of reports that wait while the coordinator cannot be found; older reports are useless.
 REPORTS_MAX = 4
-EVENTS_BYTES = 256 << 20
 CALLS = 8
 
 
@@ -107,7 +106,7 @@ class ClassHost:
         self._name = host
         self._held = dirs.hold(), dirs.hold_node()
         self._reporter = Reporter(lambda: find(COORDINATOR))
-        self._events = None if events is None else LogWriter(events, EVENTS_BYTES)
+        self._events = None if events is None else LogWriter(events)
         cores = None if cores is None else keep_process_off(cores)
         record = not_recorded if self._events is None else recorder(self._events)
         self._host = Host(
@@ -191,21 +190,8 @@ def start(
     cores: Cores | None = None,
     events: Path | None = None,
 ) -> Any:
-    """Return the handle of the host actor, and start the actor on the node if it does not exist. The actor lives until it is killed."""
-    # Ray's type hints do not include concurrency groups.
-    remote = cast(Any, ray.remote)
-    actor = remote(
-        num_cpus=0,
-        max_restarts=-1,
-        max_task_retries=0,
-        max_concurrency=CALLS,
-        # A single thread for `control`: changes of shares take effect in the order in which they are sent.
-        concurrency_groups={"health": 2, "control": 1},
-    )(ClassHost)
-    return actor.options(
-        name=host_name(host),
-        namespace=NAMESPACE,
-        lifetime="detached",
-        get_if_exists=True,
-        scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-    ).remote(host, dirs, settings, cores, events)
+    """Return the handle of the host actor, and start the actor on the node if it does not exist."""
+    # The group `control` has a single thread, so that changes of shares take effect in the order in which they are sent.
+    groups = {"health": 2, "control": 1}
+    arguments = (host, dirs, settings, cores, events)
+    return start_actor(ClassHost, host_name(host), node_id, groups, *arguments, concurrency=CALLS)

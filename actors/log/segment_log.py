@@ -122,9 +122,7 @@ class SegmentWriter:
         self.segment_bytes = even_part(bytes_max - ROLLS, segment_bytes)
         self.keep_from = keep_from
         self.forgetting: Callable[[], None] = lambda: None
-        self._taken = (
-            0  # Bytes of memory of the current segment, including the room that `begin` has reserved
-        )
+        self._taken = 0  # Bytes of the current segment, including the room that `begin` has reserved
         self._spares: deque[tuple[Path, int]] = deque()  # Spare files, each with its size in bytes
         self._spare_bytes = 0
         self._released = 0  # Number of the first frame that readers have not released

@@ -111,9 +111,7 @@ class UnitLog:
         # One segment is deducted, because segments also hold commits from before the last snapshot, and unused ends.
         self._filled = max(self.frame_max, bytes_max // 2 - self._commits.segment_bytes)
         self.bytes_since = 0  # Bytes of commits after the last snapshot
-        self.lost_answers = (
-            0  # Number of answers that were dropped because their commit was too large for the log
-        )
+        self.lost_answers = 0  # Number of answers dropped because their commit was too large for the log
 
     @property
     def next(self) -> int:

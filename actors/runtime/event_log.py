@@ -34,6 +34,8 @@ CHUNK = 64
 GATHER_S = 0.2
 # Bytes reserved for the last line, which has the reason why the log ends.
 CUT_BYTES = 1000
+# Maximum size of one log, in bytes.
+EVENTS_BYTES = 256 << 20
 
 
 class EventLog:
@@ -87,7 +89,7 @@ class EventLog:
         for now, event, commands in decisions:
             try:
                 line = _text(decision_line(self._kind, now, event, commands))
-            except Exception as problem:  # an event that cannot be written must not stop the core
+            except Exception as problem:  # An event that cannot be written must not stop the core.
                 self._cut(chunk, f"an event could not be written: {problem!r:.100}")
                 return
             if len(line) > self._room:
@@ -129,7 +131,7 @@ def _text(line: Any) -> bytes:
 
 
 def _created(folder: Path, name: str) -> tuple[Path, int]:
-    """Create the file for the next life of a core."""
+    """Create a core's log file with the next unused number; return its path and its descriptor."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lives = re.compile(re.escape(name) + r"-(\d+)\.jsonl")
     matches = (lives.fullmatch(file.name) for file in folder.iterdir())
@@ -146,7 +148,7 @@ def _created(folder: Path, name: str) -> tuple[Path, int]:
 class LogWriter:
     """Thread that writes the logs of a process; it sleeps until a decision is recorded."""
 
-    def __init__(self, folder: Path, most_bytes: int) -> None:
+    def __init__(self, folder: Path, most_bytes: int = EVENTS_BYTES) -> None:
         self._folder, self._most_bytes = folder, most_bytes
         self._logs: list[EventLog] = []
         self._recorded, self._closing = Event(), Event()

@@ -39,8 +39,8 @@ from actors.runtime.run_dirs import (
 from configs.errors import InvalidInput
 
 LOG = logging.getLogger(__name__)
-# Environment variables for Ray's background work. The first group switches off Ray's monitoring and makes its polling less frequent.
-# With them, and without Ray's monitoring processes (`end_watchers`), an idle Ray uses 0.4% of a core instead of 1.9%.
+# Environment variables that switch off Ray's monitoring, and make Ray poll less often.
+# With these variables, and without Ray's monitoring processes (`end_watchers`), an idle Ray uses 0.4% of a core instead of 1.9%.
 # The wake-up of each idle actor every 10 ms has no setting in Ray; `actors.runtime.idle_throttle` reduces its cost.
 RAY_SETTINGS: Mapping[str, str] = {
     "RAY_task_events_report_interval_ms": "0",
@@ -115,12 +115,12 @@ def start_ray(name: str, lanes: int, loopback: bool, undo: Undo) -> None:
     settings = {variable: value for variable, value in RAY_SETTINGS.items() if variable not in os.environ}
     os.environ.update(settings)
     undo.append(lambda: [os.environ.pop(variable, None) for variable in settings])
-    # The folder contains sockets, and the length of their paths is limited.
+    # The folder contains sockets, and the paths of sockets have a limited length.
     folder = tempfile.mkdtemp(prefix=f"{TEMPORARY}{name}-")
     undo.append(lambda: remove_folder(Path(folder)))
     hold_temporary(Path(folder), undo)
     undo.append(restored_signal(signal.SIGTERM))
-    # Added before Ray is started, since a start that fails halfway leaves processes, too.
+    # The clean-up is added before Ray starts, because a start that fails halfway also leaves processes.
     undo.append(lambda: end_ray(Path(folder)))
     init_ray(
         LOCAL,
@@ -190,7 +190,7 @@ def init_ray(address: str, loopback: bool, **settings: Any) -> None:
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
     # Ray installs a handler for SIGTERM; the handler of this process, which ends everything in order, is restored below.
     restore = restored_signal(signal.SIGTERM)
-    # With log_to_driver=False, only Ray's thread that listens for errors calls this function.
+    # With log_to_driver=False, only Ray's thread that listens for errors calls `log_ray_message`.
     ray_worker.print_to_stdstream = log_ray_message
     with loopback_alone() if loopback else nullcontext():
         try:

@@ -207,7 +207,7 @@ def has_open(process: Path, folder: Path) -> bool:
 
 @contextmanager
 def lock_if_dead(root: Path) -> Iterator[bool]:
-    """Yield True if no process holds the lock of a folder. No process can acquire it inside the with block then."""
+    """Yield True if no process holds the lock of a folder; then no other process gets the lock inside the with block."""
     try:
         file = os.open(root / LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
