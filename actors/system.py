@@ -160,7 +160,7 @@ class System:
 
     @property
     def ingest_key(self) -> str:
-        """Return the key that permits reading and writing all data at an endpoint; it is kept only on the machine of the start."""
+        """Return the key that permits reading and writing all data at an endpoint; only the machine that started the system has the key."""
         for node in self.status().system.nodes:
             path = RunDirs(shared_memory(), self.name, node).ingest_key
             if path.is_file():
@@ -318,7 +318,7 @@ def found_or_started(
     ray.shutdown()
     system = start(settings, [], address=address, pinned=pinned, endpoint=endpoint, home=home)
     try:
-        # Written last, so that an interrupted start leaves no settings.
+        # Settings are stored last, so that an interrupted start leaves no settings.
         kv_store.put(SETTINGS_KEY, record)
     except BaseException:
         system.stop()
@@ -339,9 +339,6 @@ def attach(address: str) -> System:
             ray.shutdown()
         raise UnknownName("no system runs on this cluster", "--address", address, START_ONE)
     return System(name, [ray.shutdown] if connects else [])
-
-
-# -- functions that start a system -----------------------------------------------------------------------------
 
 
 def reserved(system: System, lanes: int) -> Cores:
@@ -374,7 +371,7 @@ def note_key(base: Path, system: System, key: str) -> None:
 
 
 def claim(system: System) -> None:
-    """Register the system as the only one of its cluster."""
+    """Register the system as the only system of its cluster; raise InvalidInput if another system is registered."""
     other = kv_store.get(SYSTEM_KEY)
     if other is not None:
         raise InvalidInput(
@@ -389,12 +386,9 @@ def forget_name() -> None:
 
 
 def delete_name() -> None:
-    with suppress(Exception):  # if Ray has ended, its store has ended too
+    with suppress(Exception):  # If Ray has ended, its store has ended too.
         kv_store.delete(SETTINGS_KEY)
         kv_store.delete(SYSTEM_KEY)
-
-
-# -- functions that end a system, and calls of its actors ------------------------------------------------------
 
 
 def end_actors() -> None:

@@ -48,7 +48,7 @@ class Common:
         self._cycles = {unit: cycle for unit, cycle in self._cycles.items() if unit in units}
 
     def hear(self, unit: str, cycle: CycleEnded, now: float) -> bool:
-        """Add a unit's load cycle. If the unit has now reported twice since the last decision, decide. Return True if `keep` changed."""
+        """Add a unit's load cycle, and decide if the unit has reported twice since the last decision. Return True if `keep` changed."""
         if self._manager is None:
             return False
         decided = unit in self._cycles and self._decide(self._manager, now)

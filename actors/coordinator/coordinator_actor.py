@@ -52,8 +52,8 @@ from scheduler.tuning import Compared
 ANSWER_S = 30.0
 # Seconds between two pings of all actors: while an actor is dead, its classes get no turns or results. A ping costs 0.3 ms.
 WATCH_S = 2.0
-WATCH_AGAIN_S = 0.25  # seconds between two checks while an actor does not answer
-WATCH_ASLEEP_S = 6.0  # seconds between two checks while no class has input and needs turns
+WATCH_AGAIN_S = 0.25  # Seconds between two pings of all actors while an actor does not answer
+WATCH_ASLEEP_S = 6.0  # Seconds between two pings of all actors while no class has input
 # Maximum length of the work queue: far more than the reports that arrive while a node starts.
 WORK_MAX = 10_000
 # Seconds that `stop` waits for the control thread to finish its current work.
@@ -82,7 +82,7 @@ class Coordinator:
 
     def look(self, seen: Number | None = None) -> StatusMoment | None:
         """Return status and lending; None if nothing has changed since the status with number `seen`."""
-        return self._control.look(seen)
+        return self._control.ask(lambda plane, now: self._control.look(plane, now, seen))
 
     @ray.method(concurrency_group="reports")
     def report(self, host: str, reports: Sequence[UnitReport]) -> None:
@@ -133,19 +133,21 @@ class Coordinator:
 
     def plan(self, class_name: str) -> Any:
         """Return the class's operators with their measurements, from its first unit."""
-        hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
-        unit, host = next(iter(hosts.items()))
-        return ray.get(find(host_name(host)).plan.remote(unit), timeout=ANSWER_S)
+        return self._ask_first_unit(class_name, "plan")
 
     def noticed(self, class_name: str) -> UnitNow | None:
-        """Return what the first unit of a class has measured since the last call; a class that tunes itself chooses its policy from it."""
-        hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
-        unit, host = next(iter(hosts.items()))
-        sample: UnitNow | None = ray.get(find(host_name(host)).noticed.remote(unit), timeout=ANSWER_S)
+        """Return what the first unit of a class has measured since the last call, for the choice of the class's policy."""
+        sample: UnitNow | None = self._ask_first_unit(class_name, "noticed")
         return sample
 
+    def _ask_first_unit(self, class_name: str, method: str) -> Any:
+        """Call a method of the host of a class's first unit, and return the answer."""
+        hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
+        unit, host = next(iter(hosts.items()))
+        return ray.get(getattr(find(host_name(host)), method).remote(unit), timeout=ANSWER_S)
+
     def compared(self, class_name: str, objective: Objective, event: Compared) -> None:
-        """Handle the measured objective of a class and its forecasts for each policy; when this returns, a switch of policy is being sent to the hosts."""
+        """Handle the measured and forecast objective of a class, and send a switch of policy to the hosts if the class decides for one."""
         self._control.ask(lambda plane, now: plane.compared(class_name, objective, event, now))
 
     def move(self, unit: str, node: str) -> None:
@@ -175,7 +177,7 @@ class ControlThread:
     def start(self) -> None:
         self._thread.start()
 
-    # -- methods that other threads call ----------------------------------------------------------------
+    # Other threads call the following methods.
 
     def ask(self, work: Callable[[ControlPlane, float], Answer]) -> Answer:
         """Run `work` on the control thread and return its result; raise TimeoutError after ANSWER_S. Work that has not begun by then is skipped."""
@@ -223,9 +225,6 @@ class ControlThread:
             raise TimeoutError("the coordinator has not started yet; try again")
         return self._last
 
-    def look(self, seen: Number | None) -> StatusMoment | None:
-        return self.ask(lambda plane, now: self._look_again(plane, now, seen))
-
     def stop(self) -> None:
         self._stopping = True
         self._post(lambda: None)
@@ -237,14 +236,14 @@ class ControlThread:
     def _post(self, work: Callable[[], None]) -> None:
         self._work.put(work)
 
-    # -- methods that only the control thread calls -----------------------------------------------------
+    # Only the control thread calls the following methods.
 
     def _run(self) -> None:
         try:
             self._begin()
             self._loop()
         except BaseException:
-            # The state in the store is still correct; a new process continues from it.
+            # The state in the store is still correct, and a new process continues from that state.
             traceback.print_exc()
             os._exit(1)
 
@@ -288,7 +287,7 @@ class ControlThread:
             return
         work()
 
-    def _look_again(self, plane: ControlPlane, now: float, seen: Number | None) -> StatusMoment | None:
+    def look(self, plane: ControlPlane, now: float, seen: Number | None) -> StatusMoment | None:
         actors = self._effects.actors
         last_failure = tuple(actors.failures)[-1:]
         number = (os.getpid(), plane.changes, actors.waited_for, actors.quarantined, last_failure)

@@ -65,8 +65,6 @@ class RayEffects:
     def __post_init__(self) -> None:
         self.actors = ActorCalls(self.post, self._make_again, self._send_again)
 
-    # -- effects of the control plane ---------------------------------------------------------------------
-
     def start_host(self, host: str, node: str) -> None:
         settings = self.settings
         arguments = (settings.dirs(node), settings.live, settings.cores, settings.events)
@@ -121,8 +119,6 @@ class RayEffects:
 
     def save(self, part: Part, value: Any) -> None:
         kv_store.put(DECLARED_KEY if part == "declared" else SHARES_KEY, value)
-
-    # -- checks for new, lost and silent nodes and actors -------------------------------------------------
 
     def look_at_nodes(self) -> dict[str, int]:
         """Return the lanes of all nodes that are alive and have processors; start a gateway and a dispatcher on new nodes."""
@@ -193,8 +189,6 @@ class RayEffects:
                 self._streams.pop(rest, None)
                 self.plane.sync.gateway_restarted(rest)
 
-    # -- moves of units, and the end of all actors --------------------------------------------------------
-
     def _bring(self, unit: str, host: str, origin: str, node: str) -> None:
         """Bring the unit to rest and copy its logs to the node; runs on its own thread."""
         plane, there = self.plane, gateway_name(node)
@@ -203,7 +197,7 @@ class RayEffects:
             to = find(there)
             ray.get(to.follow_class.remote(origin, unit), timeout=MOVE_S)
             if following:
-                # This call returns as soon as the copy contains the last frame.
+                # The call of `class_frames` returns as soon as the copy contains the last frame.
                 last = to.class_frames.remote(unit, following - 1, 1, "", MOVE_S)
                 if not ray.get(last, timeout=2 * MOVE_S).frames:
                     raise TimeoutError(f"the log of {unit} was not copied within {MOVE_S:g} s")
@@ -230,7 +224,7 @@ class RayEffects:
 
 
 def recall_shares(node: str) -> NodeShares | None:
-    """Return the saved shares of a node, for a dispatcher that starts; None if there are none."""
+    """Return the saved shares of a node, for a dispatcher that starts; None if no shares are saved."""
     saved = kv_store.get(dispatcher_key(node))
     return None if saved is None else (saved[0], saved[1])
 

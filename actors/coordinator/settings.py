@@ -1,4 +1,4 @@
-"""Settings that a coordinator is started with, also for the actors that it starts itself."""
+"""Settings with which a coordinator is started; they also apply to the actors that the coordinator starts."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Dispatcher:
             rests=settings.rests,
         )
         self._recalled = self._recall(recall)
-        # Exclude what Ray has loaded from garbage collection: a full collection would scan it for milliseconds of a turn.
+        # Objects that Ray has loaded are excluded from garbage collection: a full collection would take milliseconds of a turn.
         gc.freeze()
         sys.setswitchinterval(SWITCH_S)
         self._thread = threading.Thread(target=self._serve, name="turns", daemon=True)
@@ -103,7 +103,8 @@ class Dispatcher:
         try:
             shares = recall()
         except Exception as problem:
-            # The error is only reported: a dispatcher without saved shares works once shares are set, but a failing constructor would end it.
+            # The error is only reported, because an exception in the constructor would end the dispatcher.
+            # Without saved shares, a dispatcher works once the coordinator has sent shares.
             traceback.print_exc()
             return repr(problem)
         if shares is None:

@@ -64,7 +64,8 @@ class TurnLane:
 
     def begin(self, granted: GrantedSlice) -> None:
         self.idle_s += granted.since - self.free_since
-        self.ended = ""  # a lane that rests is granted only after the class of its last slice has left
+        # A lane that rests is granted only after the class of its last slice has left.
+        self.ended = ""
         self.slice = granted
 
     def free(self, now: float) -> None:

@@ -63,7 +63,7 @@ from scheduler.turns.round_robin import (
 
 # A slice is overdue after OVERDUE_QUOTAS quotas plus OVERDUE_S seconds.
 # Slices often overrun several quotas: a train is always finished, and other processes may take the processor for a while.
-# Quotas may be as short as microseconds. The added second is longer than any train, load cycle or snapshot.
+# OVERDUE_S is longer than any train, load cycle or snapshot, since quotas may be as short as microseconds.
 OVERDUE_QUOTAS, OVERDUE_S = 50.0, 1.0
 # Maximum number of connections: far more than hosts on one node. Each connection takes a file descriptor.
 HOSTS_MAX = 1000
@@ -96,7 +96,7 @@ class TurnStatus:
 
 
 class TurnLoop:
-    """Loop that grants the turns of a node. It accepts connections from its construction on; `run` serves hosts until `stop`."""
+    """Loop that grants the turns of a node. Hosts can connect once the object exists; `run` serves hosts until `stop` is called."""
 
     def __init__(
         self,
@@ -118,15 +118,15 @@ class TurnLoop:
         self._poll.register(self._wake_up, select.EPOLLIN)
         self._hosts: dict[int, ConnectedHost] = {}
         self._holder: dict[str, ConnectedHost] = {}
-        self._waiting: set[str] = set()  # classes with input and without a turn, as their hosts reported
-        self._shared: set[str] = set()  # classes with a share, which the core knows
+        self._waiting: set[str] = set()  # Classes that have input and no turn, as reported by their hosts
+        self._shared: set[str] = set()  # Classes that have a share; only these are passed to the core
         began = time.monotonic()
         self._lanes = [TurnLane(began) for _ in range(lanes)]
         self._decided, self._handed_over = ResponseStatistics(), ResponseStatistics()
         self._overdue_count = self._refused_count = self._stray_count = 0
         self._stopping = False
 
-    # -- methods that other threads call ----------------------------------------------------------
+    # Other threads call the following methods, which queue work for the loop.
 
     def set_shares(self, shares: Mapping[str, float], hosts: Mapping[str, str]) -> None:
         """Set the share of the lanes for each class, and the host of each class. A host runs one class at a time."""
@@ -150,7 +150,7 @@ class TurnLoop:
         self._asked.append(work)
         self._wake_up.set()
 
-    # -- the loop, which waits for messages and overdue slices --------------------------------------
+    # Only the thread of `run` calls the following methods.
 
     def run(self) -> None:
         self._cores = pin_this_thread(self._cores, lane=0)
@@ -170,7 +170,7 @@ class TurnLoop:
             self._close()
 
     def _wait_s(self) -> float | None:
-        """Return the seconds until the next slice is overdue or a lane has rested; None if there is nothing to wait for."""
+        """Return the seconds until the next slice is overdue or a lane has rested; None if no lane is granted or rests."""
         due = min(lane.due for lane in self._lanes)
         return None if due == math.inf else max(due - time.monotonic(), 0.0)
 
@@ -231,8 +231,6 @@ class TurnLoop:
         while self._asked:
             self._asked.popleft()()
 
-    # -- processing of messages from hosts ----------------------------------------------------------
-
     def _hello(self, host: ConnectedHost, name: str, classes: tuple[str, ...], now: float) -> None:
         host.name = name
         for class_ in classes:
@@ -264,7 +262,7 @@ class TurnLoop:
         if self._rests and lane.rests_until > now:
             lane.ended, lane.ended_used_s = name, message.used_s
             return
-        # A class without backlog may still wait: another host has taken it over and sent Ready meanwhile.
+        # A class without backlog may still wait: another host may have taken the class over and sent Ready.
         granted = self._tell(SliceEnded(name, message.lane, message.used_s, name in self._waiting), now)
         if granted:
             self._decided.add([granted - now], 0.0)
@@ -317,11 +315,9 @@ class TurnLoop:
                 name = lane.slice.name
                 lane.free(now)
                 self._tell(ClassLeft(name), now)
-                # Another host may have taken the class over and sent Ready meanwhile.
+                # During the slice, another host may have taken the class over and sent Ready.
                 if name in self._waiting:
                     self._tell(ClassReady(name), now)
-
-    # -- grants, and lanes taken away from overdue slices -------------------------------------------
 
     def _tell(self, event: TurnEvent, now: float) -> float:
         """Pass an event to the core and send its grants; return the time at which the last grant was sent, or 0 if there was no grant."""
@@ -356,7 +352,7 @@ class TurnLoop:
         try:
             host.channel.send(encode(message))
         except OSError:
-            # The host reads nothing, or is gone. Its EOF is then polled like that of any other host.
+            # A host that reads nothing, or is gone, is disconnected; the loop then polls the EOF of the channel.
             host.gone = True
             host.channel.end()
             return False

@@ -94,7 +94,7 @@ class GatewayActor:
         self._following = threading.Lock()
         self._readers: dict[Log, Reader] = {}
         self._copies: dict[str, Copy] = {}
-        # By name of a copied stream: the readers for which the stream keeps frames until they subscribe.
+        # Readers for which a copied stream keeps frames until they subscribe, by the stream's name in lower case.
         self._expected: dict[str, Mapping[str, bool] | None] = {}
         self._stopping = False
         opened = settings.endpoint
@@ -105,7 +105,7 @@ class GatewayActor:
             if stream.origin is not None:
                 self._follow_stream(stream.origin, stream.name)
         is_quiet = unchanged(self._streams.frames)
-        # Other nodes pull frames by Ray calls, and their classes wait for the replies.
+        # While other nodes pull frames by Ray calls, the main thread does not sleep, because classes wait for the replies.
         Rest(lambda: is_quiet() and not (self._readers or self._followers))
 
     @ray.method(concurrency_group="health")
@@ -150,7 +150,7 @@ class GatewayActor:
         with self._streams.lock:
             origin = self._streams.find(stream).origin
         if origin is not None:
-            with suppress(ValueError):  # the gateway of the origin does not exist any more
+            with suppress(ValueError):  # The gateway of the origin may not exist any more.
                 find(gateway_name(origin)).forget_copy.remote(stream, self._reader)
         self._streams.drop(stream)
         folder = self._dirs.stream(stream)
@@ -204,7 +204,7 @@ class GatewayActor:
     def class_frames(
         self, name: str, from_number: int, most_bytes: int = PULL_BYTES, reader: str = "", wait_s: float = 0.0
     ) -> Frames:
-        """Return frames of a class's log like `frames`. The log is polled until its length is announced for the first time."""
+        """Return frames of a class's log; wait up to `wait_s` for the first. The log is polled until its length was announced once."""
         log = Reader(self._dirs.class_log(name))
         until = time.monotonic() + wait_s
         while not self._stopping and log.next <= from_number and (left_s := until - time.monotonic()) > 0:
@@ -230,7 +230,8 @@ class GatewayActor:
             return self._stopping or grown or self._streams.released_by(name) != place.released
 
         self._streams.wait_grown(has_more, wait_s)
-        # The snapshot is read after the released positions, so that it covers released input; commits are read last, to reach the snapshot.
+        # The snapshot is read after the released positions, so that the snapshot covers all released input.
+        # Commits are read after the snapshot, so that the commits reach up to the snapshot.
         with self._streams.lock:
             released = self._streams.released_by(name)
         last = max(place.snapshots, saved.next - 1)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import selectors
 import time
 from collections import deque
@@ -16,6 +15,7 @@ from actors.gateway.streams import Streams
 from actors.log.segment_log import LOG_BYTES, SEGMENT_BYTES
 from actors.messages.gateway_messages import AwaitGrowth, Denied, Grew, Message, decode
 from actors.messages.turn_messages import NotUnderstood
+from actors.runtime.eventfd import WakeUp
 from actors.runtime.run_dirs import RunDirs
 from actors.runtime.unix_channel import Listener
 
@@ -40,7 +40,7 @@ class Gateway:
         self._listener = Listener(dirs.gateway_socket)
         self.streams = Streams(dirs, time.monotonic, bytes_max=bytes_max, segment_bytes=segment_bytes)
         self.door = ProducerSocket(dirs.door_socket, self.streams, bounds or DoorBounds())
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._wake = WakeUp()
         self._stopping = False
         self._late: deque[ReaderConnection] = deque()
         # The last unexpected exceptions in connections of producers.
@@ -73,15 +73,15 @@ class Gateway:
     def stop(self) -> None:
         """End `run`. May be called from any thread."""
         self._stopping = True
-        os.eventfd_write(self._wake, 1)
+        self._wake.set()
 
     def _blocked(self, reader: ReaderConnection) -> None:
         """Let the loop flush the reader when its socket has room. May be called from any thread."""
         self._late.append(reader)
-        os.eventfd_write(self._wake, 1)
+        self._wake.set()
 
     def _wake_up(self) -> None:
-        os.eventfd_read(self._wake)
+        self._wake.clear()
         while self._late:
             reader = self._late.popleft()
             if reader in self._readers:
@@ -143,7 +143,8 @@ class Gateway:
     def _receive(self, producer: ProducerConnection) -> None:
         try:
             alive = producer.go_on()
-        except Exception as problem:  # only this connection ends; all other producers are still served
+        except Exception as problem:
+            # Only the connection of this producer ends; all other producers are still served.
             self.failures.append(repr(problem))
             alive = False
         if not alive:
@@ -164,4 +165,3 @@ class Gateway:
         self.door.close()
         self._listener.close()
         self.streams.close()
-        os.close(self._wake)

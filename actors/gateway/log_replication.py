@@ -45,7 +45,7 @@ class Frames:
 
 @dataclass(frozen=True, slots=True)
 class CopyProgress:
-    """Next commit and snapshot that the copy of a unit's logs needs, and the input it has released."""
+    """Numbers of the next commit and snapshot that the copy of a unit's logs needs, and the input that the unit has released."""
 
     commits: int
     snapshots: int
@@ -62,21 +62,6 @@ class UnitFrames(Frames):
     """Number of the first batch that the unit still needs, by stream; `snapshots` cover all earlier batches."""
     queries: bytes
     """Description of the unit's queries, at least as new as the frames."""
-
-
-class ClockDistance:
-    """Estimate of the seconds by which this node's clock is ahead of another node's."""
-
-    def __init__(self) -> None:
-        self._found: deque[float] = deque(maxlen=STAMPS_KEPT)
-
-    def hear(self, theirs: float, ours: float) -> float:
-        self._found.append(ours - theirs)
-        return self.ahead_s
-
-    @property
-    def ahead_s(self) -> float:
-        return min(self._found, default=0.0)
 
 
 class StreamCopy:
@@ -174,8 +159,9 @@ class Follower:
         pull: Callable[[Any], Future[Any]],
         clock: Callable[[], float],
     ) -> None:
-        self.distance = ClockDistance()
-        self.problem = ""  # error of the last attempt; empty if the attempt succeeded
+        # Differences between the time of each reply's arrival and its time of sending, by the clocks of the two nodes.
+        self._differences_s: deque[float] = deque(maxlen=STAMPS_KEPT)
+        self.problem = ""  # Error of the last attempt to copy; empty if the attempt succeeded
         self.made = threading.Event()
         self._make, self._pull, self._clock = make, pull, clock
         self._wake = threading.Event()
@@ -191,7 +177,11 @@ class Follower:
         self._thread.join()
 
     def status(self) -> dict[str, Any]:
-        return {"ahead_s": self.distance.ahead_s, "problem": self.problem}
+        return {"ahead_s": self._ahead_s(), "problem": self.problem}
+
+    def _ahead_s(self) -> float:
+        """Return an estimate of the seconds by which this node's clock is ahead of the other node's clock."""
+        return min(self._differences_s, default=0.0)
 
     def _run(self) -> None:
         copy: StreamCopy | ClassCopy | None = None
@@ -204,9 +194,8 @@ class Follower:
                 self.problem = ""
             except ReplicationStopped:
                 break
-            except (
-                Exception
-            ) as problem:  # any failure of the other node is retried and reported in the status
+            except Exception as problem:
+                # After any failure of the other node, the follower tries again, and its status contains the error.
                 self.problem = repr(problem)
                 self._wake.wait(PAUSE_S)
         if copy is not None:
@@ -214,7 +203,8 @@ class Follower:
 
     def _take_some(self, copy: StreamCopy | ClassCopy) -> None:
         frames = self._result(self._pull(copy.place))
-        copy.take(frames, self.distance.hear(frames.now, self._clock()))
+        self._differences_s.append(self._clock() - frames.now)
+        copy.take(frames, self._ahead_s())
 
     def _result(self, future: Future[Any]) -> Any:
         future.add_done_callback(lambda _: self._wake.set())

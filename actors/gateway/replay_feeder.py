@@ -33,7 +33,7 @@ from actors.gateway.producer import Producer
 from actors.messages.gateway_messages import Accepted, RefusedBatch
 from configs.scenario.arrivals import StepArrivals
 
-# Seconds after which it is the turn of a class again; at high rates several batches of the class are sent at once.
+# Seconds between two turns of a class; at high rates, several batches of the class are sent in one turn.
 TICK_S = 0.01
 # Maximum number of rows in a batch: the length of the longest train, and a message below one megabyte.
 ROWS_MAX = 10_000
@@ -61,7 +61,7 @@ class Feeder:
     """Handle of a feeder process. Its methods raise EOFError or OSError if the process has ended."""
 
     def __init__(self, door: Path, inputs: Inputs, time_column: str, period_ms: int) -> None:
-        # Spawned and not forked, because this process has threads.
+        # The feeder process is spawned and not forked, because the starting process has threads.
         context = get_context("spawn")
         self._pipe, theirs = context.Pipe()
         arguments = (theirs, door, inputs, time_column, period_ms)

@@ -92,7 +92,7 @@ class AnswerReader:
         if following != self._last[0]:
             self._last = (following, *self._answered(self._tail, following - 1, -1))
         _, number, answered = self._last
-        # Before the commit that adds the query, its name belongs to an older query.
+        # Commits from before the query was added count the answers of an older query of the same name.
         return answered.get(query, 0) if number >= begun.began else 0
 
     def kept(self, query: str) -> tuple[int, int]:
@@ -107,9 +107,8 @@ class AnswerReader:
         while wanted < given and not answers:
             answers, upto = self._gathered(begun, query, wanted, most)
             wanted = given if upto is None else max(wanted + 1, upto)
-        if (
-            self.described(query) is not begun
-        ):  # the query was replaced meanwhile, so these may be answers of the old query
+        # If the query was replaced meanwhile, the answers may be those of the old query.
+        if self.described(query) is not begun:
             return AnswerRows(self._described[query].mark, 0, 0, ())
         if not answers:
             return AnswerRows(begun.mark, max(row, given), max(row, given), ())
@@ -119,9 +118,8 @@ class AnswerReader:
     def answers(self, query: str, after: int = -1) -> Iterator[Answer]:
         """Yield trains of the rows with numbers greater than `after`."""
         begun = self.described(query)
-        is_there = (
-            after >= 0 and self.given(query) > 0
-        )  # the last commits do not mention a query that was removed
+        # The last commits do not count the answers of a removed query, so its answers are searched from the beginning.
+        is_there = after >= 0 and self.given(query) > 0
         start = self._frame_of(begun, query, after + 1) if is_there else max(begun.began, self._log.first)
         for number, payload in self._commits(start):
             yield from later(own(begun, query, number, payload), after)

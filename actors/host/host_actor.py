@@ -40,7 +40,7 @@ CALLS = 8
 
 
 class Reporter:
-    """Sender of reports to the coordinator. It has its own thread, since a call through Ray takes longer than a class thread can spare."""
+    """Sender of reports to the coordinator, with its own thread: a call through Ray takes longer than a class thread can spare."""
 
     def __init__(self, coordinator: Callable[[], Any]) -> None:
         self._coordinator = coordinator
@@ -75,7 +75,7 @@ class Reporter:
                     handle = handle or self._coordinator()
                     sent = handle.report.remote(*self._waiting.popleft())
             except Exception:
-                # There is no coordinator now. When it is back, it receives the reports of the next load cycle.
+                # While the coordinator is away, reports are lost; a new coordinator receives the reports of the next load cycle.
                 self.failures += 1
                 handle = sent = None
 
@@ -154,7 +154,7 @@ class ClassHost:
         return self._host.plan(unit)
 
     def noticed(self, unit: str) -> UnitNow | None:
-        """Return what the unit has measured since the last call; a class that tunes itself chooses its policy from it."""
+        """Return the unit's measurements since the last call, for the choice of the class's policy."""
         return self._host.noticed(unit)
 
     def ledger(self, unit: str) -> dict[str, Account]:
@@ -166,7 +166,7 @@ class ClassHost:
         return self._host.drain(unit)
 
     def stop(self) -> None:
-        """Stop the host. If the store no longer has an entry for it, the data of its units is deleted too."""
+        """Stop the host, and delete the data of its units if the store no longer has an entry for the host."""
         self._host.stop(remove=kv_store.get(host_key(self._name)) is None)
         self._reporter.stop()
         if self._events is not None:

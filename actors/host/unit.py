@@ -90,7 +90,7 @@ class UnitStatus:
 
 
 class HostedUnit:
-    """A class that continues from its log, with input, commits, snapshots, load management and measurements."""
+    """One class or shard that a host runs, with its input, commits, snapshots, load management and measurements."""
 
     def __init__(
         self, unit: Unit, settings: LiveSettings, dirs: RunDirs, open_record: OpenRecord = not_recorded
@@ -100,11 +100,12 @@ class HostedUnit:
         self.asleep = False
         self.used_s = 0.0
         """Processor seconds that the unit has used, in seconds of its lane."""
+        self._figures = Figures()
         self.reported: UnitReport | None = None
         """The last report to the coordinator."""
         self._used_at_cycle = 0.0
-        self._ran_dry = True  # True if the unit had nothing to do at some time of this load cycle
-        self._quiet = 0  # number of load cycles without input or answers
+        self._ran_dry = True  # True if the unit had nothing to do at some time of the current load cycle
+        self._quiet = 0  # Number of consecutive load cycles without input or answers
         self._cpu = lane_clock(settings.lane_part)
         limited = unit.declared.limits.result_bytes
         with ExitStack() as opened:
@@ -113,7 +114,7 @@ class HostedUnit:
             found = self._log.found()
             is_new = found.snapshot is None and not found.commits
             begin: dict[str, object] = {"plan": unit.runs_by.plan} | ({} if is_new else {"queries": {}})
-            # Half of the largest frame: the answers to one more train should still fit into the commit.
+            # A commit is limited to half of the largest frame, so that the answers to one more train still fit.
             self.hosted = HostedClass(
                 unit.declared.model_copy(update=begin), self._most_in_train(), self._log.frame_max / 2
             )
@@ -155,8 +156,6 @@ class HostedUnit:
         self.load.pass_on()
         self.hosted.cycle.begin(now)
 
-    # -- changes of the declaration ------------------------------------------------------------------
-
     @property
     def name(self) -> str:
         return self.unit.name
@@ -182,7 +181,7 @@ class HostedUnit:
             self.commits.commit()
         self.input.declare(unit)
         if before.streams != after.streams:
-            # After a snapshot, recovery needs no frames of streams that are no longer read, so these can be dropped at once.
+            # A snapshot is taken, because recovery then needs no frames of streams that are no longer read.
             self.snapshots.is_asked = True
         if ran_by.policy != unit.runs_by.policy:
             hosted.runner.scheduled.switch(unit.runs_by.policy)
@@ -203,8 +202,6 @@ class HostedUnit:
         # The answers to one train should fit into a commit.
         return max(1, min(most, self._log.frame_max // 2 // ANSWER_BYTES))
 
-    # -- streams and input of the unit ------------------------------------------------------------------
-
     def streams_changed(self) -> tuple[list[Feed], list[str]] | None:
         """Return the streams to start reading, and the names of those to stop reading; None if nothing has changed."""
         self.commits.queries_moved = False
@@ -221,8 +218,6 @@ class HostedUnit:
                 self.wake(now)
             for stream in self.input.take():
                 self.idle.forget(stream)
-
-    # -- running of slices ------------------------------------------------------------------------------
 
     def run(self, quota_s: float) -> tuple[float, bool]:
         """Run a slice; return the processor time used, and True if there is more to do."""
@@ -266,8 +261,6 @@ class HostedUnit:
             self.hosted.rest(time.monotonic)
             self.hosted.release(now - self.settings.lookup_wait_s, now)
 
-    # -- commits, snapshots and the end of the unit -----------------------------------------------------
-
     @property
     def log_next(self) -> int:
         return self._log.next
@@ -291,8 +284,6 @@ class HostedUnit:
     def remove(self) -> None:
         """Close the unit and delete its data."""
         self._log.remove()
-
-    # -- sleep, wake-up and the end of load cycles ------------------------------------------------------
 
     def wake(self, now: float) -> None:
         """Wake the unit up, because there is input again."""
@@ -341,18 +332,18 @@ class HostedUnit:
         self, accounts: Mapping[str, Account], load: float, queue_age_s: float, now: float
     ) -> Figures:
         manager = self.load.manager
-        return self.measured.measure(
-            accounts,
+        self._figures = replace(
+            self.measured.measure(accounts, self.asleep),
             load=load,
             keep=self.load.keep,
             headroom=0.0 if manager is None else manager.control.headroom,
             used_s=self.used_s,
             ingest_s=self.inbox.used_s,
             queue_age_s=queue_age_s,
-            held_back=self.input.is_held_back(now),
+            held_back=int(self.input.is_held_back(now)),
             unsaved_bytes=self._log.bytes_since,
-            asleep=self.asleep,
         )
+        return self._figures
 
     def _fall_asleep(self, cycle: CycleEnded) -> None:
         moved = any(input_.offered for input_ in cycle.inputs) or any(
@@ -364,19 +355,18 @@ class HostedUnit:
         if self._quiet < QUIET_CYCLES:
             return
         self.asleep = self.inbox.asleep = True
-        if self.inbox.arrived:  # input arrived before the ingest thread saw that the unit sleeps
+        if self.inbox.arrived:
+            # Input arrived before the ingest thread saw that the unit sleeps.
             self.wake(time.monotonic())
         elif self._log.bytes_since:
-            # This snapshot releases input that would otherwise be kept for as long as the unit sleeps.
+            # A snapshot releases input that would otherwise be kept for as long as the unit sleeps.
             self.snapshots.is_asked = True
-
-    # -- status for users and monitoring ------------------------------------------------------------------
 
     def plan(self) -> list[PlanLine]:
         return explain(self.hosted.runner)
 
     def noticed(self) -> UnitNow | None:
-        """Return what was measured since the last call, to choose the class's policy from; None if the class has a fixed policy."""
+        """Return the measurements since the last call, for the choice of the class's policy; None if the class has a fixed policy."""
         share, manager = self.unit.share * self.settings.lanes, self.load.manager
         if manager is not None:
             share = max(manager.control.headroom, manager.share * self.settings.lanes)
@@ -385,7 +375,7 @@ class HostedUnit:
     def status(self) -> UnitStatus:
         return UnitStatus(
             unit=self.name,
-            figures=self.measured.figures,
+            figures=self._figures,
             asleep=self.asleep,
             repeating=self.hosted.repeating,
             mismatches=tuple(self.hosted.replay.mismatches),
@@ -397,7 +387,7 @@ class HostedUnit:
         """Return descriptions of the current problems; a key is the name of a stream, `query NAME`, `log` or `plan`."""
         problems = dict(self.inbox.problems) | ({"log": self.commits.problem} if self.commits.problem else {})
         problems |= {f"query {name}": why for name, why in self.hosted.queries.refused.items()}
-        # If the system and not the user has chosen the plan, queries that cannot change to this plan are no problem.
+        # Queries that cannot change to a plan are a problem only if the user has chosen the plan.
         if self.unit.choice is None and (kept := self.hosted.exchanges.kept):
             name, why = next(iter(kept.items()))
             others = f" and {len(kept) - 1:,} others" if len(kept) > 1 else ""

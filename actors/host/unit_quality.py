@@ -28,12 +28,12 @@ class WorthFigures:
     utility: dict[str, float] = field(default_factory=dict)
     slowdown: dict[str, float] = field(default_factory=dict)
     staleness: dict[str, float] = field(default_factory=dict)
-    tardiness: dict[str, float] = field(default_factory=dict)  # empty before the first answer of a window
+    tardiness: dict[str, float] = field(default_factory=dict)  # Empty before the first answer of a window
     slowdown_now: float = 0.0
     utility_now: float = 1.0
-    missed_now: float = 0.0  # fraction of recent answers that missed their deadlines
+    missed_now: float = 0.0  # Fraction of recent answers that missed their deadlines
     staleness_now: float = 0.0
-    tardy_now: float = 0.0  # fraction of recent answers of windows that were late
+    tardy_now: float = 0.0  # Fraction of recent answers of windows that missed their deadlines
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,8 @@ class UnitWorth:
             if name in alone:
                 quality.slowed(*alone[name])
         if len(every) != len(self._known) or any(map(is_not, every, self._known)):
-            self.begin(now, queries)  # otherwise the totals of removed queries would be missing
+            # Without a new beginning, the totals of removed queries would be missing.
+            self.begin(now, queries)
         latest = self._all(now)
         while len(self._totals) > 1 and self._totals[1].at <= now - RECENT_S:
             self._totals.popleft()

@@ -29,7 +29,7 @@ class Home:
     def take(
         self, commits: Mapping[int, bytes], snapshots: Mapping[int, int], released: Mapping[str, int]
     ) -> None:
-        """Add the contents of commits by commit number, and for each snapshot its number with the number of the commit that follows it."""
+        """Add commits by number, and snapshots. `snapshots` maps the number of each snapshot to the number of the next commit."""
         saved = [(number, snapshot(following)) for number, following in snapshots.items()]
         self.copy.take(UnitFrames(0.0, list(commits.items()), saved, released, DESCRIPTION), 0.0)
 
