@@ -52,7 +52,6 @@ from actors.runtime.ray_process import (
     check_answers,
     init_ray,
     is_local,
-    join_ray,
     ray_runs,
     start_ray,
     wait_answers,
@@ -137,10 +136,9 @@ class System:
 
     def readers(self, node: str) -> dict[str, set[str]]:
         """Return, by stream of the node, the readers that are connected; new readers do not get rows that came in before."""
-        streams = repeated(self.gateway(node).status)["streams"]
         connected = {
             stream["stream"]: {name for name, reader in stream["readers"].items() if reader["connected"]}
-            for stream in streams
+            for stream in repeated(self.gateway(node).status)["streams"]
         }
         return {stream: names for stream, names in connected.items() if names}
 
@@ -247,7 +245,8 @@ def start(
     try:
         cores = NOT_PINNED
         if address is not None:
-            join_ray(address, system.undo)
+            system.undo.append(ray.shutdown)
+            init_ray(address, is_local(address))
         else:
             cores = start_local(system, settings.lanes, base, pinned=pinned, loopback=loopback)
         claim(system)

@@ -28,7 +28,7 @@ from typing import Any
 from actors.coordinator.common_manager import Common
 from actors.coordinator.declarations import SystemDeclarations
 from actors.coordinator.effects import Effects
-from actors.coordinator.node_shares import NodeCores, OpenRecord
+from actors.coordinator.node_shares import NodeCores, OpenRecord, not_recorded
 from actors.coordinator.placement_state import Seating
 from actors.coordinator.policy_tuners import Tunings
 from actors.coordinator.state_sync import StateSync
@@ -60,7 +60,7 @@ class ControlPlane:
 
     settings: LiveSettings
     effects: Effects
-    open_record: OpenRecord | None = None
+    open_record: OpenRecord = not_recorded
     declarations: SystemDeclarations = field(init=False, default_factory=SystemDeclarations)
     cores: NodeCores = field(init=False)
     tunings: Tunings = field(init=False)

@@ -31,7 +31,7 @@ import ray
 
 from actors.coordinator.control_plane import ControlPlane
 from actors.coordinator.coordinator_status import CoordinatorStatus, Decisions, Number, StatusMoment
-from actors.coordinator.node_shares import OpenRecord
+from actors.coordinator.node_shares import OpenRecord, not_recorded
 from actors.coordinator.ray_effects import RayEffects
 from actors.coordinator.settings import CoordinatorSettings
 from actors.host.tuning_sample import UnitNow
@@ -166,9 +166,9 @@ class ControlThread:
         self._settings = settings
         self._work: queue.Queue[Callable[[], None]] = queue.Queue(WORK_MAX)
         self._writer = settings.log_writer()
-        self._open_record: OpenRecord | None = self._opened if self._writer is not None else None
+        open_record: OpenRecord = not_recorded if self._writer is None else self._opened
         self._effects = RayEffects(self._settings, self._post)
-        self._effects.plane = self._plane = ControlPlane(settings.live, self._effects, self._open_record)
+        self._effects.plane = self._plane = ControlPlane(settings.live, self._effects, open_record)
         self._reports_lost = 0
         self._stopping = False
         self._last: CoordinatorStatus | None = None

@@ -22,11 +22,15 @@ Record = Callable[[Any, float, Sequence[Any]], None]
 OpenRecord = Callable[[CoreName, str, Core], Record]
 
 
+def not_recorded(kind: CoreName, name: str, core: Core) -> Record:
+    return lambda event, now, commands: None
+
+
 @dataclass
 class NodeCores:
     manager: Manager
     redistribution_s: float
-    open_record: OpenRecord | None
+    open_record: OpenRecord
     _cores: dict[str, CapacityCore] = field(init=False, default_factory=dict)
     # For each node, the accounts of its units, as last sent to the core of the node.
     _accounts: dict[str, dict[str, ClassAccount]] = field(init=False, default_factory=dict)
@@ -42,16 +46,12 @@ class NodeCores:
         """Return the shares of all units, by node."""
         return {node: core.shares for node, core in self._cores.items()}
 
-    def shares_on(self, node: str) -> dict[str, float]:
-        return self._cores[node].shares
-
     def original(self, node: str, unit: str) -> float:
         return self._accounts[node][unit].original
 
     def handle(self, node: str, event: CapacityEvent, now: float) -> tuple[CapacityCommand, ...]:
         commands = self._cores[node].handle(event, now)
-        if node in self._records:
-            self._records[node](event, now, commands)
+        self._records[node](event, now, commands)
         return commands
 
     def changes(self, seating: Seating, now: float) -> Iterator[tuple[str, ClassesSet]]:
@@ -60,7 +60,7 @@ class NodeCores:
             for lender, borrower, seconds in lent_by(self._cores.pop(node), now):
                 self._lent_s[lender, borrower] = self._lent_s.get((lender, borrower), 0.0) + seconds
             self._accounts.pop(node, None)
-            self._records.pop(node, None)
+            del self._records[node]
         for node, lanes in seating.nodes.items():
             accounts = accounts_on(node, seating, self.manager)
             if node not in self._cores:
@@ -72,8 +72,7 @@ class NodeCores:
 
     def _add_core(self, node: str, core: CapacityCore) -> None:
         self._cores[node] = core
-        if self.open_record is not None:
-            self._records[node] = self.open_record("capacity", node, core)
+        self._records[node] = self.open_record("capacity", node, core)
 
     def state(self) -> dict[str, Any]:
         return {

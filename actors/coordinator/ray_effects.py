@@ -93,10 +93,8 @@ class RayEffects:
 
     def set_streams(self, node: str, streams: Mapping[str, NodeStream]) -> None:
         name, before = gateway_name(node), self._streams.get(node, {})
-        for dropped in [stream_name for stream_name in before if stream_name not in streams]:
-            self.actors.call(name, "drop", dropped)
-        for stream_name, stream in streams.items():
-            if stream_name in before and before[stream_name].home != stream.home:
+        for stream_name, stream in before.items():
+            if stream_name not in streams or streams[stream_name].home != stream.home:
                 self.actors.call(name, "drop", stream_name)
         own = [(stream.sql, stream.readers) for stream in streams.values() if stream.home == node]
         if own:

@@ -99,7 +99,7 @@ class StateSync:
     def send_shares(self, nodes: Iterable[str]) -> None:
         """Send the dispatchers of these nodes the shares of their units."""
         for node in nodes:
-            shares = self.cores.shares_on(node)
+            shares = self.cores.shares()[node]
             hosts = {unit: self.seating.seats[unit].host for unit in shares}
             if self._shares.get(node) != (shares, hosts):
                 self._shares[node] = shares, hosts

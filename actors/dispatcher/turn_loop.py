@@ -183,15 +183,12 @@ class TurnLoop:
         if packet is None:
             self._lose(host, now)
         elif not host.gone:
-            self._hear_packet(host, packet, now)
-
-    def _hear_packet(self, host: ConnectedHost, packet: bytes, now: float) -> None:
-        try:
-            message = decode(packet)
-        except NotUnderstood as problem:
-            self._refuse(host, str(problem), now)
-        else:
-            self._handle(host, message, now)
+            try:
+                message = decode(packet)
+            except NotUnderstood as problem:
+                self._refuse(host, str(problem), now)
+            else:
+                self._handle(host, message, now)
 
     def _handle(self, host: ConnectedHost, message: Message, now: float) -> None:
         match message:

@@ -339,7 +339,6 @@ class GatewayActor:
             if running is not None:
                 return running
             follower = self._followers[kind, name.lower()] = Follower(make, pull, time.monotonic)
-            follower.start()
             return follower
 
     def _unfollow(self, kind: str, name: str) -> None:

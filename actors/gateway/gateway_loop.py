@@ -13,7 +13,7 @@ from actors.gateway.producer_door import DoorBounds, ProducerConnection, Produce
 from actors.gateway.reader_connection import ReaderConnection
 from actors.gateway.streams import Streams
 from actors.log.segment_log import LOG_BYTES, SEGMENT_BYTES
-from actors.messages.gateway_messages import AwaitGrowth, Denied, Grew, Message, decode
+from actors.messages.gateway_messages import AwaitGrowth, Denied, Grew, decode
 from actors.messages.turn_messages import NotUnderstood
 from actors.runtime.eventfd import WakeUp
 from actors.runtime.run_dirs import RunDirs
@@ -122,7 +122,13 @@ class Gateway:
                 packet = reader.channel.receive()
                 if packet is None:
                     return False
-                self._obey(decode(packet), reader)
+                match decode(packet):
+                    case Grew(name, number):
+                        self.streams.growth.hear(name, number)
+                    case AwaitGrowth() as message:
+                        self.streams.growth.wait(message, reader)
+                    case message:
+                        self.streams.hear(message, reader)
         except BlockingIOError:
             return True
         except NotUnderstood as problem:
@@ -130,15 +136,6 @@ class Gateway:
                 reader.send(Denied("", "", str(problem)))
             return False
         return True
-
-    def _obey(self, message: Message, reader: ReaderConnection) -> None:
-        match message:
-            case Grew(name, number):
-                self.streams.growth.hear(name, number)
-            case AwaitGrowth():
-                self.streams.growth.wait(message, reader)
-            case _:
-                self.streams.hear(message, reader)
 
     def _receive(self, producer: ProducerConnection) -> None:
         try:

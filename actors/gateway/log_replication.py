@@ -22,13 +22,7 @@ from actors.gateway.streams import Streams
 from actors.log.commit_format import snapshot_of
 from actors.log.segment_log import KEEP_NONE, Part, SegmentWriter
 from actors.log.train_format import later_parts
-from actors.log.unit_log import (
-    SNAPSHOT_BYTES,
-    SNAPSHOT_SEGMENT_BYTES,
-    SNAPSHOTS,
-    SNAPSHOTS_KEPT,
-    describe_as,
-)
+from actors.log.unit_log import SNAPSHOTS_KEPT, describe_as, snapshot_writer
 
 # Number of last replies from which the clock distance is estimated. Older replies would mislead, since clocks drift apart.
 STAMPS_KEPT = 64
@@ -101,9 +95,7 @@ class ClassCopy:
         self._folder, self._tell, self._release = folder, tell, release
         self._commits = SegmentWriter(folder, bytes_max=bytes_max, keep_from=KEEP_NONE)
         try:
-            self._snapshots = SegmentWriter(
-                folder / SNAPSHOTS, bytes_max=SNAPSHOT_BYTES, segment_bytes=SNAPSHOT_SEGMENT_BYTES
-            )
+            self._snapshots = snapshot_writer(folder)
         except BaseException:
             self._commits.close()
             raise
@@ -167,8 +159,6 @@ class Follower:
         self._wake = threading.Event()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:

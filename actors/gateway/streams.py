@@ -316,12 +316,11 @@ class Streams:
             for name, stream in self._streams.items():
                 if name not in kept:
                     stream.unsubscribe(reader)
-                elif reader not in stream.readers:
-                    stream.readers[reader] = ReaderPosition(stream.log.first, lossless)
-                    stream.retain()
-                    stream.save()
-                elif stream.readers[reader].lossless != lossless:
-                    stream.readers[reader].lossless = lossless
+                    continue
+                reading = stream.readers.get(reader)
+                if reading is None or reading.lossless != lossless:
+                    reading = stream.readers.setdefault(reader, ReaderPosition(stream.log.first, lossless))
+                    reading.lossless = lossless
                     stream.retain()
                     stream.save()
 

@@ -165,7 +165,10 @@ class AnswerReader:
                 found.append(Answer(query, answer.first, answer.train.slice(0, room)))
                 following, without = answer.first + len(found[-1].train), 0
                 room -= len(found[-1].train)
-                self._remember(begun.mark, following, number)
+                # The row `following` is in this frame, or in the next frame that has answers.
+                self._places[begun.mark, following] = number
+                if len(self._places) > PLACES_KEPT:
+                    self._places.popitem(last=False)
                 if not room:
                     return found, None
             if without > NEAR:
@@ -202,12 +205,6 @@ class AnswerReader:
             else:
                 high = middle
         return low
-
-    def _remember(self, mark: str, row: int, frame: int) -> None:
-        """Remember that the row is in this frame, or in the next frame that has answers."""
-        self._places[mark, row] = frame
-        if len(self._places) > PLACES_KEPT:
-            self._places.popitem(last=False)
 
 
 def own(begun: LoggedQuery, query: str, number: int, payload: memoryview) -> list[Answer]:

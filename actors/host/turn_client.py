@@ -55,10 +55,6 @@ ROOM_MS = 1000
 Run = Callable[[str, float], tuple[float, bool]]
 
 
-def for_ever() -> float | None:
-    return None
-
-
 class RefusedByDispatcher(Exception):
     """Refusal of this host by the dispatcher, which could not decode its messages. Trying again would not help."""
 
@@ -85,7 +81,7 @@ class SliceClient:
         between: Callable[[], None],
         classes: Iterable[str] = (),
         cores: Cores | None = None,
-        quiet_s: Callable[[], float | None] = for_ever,
+        quiet_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._path, self._host = path, host
         self._run, self._between, self._quiet_s = run, between, quiet_s

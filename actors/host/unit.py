@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from actors.host.commit_writer import CommitWriter
 from actors.host.idle_streams import IdleStreams
@@ -52,19 +53,10 @@ def made_for(declared: LiveClass) -> tuple[object, ...]:
     return declared.name, *split, declared.limits.result_bytes
 
 
-def said_of_queries(declared: LiveClass) -> tuple[object, ...]:
-    """Return the queries of a declaration, with their streams and limits."""
-    return dict(declared.queries), declared.streams, declared.limits
-
-
-def said_of_load(declared: LiveClass) -> tuple[object, ...]:
-    """Return the limits of a declaration that a load manager is built from."""
-    return declared.delay_target_ms, declared.max_drop, declared.max_age_ms
-
-
-def said_of_values(declared: LiveClass) -> tuple[object, ...]:
-    """Return the part of a declaration that defines the utility of answers."""
-    return declared.graph, declared.utilities
+# Functions that return a part of a declaration: its queries, its limits for the load manager, and the utility of its answers.
+said_of_queries = attrgetter("queries", "streams", "limits")
+said_of_load = attrgetter("delay_target_ms", "max_drop", "max_age_ms")
+said_of_values = attrgetter("graph", "utilities")
 
 
 def lane_clock(part: float) -> Callable[[], float]:

@@ -119,13 +119,15 @@ class UnitWorth:
             self._totals.popleft()
         first = self._totals[0]
         answers, seconds = latest.answers - first.answers, now - first.at
+        stale_shares = [quality.stale_share(now) for quality in every]
         responded, due = latest.responded - first.responded, latest.due - first.due
         self.figures = WorthFigures(
             utility=utility_of(latest, every),
             slowdown=slowdown_of(latest, every),
-            staleness=staleness_of(
-                [quality.stale_share(now) for quality in every], [quality.weight for quality in every]
-            ),
+            staleness={
+                "mean": mean(stale_shares, [quality.weight for quality in every]),
+                "max": max(stale_shares, default=0.0),
+            },
             tardiness=tardiness_of(latest),
             slowdown_now=max(0.0, latest.slowdown - first.slowdown) / responded if responded > 0 else 0.0,
             utility_now=ratio(latest.utility - first.utility, answers, 1.0),
@@ -174,10 +176,6 @@ def slowdown_of(latest: Totals, queries: Sequence[AnswerQuality]) -> dict[str, f
         "mean": latest.slowdown / latest.responded if latest.responded else 0.0,
         "of_queries": mean(means),
     }
-
-
-def staleness_of(shares: Sequence[float], weights: Sequence[float]) -> dict[str, float]:
-    return {"mean": mean(shares, weights), "max": max(shares, default=0.0)}
 
 
 def tardiness_of(latest: Totals) -> dict[str, float]:

@@ -78,10 +78,6 @@ class WrittenType:
     is_text: bool
     record: bytes  # Bytes that describe a column without a mask and without text
 
-    def masked_or_text(self, column: Values, text: int) -> bytes:
-        type_ = self.type
-        return _COLUMN.pack(self.code, type_.precision, type_.scale, column.valid is not None, text)
-
 
 _described: dict[int, WrittenType] = {}
 _types: dict[tuple[int, int, int], DataType] = {}
@@ -116,7 +112,8 @@ def append_train(parts: list[Part], train: Train, with_causes: bool = True) -> i
             arrays += (offsets, data)
         else:
             arrays.append(contiguous(column.data))
-        records.append(known.masked_or_text(column, text))
+        fields = (known.code, column.type.precision, column.type.scale, column.valid is not None, text)
+        records.append(_COLUMN.pack(*fields))
     moment = train.arrival[0] if same else 0.0
     counts = (same, len(records), len(causes), rows)
     header = (VERSION, TRAIN, *counts, train.kept, train.watermark, moment)

@@ -52,9 +52,6 @@ SNAPSHOTS_KEPT = 2
 STEERED = "steered"
 STEERED_VERSION = 1
 _STEERED = Struct("=Qddd")  # Fields of a stored `Steered`: version, kept fraction, headroom, share
-# Each snapshot has its own segment, so that forgetting a snapshot frees its memory. Only memory limits this log.
-SNAPSHOT_SEGMENT_BYTES = 2 * PAGE
-SNAPSHOT_BYTES = 1 << 40
 
 
 class LogBroken(WeirError):
@@ -99,9 +96,7 @@ class UnitLog:
         self.folder = folder
         self._commits = SegmentWriter(folder, bytes_max=bytes_max, segment_bytes=SEGMENT_BYTES)
         try:
-            self._snapshots = SegmentWriter(
-                folder / SNAPSHOTS, bytes_max=SNAPSHOT_BYTES, segment_bytes=SNAPSHOT_SEGMENT_BYTES
-            )
+            self._snapshots = snapshot_writer(folder)
         except BaseException:
             self._commits.close()
             raise
@@ -208,6 +203,12 @@ class UnitLog:
         for _, payload in log.frames(max(log.first, log.next - 1)):
             return snapshot_of(payload)
         return None
+
+
+def snapshot_writer(folder: Path) -> SegmentWriter:
+    """Return the writer of a unit's snapshots. Only the machine's memory limits the size of this log."""
+    # Each snapshot has its own segment, so that deleting a snapshot frees its memory.
+    return SegmentWriter(folder / SNAPSHOTS, bytes_max=1 << 40, segment_bytes=2 * PAGE)
 
 
 def steered_of(record: bytes) -> Steered | None:

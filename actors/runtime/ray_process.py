@@ -174,11 +174,6 @@ def restored_signal(number: int) -> Callable[[], object]:
     return lambda: signal.signal(number, before) if in_main else None
 
 
-def join_ray(address: str, undo: Undo) -> None:
-    undo.append(ray.shutdown)
-    init_ray(address, is_local(address))
-
-
 def log_ray_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
     """Log a message of Ray's in one line without colours. Ray itself prints several lines with codes for a terminal."""
     text = " ".join(ANSI.sub("", " ".join(data["lines"])).split())
