@@ -196,7 +196,7 @@ class RayEffects:
             ray.get(to.follow_class.remote(origin, unit), timeout=MOVE_S)
             if following:
                 # The call of `class_frames` returns as soon as the copy contains the last frame.
-                last = to.class_frames.remote(unit, following - 1, 1, "", MOVE_S)
+                last = to.class_frames.remote(unit, following - 1, "", MOVE_S)
                 if not ray.get(last, timeout=2 * MOVE_S).frames:
                     raise TimeoutError(f"the log of {unit} was not copied within {MOVE_S:g} s")
             ray.get(to.unfollow_class.remote(unit), timeout=MOVE_S)
@@ -231,5 +231,4 @@ def turn_recorder(settings: CoordinatorSettings, node: str, lanes: int) -> TurnR
     writer = settings.log_writer()
     assert writer is not None
     core = TurnRoundRobin({}, settings.live.round_s, lanes)
-    log = writer.open(header_of("turns", node, machine_clock(), core))
-    return lambda _, event, now, grants: log.record(event, now, grants)
+    return writer.open(header_of("turns", node, machine_clock(), core)).record

@@ -68,7 +68,7 @@ OVERDUE_QUOTAS, OVERDUE_S = 50.0, 1.0
 # Maximum number of connections: far more than hosts on one node. Each connection takes a file descriptor.
 HOSTS_MAX = 1000
 
-Record = Callable[[str, TurnEvent, float, tuple[Grant, ...]], None]
+Record = Callable[[TurnEvent, float, tuple[Grant, ...]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +328,7 @@ class TurnLoop:
                 else:
                     events.append(SliceEnded(grant.name, grant.lane, 0.0, backlog=False))
             if self._record is not None:
-                self._record("turns", event, now, grants)
+                self._record(event, now, grants)
         return sent
 
     def _grant(self, grant: Grant, now: float) -> bool:

@@ -188,7 +188,6 @@ class GatewayActor:
         self,
         stream: str,
         from_number: int,
-        most_bytes: int = PULL_BYTES,
         reader: str = "",
         wait_s: float = 0.0,
     ) -> Frames:
@@ -198,28 +197,25 @@ class GatewayActor:
         self._streams.wait_grown(
             lambda: self._stopping or self._streams.find(stream).log.next > from_number, wait_s
         )
-        return self._read(Log(self._dirs.stream(stream), reader), from_number, most_bytes)
+        return self._read(Log(self._dirs.stream(stream), reader), from_number)
 
     @ray.method(concurrency_group="pulls")
-    def class_frames(
-        self, name: str, from_number: int, most_bytes: int = PULL_BYTES, reader: str = "", wait_s: float = 0.0
-    ) -> Frames:
+    def class_frames(self, name: str, from_number: int, reader: str = "", wait_s: float = 0.0) -> Frames:
         """Return frames of a class's log; wait up to `wait_s` for the first. The log is polled until its length was announced once."""
         log = Reader(self._dirs.class_log(name))
         until = time.monotonic() + wait_s
         while not self._stopping and log.next <= from_number and (left_s := until - time.monotonic()) > 0:
             most_s = left_s if self._streams.growth.is_announced(name) else UNTOLD_S
             self._streams.wait_grown(lambda: self._stopping or log.next > from_number, min(left_s, most_s))
-        return self._read(Log(self._dirs.class_log(name), reader), from_number, most_bytes)
+        return self._read(Log(self._dirs.class_log(name), reader), from_number)
 
     @ray.method(concurrency_group="pulls")
     def unit_frames(
         self,
         name: str,
         place: CopyProgress,
-        most_bytes: int = PULL_BYTES,
-        reader: str = "",
-        wait_s: float = 0.0,
+        reader: str,
+        wait_s: float,
     ) -> UnitFrames:
         """Return the frames of a unit's commit and snapshot logs from the numbers in `place` on, and the input that the unit has released."""
         folder = self._dirs.class_log(name)
@@ -235,8 +231,8 @@ class GatewayActor:
         with self._streams.lock:
             released = self._streams.released_by(name)
         last = max(place.snapshots, saved.next - 1)
-        snapshots = self._read(Log(folder / SNAPSHOTS, reader), last, most_bytes).frames
-        commits = self._read(Log(folder, reader), place.commits, most_bytes).frames
+        snapshots = self._read(Log(folder / SNAPSHOTS, reader), last).frames
+        commits = self._read(Log(folder, reader), place.commits).frames
         try:
             queries = (folder / QUERIES).read_bytes()
         except FileNotFoundError:
@@ -310,7 +306,7 @@ class GatewayActor:
     def _reader(self) -> str:
         return copies_reader(self._dirs.node)
 
-    def _read(self, log: Log, from_number: int, most_bytes: int) -> Frames:
+    def _read(self, log: Log, from_number: int) -> Frames:
         # Each follower has its own reader, which continues where the last call ended; calls of one follower do not overlap.
         reader = self._readers.pop(log, None) or Reader(log.folder)
         frames = []
@@ -318,7 +314,7 @@ class GatewayActor:
         for number, payload in frames_left(reader, from_number):
             frames.append((number, np.frombuffer(payload, np.uint8)))
             size += len(payload)
-            if size >= most_bytes:
+            if size >= PULL_BYTES:
                 break
         self._readers[log] = reader
         return Frames(time.monotonic(), frames)
@@ -374,7 +370,7 @@ class Pull:
         if self._actor is None:
             self._actor = find(gateway_name(self._node))
         method = getattr(self._actor, self._method)
-        future: Future[Any] = method.remote(self._name, place, PULL_BYTES, self._reader, PULL_WAIT_S).future()
+        future: Future[Any] = method.remote(self._name, place, self._reader, PULL_WAIT_S).future()
         future.add_done_callback(self._look_again_after_failure)
         return future
 

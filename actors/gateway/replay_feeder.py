@@ -132,18 +132,11 @@ def serve(pipe: Connection, producer: Producer, sources: Mapping[str, ReplaySour
                 for place, (name, source) in enumerate(sources.items()):
                     # The classes begin at different times within TICK_S; otherwise the batches of all classes would come in one burst.
                     source.begin(plan[name] if plan is not None else None, now, TICK_S * place / len(sources))
-            pipe.send(counted(sources, now))
+            accepted = {name: source.accepted for name, source in sources.items()}
+            missed = {name: round(source.missed) for name, source in sources.items()}
+            pipe.send(OfferedTuples(now, accepted, missed, time.process_time()))
         elif not idle:
             turn.go_on(producer, time.monotonic())
-
-
-def counted(sources: Mapping[str, ReplaySource], now: float) -> OfferedTuples:
-    return OfferedTuples(
-        now,
-        {name: source.accepted for name, source in sources.items()},
-        {name: round(source.missed) for name, source in sources.items()},
-        time.process_time(),
-    )
 
 
 @dataclass

@@ -112,7 +112,6 @@ class SegmentWriter:
         self,
         folder: Path,
         *,
-        first: int = 0,
         segment_bytes: int = SEGMENT_BYTES,
         bytes_max: int = LOG_BYTES,
         keep_from: int = KEEP_ALL,
@@ -132,13 +131,13 @@ class SegmentWriter:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = locked(folder / LOCK)
         try:
-            self._go_on(first)
+            self._go_on()
         except BaseException:
             os.close(self._lock)
             raise
 
-    def _go_on(self, first: int) -> None:
-        """Continue after the existing frames, or create the log with `first` as the first number."""
+    def _go_on(self) -> None:
+        """Continue after the existing frames, or create the log."""
         folder = self.folder
         for left_over in (folder / DRAFT, *folder.glob(f"{SPARE}*")):
             left_over.unlink(missing_ok=True)
@@ -148,8 +147,8 @@ class SegmentWriter:
         for base, _ in self._older:
             seal(path_of(folder, base))
         if not found:
-            self._create(first, self.segment_bytes)
-        self._open(found[-1] if found else first)
+            self._create(0, self.segment_bytes)
+        self._open(found[-1] if found else 0)
         if self._words[COMMIT] & SEALED:
             # Only an empty last segment can be sealed: the writer was killed while it replaced the segment by a larger one.
             self._replace(self.segment_bytes)

@@ -70,7 +70,7 @@ def fails_once() -> Record:
     """Return a recorder that fails in the first process of the dispatcher."""
     first = kv_store.get("test/failed") in (None, os.getpid())
 
-    def record(core: str, event: TurnEvent, now: float, grants: tuple[Grant, ...]) -> None:
+    def record(event: TurnEvent, now: float, grants: tuple[Grant, ...]) -> None:
         if first:
             kv_store.put("test/failed", os.getpid())
             raise OSError("no room on this disk")
