@@ -67,7 +67,6 @@ class Coordinator:
 
     def __init__(self, settings: CoordinatorSettings) -> None:
         self._control = ControlThread(settings)
-        self._control.start()
         Rest(lambda: not self._control.is_awake)
 
     @ray.method(concurrency_group="health")
@@ -173,8 +172,6 @@ class ControlThread:
         self._stopping = False
         self._last: CoordinatorStatus | None = None
         self._thread = threading.Thread(target=self._run, name="control", daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
     # Other threads call the following methods.

@@ -92,8 +92,6 @@ class Feed:
     subscribed: bool = False
     denied: bool = False
     """True after the gateway has denied the stream, until the next Subscribed: the stream's log may have been replaced."""
-    lively: bool = False
-    """True if the ingest thread reads the feed in turn; False while the feed has nothing new or must wait."""
     backoff: Backoff = field(default_factory=lambda: Backoff(BACKOFF_LEAST_S, BACKOFF_MOST_S))
     cycle: int = 0
 

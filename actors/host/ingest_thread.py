@@ -24,7 +24,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from actors.host.inbox import BACKOFF_LEAST_S, BACKOFF_MOST_S, Feed, Intake
@@ -110,36 +110,19 @@ class FeedTurns:
     """Streams of units: those that are read in turn, and those that wait for room in their queues."""
 
     def __init__(self) -> None:
-        self._lively: deque[Feed] = deque()
+        self.lively: dict[Feed, None] = {}
+        """Streams that have input, in the order in which they are read."""
         self._blocked: set[Feed] = set()
-
-    def __bool__(self) -> bool:
-        return bool(self._lively)
 
     def enliven(self, feed: Feed) -> None:
         """Read the stream of a unit in turn from now on."""
-        if not feed.lively and feed.log is not None:
-            feed.lively = True
-            self._lively.append(feed)
+        if feed.log is not None:
+            self.lively.setdefault(feed)
 
     def rest(self, feed: Feed) -> None:
-        """Stop reading the stream of a unit until `enliven` is called for it."""
-        if feed.lively:
-            self._lively.remove(feed)
-            feed.lively = False
+        """Stop reading the stream of a unit until `enliven` is called for the stream."""
+        self.lively.pop(feed, None)
         self._blocked.discard(feed)
-
-    def round(self) -> Iterator[Feed]:
-        """Yield each stream that has input once; the caller calls `end` for a stream before it takes the next stream."""
-        lively, self._lively = self._lively, deque()
-        while lively:
-            yield lively.popleft()
-
-    def end(self, feed: Feed, has_more: bool) -> None:
-        if has_more:
-            self._lively.append(feed)
-        else:
-            feed.lively = False
 
     def is_blocked(self, feed: Feed) -> bool:
         """Return True if the stream of a unit has to wait for room until `unblock` is called."""
@@ -382,15 +365,16 @@ class Ingest:
 
     def _read_round(self, now: float) -> bool:
         """Read a few batches of each stream with input; return True if there may be more batches."""
-        for feed in self._turns.round():
+        for feed in tuple(self._turns.lively):
             try:
                 has_more = all(self._read(feed, now) for _ in range(BATCHES_A_TURN))
             except Exception as problem:
                 # The failed unit will be opened again; meanwhile the other units are still read.
                 has_more = False
                 self._failed(feed.intake.unit, problem)
-            self._turns.end(feed, has_more)
-        return bool(self._turns)
+            if not has_more:
+                self._turns.lively.pop(feed, None)
+        return bool(self._turns.lively)
 
     def _read(self, feed: Feed, now: float) -> bool:
         """Read one batch; return False if no batch can be read at the moment."""

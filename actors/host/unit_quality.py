@@ -36,6 +36,10 @@ class WorthFigures:
     tardy_now: float = 0.0  # Fraction of recent answers of windows that missed their deadlines
 
 
+# Fields of Totals that are sums over answers.
+SUMMED = ("answers", "utility", "missed", "responded", "slowdown", "due", "tardy", "tardy_s")
+
+
 @dataclass(frozen=True, slots=True)
 class Totals:
     """Sums over the answers of all queries of a unit at one moment."""
@@ -61,18 +65,8 @@ class Totals:
 
     def with_counts_of(self, other: Totals) -> Totals:
         """Return these totals plus the answers of other, removed queries; staleness remains the mean over the present queries."""
-        return replace(
-            self,
-            answers=self.answers + other.answers,
-            utility=self.utility + other.utility,
-            missed=self.missed + other.missed,
-            responded=self.responded + other.responded,
-            slowdown=self.slowdown + other.slowdown,
-            due=self.due + other.due,
-            tardy=self.tardy + other.tardy,
-            tardy_s=self.tardy_s + other.tardy_s,
-            longest_s=max(self.longest_s, other.longest_s),
-        )
+        sums = {name: getattr(self, name) + getattr(other, name) for name in SUMMED}
+        return replace(self, **sums, longest_s=max(self.longest_s, other.longest_s))
 
 
 @dataclass
