@@ -312,10 +312,8 @@ class ControlPlane:
 
     def moves(self, class_name: str, last: int) -> list[ShareMove]:
         """Return the last moves of shares that concern a class."""
-        self.declarations.checked_class(class_name)
-        seats = self._seating.seats
-        units = {unit: seat.node for unit, seat in seats.items() if class_of(unit) == class_name}
-        moves = self.cores.moves(set(units.values()))
+        units = self.units_of(class_name)
+        moves = self.cores.moves({self._seating.seats[unit].node for unit in units})
         return [move for move in moves if any(map(move.concerns, units))][-last:] if last > 0 else []
 
     def status(self) -> SystemStatus:

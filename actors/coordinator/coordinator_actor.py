@@ -22,7 +22,6 @@ import os
 import queue
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -37,14 +36,13 @@ from actors.coordinator.settings import CoordinatorSettings
 from actors.host.tuning_sample import UnitNow
 from actors.messages.unit_messages import UnitReport
 from actors.runtime import kv_store
-from actors.runtime.cluster import start_actor
-from actors.runtime.event_log import machine_clock
+from actors.runtime.cluster import run_or_exit, start_actor
 from actors.runtime.idle_throttle import Rest
 from actors.runtime.names import COORDINATOR, DECLARED_KEY, SHARES_KEY, find, host_name
 from configs.classes.live_class import LiveClass
 from configs.classes.objectives import Objective
 from configs.errors import WeirError
-from loadshed.records import Core, CoreName, header_of
+from loadshed.records import Core, CoreName
 from scheduler.capacity.core import ShareMove
 from scheduler.tuning import Compared
 
@@ -171,7 +169,8 @@ class ControlThread:
         self._reports_lost = 0
         self._stopping = False
         self._last: CoordinatorStatus | None = None
-        self._thread = threading.Thread(target=self._run, name="control", daemon=True)
+        # If the control thread fails, the state in the store is still correct, and a new process continues from that state.
+        self._thread = threading.Thread(target=run_or_exit, args=(self._run,), name="control", daemon=True)
         self._thread.start()
 
     # Other threads call the following methods.
@@ -236,13 +235,8 @@ class ControlThread:
     # Only the control thread calls the following methods.
 
     def _run(self) -> None:
-        try:
-            self._begin()
-            self._loop()
-        except BaseException:
-            # The state in the store is still correct, and a new process continues from that state.
-            traceback.print_exc()
-            os._exit(1)
+        self._begin()
+        self._loop()
 
     def _begin(self) -> None:
         lanes = self._effects.look_at_nodes()
@@ -304,7 +298,7 @@ class ControlThread:
 
     def _opened(self, kind: CoreName, name: str, core: Core) -> Callable[[Any, float, Sequence[Any]], None]:
         assert self._writer is not None
-        return self._writer.open(header_of(kind, name, machine_clock(), core)).record
+        return self._writer.open(kind, name, core).record
 
 
 def start(settings: CoordinatorSettings) -> Any:

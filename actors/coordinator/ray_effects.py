@@ -31,7 +31,6 @@ from actors.host import host_actor
 from actors.messages.unit_messages import Copy, Unit, copies_reader, units_to_json
 from actors.runtime import kv_store
 from actors.runtime.cluster import all_names, end, kill, nodes, short_id
-from actors.runtime.event_log import machine_clock
 from actors.runtime.names import (
     DECLARED_KEY,
     SHARES_KEY,
@@ -42,7 +41,6 @@ from actors.runtime.names import (
     host_key,
     host_name,
 )
-from loadshed.records import header_of
 from scheduler.turns.round_robin import TurnRoundRobin
 
 # Seconds that each part of a move may take, such as copying the unit's log.
@@ -231,4 +229,4 @@ def turn_recorder(settings: CoordinatorSettings, node: str, lanes: int) -> TurnR
     writer = settings.log_writer()
     assert writer is not None
     core = TurnRoundRobin({}, settings.live.round_s, lanes)
-    return writer.open(header_of("turns", node, machine_clock(), core)).record
+    return writer.open("turns", node, core).record

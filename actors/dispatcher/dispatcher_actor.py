@@ -23,7 +23,7 @@ from typing import Any
 import ray
 
 from actors.dispatcher.turn_loop import Record, TurnLoop, TurnStatus
-from actors.runtime.cluster import start_actor
+from actors.runtime.cluster import run_or_exit, start_actor
 from actors.runtime.cpu_pinning import Cores, cores_of_process, keep_process_off, lane_cores
 from actors.runtime.idle_throttle import Rest, unchanged
 
@@ -77,7 +77,7 @@ class Dispatcher:
         # Objects that Ray has loaded are excluded from garbage collection: a full collection would take milliseconds of a turn.
         gc.freeze()
         sys.setswitchinterval(SWITCH_S)
-        self._thread = threading.Thread(target=self._serve, name="turns", daemon=True)
+        self._thread = threading.Thread(target=run_or_exit, args=(self._loop.run,), name="turns", daemon=True)
         self._thread.start()
         Rest(unchanged(self._loop.slices))
 
@@ -111,13 +111,6 @@ class Dispatcher:
             return "nothing"
         self._loop.set_shares(*shares)
         return "found"
-
-    def _serve(self) -> None:
-        try:
-            self._loop.run()
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
 
 
 def start(

@@ -18,7 +18,6 @@ import os
 import shutil
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -45,7 +44,7 @@ from actors.log.segment import LogMissing
 from actors.log.segment_log import LOCK, LOG_BYTES, LogFull, LogTaken, Reader, frames_left, locked
 from actors.log.unit_log import QUERIES, SNAPSHOTS
 from actors.messages.unit_messages import Copy, copies_reader
-from actors.runtime.cluster import start_actor
+from actors.runtime.cluster import run_or_exit, start_actor
 from actors.runtime.idle_throttle import Rest, unchanged
 from actors.runtime.names import find, gateway_name
 from actors.runtime.run_dirs import RunDirs, remove_dead
@@ -99,7 +98,9 @@ class GatewayActor:
         self._stopping = False
         opened = settings.endpoint
         self._endpoint = None if opened is None else opened.open(self._streams, dirs)
-        self._thread = threading.Thread(target=self._serve, name="ingress", daemon=True)
+        self._thread = threading.Thread(
+            target=run_or_exit, args=(self._gateway.run,), name="ingress", daemon=True
+        )
         self._thread.start()
         for stream in self._streams.all():
             if stream.origin is not None:
@@ -342,13 +343,6 @@ class GatewayActor:
             follower = self._followers.pop((kind, name.lower()), None)
         if follower is not None:
             follower.stop()
-
-    def _serve(self) -> None:
-        try:
-            self._gateway.run()
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,18 +21,18 @@ import ray
 
 from actors.host.host import Host, HostStatus, prepare_process
 from actors.host.tuning_sample import UnitNow
-from actors.host.unit_load import OpenRecord, not_recorded
+from actors.host.unit_load import Record, not_recorded
 from actors.messages.unit_messages import Account, Explanations, Unit, UnitReport, units_from_json
 from actors.runtime import kv_store
 from actors.runtime.cluster import start_actor
 from actors.runtime.cpu_pinning import Cores, keep_process_off
-from actors.runtime.event_log import LogWriter, machine_clock
+from actors.runtime.event_log import LogWriter
 from actors.runtime.idle_throttle import Rest
 from actors.runtime.names import COORDINATOR, find, host_key, host_name
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveSettings
 from engine.class_.explain import PlanLine
-from loadshed.records import header_of
+from loadshed.manager import LoadManager
 
 # Maximum number of reports that wait while the coordinator cannot be found; older reports are useless.
 REPORTS_MAX = 4
@@ -108,7 +108,7 @@ class ClassHost:
         self._reporter = Reporter(lambda: find(COORDINATOR))
         self._events = None if events is None else LogWriter(events)
         cores = None if cores is None else keep_process_off(cores)
-        record = not_recorded if self._events is None else recorder(self._events)
+        record = not_recorded if self._events is None else self._opened
         self._host = Host(
             name=host,
             dirs=dirs,
@@ -123,6 +123,10 @@ class ClassHost:
         prepare_process()
         found = kv_store.get(host_key(host))
         self._host.start([] if found is None else units_from_json(found))
+
+    def _opened(self, manager: LoadManager) -> Record:
+        assert self._events is not None
+        return self._events.open("load", manager.name, manager).record
 
     @ray.method(concurrency_group="health")
     def ping(self) -> int:
@@ -171,10 +175,6 @@ class ClassHost:
         self._reporter.stop()
         if self._events is not None:
             self._events.close()
-
-
-def recorder(writer: LogWriter) -> OpenRecord:
-    return lambda manager: writer.open(header_of("load", manager.name, machine_clock(), manager)).record
 
 
 def end_process(problem: BaseException) -> None:

@@ -7,7 +7,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from actors.host.ingest_thread import Ingest
 from actors.host.turn_client import SliceClient
@@ -22,14 +22,6 @@ FAILURES_MAX = 3
 FAILURES_KEPT = 20
 # Minimum seconds between two announcements that the log of a unit with a backlog has grown.
 ANNOUNCE_S = 0.02
-
-
-@dataclass(slots=True)
-class FailureRun:
-    """Number of failures of a unit, counted while its log has not grown."""
-
-    count: int = 0
-    log_next: int = -1
 
 
 class HostUnits:
@@ -50,7 +42,8 @@ class HostUnits:
         """Units with logs that another process still writes: the process that copied the logs to this node and is about to stop."""
         self.failures: deque[str] = deque(maxlen=FAILURES_KEPT)
         self._make, self._client, self._ingest, self._report = make, client, ingest, report
-        self._failure_runs: dict[str, FailureRun] = {}
+        # Number of consecutive failures of each unit at the same length of its log, and this length.
+        self._failure_runs: dict[str, tuple[int, int]] = {}
         self._grown: dict[str, int] = {}  # Length of each unit's log that was last announced to the gateway
         # Earliest time at which the log of a unit with a backlog is announced again.
         self._announce_at: dict[str, float] = {}
@@ -182,13 +175,13 @@ class HostUnits:
         if unit is None:
             return
         self._keep_failure(name, problem)
-        run = self._failure_runs.setdefault(name, FailureRun())
-        run.count = run.count + 1 if run.log_next == unit.log_next else 1
-        run.log_next = unit.log_next
+        count, log_next = self._failure_runs.get(name, (0, -1))
+        count = count + 1 if log_next == unit.log_next else 1
+        self._failure_runs[name] = count, unit.log_next
         self._leave(unit)
         with suppress(Exception):  # If closing fails, opening the unit again reports the problem.
             unit.close(at_rest=False)
-        if run.count < FAILURES_MAX:
+        if count < FAILURES_MAX:
             self._open(replace(unit.unit))
         else:
             self._give_up(name, problem, unit.reported)

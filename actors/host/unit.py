@@ -19,7 +19,7 @@ Guarantees:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -32,13 +32,15 @@ from actors.host.unit_input import UnitInput
 from actors.host.unit_load import OpenRecord, UnitLoad, not_recorded
 from actors.host.unit_measurements import UnitMeasurements
 from actors.host.unit_snapshots import UnitSnapshots
-from actors.log.unit_log import LogContents, UnitLog
+from actors.log.commit_format import SnapshotFrame
+from actors.log.unit_log import UnitLog
 from actors.messages.unit_messages import FAILING, Account, Figures, Unit, UnitReport
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveClass, LiveSettings
 from configs.classes.managers import sheds
 from engine.class_.explain import PlanLine, explain
 from engine.class_.hosted_class import HostedClass
+from engine.class_.steps import Commit
 from loadshed.cycle import CycleEnded
 
 # Number of load cycles without input or answers after which a unit falls asleep.
@@ -103,8 +105,8 @@ class HostedUnit:
         with ExitStack() as opened:
             self._log = UnitLog(dirs.class_log(unit.name), limited or settings.results_bytes)
             opened.callback(self._log.close)
-            found = self._log.found()
-            is_new = found.snapshot is None and not found.commits
+            snapshot, commits = self._log.found()
+            is_new = snapshot is None and not commits
             begin: dict[str, object] = {"plan": unit.runs_by.plan} | ({} if is_new else {"queries": {}})
             # A commit is limited to half of the largest frame, so that the answers to one more train still fit.
             self.hosted = HostedClass(
@@ -122,15 +124,15 @@ class HostedUnit:
                 assert state is not None
                 self._log.save(state)
             else:
-                self._recover(found)
+                self._recover(snapshot, commits)
             self.measured = UnitMeasurements(self.hosted, now, recovered=not is_new)
             self._begin(now)
             opened.pop_all()
 
-    def _recover(self, found: LogContents) -> None:
-        declared, snapshot = self.unit.declared, found.snapshot
+    def _recover(self, snapshot: SnapshotFrame | None, commits: Sequence[Commit]) -> None:
+        declared = self.unit.declared
         state = None if snapshot is None else bytes(snapshot.state)
-        self.hosted.recover(state, found.commits, self.input.fetch)
+        self.hosted.recover(state, commits, self.input.fetch)
         self.hosted.set_plan(self.unit.runs_by.plan)
         self.hosted.set_queries(declared.queries, declared.streams, declared.limits)
         self.hosted.set_windows(declared.windows)

@@ -17,7 +17,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,14 +56,6 @@ _STEERED = Struct("=Qddd")  # Fields of a stored `Steered`: version, kept fracti
 
 class LogBroken(WeirError):
     """Error for a log that lacks commits that are needed to restore the state."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogContents:
-    """Last snapshot of a unit and the commits after it, from which the unit continues."""
-
-    snapshot: SnapshotFrame | None
-    commits: Sequence[Commit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +109,8 @@ class UnitLog:
         """Return True if a snapshot is needed, so that old commits may be forgotten."""
         return self.bytes_since > self._filled
 
-    def found(self) -> LogContents:
-        """Return the last state and all commits after it; raise LogBroken if such a commit is missing."""
+    def found(self) -> tuple[SnapshotFrame | None, list[Commit]]:
+        """Return the last snapshot and all commits after it; raise LogBroken if such a commit is missing."""
         snapshot = self._last_snapshot()
         start = self._commits.first if snapshot is None else snapshot.following
         commits: list[Commit] = []
@@ -139,7 +131,7 @@ class UnitLog:
                 "the log of the unit lacks commits after its last snapshot", file=str(self.folder)
             )
         self._commits.keep_from = 0 if snapshot is None else snapshot.following
-        return LogContents(snapshot, commits)
+        return snapshot, commits
 
     def append(self, commit: Commit) -> None:
         parts, size = commit_parts(commit)

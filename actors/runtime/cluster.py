@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import ray
@@ -65,6 +67,15 @@ def start_actor(
         if node_id is None
         else NodeAffinitySchedulingStrategy(node_id, soft=False),
     ).remote(*arguments)
+
+
+def run_or_exit(work: Callable[[], None]) -> None:
+    """Run the loop of an actor; if it fails, end the process, so that Ray restarts the actor."""
+    try:
+        work()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
 
 
 def end(names: Sequence[str], *arguments: Any) -> None:

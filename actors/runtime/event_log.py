@@ -25,7 +25,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 from urllib.parse import quote
 
-from loadshed.records import KINDS, Header, cut_line, decision_line, header_line
+from loadshed.records import KINDS, Core, CoreName, Header, cut_line, decision_line, header_line, header_of
 
 PENDING_MAX = 100_000
 # Number of decisions written at a time. The interpreter lock is released in between, so that other threads do not wait long.
@@ -155,7 +155,9 @@ class LogWriter:
         self._thread = Thread(target=self._run, name="event-log", daemon=True)
         self._thread.start()
 
-    def open(self, header: Header) -> EventLog:
+    def open(self, kind: CoreName, name: str, core: Core) -> EventLog:
+        """Open the log of a core that has not handled an event yet."""
+        header = header_of(kind, name, machine_clock(), core)
         log = EventLog(self._folder, header, self._most_bytes, self._tell)
         self._logs = [*(other for other in self._logs if other.is_open), log]
         return log

@@ -77,9 +77,9 @@ def test_a_host_resumes_from_a_closed_copy(tmp_path: Path) -> None:
         UnitLog(home.folder, LOG_BYTES)
     home.copy.close()
     log = UnitLog(home.folder, LOG_BYTES)
-    found = log.found()
-    assert found.snapshot is not None
-    assert (found.snapshot.following, list(found.commits), log.next) == (8, [], 8)
+    last, commits = log.found()
+    assert last is not None
+    assert (last.following, commits, log.next) == (8, [], 8)
     log.close()
 
 
