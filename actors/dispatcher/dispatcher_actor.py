@@ -48,8 +48,6 @@ class DispatcherSettings:
 @dataclass(frozen=True, slots=True)
 class DispatcherStatus:
     pid: int
-    recalled: str
-    """Result of reading the saved shares at the start: 'found', 'nothing', or the error."""
     turns: TurnStatus
 
 
@@ -73,7 +71,7 @@ class Dispatcher:
             cores=cores,
             rests=settings.rests,
         )
-        self._recalled = self._recall(recall)
+        self._recall(recall)
         # Objects that Ray has loaded are excluded from garbage collection: a full collection would take milliseconds of a turn.
         gc.freeze()
         sys.setswitchinterval(SWITCH_S)
@@ -88,7 +86,7 @@ class Dispatcher:
 
     @ray.method(concurrency_group="health")
     def status(self) -> DispatcherStatus:
-        return DispatcherStatus(os.getpid(), self._recalled, self._loop.status())
+        return DispatcherStatus(os.getpid(), self._loop.status())
 
     def set_shares(self, shares: Mapping[str, float], hosts: Mapping[str, str]) -> None:
         """Use these shares from the next turn on."""
@@ -99,18 +97,16 @@ class Dispatcher:
         self._loop.stop()
         self._thread.join()
 
-    def _recall(self, recall: Callable[[], NodeShares | None]) -> str:
+    def _recall(self, recall: Callable[[], NodeShares | None]) -> None:
         try:
             shares = recall()
-        except Exception as problem:
+        except Exception:
             # The error is only reported, because an exception in the constructor would end the dispatcher.
             # Without saved shares, a dispatcher works once the coordinator has sent shares.
             traceback.print_exc()
-            return repr(problem)
-        if shares is None:
-            return "nothing"
-        self._loop.set_shares(*shares)
-        return "found"
+            return
+        if shares is not None:
+            self._loop.set_shares(*shares)
 
 
 def start(

@@ -87,10 +87,8 @@ class TurnStatus:
     """Number of messages about classes or slices that do not belong to the sender, or no longer do."""
     decided_ms: Mapping[str, float]
     """Milliseconds from the arrival of an Ended to the sending of the next Granted: mean and percentiles."""
-    handed_over_ms: Mapping[str, float]
-    """Overhead of a turn in milliseconds, mean and percentiles: time from the cause of a grant to its Ended, minus the slice."""
     handed_over_s: float
-    """Total overhead of all turns, in seconds."""
+    """Total overhead of all turns, in seconds: time from the cause of a grant to its Ended, minus the slice."""
     not_pinned: str
     """Reason why the loop's thread is not pinned to a lane's processor; empty if it is pinned."""
 
@@ -122,7 +120,7 @@ class TurnLoop:
         self._shared: set[str] = set()  # Classes that have a share; only these are passed to the core
         began = time.monotonic()
         self._lanes = [TurnLane(began) for _ in range(lanes)]
-        self._decided, self._handed_over = ResponseStatistics(), ResponseStatistics()
+        self._decided, self._handed_over_s = ResponseStatistics(), 0.0
         self._overdue_count = self._refused_count = self._stray_count = 0
         self._stopping = False
 
@@ -250,7 +248,7 @@ class TurnLoop:
         if message.backlog and self._holder.get(name) is host:
             self._waiting.add(name)
         since = lane.slice.since
-        self._handed_over.add([now - since - message.ran_s], 0.0)
+        self._handed_over_s += now - since - message.ran_s
         # A lane rests for less time if it was idle before or a timer fired late: up to one round of such time counts as rest.
         lane.rests_until = max(lane.rests_until, since - self._round_s) + message.used_s
         lane.free(now)
@@ -398,8 +396,7 @@ class TurnLoop:
             refused_count=self._refused_count,
             stray_count=self._stray_count,
             decided_ms=self._decided.response_ms(),
-            handed_over_ms=self._handed_over.response_ms(),
-            handed_over_s=self._handed_over.sum_s,
+            handed_over_s=self._handed_over_s,
             not_pinned=self._cores.why_not,
         )
 

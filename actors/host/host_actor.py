@@ -47,7 +47,6 @@ class Reporter:
         self._waiting: deque[tuple[str, Sequence[UnitReport]]] = deque(maxlen=REPORTS_MAX)
         self._news = threading.Event()
         self._stopping = False
-        self.failures = 0
         self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
         self._thread.start()
 
@@ -70,13 +69,11 @@ class Reporter:
             try:
                 while self._waiting:
                     if sent is not None and failed(sent):
-                        self.failures += 1
                         handle = None
                     handle = handle or self._coordinator()
                     sent = handle.report.remote(*self._waiting.popleft())
             except Exception:
                 # While the coordinator is away, reports are lost; a new coordinator receives the reports of the next load cycle.
-                self.failures += 1
                 handle = sent = None
 
 

@@ -36,7 +36,7 @@ from actors.log.commit_format import SnapshotFrame
 from actors.log.unit_log import UnitLog
 from actors.messages.unit_messages import FAILING, Account, Figures, Unit, UnitReport
 from actors.runtime.run_dirs import RunDirs
-from configs.classes.live_class import LiveClass, LiveSettings
+from configs.classes.live_class import LiveSettings
 from configs.classes.managers import sheds
 from engine.class_.explain import PlanLine, explain
 from engine.class_.hosted_class import HostedClass
@@ -49,12 +49,8 @@ QUIET_CYCLES = 10
 ANSWER_BYTES = 256
 
 
-def made_for(declared: LiveClass) -> tuple[object, ...]:
-    """Return the part of a declaration that doors and log are built from; all other settings can change while the unit runs."""
-    split = declared.shards, declared.key, declared.victim, declared.lossless, declared.holds_back
-    return declared.name, *split, declared.limits.result_bytes
-
-
+# Function that returns the part of a declaration from which doors and log are built; all other settings can change in a running unit.
+made_for = attrgetter("name", "shards", "key", "victim", "lossless", "holds_back", "limits.result_bytes")
 # Functions that return a part of a declaration: its queries, its limits for the load manager, and the utility of its answers.
 said_of_queries = attrgetter("queries", "streams", "limits")
 said_of_load = attrgetter("delay_target_ms", "max_drop", "max_age_ms")
