@@ -1,5 +1,7 @@
 """The coordinator without Ray: it decides which classes exist, where their units run, and which shares they have.
 
+Each event that a caller or another actor causes has an effect:
+
     event                     effect
     apply, remove_class, …    the change is refused with a reason; or units are placed, hosts started and shares set
     nodes_changed             units of a lost node continue on their home nodes; a new node can take units

@@ -1,5 +1,7 @@
 """The coordinator as a Ray actor: a thread around `actors.coordinator.control_plane.ControlPlane`, one per cluster.
 
+Other threads send the control thread work through a queue. In a loop, the control thread does four things:
+
     observe     calls of users and hosts, answers of other actors, nodes that join or leave
     decide      the control plane
     enact       the store is written, then hosts, dispatchers and gateways are called without waiting for answers

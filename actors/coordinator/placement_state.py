@@ -1,5 +1,7 @@
 """Seats of the units of all classes, and the home nodes at which their streams come in.
 
+The methods of `Seating` place units and streams, and return where they are:
+
 arrange                  gives each unit a seat, if there is a node; units of lost nodes move to their home nodes,
                          which have copies of their logs
 bring                    gives one unit a seat on another node

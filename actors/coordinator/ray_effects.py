@@ -1,5 +1,7 @@
 """Effects of the control plane (`actors.coordinator.effects`) as calls of Ray actors.
 
+The control plane requests what stands on the left, and `RayEffects` does what stands on the right:
+
 requested                        carried out
 start_host, new nodes            actors are created; each is pinged until it answers
 set_…, scale_headroom, forget    an actor is called without waiting for the answer; units and shares are stored first

@@ -1,4 +1,4 @@
-"""Sends each host, dispatcher and gateway the state that it should have, whenever that state has changed.
+"""Sender of state: it sends each host, dispatcher and gateway the state that it should have, whenever that state has changed.
 
 After an actor has restarted, its whole state is sent again.
 """

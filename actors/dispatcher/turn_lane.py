@@ -51,7 +51,7 @@ class TurnLane:
     used_s: float = 0.0
     idle_s: float = 0.0
     rests_until: float = 0.0
-    # While the lane rests: class of its last slice, and processor seconds that this slice used.
+    # Class of the last slice, and processor-seconds that this slice used, while the lane rests after the slice.
     ended: str = ""
     ended_used_s: float = 0.0
 

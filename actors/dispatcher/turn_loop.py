@@ -117,7 +117,7 @@ class TurnLoop:
         self._hosts: dict[int, ConnectedHost] = {}
         self._holder: dict[str, ConnectedHost] = {}
         self._waiting: set[str] = set()  # Classes that have input and no turn, as reported by their hosts
-        self._shared: set[str] = set()  # Classes that have a share; only these are passed to the core
+        self._shared: set[str] = set()  # Classes that have a share and are therefore known to the core
         began = time.monotonic()
         self._lanes = [TurnLane(began) for _ in range(lanes)]
         self._decided, self._handed_over_s = ResponseStatistics(), 0.0
@@ -249,7 +249,7 @@ class TurnLoop:
             self._waiting.add(name)
         since = lane.slice.since
         self._handed_over_s += now - since - message.ran_s
-        # A lane rests for less time if it was idle before or a timer fired late: up to one round of such time counts as rest.
+        # Time for which the lane was free before the slice counts as rest, up to one round.
         lane.rests_until = max(lane.rests_until, since - self._round_s) + message.used_s
         lane.free(now)
         lane.in_slices_s += message.ran_s
@@ -356,7 +356,7 @@ class TurnLoop:
     def _watch(self) -> None:
         """Take lanes away from overdue slices, and end the rest of lanes that have rested long enough.
 
-        A host with an overdue slice is still running it, so none of its classes gets a turn until it answers.
+        A host with an overdue slice still runs the slice, so no class of this host gets a turn until the host answers.
         """
         now = time.monotonic()
         for number, lane in enumerate(self._lanes):

@@ -58,7 +58,7 @@ PULLS = 64
 # Seconds between two polls of a class's log that has not been announced as growing.
 UNTOLD_S = 0.25
 NO_ENDPOINT: Mapping[str, Any] = {"endpoint": None, "dead": {}}
-# Seconds that a follow call waits until the copy exists. After that it returns, and the follower keeps trying.
+# Maximum seconds that a follow call waits for the copy of a log. Then the call returns, and the follower keeps trying.
 MADE_S = 5.0
 
 

@@ -81,7 +81,7 @@ class StreamCopy:
 class ClassCopy:
     """Copy of the commit and snapshot logs of a unit. The oldest commits are forgotten when there is no room.
 
-    A snapshot is copied only after all commits before it; a unit restarted from it would otherwise number answers wrongly.
+    A snapshot is copied only after all earlier commits; without them, a unit restarted from the snapshot would number answers wrongly.
     Input that the snapshot covers is released only after that.
     """
 

@@ -1,5 +1,7 @@
 """Client with which producers publish batches over the gateway's Unix socket: `Producer(path).publish(stream, batch)`.
 
+From the result of a call, a producer knows where the batch is:
+
     the call returns or raises    the batch
     Accepted                      is in the stream's log and survives the end of the gateway's process
     RefusedBatch                  is not in the log

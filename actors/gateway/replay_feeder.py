@@ -1,14 +1,14 @@
 """Load generator: a producer process that replays tables at scheduled rates and is controlled through a pipe.
 
-    feeder = Feeder(door, inputs, "ts", period_ms)
-    feeder.offer({"class1": StepArrivals(…), …})      replay at these rates in tuples per second; with None, at full speed
-    feeder.offered()                                  counts since the process started
-    feeder.stop()
-
 The input of a class is one table for each of its streams. The table is replayed endlessly. Each pass over the table, a *lap*,
 continues in event time where the previous lap ended. The rate determines how fast event time advances. Each batch of a lap is
 serialized once; later laps only change its event times. Thus one processor offers as much as several processors can process
 (bench/RESULTS.md).
+
+    feeder = Feeder(door, inputs, "ts", period_ms)
+    feeder.offer({"class1": StepArrivals(…), …})      replay at these rates in tuples per second; with None, at full speed
+    feeder.offered()                                  counts since the process started
+    feeder.stop()
 
 A feeder that is behind the scheduled rates catches up by at most the tuples of `CATCH_UP_S` seconds; it counts the others as missed.
 """

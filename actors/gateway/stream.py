@@ -37,7 +37,7 @@ from engine.sql import parse_create_stream
 
 RECORD = "stream.json"
 RECORD_VERSION = 3
-# Seconds between two LogIsFull reports to the same readers. Shorter than the 5 s for which a class is shown as held back.
+# Seconds between two LogIsFull messages to a reader: fewer than the 5 s for which a class is shown as held back.
 FULL_AGAIN_S = 1.0
 READERS_MAX = 4096
 
@@ -186,7 +186,7 @@ class Stream:
         reading = self._reading(asked.reader, peer)
         if reading is not None and asked.below > reading.released:
             reading.released, reading.rows = min(asked.below, self.log.next), None
-            # A host that stays subscribed when it is declared again does not subscribe again, so its release ends the expected position.
+            # A host may stay subscribed while it is declared again; the expected position then ends with the host's next release.
             self.has_released(asked.reader, asked.below)
             self.retain()
 

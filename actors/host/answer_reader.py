@@ -1,11 +1,11 @@
 """Readers of the answers of a class: they read the log of each unit, in any process of the node.
 
+Answers are read at the unit's home, the node where its input comes in. If the unit runs on another node, its home has a
+copy of the log.
+
     reader = AnswerReader(dirs, "gold")
     for answer in reader.answers("hot", after=41):     # trains, from row 42 on
     for row in reader.rows("hot"):                     # dicts, with _seq
-
-Answers are read at the unit's home, the node where its input comes in. If the unit runs on another node, its home has a
-copy of the log.
 
 Answers become visible with their commit, in the order of their numbers. Numbers begin at 0 and have no gaps, unless the
 oldest answers have been deleted, or the answers to one train were too large for the log. Each shard of a class has its own

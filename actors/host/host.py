@@ -1,5 +1,7 @@
 """The threads of a host and the units that they run, without Ray.
 
+A host has two threads of its own, and is called by threads of Ray:
+
     class thread     runs slices (`actors.host.turn_client`); between slices, load cycles and requests of other threads
     ingest thread    reads input (`actors.host.ingest_thread`)
     any thread       calls methods of `Host`. Methods that touch a unit run on the class thread; the caller waits up to ANSWER_S

@@ -17,7 +17,7 @@ from actors.messages.gateway_messages import Grew, Released
 from actors.messages.unit_messages import GIVEN_UP, Figures, Unit, UnitReport
 from configs.errors import UnknownName, WeirError, nearest, sentence
 
-# Number of failures at the same place of its log after which a unit is not opened again ("given up").
+# Number of consecutive failures, without growth of its log, after which a unit is not opened again ("given up").
 FAILURES_MAX = 3
 FAILURES_KEPT = 20
 # Minimum seconds between two announcements that the log of a unit with a backlog has grown.

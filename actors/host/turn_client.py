@@ -1,6 +1,6 @@
 """The host's side of turns: reports which classes have input, and runs the slices that the dispatcher grants.
 
-The class thread runs `serve`; any thread may call `ready`. For each class:
+The class thread runs `serve`; any thread may call `ready`. The state of each class changes as follows:
 
     state                event                          becomes
     idle                 ready                          waiting, Ready is sent

@@ -1,13 +1,13 @@
 """Format of trains and input batches as payloads of frames (`actors.log.segment_log`), which are read without copying.
 
+The gateway converts an input batch to a train once, when it writes the batch; all classes read that train. The columns are
+aligned, which the buffers of an Arrow message are not: operators take a fifth longer to read unaligned columns.
+
     train   header: version, kind, arrival form, columns, rows, kept, watermark, the common arrival, bytes of the causes
             a record for each column: kind, digits, whether there is a mask, bytes of text
             causes; arrivals unless all are the same; for each column its mask, offsets, data
     batch   header: version, kind, rows, arrival, rows of all earlier batches, producer and number of the batch if it has one;
             then the train, 64 bytes after the beginning of the header
-
-The gateway converts an input batch to a train once, when it writes the batch; all classes read that train. The columns are
-aligned, which the buffers of an Arrow message are not: operators take a fifth longer to read unaligned columns.
 
 Every array of a train begins at a multiple of 64 bytes from the beginning of the payload. The value stored under a NULL is
 preserved.

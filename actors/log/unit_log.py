@@ -1,5 +1,7 @@
 """Persistent data of a unit, which survives the end of its process: commits, snapshots, and a description of its queries.
 
+The folder of a unit has these files and folders:
+
     classes/<unit>/             commits (`actors.log.commit_format`), and a final snapshot if the unit was closed normally
     classes/<unit>/snapshots/   the last two snapshots
     classes/<unit>/queries.json for readers of answers: the columns of each query and the frame where its answers begin

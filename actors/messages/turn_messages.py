@@ -1,10 +1,10 @@
 """Messages between a dispatcher and its hosts, sent as packets (`actors.runtime.unix_channel`).
 
-    host → dispatcher      Hello(host, classes)  Ready(name)  Ended(name, lane, used_s, ran_s, backlog)  Left(name)
-    dispatcher → host      Granted(name, lane, quota_s)  Refused(reason)
-
 A packet consists of the version, the kind, the fixed fields of the kind, and text. Refused has the same format in every
 version, so that a process of another version can read why it was refused.
+
+    host → dispatcher      Hello(host, classes)  Ready(name)  Ended(name, lane, used_s, ran_s, backlog)  Left(name)
+    dispatcher → host      Granted(name, lane, quota_s)  Refused(reason)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Queries to Ray about a system, such as the nodes of its cluster and its live actors, and functions that end actors."""
+"""Queries to Ray about a system, such as the nodes of its cluster and its live actors, and functions that start and end actors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Recording of the events and commands of a process's decision cores on disk, so that a run can be replayed.
 
-Each log covers one life of one core: a header, then one line for each decision (`loadshed.records`). Its file is named
-`<core>-<name>-<life>.jsonl` and readable only by its owner. `weir sim --replay` repeats the decisions from it.
+Each log covers one core from its start until its process ends: a header, then one line for each decision (`loadshed.records`).
+The file is named `<core>-<name>-<number>.jsonl` and readable only by its owner. `weir sim --replay` repeats the decisions from it.
 
 Guarantees:
 1. `record` only queues the decision, which must not be changed afterwards. `flush` encodes and writes it; the owner calls

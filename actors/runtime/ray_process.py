@@ -125,7 +125,7 @@ def start_ray(name: str, lanes: int, loopback: bool, undo: Undo) -> None:
     init_ray(
         LOCAL,
         loopback,
-        # Weir's actors request no processors; Ray starts one worker in advance for each processor given here.
+        # Weir's actors request no processors; Ray starts as many workers in advance as `num_cpus` says.
         num_cpus=lanes,
         object_store_memory=OBJECT_STORE_BYTES,
         include_dashboard=False,
@@ -183,7 +183,7 @@ def log_ray_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> Non
 def init_ray(address: str, loopback: bool, **settings: Any) -> None:
     # Suppress the message, printed at each start, that Ray checks tokens.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
-    # Ray installs a handler for SIGTERM; the handler of this process, which ends everything in order, is restored below.
+    # Ray installs a handler for SIGTERM. The handler of this process, which ends everything in order, is restored afterwards.
     restore = restored_signal(signal.SIGTERM)
     # With log_to_driver=False, only Ray's thread that listens for errors calls `log_ray_message`.
     ray_worker.print_to_stdstream = log_ray_message
@@ -228,7 +228,7 @@ def end_in_order(folder: Path, code: int) -> None:
 def end_after_ray(folder: Path, code: int) -> None:
     """End this process if it still runs STOP_S after its Ray has ended.
 
-    Its threads would otherwise wait for a minute in Ray calls. After that Ray ends the process and leaves processes and files.
+    Threads of this process would otherwise wait for a minute in Ray calls. Then Ray would end the process, and leave processes and files.
     """
     while ray_runs():
         time.sleep(POLL_S)

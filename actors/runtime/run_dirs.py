@@ -1,5 +1,7 @@
 """Folders for the files that the processes of a running system share: `<shared memory>/weir-<uid>-<system>/<node>/`.
 
+The folder of a node has these files and folders:
+
     gateway.sock  gateway-door.sock  dispatcher.sock      sockets
     endpoint  ingest.key  keys.json                       the node's address in the network, and keys for it
     streams/<stream>/  classes/<class>/                   logs (`actors.log.segment_log`)
