@@ -185,13 +185,7 @@ class GatewayActor:
         return self._streams.begin_copy(stream, reader)
 
     @ray.method(concurrency_group="pulls")
-    def frames(
-        self,
-        stream: str,
-        from_number: int,
-        reader: str = "",
-        wait_s: float = 0.0,
-    ) -> Frames:
+    def frames(self, stream: str, from_number: int, reader: str = "", wait_s: float = 0.0) -> Frames:
         """Return frames of a stream from a number on; wait up to `wait_s` for the first. `reader` has all earlier frames."""
         if reader:
             self._streams.follow_from(stream, reader, from_number)
@@ -211,13 +205,7 @@ class GatewayActor:
         return self._read(Log(self._dirs.class_log(name), reader), from_number)
 
     @ray.method(concurrency_group="pulls")
-    def unit_frames(
-        self,
-        name: str,
-        place: CopyProgress,
-        reader: str,
-        wait_s: float,
-    ) -> UnitFrames:
+    def unit_frames(self, name: str, place: CopyProgress, reader: str, wait_s: float) -> UnitFrames:
         """Return the frames of a unit's commit and snapshot logs from the numbers in `place` on, and the input that the unit has released."""
         folder = self._dirs.class_log(name)
         log, saved = Reader(folder), Reader(folder / SNAPSHOTS)

@@ -5,7 +5,6 @@ copy of the log.
 
     reader = AnswerReader(dirs, "gold")
     for answer in reader.answers("hot", after=41):     # trains, from row 42 on
-    for row in reader.rows("hot"):                     # dicts, with _seq
 
 Answers become visible with their commit, in the order of their numbers. Numbers begin at 0 and have no gaps, unless the
 oldest answers have been deleted, or the answers to one train were too large for the log. Each shard of a class has its own
@@ -19,7 +18,6 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +28,6 @@ from actors.messages.unit_messages import class_of
 from actors.runtime.run_dirs import RunDirs
 from configs.errors import UnknownName, nearest
 from engine.class_.steps import Answer
-from engine.data.train import values_to_arrow
 
 # Number of frames up to which the next answer is searched frame by frame; over longer distances, by binary search.
 NEAR = 64
@@ -123,13 +120,6 @@ class AnswerReader:
         start = self._frame_of(begun, query, after + 1) if is_there else max(begun.began, self._log.first)
         for number, payload in self._commits(start):
             yield from later(own(begun, query, number, payload), after)
-
-    def rows(self, query: str, after: int = -1) -> Iterator[Mapping[str, Any]]:
-        names = [name for name, _ in self.columns(query)]
-        for answer in self.answers(query, after):
-            columns = [values_to_arrow(column).to_pylist() for column in answer.train.columns]
-            for place, row in enumerate(zip(*columns, strict=True)):
-                yield {"_seq": answer.first + place, **dict(zip(names, row, strict=True))}
 
     def _look(self) -> None:
         """Read the descriptions of queries and open the log again, if they have changed since the last call."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from struct import Struct
 from typing import Any
@@ -80,7 +81,6 @@ class WrittenType:
 
 
 _described: dict[int, WrittenType] = {}
-_types: dict[tuple[int, int, int], DataType] = {}
 
 
 def train_parts(train: Train) -> tuple[list[Part], int]:
@@ -155,7 +155,7 @@ def train_of(payload: memoryview) -> Train:
         place = aligned(place + 8 * rows)
     found = []
     for code, precision, scale, masked, text in records:
-        type_ = _types.get((code, precision, scale)) or typed(code, precision, scale)
+        type_ = typed(code, precision, scale)
         valid = None
         if masked:
             valid = np.frombuffer(payload, np.bool_, rows, place)
@@ -242,11 +242,9 @@ def described(type_: DataType) -> WrittenType:
     return found
 
 
+@cache
 def typed(code: int, precision: int, scale: int) -> DataType:
-    known = (code, precision, scale)
-    if known not in _types:
-        _types[known] = DataType(_KINDS[code], precision, scale)
-    return _types[known]
+    return DataType(_KINDS[code], precision, scale)
 
 
 def text_buffers(strings: pa.StringArray) -> tuple[npt.NDArray[np.int32], memoryview]:
