@@ -282,7 +282,12 @@ def start_local(system: System, lanes: int, base: Path, *, pinned: bool, loopbac
     remove_dead(base)
     remove_dead_temporary(Path(tempfile.gettempdir()))
     system.undo.append(lambda: remove_dead(base))
-    cores = reserved(system, lanes) if pinned else NOT_PINNED
+    cores = NOT_PINNED
+    if pinned:
+        before = cores_of_process()
+        cores = keep_process_off(lane_cores(lanes, before))
+        if cores.lanes:
+            system.undo.append(lambda: keep_process_off(Cores(cores.lanes, tuple(before))))
     start_ray(system.name, lanes, loopback, system.undo)
     return cores
 
@@ -338,15 +343,6 @@ def attach(address: str) -> System:
             ray.shutdown()
         raise UnknownName("no system runs on this cluster", "--address", address, START_ONE)
     return System(name, [ray.shutdown] if connects else [])
-
-
-def reserved(system: System, lanes: int) -> Cores:
-    """Keep this process, and all processes that it starts, off the processors of the lanes; return these processors."""
-    before = cores_of_process()
-    cores = keep_process_off(lane_cores(lanes, before))
-    if cores.lanes:
-        system.undo.append(lambda: keep_process_off(Cores(cores.lanes, tuple(before))))
-    return cores
 
 
 def note_cluster(base: Path, system: System, home: Path | None) -> None:

@@ -75,7 +75,6 @@ class HostStatus:
     ran_s: float
     """Seconds of all slices by the clock; the time beyond `used_s` was spent waiting for the processor or the interpreter."""
     used_s: float
-    not_pinned: str
 
 
 @dataclass
@@ -322,7 +321,6 @@ class Host:
             slices=self._slices,
             ran_s=self._ran_s,
             used_s=self._used_s,
-            not_pinned=self._client.not_pinned,
         )
 
     def _set_units(self, units: Sequence[Unit]) -> None:

@@ -129,11 +129,6 @@ class SliceClient:
         self._stopping = True
         self._wake_up.set()
 
-    @property
-    def not_pinned(self) -> str:
-        """Return why the class thread is not pinned to a lane's processor; empty if it is pinned or will be at its first slice."""
-        return self._cores.why_not
-
     # Only the class thread calls the following methods.
 
     def serve(self) -> None:

@@ -118,7 +118,10 @@ def start_ray(name: str, lanes: int, loopback: bool, undo: Undo) -> None:
     # The folder contains sockets, and the paths of sockets have a limited length.
     folder = tempfile.mkdtemp(prefix=f"{TEMPORARY}{name}-")
     undo.append(lambda: remove_folder(Path(folder)))
-    hold_temporary(Path(folder), undo)
+    # The lock marks the folder as in use until this process ends, however that happens.
+    file = os.open(Path(folder) / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    undo.append(lambda: os.close(file))
     undo.append(restored_signal(signal.SIGTERM))
     # The clean-up is added before Ray starts, because a start that fails halfway also leaves processes.
     undo.append(lambda: end_ray(Path(folder)))
@@ -148,13 +151,6 @@ def remove_folder(folder: Path) -> None:
         elif gone_at == math.inf:
             gone_at = now
         time.sleep(REMOVE_AGAIN_S)
-
-
-def hold_temporary(folder: Path, undo: Undo) -> None:
-    """Mark the folder of Ray's files as in use until this process ends, however that happens."""
-    file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(file, fcntl.LOCK_EX)
-    undo.append(lambda: os.close(file))
 
 
 def end_watchers() -> None:
