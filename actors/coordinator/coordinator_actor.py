@@ -306,4 +306,4 @@ class ControlThread:
 def start(settings: CoordinatorSettings) -> Any:
     """Return the handle of the coordinator actor, and start the actor on the head node if it does not exist."""
     groups = {"health": 2, "reports": 1}
-    return start_actor(Coordinator, COORDINATOR, None, groups, settings, concurrency=8)
+    return start_actor(Coordinator, COORDINATOR, None, groups, (settings,), concurrency=8)

@@ -117,4 +117,4 @@ def start(
     recorder: Callable[[], Record] | None = None,
 ) -> Any:
     """Return the handle of the actor `name`, and start the actor on the node if it does not exist."""
-    return start_actor(Dispatcher, name, node_id, {"health": 2}, settings, recall, recorder)
+    return start_actor(Dispatcher, name, node_id, {"health": 2}, (settings, recall, recorder))

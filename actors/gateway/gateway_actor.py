@@ -366,5 +366,5 @@ def start(node_id: str, settings: GatewayOptions) -> Any:
     groups = {"health": 2, "others": 2, "pulls": PULLS}
     # With `concurrency` 1, methods without a concurrency group run one after another, in the order of the calls.
     return start_actor(
-        GatewayActor, gateway_name(settings.dirs.node), node_id, groups, settings, concurrency=1
+        GatewayActor, gateway_name(settings.dirs.node), node_id, groups, (settings,), concurrency=1
     )

@@ -191,4 +191,4 @@ def start(
     # The group `control` has a single thread, so that changes of shares take effect in the order in which they are sent.
     groups = {"health": 2, "control": 1}
     arguments = (host, dirs, settings, cores, events)
-    return start_actor(ClassHost, host_name(host), node_id, groups, *arguments, concurrency=CALLS)
+    return start_actor(ClassHost, host_name(host), node_id, groups, arguments, concurrency=CALLS)

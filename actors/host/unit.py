@@ -50,7 +50,8 @@ ANSWER_BYTES = 256
 
 
 # Function that returns the part of a declaration from which doors and log are built; all other settings can change in a running unit.
-made_for = attrgetter("name", "shards", "key", "victim", "lossless", "holds_back", "limits.result_bytes")
+BUILT_FROM = ("name", "shards", "key", "victim", "lossless", "holds_back", "limits.result_bytes")
+made_for = attrgetter(*BUILT_FROM)
 # Functions that return a part of a declaration: its queries, its limits for the load manager, and the utility of its answers.
 said_of_queries = attrgetter("queries", "streams", "limits")
 said_of_load = attrgetter("delay_target_ms", "max_drop", "max_age_ms")
@@ -90,7 +91,6 @@ class HostedUnit:
         self.asleep = False
         self.used_s = 0.0
         """Processor seconds that the unit has used, in seconds of its lane."""
-        self._figures = Figures()
         self.reported: UnitReport | None = None
         """The last report to the coordinator."""
         self._used_at_cycle = 0.0
@@ -322,7 +322,7 @@ class HostedUnit:
         self, accounts: Mapping[str, Account], load: float, queue_age_s: float, now: float
     ) -> Figures:
         manager = self.load.manager
-        self._figures = replace(
+        self.measured.figures = replace(
             self.measured.measure(accounts, self.asleep),
             load=load,
             keep=self.load.keep,
@@ -333,7 +333,7 @@ class HostedUnit:
             held_back=int(self.input.is_held_back(now)),
             unsaved_bytes=self._log.bytes_since,
         )
-        return self._figures
+        return self.measured.figures
 
     def _fall_asleep(self, cycle: CycleEnded) -> None:
         moved = any(input_.offered for input_ in cycle.inputs) or any(
@@ -365,7 +365,7 @@ class HostedUnit:
     def status(self) -> UnitStatus:
         return UnitStatus(
             unit=self.name,
-            figures=self._figures,
+            figures=self.measured.figures,
             asleep=self.asleep,
             repeating=self.hosted.repeating,
             mismatches=tuple(self.hosted.replay.mismatches),

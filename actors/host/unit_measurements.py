@@ -20,6 +20,8 @@ class UnitMeasurements:
 
     def __init__(self, hosted: HostedClass, now: float, recovered: bool) -> None:
         self.counting = Counting(recovered=recovered)
+        self.figures = Figures()
+        """Figures of the unit at the end of its last load cycle."""
         self._hosted = hosted
         self._worth = UnitWorth(hosted.runner.scheduled.alone)
         self._late = LateShares()

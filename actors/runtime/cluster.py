@@ -46,7 +46,7 @@ def start_actor(
     name: str,
     node_id: str | None,
     groups: Mapping[str, int],
-    *arguments: Any,
+    arguments: Sequence[Any],
     concurrency: int = 1,
 ) -> Any:
     """Return the handle of an actor; if it does not exist, start it on the node, or on the head node without `node_id`.
