@@ -29,21 +29,20 @@ import ray
 
 from actors.coordinator import coordinator_actor
 from actors.coordinator.coordinator_status import CoordinatorStatus
-from actors.coordinator.settings import CoordinatorSettings, StartHost
+from actors.coordinator.settings import CoordinatorSettings
 from actors.dispatcher.turn_loop import TurnStatus
 from actors.gateway.endpoint import EndpointSettings
-from actors.host import host_actor
 from actors.runtime import kv_store
 from actors.runtime.cluster import all_names, kill
 from actors.runtime.cpu_pinning import Cores, cores_of_process, keep_process_off, lane_cores
 from actors.runtime.names import (
     COORDINATOR,
+    SETTINGS_KEY,
+    SYSTEM_KEY,
     dispatcher_name,
     find,
     gateway_name,
     host_name,
-    settings_key,
-    system_key,
 )
 from actors.runtime.ray_process import (
     POLL_S,
@@ -53,7 +52,6 @@ from actors.runtime.ray_process import (
     check_answers,
     init_ray,
     is_local,
-    join_ray,
     ray_runs,
     start_ray,
     wait_answers,
@@ -138,10 +136,9 @@ class System:
 
     def readers(self, node: str) -> dict[str, set[str]]:
         """Return, by stream of the node, the readers that are connected; new readers do not get rows that came in before."""
-        streams = repeated(self.gateway(node).status)["streams"]
         connected = {
             stream["stream"]: {name for name, reader in stream["readers"].items() if reader["connected"]}
-            for stream in streams
+            for stream in repeated(self.gateway(node).status)["streams"]
         }
         return {stream: names for stream, names in connected.items() if names}
 
@@ -161,7 +158,7 @@ class System:
 
     @property
     def ingest_key(self) -> str:
-        """Return the key that permits reading and writing all data at an endpoint; it is kept only on the machine of the start."""
+        """Return the key that permits reading and writing all data at an endpoint; only the machine that started the system has the key."""
         for node in self.status().system.nodes:
             path = RunDirs(shared_memory(), self.name, node).ingest_key
             if path.is_file():
@@ -175,7 +172,7 @@ class System:
 
     def has_ended(self) -> bool:
         """Return True if Ray has ended, or the cluster no longer knows the system, or runs another system in its place."""
-        return not ray_runs() or bool(kv_store.get(system_key()) != self.name)
+        return not ray_runs() or bool(kv_store.get(SYSTEM_KEY) != self.name)
 
     def wait_ready(self) -> None:
         """Wait until all actors have answered; after READY_S seconds, raise Away with the missing actors and the last failure."""
@@ -225,7 +222,6 @@ def start(
     address: str | None = None,
     data_folder: Path | None = None,
     pinned: bool = True,
-    start_host: StartHost = host_actor.start,
     endpoint: EndpointSettings | None = None,
     home: Path | None = None,
     loopback: bool = True,
@@ -249,14 +245,14 @@ def start(
     try:
         cores = NOT_PINNED
         if address is not None:
-            join_ray(address, system.undo)
+            system.undo.append(ray.shutdown)
+            init_ray(address, is_local(address))
         else:
             cores = start_local(system, settings.lanes, base, pinned=pinned, loopback=loopback)
         claim(system)
         opened, key = (None, None) if endpoint is None else endpoint.with_new_key()
         coordinator = CoordinatorSettings(
             live=settings,
-            start_host=start_host,
             base=base,
             system=system.name,
             # On a cluster, this process reserves no processors: the dispatcher of each node chooses the processors of its lanes.
@@ -286,7 +282,12 @@ def start_local(system: System, lanes: int, base: Path, *, pinned: bool, loopbac
     remove_dead(base)
     remove_dead_temporary(Path(tempfile.gettempdir()))
     system.undo.append(lambda: remove_dead(base))
-    cores = reserved(system, lanes) if pinned else NOT_PINNED
+    cores = NOT_PINNED
+    if pinned:
+        before = cores_of_process()
+        cores = keep_process_off(lane_cores(lanes, before))
+        if cores.lanes:
+            system.undo.append(lambda: keep_process_off(Cores(cores.lanes, tuple(before))))
     start_ray(system.name, lanes, loopback, system.undo)
     return cores
 
@@ -309,9 +310,9 @@ def found_or_started(
     wait_answers(address, wait_s)
     init_ray(address, is_local(address))
     try:
-        name = kv_store.get(system_key())
+        name = kv_store.get(SYSTEM_KEY)
         if name is not None:
-            if kv_store.get(settings_key()) == record:
+            if kv_store.get(SETTINGS_KEY) == record:
                 return System(name, [ray.shutdown])
             end_actors()
             forget_name()
@@ -321,8 +322,8 @@ def found_or_started(
     ray.shutdown()
     system = start(settings, [], address=address, pinned=pinned, endpoint=endpoint, home=home)
     try:
-        # Written last, so that an interrupted start leaves no settings.
-        kv_store.put(settings_key(), record)
+        # Settings are stored last, so that an interrupted start leaves no settings.
+        kv_store.put(SETTINGS_KEY, record)
     except BaseException:
         system.stop()
         raise
@@ -336,24 +337,12 @@ def attach(address: str) -> System:
     if connects:
         check_answers(address)
         init_ray(address, is_local(address))
-    name = kv_store.get(system_key())
+    name = kv_store.get(SYSTEM_KEY)
     if name is None:
         if connects:
             ray.shutdown()
         raise UnknownName("no system runs on this cluster", "--address", address, START_ONE)
     return System(name, [ray.shutdown] if connects else [])
-
-
-# -- functions that start a system -----------------------------------------------------------------------------
-
-
-def reserved(system: System, lanes: int) -> Cores:
-    """Keep this process, and all processes that it starts, off the processors of the lanes; return these processors."""
-    before = cores_of_process()
-    cores = keep_process_off(lane_cores(lanes, before))
-    if cores.lanes:
-        system.undo.append(lambda: keep_process_off(Cores(cores.lanes, tuple(before))))
-    return cores
 
 
 def note_cluster(base: Path, system: System, home: Path | None) -> None:
@@ -377,13 +366,13 @@ def note_key(base: Path, system: System, key: str) -> None:
 
 
 def claim(system: System) -> None:
-    """Register the system as the only one of its cluster."""
-    other = kv_store.get(system_key())
+    """Register the system as the only system of its cluster; raise InvalidInput if another system is registered."""
+    other = kv_store.get(SYSTEM_KEY)
     if other is not None:
         raise InvalidInput(
             "another system runs on this cluster", "address", other, "attach to that system, or stop it first"
         )
-    kv_store.put(system_key(), system.name)
+    kv_store.put(SYSTEM_KEY, system.name)
     system.undo.append(forget_name)
 
 
@@ -392,12 +381,9 @@ def forget_name() -> None:
 
 
 def delete_name() -> None:
-    with suppress(Exception):  # if Ray has ended, its store has ended too
-        kv_store.delete(settings_key())
-        kv_store.delete(system_key())
-
-
-# -- functions that end a system, and calls of its actors ------------------------------------------------------
+    with suppress(Exception):  # If Ray has ended, its store has ended too.
+        kv_store.delete(SETTINGS_KEY)
+        kv_store.delete(SYSTEM_KEY)
 
 
 def end_actors() -> None:

@@ -16,12 +16,12 @@ import pyarrow as pa
 
 from actors.gateway.gateway_loop import Gateway
 from actors.gateway.producer import Producer
-from actors.gateway.subscriber import Subscriber
 from actors.log.commit_format import commit_parts, steps_of
 from actors.log.segment_log import KEEP_NONE, Reader, SegmentWriter
 from actors.log.train_format import batch_of, batch_parts
 from actors.messages.gateway_messages import Accepted
 from actors.runtime.run_dirs import RunDirs, shared_memory
+from bench.subscriber import Subscriber
 from engine.class_.steps import Answer, Commit, Opened, Took
 from engine.data.schema import BOOLEAN, FLOAT64, INT32, INT64, STRING, TIMESTAMP
 from engine.data.train import Train, Values, train_from_arrow

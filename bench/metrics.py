@@ -132,7 +132,7 @@ class Full:
 
     def turns(self, node: str) -> DispatcherStatus:
         lanes = (LaneStatus(None, 1000, 2.0, 1.5, 1.4, 0.5),) * 2
-        return DispatcherStatus(1, "found", TurnStatus(10, lanes, {}, (), 0, 0, 0, {}, {}, 0.5, ""))
+        return DispatcherStatus(1, TurnStatus(10, lanes, {}, (), 0, 0, 0, {}, 0.5, ""))
 
     def inflow(self, node: str) -> Inflow:
         return Inflow(1, ())

@@ -54,7 +54,7 @@ class ActorCalls:
     def being_set(self) -> tuple[str, ...]:
         """Return actors that have not yet confirmed their units or streams, and quarantined gateways.
 
-        Quarantined hosts are left out: gateways keep the input of their units meanwhile, so nothing is lost.
+        Quarantined hosts are left out, because gateways keep the input of a quarantined host.
         """
         kept = (name for name in self.quarantined if name.partition("-")[0] == "gateway")
         return tuple({*self._being_set, *kept})
@@ -72,7 +72,7 @@ class ActorCalls:
         self._actors.pop(name, None)
 
     def call(self, name: str, method: str, *arguments: Any) -> Future[Any] | None:
-        """Call an actor without waiting for the answer. A quarantined actor is not called but gets its whole state later: return None."""
+        """Call an actor without waiting for the answer. Return None for a quarantined actor, which is sent its whole state later."""
         actor = self._actors.setdefault(name, CalledActor())
         handle = None if actor.quarantined else self._handle(name, actor)
         if handle is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 from actors.coordinator.node_shares import OpenRecord, Record
@@ -14,13 +15,16 @@ from loadshed.build import common_manager, merged
 from loadshed.cycle import CycleEnded
 from loadshed.manager import LoadEvent, LoadManager, SetKeep
 
+# Function that returns the limits of a load manager.
+limits_of = attrgetter("target_s", "max_drop", "headroom_max")
+
 
 @dataclass
 class Common:
     settings: LiveSettings
-    open_record: OpenRecord | None
+    open_record: OpenRecord
     _manager: LoadManager | None = field(init=False, default=None)
-    _record: Record | None = field(init=False, default=None)
+    _record: Record = field(init=False)
     _cycles: dict[str, CycleEnded] = field(init=False, default_factory=dict)
 
     @property
@@ -35,10 +39,9 @@ class Common:
             return
         before = self._manager
         manager = common_manager(classes, self.settings.load, lanes)
-        if before is not None and same_limits(before, manager):
+        if before is not None and limits_of(before) == limits_of(manager):
             return
-        if self.open_record is not None:
-            self._record = self.open_record("load", manager.name, manager)
+        self._record = self.open_record("load", manager.name, manager)
         if before is not None:
             headroom = min(before.control.headroom, manager.headroom_max)
             manager.control = replace(before.control, headroom=headroom)
@@ -48,7 +51,7 @@ class Common:
         self._cycles = {unit: cycle for unit, cycle in self._cycles.items() if unit in units}
 
     def hear(self, unit: str, cycle: CycleEnded, now: float) -> bool:
-        """Add a unit's load cycle. If the unit has now reported twice since the last decision, decide. Return True if `keep` changed."""
+        """Add a unit's load cycle, and decide if the unit has reported twice since the last decision. Return True if `keep` changed."""
         if self._manager is None:
             return False
         decided = unit in self._cycles and self._decide(self._manager, now)
@@ -59,8 +62,7 @@ class Common:
         event: LoadEvent = merged(self._cycles)
         self._cycles = {}
         commands = manager.handle(event, now)
-        if self._record is not None:
-            self._record(event, now, commands)
+        self._record(event, now, commands)
         return any(isinstance(command, SetKeep) for command in commands)
 
     def state(self) -> list[Any] | None:
@@ -73,11 +75,3 @@ class Common:
         if self._manager is not None and state is not None:
             headroom, keep, branch, streak = state
             self._manager.control = Control(headroom, keep, AlomaBranch(branch), streak)
-
-
-def same_limits(one: LoadManager, other: LoadManager) -> bool:
-    return (one.target_s, one.max_drop, one.headroom_max) == (
-        other.target_s,
-        other.max_drop,
-        other.headroom_max,
-    )

@@ -1,5 +1,7 @@
 """The coordinator without Ray: it decides which classes exist, where their units run, and which shares they have.
 
+Each event that a caller or another actor causes has an effect:
+
     event                     effect
     apply, remove_class, …    the change is refused with a reason; or units are placed, hosts started and shares set
     nodes_changed             units of a lost node continue on their home nodes; a new node can take units
@@ -28,7 +30,7 @@ from typing import Any
 from actors.coordinator.common_manager import Common
 from actors.coordinator.declarations import SystemDeclarations
 from actors.coordinator.effects import Effects
-from actors.coordinator.node_shares import NodeCores, OpenRecord
+from actors.coordinator.node_shares import NodeCores, OpenRecord, not_recorded
 from actors.coordinator.placement_state import Seating
 from actors.coordinator.policy_tuners import Tunings
 from actors.coordinator.state_sync import StateSync
@@ -60,7 +62,7 @@ class ControlPlane:
 
     settings: LiveSettings
     effects: Effects
-    open_record: OpenRecord | None = None
+    open_record: OpenRecord = not_recorded
     declarations: SystemDeclarations = field(init=False, default_factory=SystemDeclarations)
     cores: NodeCores = field(init=False)
     tunings: Tunings = field(init=False)
@@ -91,8 +93,6 @@ class ControlPlane:
         """Return the seconds between two redistributions."""
         return self.settings.load.redistribute_every * self.settings.load.cycle_ms / 1e3
 
-    # -- changes of declared classes and streams ------------------------------------------------------
-
     def apply(self, classes: Sequence[LiveClass], now: float) -> None:
         """Add classes, or replace existing classes that have the same names. If one class is refused, no class changes."""
         self.declarations.apply(classes)
@@ -120,8 +120,6 @@ class ControlPlane:
         self.declarations.drop_stream(name)
         self._arrange(now)
 
-    # -- changes of nodes, and the hosts of units -----------------------------------------------------
-
     @property
     def nodes(self) -> list[str]:
         return list(self._seating.nodes)
@@ -138,7 +136,7 @@ class ControlPlane:
         return {unit: seat.host for unit, seat in seats.items() if class_of(unit) == class_name}
 
     def nodes_changed(self, lanes: Mapping[str, int], now: float) -> None:
-        """Update the nodes that are alive, with their lanes, and place units accordingly."""
+        """Set the nodes that are alive and their numbers of lanes, and place units accordingly."""
         if dict(lanes) == self._seating.nodes:
             return
         for node in self._seating.nodes.keys() - lanes.keys():
@@ -151,8 +149,6 @@ class ControlPlane:
             if node in lanes and unit in seats and seats[unit].node in lanes
         }
         self._arrange(now)
-
-    # -- reports of load, and moves of shares and units -----------------------------------------------
 
     @property
     def is_awake(self) -> bool:
@@ -249,10 +245,8 @@ class ControlPlane:
                     self.sync.send_shares([node])
         return bool(commands)
 
-    # -- updates after a change of classes or nodes ---------------------------------------------------
-
     def _arrange(self, now: float) -> None:
-        """Place all units of the declared classes on the nodes, then update everything that depends on it."""
+        """Place all units of the declared classes on the nodes, then update everything that depends on the places."""
         gone = self._seating.arrange()
         self.sync.forget_units({unit: seat.node for unit, seat in gone.items()})
         self._settle(now)
@@ -266,7 +260,7 @@ class ControlPlane:
         self._common.keep_only(seating.seats)
         self.tunings.set_classes(declarations.models)
         seating.find_homes()
-        # Saved before shares are sent: after a crash, each unit that other actors know must be in the saved state.
+        # The state is saved before shares are sent: after a crash, the saved state must contain each unit that other actors know.
         state = {
             "version": STATE_VERSION,
             "classes": [class_.model_dump(mode="json") for class_ in declarations.models],
@@ -282,8 +276,6 @@ class ControlPlane:
 
     def _set_common(self) -> None:
         self._common.set_classes(self.declarations.models, sum(self._seating.nodes.values()))
-
-    # -- saved state and status ---------------------------------------------------------------------------
 
     def _save_shares(self) -> None:
         self.changes += 1
@@ -308,7 +300,7 @@ class ControlPlane:
                 declared["version"],
                 f"stop the system with the Weir version that wrote the state; this version reads only state format {STATE_VERSION}",
             )
-        # Older versions could not declare streams separately, and saved none.
+        # Older versions of Weir could not declare streams separately, so their saved state has no streams.
         self.declarations.restore(declared["classes"], declared.get("streams", ()))
         self._seating.nodes = dict(lanes)
         self._seating.restore(declared)
@@ -316,16 +308,14 @@ class ControlPlane:
             self.cores.restore(shares)
             self._set_common()
             self._common.restore(shares["common"])
-            # Older versions had no classes that tune themselves, and saved nothing about them.
+            # Older versions of Weir had no classes that tune themselves, so their saved state has no choices.
             self.tunings.restore(shares.get("tuning", {}))
         self._arrange(now)
 
     def moves(self, class_name: str, last: int) -> list[ShareMove]:
         """Return the last moves of shares that concern a class."""
-        self.declarations.checked_class(class_name)
-        seats = self._seating.seats
-        units = {unit: seat.node for unit, seat in seats.items() if class_of(unit) == class_name}
-        moves = self.cores.moves(set(units.values()))
+        units = self.units_of(class_name)
+        moves = self.cores.moves({self._seating.seats[unit].node for unit in units})
         return [move for move in moves if any(map(move.concerns, units))][-last:] if last > 0 else []
 
     def status(self) -> SystemStatus:

@@ -1,5 +1,7 @@
 """The coordinator as a Ray actor: a thread around `actors.coordinator.control_plane.ControlPlane`, one per cluster.
 
+Other threads send the control thread work through a queue. In a loop, the control thread does four things:
+
     observe     calls of users and hosts, answers of other actors, nodes that join or leave
     decide      the control plane
     enact       the store is written, then hosts, dispatchers and gateways are called without waiting for answers
@@ -22,29 +24,27 @@ import os
 import queue
 import threading
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import ray
 
 from actors.coordinator.control_plane import ControlPlane
 from actors.coordinator.coordinator_status import CoordinatorStatus, Decisions, Number, StatusMoment
-from actors.coordinator.node_shares import OpenRecord
+from actors.coordinator.node_shares import OpenRecord, not_recorded
 from actors.coordinator.ray_effects import RayEffects
 from actors.coordinator.settings import CoordinatorSettings
 from actors.host.tuning_sample import UnitNow
 from actors.messages.unit_messages import UnitReport
 from actors.runtime import kv_store
-from actors.runtime.cluster import head_node
-from actors.runtime.event_log import machine_clock
+from actors.runtime.cluster import run_or_exit, start_actor
 from actors.runtime.idle_throttle import Rest
-from actors.runtime.names import COORDINATOR, NAMESPACE, declared_key, find, host_name, shares_key
+from actors.runtime.names import COORDINATOR, DECLARED_KEY, SHARES_KEY, find, host_name
 from configs.classes.live_class import LiveClass
 from configs.classes.objectives import Objective
 from configs.errors import WeirError
-from loadshed.records import Core, CoreName, header_of
+from loadshed.records import Core, CoreName
 from scheduler.capacity.core import ShareMove
 from scheduler.tuning import Compared
 
@@ -52,8 +52,8 @@ from scheduler.tuning import Compared
 ANSWER_S = 30.0
 # Seconds between two pings of all actors: while an actor is dead, its classes get no turns or results. A ping costs 0.3 ms.
 WATCH_S = 2.0
-WATCH_AGAIN_S = 0.25  # seconds between two checks while an actor does not answer
-WATCH_ASLEEP_S = 6.0  # seconds between two checks while no class has input and needs turns
+WATCH_AGAIN_S = 0.25  # Seconds between two pings of all actors while an actor does not answer
+WATCH_ASLEEP_S = 6.0  # Seconds between two pings of all actors while no class has input
 # Maximum length of the work queue: far more than the reports that arrive while a node starts.
 WORK_MAX = 10_000
 # Seconds that `stop` waits for the control thread to finish its current work.
@@ -67,7 +67,6 @@ class Coordinator:
 
     def __init__(self, settings: CoordinatorSettings) -> None:
         self._control = ControlThread(settings)
-        self._control.start()
         Rest(lambda: not self._control.is_awake)
 
     @ray.method(concurrency_group="health")
@@ -82,7 +81,7 @@ class Coordinator:
 
     def look(self, seen: Number | None = None) -> StatusMoment | None:
         """Return status and lending; None if nothing has changed since the status with number `seen`."""
-        return self._control.look(seen)
+        return self._control.ask(lambda plane, now: self._control.look(plane, now, seen))
 
     @ray.method(concurrency_group="reports")
     def report(self, host: str, reports: Sequence[UnitReport]) -> None:
@@ -133,19 +132,21 @@ class Coordinator:
 
     def plan(self, class_name: str) -> Any:
         """Return the class's operators with their measurements, from its first unit."""
-        hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
-        unit, host = next(iter(hosts.items()))
-        return ray.get(find(host_name(host)).plan.remote(unit), timeout=ANSWER_S)
+        return self._ask_first_unit(class_name, "plan")
 
     def noticed(self, class_name: str) -> UnitNow | None:
-        """Return what the first unit of a class has measured since the last call; a class that tunes itself chooses its policy from it."""
-        hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
-        unit, host = next(iter(hosts.items()))
-        sample: UnitNow | None = ray.get(find(host_name(host)).noticed.remote(unit), timeout=ANSWER_S)
+        """Return what the first unit of a class has measured since the last call, for the choice of the class's policy."""
+        sample: UnitNow | None = self._ask_first_unit(class_name, "noticed")
         return sample
 
+    def _ask_first_unit(self, class_name: str, method: str) -> Any:
+        """Call a method of the host of a class's first unit, and return the answer."""
+        hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
+        unit, host = next(iter(hosts.items()))
+        return ray.get(getattr(find(host_name(host)), method).remote(unit), timeout=ANSWER_S)
+
     def compared(self, class_name: str, objective: Objective, event: Compared) -> None:
-        """Handle the measured objective of a class and its forecasts for each policy; when this returns, a switch of policy is being sent to the hosts."""
+        """Handle the measured and forecast objective of a class, and send a switch of policy to the hosts if the class decides for one."""
         self._control.ask(lambda plane, now: plane.compared(class_name, objective, event, now))
 
     def move(self, unit: str, node: str) -> None:
@@ -164,18 +165,17 @@ class ControlThread:
         self._settings = settings
         self._work: queue.Queue[Callable[[], None]] = queue.Queue(WORK_MAX)
         self._writer = settings.log_writer()
-        self._open_record: OpenRecord | None = self._opened if self._writer is not None else None
+        open_record: OpenRecord = not_recorded if self._writer is None else self._opened
         self._effects = RayEffects(self._settings, self._post)
-        self._effects.plane = self._plane = ControlPlane(settings.live, self._effects, self._open_record)
+        self._effects.plane = self._plane = ControlPlane(settings.live, self._effects, open_record)
         self._reports_lost = 0
         self._stopping = False
         self._last: CoordinatorStatus | None = None
-        self._thread = threading.Thread(target=self._run, name="control", daemon=True)
-
-    def start(self) -> None:
+        # If the control thread fails, the state in the store is still correct, and a new process continues from that state.
+        self._thread = threading.Thread(target=run_or_exit, args=(self._run,), name="control", daemon=True)
         self._thread.start()
 
-    # -- methods that other threads call ----------------------------------------------------------------
+    # Other threads call the following methods.
 
     def ask(self, work: Callable[[ControlPlane, float], Answer]) -> Answer:
         """Run `work` on the control thread and return its result; raise TimeoutError after ANSWER_S. Work that has not begun by then is skipped."""
@@ -223,9 +223,6 @@ class ControlThread:
             raise TimeoutError("the coordinator has not started yet; try again")
         return self._last
 
-    def look(self, seen: Number | None) -> StatusMoment | None:
-        return self.ask(lambda plane, now: self._look_again(plane, now, seen))
-
     def stop(self) -> None:
         self._stopping = True
         self._post(lambda: None)
@@ -237,22 +234,17 @@ class ControlThread:
     def _post(self, work: Callable[[], None]) -> None:
         self._work.put(work)
 
-    # -- methods that only the control thread calls -----------------------------------------------------
+    # Only the control thread calls the following methods.
 
     def _run(self) -> None:
-        try:
-            self._begin()
-            self._loop()
-        except BaseException:
-            # The state in the store is still correct; a new process continues from it.
-            traceback.print_exc()
-            os._exit(1)
+        self._begin()
+        self._loop()
 
     def _begin(self) -> None:
         lanes = self._effects.look_at_nodes()
-        declared = kv_store.get(declared_key())
+        declared = kv_store.get(DECLARED_KEY)
         if declared is not None:
-            self._plane.restore(declared, kv_store.get(shares_key()), lanes, time.monotonic())
+            self._plane.restore(declared, kv_store.get(SHARES_KEY), lanes, time.monotonic())
         self._effects.watch()
         self._effects.stop_strangers()
 
@@ -288,7 +280,7 @@ class ControlThread:
             return
         work()
 
-    def _look_again(self, plane: ControlPlane, now: float, seen: Number | None) -> StatusMoment | None:
+    def look(self, plane: ControlPlane, now: float, seen: Number | None) -> StatusMoment | None:
         actors = self._effects.actors
         last_failure = tuple(actors.failures)[-1:]
         number = (os.getpid(), plane.changes, actors.waited_for, actors.quarantined, last_failure)
@@ -308,19 +300,10 @@ class ControlThread:
 
     def _opened(self, kind: CoreName, name: str, core: Core) -> Callable[[Any, float, Sequence[Any]], None]:
         assert self._writer is not None
-        return self._writer.open(header_of(kind, name, machine_clock(), core)).record
+        return self._writer.open(kind, name, core).record
 
 
 def start(settings: CoordinatorSettings) -> Any:
-    """Return the handle of the coordinator actor, and start the actor if it does not exist. The actor lives until it is killed."""
-    # Ray's type hints do not include concurrency groups.
-    remote = cast(Any, ray.remote)
+    """Return the handle of the coordinator actor, and start the actor on the head node if it does not exist."""
     groups = {"health": 2, "reports": 1}
-    actor = remote(num_cpus=0, max_restarts=-1, max_concurrency=8, concurrency_groups=groups)(Coordinator)
-    return actor.options(
-        name=COORDINATOR,
-        namespace=NAMESPACE,
-        lifetime="detached",
-        get_if_exists=True,
-        scheduling_strategy=head_node(),
-    ).remote(settings)
+    return start_actor(Coordinator, COORDINATOR, None, groups, (settings,), concurrency=8)

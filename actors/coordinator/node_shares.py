@@ -22,11 +22,15 @@ Record = Callable[[Any, float, Sequence[Any]], None]
 OpenRecord = Callable[[CoreName, str, Core], Record]
 
 
+def not_recorded(kind: CoreName, name: str, core: Core) -> Record:
+    return lambda event, now, commands: None
+
+
 @dataclass
 class NodeCores:
     manager: Manager
     redistribution_s: float
-    open_record: OpenRecord | None
+    open_record: OpenRecord
     _cores: dict[str, CapacityCore] = field(init=False, default_factory=dict)
     # For each node, the accounts of its units, as last sent to the core of the node.
     _accounts: dict[str, dict[str, ClassAccount]] = field(init=False, default_factory=dict)
@@ -42,24 +46,21 @@ class NodeCores:
         """Return the shares of all units, by node."""
         return {node: core.shares for node, core in self._cores.items()}
 
-    def shares_on(self, node: str) -> dict[str, float]:
-        return self._cores[node].shares
-
     def original(self, node: str, unit: str) -> float:
         return self._accounts[node][unit].original
 
     def handle(self, node: str, event: CapacityEvent, now: float) -> tuple[CapacityCommand, ...]:
         commands = self._cores[node].handle(event, now)
-        if node in self._records:
-            self._records[node](event, now, commands)
+        self._records[node](event, now, commands)
         return commands
 
     def changes(self, seating: Seating, now: float) -> Iterator[tuple[str, ClassesSet]]:
         """Yield the events that update the cores to the seats of units. A new node gets a core; the core of a lost node is removed."""
         for node in [node for node in self._cores if node not in seating.nodes]:
-            self._keep_lent(self._cores.pop(node), now)
+            for lender, borrower, seconds in lent_by(self._cores.pop(node), now):
+                self._lent_s[lender, borrower] = self._lent_s.get((lender, borrower), 0.0) + seconds
             self._accounts.pop(node, None)
-            self._records.pop(node, None)
+            del self._records[node]
         for node, lanes in seating.nodes.items():
             accounts = accounts_on(node, seating, self.manager)
             if node not in self._cores:
@@ -71,15 +72,7 @@ class NodeCores:
 
     def _add_core(self, node: str, core: CapacityCore) -> None:
         self._cores[node] = core
-        if self.open_record is not None:
-            self._records[node] = self.open_record("capacity", node, core)
-
-    def _keep_lent(self, core: CapacityCore, now: float) -> None:
-        for lender, borrowers in core.lending(now).items():
-            for borrower, seconds in borrowers.items():
-                self._lent_s[lender, borrower] = self._lent_s.get((lender, borrower), 0.0) + seconds
-
-    # -- saved state and reports -------------------------------------------------------------------------
+        self._records[node] = self.open_record("capacity", node, core)
 
     def state(self) -> dict[str, Any]:
         return {
@@ -96,15 +89,11 @@ class NodeCores:
 
     def lending(self, now: float) -> dict[str, dict[str, float]]:
         """Return the processor-seconds that classes have lent on all nodes: lender → borrower → seconds."""
-        tables = [core.lending(now) for core in self._cores.values()]
-        lent = [
-            (lender, borrower, seconds)
-            for table in tables
-            for lender, borrowers in table.items()
-            for borrower, seconds in borrowers.items()
-        ]
+        lent = [(*pair, seconds) for pair, seconds in self._lent_s.items()]
+        for core in self._cores.values():
+            lent += lent_by(core, now)
         total: dict[str, dict[str, float]] = {}
-        for lender, borrower, seconds in sorted([*lent, *((*pair, s) for pair, s in self._lent_s.items())]):
+        for lender, borrower, seconds in sorted(lent):
             row = total.setdefault(class_of(lender), {})
             row[class_of(borrower)] = row.get(class_of(borrower), 0.0) + seconds
         return total
@@ -120,8 +109,15 @@ class NodeCores:
         return list(islice(moved, last))[::-1]
 
 
+def lent_by(core: CapacityCore, now: float) -> Iterator[tuple[str, str, float]]:
+    """Yield lender, borrower and lent processor-seconds for each pair of units on a node."""
+    for lender, borrowers in core.lending(now).items():
+        for borrower, seconds in borrowers.items():
+            yield lender, borrower, seconds
+
+
 def accounts_on(node: str, seating: Seating, manager: Manager) -> dict[str, ClassAccount]:
-    """Return what each unit on a node is entitled to there.
+    """Return the capacity to which each unit on a node is entitled.
 
     On a node with few units, each unit gets more than its class is entitled to overall, and minimum shares grow in
     proportion. The borrow limit of a class is divided among its units on the node.

@@ -1,5 +1,7 @@
 """Seats of the units of all classes, and the home nodes at which their streams come in.
 
+The methods of `Seating` place units and streams, and return where they are:
+
 arrange                  gives each unit a seat, if there is a node; units of lost nodes move to their home nodes,
                          which have copies of their logs
 bring                    gives one unit a seat on another node
@@ -51,8 +53,6 @@ class Seating:
         """Return the node of each host."""
         return {seat.host: seat.node for seat in self.seats.values()}
 
-    # -- seats of units -------------------------------------------------------------------------------
-
     def arrange(self) -> dict[str, Seat]:
         """Give all units of the declared classes a seat; return removed units with their former seats."""
         before = self.seats
@@ -63,7 +63,7 @@ class Seating:
         return {unit: seat for unit, seat in before.items() if unit not in shards}
 
     def bring(self, unit: str, node: str) -> None:
-        """Give the unit a seat in a host of the node `node`, in addition to the node's other units."""
+        """Give the unit a seat in a host on this node, where other units keep their seats."""
         shards = self._shards()
         there = [shard for shard in shards.values() if shard.seat is not None and shard.seat.node == node]
         there.append(replace(shards[unit], seat=None))
@@ -95,7 +95,7 @@ class Seating:
                 self.bring(unit, home)
 
     def _take_seats(self, found: Mapping[str, Seat]) -> None:
-        """Store the seats that were found. New hosts get names that were never used: an old host may not have ended yet."""
+        """Store new seats. A new host gets a name that was never used, because an old host of the name may not have ended yet."""
         names = {seat.host: seat.host for seat in self.seats.values() if seat.node in self.nodes}
         taken: dict[str, Seat] = {}
         for unit, seat in found.items():
@@ -104,8 +104,6 @@ class Seating:
                 names[seat.host] = f"h{self._hosts_made}"
             taken[unit] = Seat(seat.node, names[seat.host])
         self.seats = taken
-
-    # -- home nodes of streams and units --------------------------------------------------------------
 
     def home_of(self, unit: str) -> str | None:
         """Return the node where the unit's input comes in and its answers are read, even if the unit runs on another node."""
@@ -130,25 +128,20 @@ class Seating:
         homes = {home for unit in units if (home := self.home_of(unit)) is not None}
         return homes | {self.seats[unit].node for unit in units}
 
-    # -- streams and copies that each gateway should have ---------------------------------------------
-
     def streams_at(self) -> dict[str, dict[str, NodeStream]]:
-        """Return, for each node, the streams that come in or are read there, with their readers."""
+        """Return, for each node, the streams that come in or are read at that node, with their readers."""
         streams: dict[str, dict[str, NodeStream]] = {node: {} for node in self.nodes}
         readers = self._readers()
-        for name, declared in self.declarations.streams.items():
+        declared = [(stream.sql, stream.schema) for stream in self.declarations.streams.values()]
+        for class_ in self.declarations.classes.values():
+            declared += zip(class_.declared.streams, class_.streams.values(), strict=True)
+        for sql, schema in declared:
+            name = schema.name.lower()
             home = self.homes.get(name)
             if home is not None:
                 for node in {home, *self._nodes_reading(name)}:
-                    stream = NodeStream(declared.sql, home, readers.get((node, name), {}))
-                    streams[node][declared.schema.name] = stream
-        for class_ in self.declarations.classes.values():
-            for sql, (name, schema) in zip(class_.declared.streams, class_.streams.items(), strict=True):
-                home = self.homes.get(name)
-                if home is not None:
-                    for node in {home, *self._nodes_reading(name)}:
-                        stream = NodeStream(sql, home, readers.get((node, name), {}))
-                        streams[node].setdefault(schema.name, stream)
+                    stream = NodeStream(sql, home, readers.get((node, name), {}))
+                    streams[node].setdefault(schema.name, stream)
         return streams
 
     def _readers(self) -> dict[tuple[str, str], dict[str, bool]]:
@@ -175,7 +168,7 @@ class Seating:
         return read[1]
 
     def copies_at(self) -> dict[str, dict[str, Copy]]:
-        """Return, by node, the units that have their home there and run elsewhere."""
+        """Return, for each home node, the units that run on other nodes, so that the home node copies their logs."""
         copies: dict[str, dict[str, Copy]] = {node: {} for node in self.nodes}
         for unit, seat in self.seats.items():
             class_, home = self.declarations.classes[class_of(unit)], self.home_of(unit)
@@ -187,8 +180,6 @@ class Seating:
                     class_.declared.limits.result_bytes,
                 )
         return copies
-
-    # -- state that is saved for a restart ------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
         return {

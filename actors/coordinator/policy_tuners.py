@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
-from actors.coordinator.node_shares import OpenRecord, Record
+from actors.coordinator.node_shares import OpenRecord, Record, not_recorded
 from configs.classes.live_class import LiveClass
 from configs.classes.objectives import Objective
 from configs.classes.policy_and_plan import Choice, choice_of
@@ -14,10 +15,13 @@ from configs.errors import WeirError
 from loadshed.records import KINDS, NotARecord
 from scheduler.tuning import Compared, TuningCore, TuningDecision, last_of, tuning_core
 
+# Function that returns the settings of a core. A core with equal settings can continue with the state of another core.
+settings_of = attrgetter("objective", "gain", "steady", "first")
+
 
 @dataclass
 class Tunings:
-    open_record: OpenRecord | None
+    open_record: OpenRecord = not_recorded
     _cores: dict[str, TuningCore] = field(init=False, default_factory=dict)
     _records: dict[str, Record] = field(init=False, default_factory=dict)
 
@@ -28,15 +32,14 @@ class Tunings:
         before, self._cores = self._cores, {}
         for name, core in cores.items():
             running = before.get(name)
-            if running is not None and is_same(running, core):
+            if running is not None and settings_of(running) == settings_of(core):
                 self._cores[name] = running
             else:
                 self._add(core)
 
     def _add(self, core: TuningCore) -> None:
         self._cores[core.name] = core
-        if self.open_record is not None:
-            self._records[core.name] = self.open_record("tuning", core.name, core)
+        self._records[core.name] = self.open_record("tuning", core.name, core)
 
     def choice_of(self, name: str) -> Choice | None:
         """Return the policy and plan of a class that tunes itself; None for other classes."""
@@ -56,8 +59,7 @@ class Tunings:
         if core is None or core.objective != objective:
             return False
         commands = core.handle(event, now)
-        if name in self._records:
-            self._records[name](event, now, commands)
+        self._records[name](event, now, commands)
         return bool(commands)
 
     def explanations(self, name: str, last: int) -> tuple[TuningDecision, ...]:
@@ -77,9 +79,3 @@ class Tunings:
             except (NotARecord, WeirError):
                 continue
             self._add(core)
-
-
-def is_same(one: TuningCore, other: TuningCore) -> bool:
-    """Return True if two cores have equal settings, so that the new core can continue with the state of the old core."""
-    settings = [(core.objective, core.gain, core.steady, core.first) for core in (one, other)]
-    return settings[0] == settings[1]

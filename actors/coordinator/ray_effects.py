@@ -1,5 +1,7 @@
 """Effects of the control plane (`actors.coordinator.effects`) as calls of Ray actors.
 
+The control plane requests what stands on the left, and `RayEffects` does what stands on the right:
+
 requested                        carried out
 start_host, new nodes            actors are created; each is pinged until it answers
 set_…, scale_headroom, forget    an actor is called without waiting for the answer; units and shares are stored first
@@ -27,21 +29,20 @@ from actors.dispatcher.dispatcher_actor import DispatcherSettings, NodeShares
 from actors.dispatcher.turn_loop import Record as TurnRecord
 from actors.gateway import gateway_actor
 from actors.gateway.gateway_actor import GatewayOptions
+from actors.host import host_actor
 from actors.messages.unit_messages import Copy, Unit, copies_reader, units_to_json
 from actors.runtime import kv_store
 from actors.runtime.cluster import all_names, end, kill, nodes, short_id
-from actors.runtime.event_log import machine_clock
 from actors.runtime.names import (
-    declared_key,
+    DECLARED_KEY,
+    SHARES_KEY,
     dispatcher_key,
     dispatcher_name,
     find,
     gateway_name,
     host_key,
     host_name,
-    shares_key,
 )
-from loadshed.records import header_of
 from scheduler.turns.round_robin import TurnRoundRobin
 
 # Seconds that each part of a move may take, such as copying the unit's log.
@@ -64,13 +65,10 @@ class RayEffects:
     def __post_init__(self) -> None:
         self.actors = ActorCalls(self.post, self._make_again, self._send_again)
 
-    # -- effects of the control plane ---------------------------------------------------------------------
-
     def start_host(self, host: str, node: str) -> None:
-        dirs = self.settings.dirs(node)
         settings = self.settings
-        arguments = (host, self._node_ids[node], dirs, settings.live, settings.cores, settings.events)
-        self.actors.meet(host_name(host), settings.start_host(*arguments))
+        arguments = (settings.dirs(node), settings.live, settings.cores, settings.events)
+        self.actors.meet(host_name(host), host_actor.start(host, self._node_ids[node], *arguments))
 
     def stop_host(self, host: str) -> None:
         name = host_name(host)
@@ -95,10 +93,8 @@ class RayEffects:
 
     def set_streams(self, node: str, streams: Mapping[str, NodeStream]) -> None:
         name, before = gateway_name(node), self._streams.get(node, {})
-        for dropped in [stream_name for stream_name in before if stream_name not in streams]:
-            self.actors.call(name, "drop", dropped)
-        for stream_name, stream in streams.items():
-            if stream_name in before and before[stream_name].home != stream.home:
+        for stream_name, stream in before.items():
+            if stream_name not in streams or streams[stream_name].home != stream.home:
                 self.actors.call(name, "drop", stream_name)
         own = [(stream.sql, stream.readers) for stream in streams.values() if stream.home == node]
         if own:
@@ -120,9 +116,7 @@ class RayEffects:
         ).start()
 
     def save(self, part: Part, value: Any) -> None:
-        kv_store.put(declared_key() if part == "declared" else shares_key(), value)
-
-    # -- checks for new, lost and silent nodes and actors -------------------------------------------------
+        kv_store.put(DECLARED_KEY if part == "declared" else SHARES_KEY, value)
 
     def look_at_nodes(self) -> dict[str, int]:
         """Return the lanes of all nodes that are alive and have processors; start a gateway and a dispatcher on new nodes."""
@@ -193,8 +187,6 @@ class RayEffects:
                 self._streams.pop(rest, None)
                 self.plane.sync.gateway_restarted(rest)
 
-    # -- moves of units, and the end of all actors --------------------------------------------------------
-
     def _bring(self, unit: str, host: str, origin: str, node: str) -> None:
         """Bring the unit to rest and copy its logs to the node; runs on its own thread."""
         plane, there = self.plane, gateway_name(node)
@@ -203,8 +195,8 @@ class RayEffects:
             to = find(there)
             ray.get(to.follow_class.remote(origin, unit), timeout=MOVE_S)
             if following:
-                # This call returns as soon as the copy contains the last frame.
-                last = to.class_frames.remote(unit, following - 1, 1, "", MOVE_S)
+                # The call of `class_frames` returns as soon as the copy contains the last frame.
+                last = to.class_frames.remote(unit, following - 1, "", MOVE_S)
                 if not ray.get(last, timeout=2 * MOVE_S).frames:
                     raise TimeoutError(f"the log of {unit} was not copied within {MOVE_S:g} s")
             ray.get(to.unfollow_class.remote(unit), timeout=MOVE_S)
@@ -225,12 +217,12 @@ class RayEffects:
         end([host_name(host) for host in hosts])
         end([dispatcher_name(node) for node in nodes])
         end([gateway_name(node) for node in nodes], True)
-        for key in (*map(host_key, hosts), *map(dispatcher_key, nodes), declared_key(), shares_key()):
+        for key in (*map(host_key, hosts), *map(dispatcher_key, nodes), DECLARED_KEY, SHARES_KEY):
             kv_store.delete(key)
 
 
 def recall_shares(node: str) -> NodeShares | None:
-    """Return the saved shares of a node, for a dispatcher that starts; None if there are none."""
+    """Return the saved shares of a node, for a dispatcher that starts; None if no shares are saved."""
     saved = kv_store.get(dispatcher_key(node))
     return None if saved is None else (saved[0], saved[1])
 
@@ -239,5 +231,4 @@ def turn_recorder(settings: CoordinatorSettings, node: str, lanes: int) -> TurnR
     writer = settings.log_writer()
     assert writer is not None
     core = TurnRoundRobin({}, settings.live.round_s, lanes)
-    log = writer.open(header_of("turns", node, machine_clock(), core))
-    return lambda _, event, now, grants: log.record(event, now, grants)
+    return writer.open("turns", node, core).record

@@ -1,11 +1,9 @@
-"""Settings that a coordinator is started with, also for the actors that it starts itself."""
+"""Settings with which a coordinator is started; they also apply to the actors that the coordinator starts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from actors.gateway.endpoint import EndpointSettings
 from actors.runtime.cpu_pinning import Cores
@@ -13,23 +11,18 @@ from actors.runtime.event_log import LogWriter
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveSettings
 
-# Function that starts a host on a node (given by Ray's id), or finds the existing host.
-StartHost = Callable[[str, str, RunDirs, LiveSettings, Cores | None, Path | None], Any]
-
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
     """Settings of a whole system."""
 
     live: LiveSettings
-    start_host: StartHost
     base: Path
     system: str
     cores: Cores | None = None
     """Processors of the lanes if the starting process has reserved some; None if the dispatcher of each node chooses them."""
     data_folder: Path | None = None
     """Folder for the records of all decisions; None to record nothing."""
-    events_bytes: int = 256 << 20
     endpoint: EndpointSettings | None = None
     """Network endpoint that the gateway of each node opens; None to open none."""
 
@@ -41,4 +34,4 @@ class CoordinatorSettings:
         return None if self.data_folder is None else self.data_folder / "events" / self.system
 
     def log_writer(self) -> LogWriter | None:
-        return None if self.events is None else LogWriter(self.events, self.events_bytes)
+        return None if self.events is None else LogWriter(self.events)

@@ -1,4 +1,4 @@
-"""Sends each host, dispatcher and gateway the state that it should have, whenever that state has changed.
+"""Sender of state: it sends each host, dispatcher and gateway the state that it should have, whenever that state has changed.
 
 After an actor has restarted, its whole state is sent again.
 """
@@ -33,10 +33,8 @@ class StateSync:
     _shares: dict[str, tuple[dict[str, float], dict[str, str]]] = field(init=False, default_factory=dict)
     _streams: dict[str, dict[str, NodeStream]] = field(init=False, default_factory=dict)
     _copies: dict[str, dict[str, Copy]] = field(init=False, default_factory=dict)
-    # Pairs of a node and a removed unit of which the node still keeps data.
+    # Pairs of a node and a removed unit, if the node still keeps data of the unit.
     _gone: list[tuple[str, str]] = field(init=False, default_factory=list)
-
-    # -- actors that lost their state -----------------------------------------------------------------
 
     def host_restarted(self, host: str) -> None:
         self._forget_host(host)
@@ -71,8 +69,6 @@ class StateSync:
         self._streams.pop(node, None)
         self._copies.pop(node, None)
 
-    # -- sending changes ------------------------------------------------------------------------------
-
     def send(self) -> None:
         """Send all actors the state that has changed."""
         for node, streams in changed(self._streams, self.seating.streams_at()):
@@ -94,7 +90,7 @@ class StateSync:
         for host, units in self._units_by_host().items():
             if host not in self._units:
                 self.effects.start_host(host, nodes[host])
-            # Hosts learn about moved shares by `scale_headroom`, so shares do not count as a change here.
+            # Hosts receive moved shares by `scale_headroom`, so `set_units` is not called for a change of shares.
             unshared = [replace(unit, share=0.0) for unit in units]
             if self._units.get(host) != unshared:
                 self._units[host] = unshared
@@ -103,7 +99,7 @@ class StateSync:
     def send_shares(self, nodes: Iterable[str]) -> None:
         """Send the dispatchers of these nodes the shares of their units."""
         for node in nodes:
-            shares = self.cores.shares_on(node)
+            shares = self.cores.shares()[node]
             hosts = {unit: self.seating.seats[unit].host for unit in shares}
             if self._shares.get(node) != (shares, hosts):
                 self._shares[node] = shares, hosts

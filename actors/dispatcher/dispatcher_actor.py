@@ -18,15 +18,14 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.dispatcher.turn_loop import Record, TurnLoop, TurnStatus
+from actors.runtime.cluster import run_or_exit, start_actor
 from actors.runtime.cpu_pinning import Cores, cores_of_process, keep_process_off, lane_cores
 from actors.runtime.idle_throttle import Rest, unchanged
-from actors.runtime.names import NAMESPACE
 
 # Switch interval of the interpreter, in seconds: longest time that a thread of Ray keeps the interpreter while the loop waits.
 SWITCH_S = 1e-4
@@ -40,8 +39,6 @@ class DispatcherSettings:
     path: Path
     round_s: float
     lanes: int
-    pinned: bool = True
-    """True to keep other threads off the lanes' processors, where the operating system allows it."""
     cores: Cores | None = None
     """Processors of the lanes if they are chosen already; None to take the last processors that this process may use."""
     rests: bool = False
@@ -51,8 +48,6 @@ class DispatcherSettings:
 @dataclass(frozen=True, slots=True)
 class DispatcherStatus:
     pid: int
-    recalled: str
-    """Result of reading the saved shares at the start: 'found', 'nothing', or the error."""
     turns: TurnStatus
 
 
@@ -65,7 +60,7 @@ class Dispatcher:
         recall: Callable[[], NodeShares | None],
         recorder: Callable[[], Record] | None = None,
     ) -> None:
-        cores = settings.cores or lane_cores(settings.lanes, cores_of_process() if settings.pinned else ())
+        cores = settings.cores or lane_cores(settings.lanes, cores_of_process())
         cores = keep_process_off(cores)
         record = recorder() if recorder is not None else None
         self._loop = TurnLoop(
@@ -76,11 +71,11 @@ class Dispatcher:
             cores=cores,
             rests=settings.rests,
         )
-        self._recalled = self._recall(recall)
-        # Exclude what Ray has loaded from garbage collection: a full collection would scan it for milliseconds of a turn.
+        self._recall(recall)
+        # Objects that Ray has loaded are excluded from garbage collection: a full collection would take milliseconds of a turn.
         gc.freeze()
         sys.setswitchinterval(SWITCH_S)
-        self._thread = threading.Thread(target=self._serve, name="turns", daemon=True)
+        self._thread = threading.Thread(target=run_or_exit, args=(self._loop.run,), name="turns", daemon=True)
         self._thread.start()
         Rest(unchanged(self._loop.slices))
 
@@ -91,7 +86,7 @@ class Dispatcher:
 
     @ray.method(concurrency_group="health")
     def status(self) -> DispatcherStatus:
-        return DispatcherStatus(os.getpid(), self._recalled, self._loop.status())
+        return DispatcherStatus(os.getpid(), self._loop.status())
 
     def set_shares(self, shares: Mapping[str, float], hosts: Mapping[str, str]) -> None:
         """Use these shares from the next turn on."""
@@ -102,24 +97,16 @@ class Dispatcher:
         self._loop.stop()
         self._thread.join()
 
-    def _recall(self, recall: Callable[[], NodeShares | None]) -> str:
+    def _recall(self, recall: Callable[[], NodeShares | None]) -> None:
         try:
             shares = recall()
-        except Exception as problem:
-            # The error is only reported: a dispatcher without saved shares works once shares are set, but a failing constructor would end it.
+        except Exception:
+            # The error is only reported, because an exception in the constructor would end the dispatcher.
+            # Without saved shares, a dispatcher works once the coordinator has sent shares.
             traceback.print_exc()
-            return repr(problem)
-        if shares is None:
-            return "nothing"
-        self._loop.set_shares(*shares)
-        return "found"
-
-    def _serve(self) -> None:
-        try:
-            self._loop.run()
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
+            return
+        if shares is not None:
+            self._loop.set_shares(*shares)
 
 
 def start(
@@ -129,14 +116,5 @@ def start(
     recall: Callable[[], NodeShares | None],
     recorder: Callable[[], Record] | None = None,
 ) -> Any:
-    """Return the handle of the actor `name`, and start the actor on the node if it does not exist. The actor lives until it is killed."""
-    # Ray's type hints do not include concurrency groups.
-    remote = cast(Any, ray.remote)
-    actor = remote(num_cpus=0, max_restarts=-1, concurrency_groups={"health": 2})(Dispatcher)
-    return actor.options(
-        name=name,
-        namespace=NAMESPACE,
-        lifetime="detached",
-        get_if_exists=True,
-        scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-    ).remote(settings, recall, recorder)
+    """Return the handle of the actor `name`, and start the actor on the node if it does not exist."""
+    return start_actor(Dispatcher, name, node_id, {"health": 2}, (settings, recall, recorder))

@@ -51,7 +51,7 @@ class TurnLane:
     used_s: float = 0.0
     idle_s: float = 0.0
     rests_until: float = 0.0
-    # While the lane rests: class of its last slice, and processor seconds that this slice used.
+    # Class of the last slice, and processor-seconds that this slice used, while the lane rests after the slice.
     ended: str = ""
     ended_used_s: float = 0.0
 
@@ -64,7 +64,8 @@ class TurnLane:
 
     def begin(self, granted: GrantedSlice) -> None:
         self.idle_s += granted.since - self.free_since
-        self.ended = ""  # a lane that rests is granted only after the class of its last slice has left
+        # A lane that rests is granted only after the class of its last slice has left.
+        self.ended = ""
         self.slice = granted
 
     def free(self, now: float) -> None:

@@ -63,12 +63,12 @@ from scheduler.turns.round_robin import (
 
 # A slice is overdue after OVERDUE_QUOTAS quotas plus OVERDUE_S seconds.
 # Slices often overrun several quotas: a train is always finished, and other processes may take the processor for a while.
-# Quotas may be as short as microseconds. The added second is longer than any train, load cycle or snapshot.
+# OVERDUE_S is longer than any train, load cycle or snapshot, since quotas may be as short as microseconds.
 OVERDUE_QUOTAS, OVERDUE_S = 50.0, 1.0
 # Maximum number of connections: far more than hosts on one node. Each connection takes a file descriptor.
 HOSTS_MAX = 1000
 
-Record = Callable[[str, TurnEvent, float, tuple[Grant, ...]], None]
+Record = Callable[[TurnEvent, float, tuple[Grant, ...]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +87,14 @@ class TurnStatus:
     """Number of messages about classes or slices that do not belong to the sender, or no longer do."""
     decided_ms: Mapping[str, float]
     """Milliseconds from the arrival of an Ended to the sending of the next Granted: mean and percentiles."""
-    handed_over_ms: Mapping[str, float]
-    """Overhead of a turn in milliseconds, mean and percentiles: time from the cause of a grant to its Ended, minus the slice."""
     handed_over_s: float
-    """Total overhead of all turns, in seconds."""
+    """Total overhead of all turns, in seconds: time from the cause of a grant to its Ended, minus the slice."""
     not_pinned: str
     """Reason why the loop's thread is not pinned to a lane's processor; empty if it is pinned."""
 
 
 class TurnLoop:
-    """Loop that grants the turns of a node. It accepts connections from its construction on; `run` serves hosts until `stop`."""
+    """Loop that grants the turns of a node. Hosts can connect once the object exists; `run` serves hosts until `stop` is called."""
 
     def __init__(
         self,
@@ -118,15 +116,15 @@ class TurnLoop:
         self._poll.register(self._wake_up, select.EPOLLIN)
         self._hosts: dict[int, ConnectedHost] = {}
         self._holder: dict[str, ConnectedHost] = {}
-        self._waiting: set[str] = set()  # classes with input and without a turn, as their hosts reported
-        self._shared: set[str] = set()  # classes with a share, which the core knows
+        self._waiting: set[str] = set()  # Classes that have input and no turn, as reported by their hosts
+        self._shared: set[str] = set()  # Classes that have a share and are therefore known to the core
         began = time.monotonic()
         self._lanes = [TurnLane(began) for _ in range(lanes)]
-        self._decided, self._handed_over = ResponseStatistics(), ResponseStatistics()
+        self._decided, self._handed_over_s = ResponseStatistics(), 0.0
         self._overdue_count = self._refused_count = self._stray_count = 0
         self._stopping = False
 
-    # -- methods that other threads call ----------------------------------------------------------
+    # Other threads call the following methods, which queue work for the loop.
 
     def set_shares(self, shares: Mapping[str, float], hosts: Mapping[str, str]) -> None:
         """Set the share of the lanes for each class, and the host of each class. A host runs one class at a time."""
@@ -150,7 +148,7 @@ class TurnLoop:
         self._asked.append(work)
         self._wake_up.set()
 
-    # -- the loop, which waits for messages and overdue slices --------------------------------------
+    # Only the thread of `run` calls the following methods.
 
     def run(self) -> None:
         self._cores = pin_this_thread(self._cores, lane=0)
@@ -170,7 +168,7 @@ class TurnLoop:
             self._close()
 
     def _wait_s(self) -> float | None:
-        """Return the seconds until the next slice is overdue or a lane has rested; None if there is nothing to wait for."""
+        """Return the seconds until the next slice is overdue or a lane has rested; None if no lane is granted or rests."""
         due = min(lane.due for lane in self._lanes)
         return None if due == math.inf else max(due - time.monotonic(), 0.0)
 
@@ -183,15 +181,12 @@ class TurnLoop:
         if packet is None:
             self._lose(host, now)
         elif not host.gone:
-            self._hear_packet(host, packet, now)
-
-    def _hear_packet(self, host: ConnectedHost, packet: bytes, now: float) -> None:
-        try:
-            message = decode(packet)
-        except NotUnderstood as problem:
-            self._refuse(host, str(problem), now)
-        else:
-            self._handle(host, message, now)
+            try:
+                message = decode(packet)
+            except NotUnderstood as problem:
+                self._refuse(host, str(problem), now)
+            else:
+                self._handle(host, message, now)
 
     def _handle(self, host: ConnectedHost, message: Message, now: float) -> None:
         match message:
@@ -231,8 +226,6 @@ class TurnLoop:
         while self._asked:
             self._asked.popleft()()
 
-    # -- processing of messages from hosts ----------------------------------------------------------
-
     def _hello(self, host: ConnectedHost, name: str, classes: tuple[str, ...], now: float) -> None:
         host.name = name
         for class_ in classes:
@@ -255,8 +248,8 @@ class TurnLoop:
         if message.backlog and self._holder.get(name) is host:
             self._waiting.add(name)
         since = lane.slice.since
-        self._handed_over.add([now - since - message.ran_s], 0.0)
-        # A lane rests for less time if it was idle before or a timer fired late: up to one round of such time counts as rest.
+        self._handed_over_s += now - since - message.ran_s
+        # Time for which the lane was free before the slice counts as rest, up to one round.
         lane.rests_until = max(lane.rests_until, since - self._round_s) + message.used_s
         lane.free(now)
         lane.in_slices_s += message.ran_s
@@ -264,7 +257,7 @@ class TurnLoop:
         if self._rests and lane.rests_until > now:
             lane.ended, lane.ended_used_s = name, message.used_s
             return
-        # A class without backlog may still wait: another host has taken it over and sent Ready meanwhile.
+        # A class without backlog may still wait: another host may have taken the class over and sent Ready.
         granted = self._tell(SliceEnded(name, message.lane, message.used_s, name in self._waiting), now)
         if granted:
             self._decided.add([granted - now], 0.0)
@@ -317,11 +310,9 @@ class TurnLoop:
                 name = lane.slice.name
                 lane.free(now)
                 self._tell(ClassLeft(name), now)
-                # Another host may have taken the class over and sent Ready meanwhile.
+                # During the slice, another host may have taken the class over and sent Ready.
                 if name in self._waiting:
                     self._tell(ClassReady(name), now)
-
-    # -- grants, and lanes taken away from overdue slices -------------------------------------------
 
     def _tell(self, event: TurnEvent, now: float) -> float:
         """Pass an event to the core and send its grants; return the time at which the last grant was sent, or 0 if there was no grant."""
@@ -335,7 +326,7 @@ class TurnLoop:
                 else:
                     events.append(SliceEnded(grant.name, grant.lane, 0.0, backlog=False))
             if self._record is not None:
-                self._record("turns", event, now, grants)
+                self._record(event, now, grants)
         return sent
 
     def _grant(self, grant: Grant, now: float) -> bool:
@@ -356,7 +347,7 @@ class TurnLoop:
         try:
             host.channel.send(encode(message))
         except OSError:
-            # The host reads nothing, or is gone. Its EOF is then polled like that of any other host.
+            # A host that reads nothing, or is gone, is disconnected; the loop then polls the EOF of the channel.
             host.gone = True
             host.channel.end()
             return False
@@ -365,7 +356,7 @@ class TurnLoop:
     def _watch(self) -> None:
         """Take lanes away from overdue slices, and end the rest of lanes that have rested long enough.
 
-        A host with an overdue slice is still running it, so none of its classes gets a turn until it answers.
+        A host with an overdue slice still runs the slice, so no class of this host gets a turn until the host answers.
         """
         now = time.monotonic()
         for number, lane in enumerate(self._lanes):
@@ -405,8 +396,7 @@ class TurnLoop:
             refused_count=self._refused_count,
             stray_count=self._stray_count,
             decided_ms=self._decided.response_ms(),
-            handed_over_ms=self._handed_over.response_ms(),
-            handed_over_s=self._handed_over.sum_s,
+            handed_over_s=self._handed_over_s,
             not_pinned=self._cores.why_not,
         )
 

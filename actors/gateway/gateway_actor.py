@@ -8,7 +8,7 @@ Guarantees:
 3. The copy of another node's stream has the same frames under the same numbers. The origin keeps each frame until the copy
    has it. Copying continues after a restart.
 4. Input of a unit that runs on another node (`set_copies`) is kept until a snapshot that covers the input has been copied here.
-5. Calls that declare, drop, follow or unfollow are executed in the order in which they were made.
+5. Calls that declare, drop or follow streams are executed in the order in which they were made.
 6. `ping` and `status` answer even while other calls are in progress.
 """
 
@@ -18,18 +18,16 @@ import os
 import shutil
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.gateway.endpoint import EndpointSettings
 from actors.gateway.gateway_loop import Gateway
@@ -42,13 +40,13 @@ from actors.gateway.log_replication import (
     StreamCopy,
     UnitFrames,
 )
-from actors.gateway.producer_door import DoorBounds
 from actors.log.segment import LogMissing
 from actors.log.segment_log import LOCK, LOG_BYTES, LogFull, LogTaken, Reader, frames_left, locked
 from actors.log.unit_log import QUERIES, SNAPSHOTS
 from actors.messages.unit_messages import Copy, copies_reader
+from actors.runtime.cluster import run_or_exit, start_actor
 from actors.runtime.idle_throttle import Rest, unchanged
-from actors.runtime.names import NAMESPACE, find, gateway_name
+from actors.runtime.names import find, gateway_name
 from actors.runtime.run_dirs import RunDirs, remove_dead
 from configs.errors import InvalidInput
 
@@ -60,7 +58,7 @@ PULLS = 64
 # Seconds between two polls of a class's log that has not been announced as growing.
 UNTOLD_S = 0.25
 NO_ENDPOINT: Mapping[str, Any] = {"endpoint": None, "dead": {}}
-# Seconds that a follow call waits until the copy exists. After that it returns, and the follower keeps trying.
+# Maximum seconds that a follow call waits for the copy of a log. Then the call returns, and the follower keeps trying.
 MADE_S = 5.0
 
 
@@ -69,7 +67,6 @@ class GatewayOptions:
     dirs: RunDirs
     bytes_max: int = LOG_BYTES
     results_bytes: int = LOG_BYTES
-    bounds: DoorBounds = field(default_factory=DoorBounds)
     endpoint: EndpointSettings | None = None
     """Settings of the network endpoint; None if no endpoint is opened."""
 
@@ -90,24 +87,26 @@ class GatewayActor:
         remove_dead(dirs.base)
         dirs.remove_dead_nodes()
         self._results_bytes = settings.results_bytes
-        self._gateway = Gateway(dirs, bytes_max=settings.bytes_max, bounds=settings.bounds)
+        self._gateway = Gateway(dirs, bytes_max=settings.bytes_max)
         self._streams = self._gateway.streams
         self._followers: dict[tuple[str, str], Follower] = {}
         self._following = threading.Lock()
         self._readers: dict[Log, Reader] = {}
         self._copies: dict[str, Copy] = {}
-        # By name of a copied stream: the readers for which the stream keeps frames until they subscribe.
+        # Readers for which a copied stream keeps frames until they subscribe, by the stream's name in lower case.
         self._expected: dict[str, Mapping[str, bool] | None] = {}
         self._stopping = False
         opened = settings.endpoint
         self._endpoint = None if opened is None else opened.open(self._streams, dirs)
-        self._thread = threading.Thread(target=self._serve, name="ingress", daemon=True)
+        self._thread = threading.Thread(
+            target=run_or_exit, args=(self._gateway.run,), name="ingress", daemon=True
+        )
         self._thread.start()
         for stream in self._streams.all():
             if stream.origin is not None:
                 self._follow_stream(stream.origin, stream.name)
         is_quiet = unchanged(self._streams.frames)
-        # Other nodes pull frames by Ray calls, and their classes wait for the replies.
+        # While other nodes pull frames by Ray calls, the main thread does not sleep, because classes wait for the replies.
         Rest(lambda: is_quiet() and not (self._readers or self._followers))
 
     @ray.method(concurrency_group="health")
@@ -152,7 +151,7 @@ class GatewayActor:
         with self._streams.lock:
             origin = self._streams.find(stream).origin
         if origin is not None:
-            with suppress(ValueError):  # the gateway of the origin does not exist any more
+            with suppress(ValueError):  # The gateway of the origin may not exist any more.
                 find(gateway_name(origin)).forget_copy.remote(stream, self._reader)
         self._streams.drop(stream)
         folder = self._dirs.stream(stream)
@@ -186,43 +185,27 @@ class GatewayActor:
         return self._streams.begin_copy(stream, reader)
 
     @ray.method(concurrency_group="pulls")
-    def frames(
-        self,
-        stream: str,
-        from_number: int,
-        most_bytes: int = PULL_BYTES,
-        reader: str = "",
-        wait_s: float = 0.0,
-    ) -> Frames:
+    def frames(self, stream: str, from_number: int, reader: str = "", wait_s: float = 0.0) -> Frames:
         """Return frames of a stream from a number on; wait up to `wait_s` for the first. `reader` has all earlier frames."""
         if reader:
             self._streams.follow_from(stream, reader, from_number)
         self._streams.wait_grown(
             lambda: self._stopping or self._streams.find(stream).log.next > from_number, wait_s
         )
-        return self._read(Log(self._dirs.stream(stream), reader), from_number, most_bytes)
+        return self._read(Log(self._dirs.stream(stream), reader), from_number)
 
     @ray.method(concurrency_group="pulls")
-    def class_frames(
-        self, name: str, from_number: int, most_bytes: int = PULL_BYTES, reader: str = "", wait_s: float = 0.0
-    ) -> Frames:
-        """Return frames of a class's log like `frames`. The log is polled until its length is announced for the first time."""
+    def class_frames(self, name: str, from_number: int, reader: str = "", wait_s: float = 0.0) -> Frames:
+        """Return frames of a class's log; wait up to `wait_s` for the first. The log is polled until its length was announced once."""
         log = Reader(self._dirs.class_log(name))
         until = time.monotonic() + wait_s
         while not self._stopping and log.next <= from_number and (left_s := until - time.monotonic()) > 0:
             most_s = left_s if self._streams.growth.is_announced(name) else UNTOLD_S
             self._streams.wait_grown(lambda: self._stopping or log.next > from_number, min(left_s, most_s))
-        return self._read(Log(self._dirs.class_log(name), reader), from_number, most_bytes)
+        return self._read(Log(self._dirs.class_log(name), reader), from_number)
 
     @ray.method(concurrency_group="pulls")
-    def unit_frames(
-        self,
-        name: str,
-        place: CopyProgress,
-        most_bytes: int = PULL_BYTES,
-        reader: str = "",
-        wait_s: float = 0.0,
-    ) -> UnitFrames:
+    def unit_frames(self, name: str, place: CopyProgress, reader: str, wait_s: float) -> UnitFrames:
         """Return the frames of a unit's commit and snapshot logs from the numbers in `place` on, and the input that the unit has released."""
         folder = self._dirs.class_log(name)
         log, saved = Reader(folder), Reader(folder / SNAPSHOTS)
@@ -232,12 +215,13 @@ class GatewayActor:
             return self._stopping or grown or self._streams.released_by(name) != place.released
 
         self._streams.wait_grown(has_more, wait_s)
-        # The snapshot is read after the released positions, so that it covers released input; commits are read last, to reach the snapshot.
+        # The snapshot is read after the released positions, so that the snapshot covers all released input.
+        # Commits are read after the snapshot, so that the commits reach up to the snapshot.
         with self._streams.lock:
             released = self._streams.released_by(name)
         last = max(place.snapshots, saved.next - 1)
-        snapshots = self._read(Log(folder / SNAPSHOTS, reader), last, most_bytes).frames
-        commits = self._read(Log(folder, reader), place.commits, most_bytes).frames
+        snapshots = self._read(Log(folder / SNAPSHOTS, reader), last).frames
+        commits = self._read(Log(folder, reader), place.commits).frames
         try:
             queries = (folder / QUERIES).read_bytes()
         except FileNotFoundError:
@@ -282,11 +266,6 @@ class GatewayActor:
             self._streams.keep_for(name, copy.streams, copy.holds_back)
             self.follow_class(copy.origin, name, copy.results_bytes)
 
-    def unfollow(self, origin: str, stream: str) -> None:
-        """Stop copying a stream. Copied frames stay; the origin stops keeping frames for this node."""
-        self._unfollow("stream", stream)
-        ray.get(find(gateway_name(origin)).forget_copy.remote(stream, self._reader), timeout=PULL_WAIT_S)
-
     def unfollow_class(self, name: str) -> None:
         self._unfollow("class", name)
 
@@ -316,7 +295,7 @@ class GatewayActor:
     def _reader(self) -> str:
         return copies_reader(self._dirs.node)
 
-    def _read(self, log: Log, from_number: int, most_bytes: int) -> Frames:
+    def _read(self, log: Log, from_number: int) -> Frames:
         # Each follower has its own reader, which continues where the last call ended; calls of one follower do not overlap.
         reader = self._readers.pop(log, None) or Reader(log.folder)
         frames = []
@@ -324,7 +303,7 @@ class GatewayActor:
         for number, payload in frames_left(reader, from_number):
             frames.append((number, np.frombuffer(payload, np.uint8)))
             size += len(payload)
-            if size >= most_bytes:
+            if size >= PULL_BYTES:
                 break
         self._readers[log] = reader
         return Frames(time.monotonic(), frames)
@@ -345,7 +324,6 @@ class GatewayActor:
             if running is not None:
                 return running
             follower = self._followers[kind, name.lower()] = Follower(make, pull, time.monotonic)
-            follower.start()
             return follower
 
     def _unfollow(self, kind: str, name: str) -> None:
@@ -353,13 +331,6 @@ class GatewayActor:
             follower = self._followers.pop((kind, name.lower()), None)
         if follower is not None:
             follower.stop()
-
-    def _serve(self) -> None:
-        try:
-            self._gateway.run()
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +352,7 @@ class Pull:
         if self._actor is None:
             self._actor = find(gateway_name(self._node))
         method = getattr(self._actor, self._method)
-        future: Future[Any] = method.remote(self._name, place, PULL_BYTES, self._reader, PULL_WAIT_S).future()
+        future: Future[Any] = method.remote(self._name, place, self._reader, PULL_WAIT_S).future()
         future.add_done_callback(self._look_again_after_failure)
         return future
 
@@ -391,16 +362,9 @@ class Pull:
 
 
 def start(node_id: str, settings: GatewayOptions) -> Any:
-    """Return the handle of a node's gateway actor, creating the actor if needed. It lives until it is killed."""
-    # Ray's type annotations lack concurrency groups.
-    remote = cast(Any, ray.remote)
+    """Return the handle of a node's gateway actor, and start the actor if it does not exist."""
     groups = {"health": 2, "others": 2, "pulls": PULLS}
-    # Methods without a concurrency group run one after another, in the order of the calls.
-    actor = remote(num_cpus=0, max_restarts=-1, max_concurrency=1, concurrency_groups=groups)(GatewayActor)
-    return actor.options(
-        name=gateway_name(settings.dirs.node),
-        namespace=NAMESPACE,
-        lifetime="detached",
-        get_if_exists=True,
-        scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-    ).remote(settings)
+    # With `concurrency` 1, methods without a concurrency group run one after another, in the order of the calls.
+    return start_actor(
+        GatewayActor, gateway_name(settings.dirs.node), node_id, groups, (settings,), concurrency=1
+    )

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import selectors
 import time
 from collections import deque
@@ -14,8 +13,9 @@ from actors.gateway.producer_door import DoorBounds, ProducerConnection, Produce
 from actors.gateway.reader_connection import ReaderConnection
 from actors.gateway.streams import Streams
 from actors.log.segment_log import LOG_BYTES, SEGMENT_BYTES
-from actors.messages.gateway_messages import AwaitGrowth, Denied, Grew, Message, decode
+from actors.messages.gateway_messages import AwaitGrowth, Denied, Grew, decode
 from actors.messages.turn_messages import NotUnderstood
+from actors.runtime.eventfd import WakeUp
 from actors.runtime.run_dirs import RunDirs
 from actors.runtime.unix_channel import Listener
 
@@ -40,7 +40,7 @@ class Gateway:
         self._listener = Listener(dirs.gateway_socket)
         self.streams = Streams(dirs, time.monotonic, bytes_max=bytes_max, segment_bytes=segment_bytes)
         self.door = ProducerSocket(dirs.door_socket, self.streams, bounds or DoorBounds())
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._wake = WakeUp()
         self._stopping = False
         self._late: deque[ReaderConnection] = deque()
         # The last unexpected exceptions in connections of producers.
@@ -73,15 +73,15 @@ class Gateway:
     def stop(self) -> None:
         """End `run`. May be called from any thread."""
         self._stopping = True
-        os.eventfd_write(self._wake, 1)
+        self._wake.set()
 
     def _blocked(self, reader: ReaderConnection) -> None:
         """Let the loop flush the reader when its socket has room. May be called from any thread."""
         self._late.append(reader)
-        os.eventfd_write(self._wake, 1)
+        self._wake.set()
 
     def _wake_up(self) -> None:
-        os.eventfd_read(self._wake)
+        self._wake.clear()
         while self._late:
             reader = self._late.popleft()
             if reader in self._readers:
@@ -122,7 +122,13 @@ class Gateway:
                 packet = reader.channel.receive()
                 if packet is None:
                     return False
-                self._obey(decode(packet), reader)
+                match decode(packet):
+                    case Grew(name, number):
+                        self.streams.growth.hear(name, number)
+                    case AwaitGrowth() as message:
+                        self.streams.growth.wait(message, reader)
+                    case message:
+                        self.streams.hear(message, reader)
         except BlockingIOError:
             return True
         except NotUnderstood as problem:
@@ -131,19 +137,11 @@ class Gateway:
             return False
         return True
 
-    def _obey(self, message: Message, reader: ReaderConnection) -> None:
-        match message:
-            case Grew(name, number):
-                self.streams.growth.hear(name, number)
-            case AwaitGrowth():
-                self.streams.growth.wait(message, reader)
-            case _:
-                self.streams.hear(message, reader)
-
     def _receive(self, producer: ProducerConnection) -> None:
         try:
             alive = producer.go_on()
-        except Exception as problem:  # only this connection ends; all other producers are still served
+        except Exception as problem:
+            # Only the connection of this producer ends; all other producers are still served.
             self.failures.append(repr(problem))
             alive = False
         if not alive:
@@ -164,4 +162,3 @@ class Gateway:
         self.door.close()
         self._listener.close()
         self.streams.close()
-        os.close(self._wake)

@@ -22,13 +22,7 @@ from actors.gateway.streams import Streams
 from actors.log.commit_format import snapshot_of
 from actors.log.segment_log import KEEP_NONE, Part, SegmentWriter
 from actors.log.train_format import later_parts
-from actors.log.unit_log import (
-    SNAPSHOT_BYTES,
-    SNAPSHOT_SEGMENT_BYTES,
-    SNAPSHOTS,
-    SNAPSHOTS_KEPT,
-    describe_as,
-)
+from actors.log.unit_log import SNAPSHOTS_KEPT, describe_as, snapshot_writer
 
 # Number of last replies from which the clock distance is estimated. Older replies would mislead, since clocks drift apart.
 STAMPS_KEPT = 64
@@ -45,7 +39,7 @@ class Frames:
 
 @dataclass(frozen=True, slots=True)
 class CopyProgress:
-    """Next commit and snapshot that the copy of a unit's logs needs, and the input it has released."""
+    """Numbers of the next commit and snapshot that the copy of a unit's logs needs, and the input that the unit has released."""
 
     commits: int
     snapshots: int
@@ -62,21 +56,6 @@ class UnitFrames(Frames):
     """Number of the first batch that the unit still needs, by stream; `snapshots` cover all earlier batches."""
     queries: bytes
     """Description of the unit's queries, at least as new as the frames."""
-
-
-class ClockDistance:
-    """Estimate of the seconds by which this node's clock is ahead of another node's."""
-
-    def __init__(self) -> None:
-        self._found: deque[float] = deque(maxlen=STAMPS_KEPT)
-
-    def hear(self, theirs: float, ours: float) -> float:
-        self._found.append(ours - theirs)
-        return self.ahead_s
-
-    @property
-    def ahead_s(self) -> float:
-        return min(self._found, default=0.0)
 
 
 class StreamCopy:
@@ -102,7 +81,7 @@ class StreamCopy:
 class ClassCopy:
     """Copy of the commit and snapshot logs of a unit. The oldest commits are forgotten when there is no room.
 
-    A snapshot is copied only after all commits before it; a unit restarted from it would otherwise number answers wrongly.
+    A snapshot is copied only after all earlier commits; without them, a unit restarted from the snapshot would number answers wrongly.
     Input that the snapshot covers is released only after that.
     """
 
@@ -116,9 +95,7 @@ class ClassCopy:
         self._folder, self._tell, self._release = folder, tell, release
         self._commits = SegmentWriter(folder, bytes_max=bytes_max, keep_from=KEEP_NONE)
         try:
-            self._snapshots = SegmentWriter(
-                folder / SNAPSHOTS, bytes_max=SNAPSHOT_BYTES, segment_bytes=SNAPSHOT_SEGMENT_BYTES
-            )
+            self._snapshots = snapshot_writer(folder)
         except BaseException:
             self._commits.close()
             raise
@@ -174,15 +151,14 @@ class Follower:
         pull: Callable[[Any], Future[Any]],
         clock: Callable[[], float],
     ) -> None:
-        self.distance = ClockDistance()
-        self.problem = ""  # error of the last attempt; empty if the attempt succeeded
+        # Differences between the time of each reply's arrival and its time of sending, by the clocks of the two nodes.
+        self._differences_s: deque[float] = deque(maxlen=STAMPS_KEPT)
+        self.problem = ""  # Error of the last attempt to copy; empty if the attempt succeeded
         self.made = threading.Event()
         self._make, self._pull, self._clock = make, pull, clock
         self._wake = threading.Event()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
@@ -191,7 +167,11 @@ class Follower:
         self._thread.join()
 
     def status(self) -> dict[str, Any]:
-        return {"ahead_s": self.distance.ahead_s, "problem": self.problem}
+        return {"ahead_s": self._ahead_s(), "problem": self.problem}
+
+    def _ahead_s(self) -> float:
+        """Return an estimate of the seconds by which this node's clock is ahead of the other node's clock."""
+        return min(self._differences_s, default=0.0)
 
     def _run(self) -> None:
         copy: StreamCopy | ClassCopy | None = None
@@ -204,9 +184,8 @@ class Follower:
                 self.problem = ""
             except ReplicationStopped:
                 break
-            except (
-                Exception
-            ) as problem:  # any failure of the other node is retried and reported in the status
+            except Exception as problem:
+                # After any failure of the other node, the follower tries again, and its status contains the error.
                 self.problem = repr(problem)
                 self._wake.wait(PAUSE_S)
         if copy is not None:
@@ -214,7 +193,8 @@ class Follower:
 
     def _take_some(self, copy: StreamCopy | ClassCopy) -> None:
         frames = self._result(self._pull(copy.place))
-        copy.take(frames, self.distance.hear(frames.now, self._clock()))
+        self._differences_s.append(self._clock() - frames.now)
+        copy.take(frames, self._ahead_s())
 
     def _result(self, future: Future[Any]) -> Any:
         future.add_done_callback(lambda _: self._wake.set())

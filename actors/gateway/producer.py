@@ -1,5 +1,7 @@
 """Client with which producers publish batches over the gateway's Unix socket: `Producer(path).publish(stream, batch)`.
 
+From the result of a call, a producer knows where the batch is:
+
     the call returns or raises    the batch
     Accepted                      is in the stream's log and survives the end of the gateway's process
     RefusedBatch                  is not in the log
@@ -12,7 +14,6 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
@@ -83,9 +84,7 @@ class Producer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _call(self, kind: int, stream: str, rows: int, body: Part, part_of: BatchId | None = None) -> Answer:

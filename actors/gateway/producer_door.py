@@ -22,7 +22,6 @@ from actors.gateway.streams import RETRY_AFTER_S, Streams
 from actors.messages.gateway_messages import (
     DESCRIBE,
     HEAD,
-    NAME_MAX,
     Answer,
     Described,
     ProducerHead,
@@ -31,13 +30,10 @@ from actors.messages.gateway_messages import (
     head_of,
     name_size,
 )
-from actors.messages.turn_messages import NotUnderstood
+from actors.messages.turn_messages import NAME_MAX, NotUnderstood
 from actors.runtime.unix_channel import uid_of_peer
 from configs.errors import InvalidInput
 
-MESSAGE_BYTES = 64 << 20
-RECEIVING_BYTES = 256 << 20
-CONNECTIONS = 256
 # Maximum size of a refused body that is received and discarded; for a larger one the connection is closed.
 DISCARDED_BYTES = 1 << 30
 # Maximum size of the buffer that a connection keeps between two bodies; 10,000 rows of 6 columns have half a MiB.
@@ -52,9 +48,9 @@ BACKLOG = 64
 class DoorBounds:
     """Maximum bytes of one message, maximum bytes of all messages being received, and maximum number of connections."""
 
-    message_bytes: int = MESSAGE_BYTES
-    receiving_bytes: int = RECEIVING_BYTES
-    connections: int = CONNECTIONS
+    message_bytes: int = 64 << 20
+    receiving_bytes: int = 256 << 20
+    connections: int = 256
 
 
 class ProducerSocket:
@@ -62,9 +58,9 @@ class ProducerSocket:
 
     def __init__(self, path: Path, streams: Streams, bounds: DoorBounds) -> None:
         self.streams, self.bounds = streams, bounds
-        self.receiving = 0  # bytes of all bodies that are being received
+        self.receiving = 0  # Bytes of all bodies that are being received
         self.connections = 0
-        # A socket file here was left by an ended gateway: this process holds gateway.sock, so it is the only gateway.
+        # An existing socket file belongs to an ended gateway: this process holds gateway.sock and is the only gateway.
         path.unlink(missing_ok=True)
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -20,7 +20,7 @@ class ReaderConnection:
 
     def __init__(self, channel: Channel, blocked: Callable[[ReaderConnection], None]) -> None:
         self.channel = channel
-        self._blocked = blocked  # called when the first packet has to wait for room in the socket
+        self._blocked = blocked  # Function to call when the first packet has to wait for room in the socket
         self._waiting: deque[bytes] = deque()
 
     def fileno(self) -> int:

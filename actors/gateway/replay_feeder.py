@@ -1,14 +1,14 @@
 """Load generator: a producer process that replays tables at scheduled rates and is controlled through a pipe.
 
-    feeder = Feeder(door, inputs, "ts", period_ms)
-    feeder.offer({"class1": StepArrivals(…), …})      replay at these rates in tuples per second; with None, at full speed
-    feeder.offered()                                  counts since the process started
-    feeder.stop()
-
 The input of a class is one table for each of its streams. The table is replayed endlessly. Each pass over the table, a *lap*,
 continues in event time where the previous lap ended. The rate determines how fast event time advances. Each batch of a lap is
 serialized once; later laps only change its event times. Thus one processor offers as much as several processors can process
 (bench/RESULTS.md).
+
+    feeder = Feeder(door, inputs, "ts", period_ms)
+    feeder.offer({"class1": StepArrivals(…), …})      replay at these rates in tuples per second; with None, at full speed
+    feeder.offered()                                  counts since the process started
+    feeder.stop()
 
 A feeder that is behind the scheduled rates catches up by at most the tuples of `CATCH_UP_S` seconds; it counts the others as missed.
 """
@@ -33,7 +33,7 @@ from actors.gateway.producer import Producer
 from actors.messages.gateway_messages import Accepted, RefusedBatch
 from configs.scenario.arrivals import StepArrivals
 
-# Seconds after which it is the turn of a class again; at high rates several batches of the class are sent at once.
+# Seconds between two turns of a class; at high rates, several batches of the class are sent in one turn.
 TICK_S = 0.01
 # Maximum number of rows in a batch: the length of the longest train, and a message below one megabyte.
 ROWS_MAX = 10_000
@@ -61,7 +61,7 @@ class Feeder:
     """Handle of a feeder process. Its methods raise EOFError or OSError if the process has ended."""
 
     def __init__(self, door: Path, inputs: Inputs, time_column: str, period_ms: int) -> None:
-        # Spawned and not forked, because this process has threads.
+        # The feeder process is spawned and not forked, because the starting process has threads.
         context = get_context("spawn")
         self._pipe, theirs = context.Pipe()
         arguments = (theirs, door, inputs, time_column, period_ms)
@@ -132,18 +132,11 @@ def serve(pipe: Connection, producer: Producer, sources: Mapping[str, ReplaySour
                 for place, (name, source) in enumerate(sources.items()):
                     # The classes begin at different times within TICK_S; otherwise the batches of all classes would come in one burst.
                     source.begin(plan[name] if plan is not None else None, now, TICK_S * place / len(sources))
-            pipe.send(counted(sources, now))
+            accepted = {name: source.accepted for name, source in sources.items()}
+            missed = {name: round(source.missed) for name, source in sources.items()}
+            pipe.send(OfferedTuples(now, accepted, missed, time.process_time()))
         elif not idle:
             turn.go_on(producer, time.monotonic())
-
-
-def counted(sources: Mapping[str, ReplaySource], now: float) -> OfferedTuples:
-    return OfferedTuples(
-        now,
-        {name: source.accepted for name, source in sources.items()},
-        {name: round(source.missed) for name, source in sources.items()},
-        time.process_time(),
-    )
 
 
 @dataclass

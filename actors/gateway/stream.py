@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from actors.gateway.producer_dedup import LastBatches
 from actors.gateway.reader_connection import ReaderConnection
-from actors.log.segment_log import KEEP_NONE, Frame, LogFull, Reader, SegmentWriter, frames_left
+from actors.log.segment_log import KEEP_NONE, Frame, LogFull, Reader, SegmentWriter, frames_left, no_memory
 from actors.log.train_format import BatchId, batch_head, batch_id, batch_parts
 from actors.messages.gateway_messages import (
     FROM_NOW,
@@ -37,7 +37,7 @@ from engine.sql import parse_create_stream
 
 RECORD = "stream.json"
 RECORD_VERSION = 3
-# Seconds between two LogIsFull reports to the same readers. Shorter than the 5 s for which a class is shown as held back.
+# Seconds between two LogIsFull messages to a reader: fewer than the 5 s for which a class is shown as held back.
 FULL_AGAIN_S = 1.0
 READERS_MAX = 4096
 
@@ -49,7 +49,7 @@ class ReaderPosition:
     released: int
     lossless: bool
     peer: ReaderConnection | None = None
-    rows: int | None = None  # number of the stream's rows before the position `released`; None if unknown
+    rows: int | None = None  # Number of the stream's rows before the position `released`; None if unknown
 
 
 @dataclass(slots=True)
@@ -73,10 +73,10 @@ class Stream:
         self.arrow = self.schema.schema.arrow
         self.folder = folder
         self.readers: dict[str, ReaderPosition] = {}
-        # Readers that the coordinator has declared; None for a reader that has released frames after its position.
+        # Positions of readers that the coordinator has declared; None for a reader that has released frames after its position.
         self.expected: dict[str, Expected | None] = {}
-        self.armed: set[str] = set()  # readers that wait for News
-        self.origin: str | None = None  # if the stream is a copy: the node that it is copied from
+        self.armed: set[str] = set()  # Readers that wait for News
+        self.origin: str | None = None  # Node from which the stream is copied; None if the stream is no copy
         self.log = SegmentWriter(folder, bytes_max=bytes_max, segment_bytes=segment_bytes)
         self.log.keep_from = KEEP_NONE
         # The record is saved before frames are forgotten, since some content of the record can be recovered only from the frames.
@@ -84,7 +84,7 @@ class Stream:
         self.writing = threading.Lock()
         self.producers = LastBatches()
         self.reported_full_at = -math.inf
-        self.rows = 0  # number of rows of all batches, including forgotten ones
+        self.rows = 0  # Number of rows of all batches, including deleted batches
         self.accepted_rows = self.accepted_batches = self.refused_batches = 0
 
     @property
@@ -127,7 +127,7 @@ class Stream:
             self.expected[name] = expected
         if self.expected != before:
             self.retain()
-            with suppress(LogFull):  # the record is only read by a restarted gateway
+            with suppress(LogFull):  # Only a restarted gateway reads the record.
                 self.save()
 
     def has_come(self, reader: str) -> None:
@@ -144,7 +144,7 @@ class Stream:
 
     def subscribe(self, asked: Subscribe, peer: ReaderConnection) -> None:
         before = self.readers.get(asked.reader)
-        # A subscription from before the declaration may still exist; its position does not count then.
+        # A subscription from before the declaration may still exist, but its position does not count.
         expected = self.expected.get(asked.reader) if asked.next == FROM_NOW else None
         if before is None and len(self.readers) >= READERS_MAX:
             raise InvalidInput(f"the stream already has {READERS_MAX:,} readers", "stream", self.name)
@@ -186,7 +186,7 @@ class Stream:
         reading = self._reading(asked.reader, peer)
         if reading is not None and asked.below > reading.released:
             reading.released, reading.rows = min(asked.below, self.log.next), None
-            # Called here too: after its declaration was missing for a moment, a host that is still subscribed does not subscribe again.
+            # A host may stay subscribed while it is declared again; the expected position then ends with the host's next release.
             self.has_released(asked.reader, asked.below)
             self.retain()
 
@@ -197,7 +197,7 @@ class Stream:
             if expected is not None:
                 expected.taken = False
             self.retain()
-            with suppress(LogFull):  # the next save removes the reader from the record
+            with suppress(LogFull):  # The next save removes the reader from the record.
                 self.save()
 
     def report_full(self, now: float) -> None:
@@ -240,9 +240,7 @@ class Stream:
             draft.write_text(json.dumps(record), encoding="utf-8")
             os.replace(draft, self.folder / RECORD)
         except OSError as problem:
-            raise LogFull(
-                "the machine has no memory left for the stream's record", str(self.folder), hint=str(problem)
-            ) from None
+            raise no_memory("the stream's record", self.folder, problem) from None
 
     def status(self) -> dict[str, Any]:
         return {
@@ -302,7 +300,7 @@ class Stream:
         self.retain()
 
     def _forget(self, below: int) -> None:
-        with suppress(LogFull):  # if there is no memory for the record, the frames are kept for now
+        with suppress(LogFull):  # If there is no memory for the record, the frames are kept for now.
             self.log.forget(below)
 
     def _rows_before(self, number: int) -> int | None:

@@ -74,7 +74,7 @@ class Streams:
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         self.lock = threading.Lock()
-        self.grown = threading.Condition(self.lock)  # notified when a log has grown
+        self.grown = threading.Condition(self.lock)  # Condition that is notified when a log has grown
         self._dirs = dirs
         self._clock = clock
         self._bytes_max, self._segment_bytes = bytes_max, segment_bytes
@@ -161,7 +161,7 @@ class Streams:
         try:
             with self.lock:
                 stream = self.find(name)
-            # Validated without holding the lock, since it takes long for long strings.
+            # The batch is validated without the lock, because validation of long strings takes long.
             batch = checked_batch(message, stream.schema, stream.arrow, rows)
         except InvalidInput as problem:
             return RefusedBatch(str(problem))
@@ -194,7 +194,7 @@ class Streams:
             return self._append(stream, frames, sum(map(len, trains)), part_of)
 
     def append_copy(self, name: str, number: int, parts: list[Part], size: int) -> None:
-        """Append a frame of another node's stream under its number there; ignore a frame that has been copied before."""
+        """Append a frame of another node's stream under the frame's number on that node; ignore a frame that was copied before."""
         frames = [(parts, size)]
         with self.lock:
             stream = self.find(name)
@@ -242,7 +242,7 @@ class Streams:
                         reading.peer.send(CaughtUp(reader, name, now - max(0.0, age_s)))
 
     def _keep_only(self, said: Reads) -> None:
-        """Unsubscribe a reader from all streams that its message does not list, except streams that expect it.
+        """Unsubscribe a reader from all streams that its message does not list, except streams that expect the reader.
 
         The reader may have sent the message before it received its latest declaration.
         """
@@ -274,7 +274,7 @@ class Streams:
         for stream in self.all():
             with stream.writing, self.lock:
                 self._streams.pop(stream.name.lower(), None)
-                # If there is no memory for the record, a restart recovers it from the frames.
+                # If there is no memory for the record, a restarted gateway recovers the record from the frames.
                 with suppress(LogFull):
                     stream.save()
                 stream.log.close()
@@ -300,7 +300,7 @@ class Streams:
             return stream.sql
 
     def follow_from(self, name: str, reader: str, number: int) -> None:
-        """Release the frames below a number, which the other node has copied."""
+        """Release frames below a number for the reader of another node, which has copied these frames."""
         with self.lock:
             stream = self.find(name)
             if reader in stream.readers:
@@ -316,17 +316,16 @@ class Streams:
             for name, stream in self._streams.items():
                 if name not in kept:
                     stream.unsubscribe(reader)
-                elif reader not in stream.readers:
-                    stream.readers[reader] = ReaderPosition(stream.log.first, lossless)
-                    stream.retain()
-                    stream.save()
-                elif stream.readers[reader].lossless != lossless:
-                    stream.readers[reader].lossless = lossless
+                    continue
+                reading = stream.readers.get(reader)
+                if reading is None or reading.lossless != lossless:
+                    reading = stream.readers.setdefault(reader, ReaderPosition(stream.log.first, lossless))
+                    reading.lossless = lossless
                     stream.retain()
                     stream.save()
 
     def release_for(self, reader: str, released: Mapping[str, int]) -> None:
-        """Release frames for a reader on another node; `released` has the first frame it still needs, by stream."""
+        """Release frames for a reader on another node; `released` has the number of the first frame that the reader needs, by stream."""
         with self.lock:
             for name, stream in self._streams.items():
                 reading = stream.readers.get(reader)
@@ -335,7 +334,7 @@ class Streams:
                     stream.retain()
 
     def released_by(self, reader: str) -> dict[str, int]:
-        """Return the first frame that a reader still needs, by stream. The caller holds the lock."""
+        """Return the number of the first frame that a reader still needs, by stream. The caller holds the lock."""
         return {
             name: stream.readers[reader].released
             for name, stream in self._streams.items()
@@ -355,7 +354,7 @@ class Streams:
             self.grown.wait_for(reached, timeout_s)
 
     def _answered(self, stream: Stream, part_of: BatchId | None) -> Accepted | RefusedBatch | None:
-        """Return the response to a batch that is refused or was published before; None if the batch has to be written to the log."""
+        """Return the answer to a batch that is refused or was published before; None for a batch that has to be written to the log."""
         if self._streams.get(stream.name.lower()) is not stream:
             return RefusedBatch(f"stream {stream.name} was dropped")
         if stream.origin is not None:

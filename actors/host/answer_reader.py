@@ -1,11 +1,10 @@
 """Readers of the answers of a class: they read the log of each unit, in any process of the node.
 
-    reader = AnswerReader(dirs, "gold")
-    for answer in reader.answers("hot", after=41):     # trains, from row 42 on
-    for row in reader.rows("hot"):                     # dicts, with _seq
-
 Answers are read at the unit's home, the node where its input comes in. If the unit runs on another node, its home has a
 copy of the log.
+
+    reader = AnswerReader(dirs, "gold")
+    for answer in reader.answers("hot", after=41):     # trains, from row 42 on
 
 Answers become visible with their commit, in the order of their numbers. Numbers begin at 0 and have no gaps, unless the
 oldest answers have been deleted, or the answers to one train were too large for the log. Each shard of a class has its own
@@ -19,7 +18,6 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +28,6 @@ from actors.messages.unit_messages import class_of
 from actors.runtime.run_dirs import RunDirs
 from configs.errors import UnknownName, nearest
 from engine.class_.steps import Answer
-from engine.data.train import values_to_arrow
 
 # Number of frames up to which the next answer is searched frame by frame; over longer distances, by binary search.
 NEAR = 64
@@ -92,7 +89,7 @@ class AnswerReader:
         if following != self._last[0]:
             self._last = (following, *self._answered(self._tail, following - 1, -1))
         _, number, answered = self._last
-        # Before the commit that adds the query, its name belongs to an older query.
+        # Commits from before the query was added count the answers of an older query of the same name.
         return answered.get(query, 0) if number >= begun.began else 0
 
     def kept(self, query: str) -> tuple[int, int]:
@@ -107,9 +104,8 @@ class AnswerReader:
         while wanted < given and not answers:
             answers, upto = self._gathered(begun, query, wanted, most)
             wanted = given if upto is None else max(wanted + 1, upto)
-        if (
-            self.described(query) is not begun
-        ):  # the query was replaced meanwhile, so these may be answers of the old query
+        # If the query was replaced meanwhile, the answers may be those of the old query.
+        if self.described(query) is not begun:
             return AnswerRows(self._described[query].mark, 0, 0, ())
         if not answers:
             return AnswerRows(begun.mark, max(row, given), max(row, given), ())
@@ -119,19 +115,11 @@ class AnswerReader:
     def answers(self, query: str, after: int = -1) -> Iterator[Answer]:
         """Yield trains of the rows with numbers greater than `after`."""
         begun = self.described(query)
-        is_there = (
-            after >= 0 and self.given(query) > 0
-        )  # the last commits do not mention a query that was removed
+        # The last commits do not count the answers of a removed query, so its answers are searched from the beginning.
+        is_there = after >= 0 and self.given(query) > 0
         start = self._frame_of(begun, query, after + 1) if is_there else max(begun.began, self._log.first)
         for number, payload in self._commits(start):
             yield from later(own(begun, query, number, payload), after)
-
-    def rows(self, query: str, after: int = -1) -> Iterator[Mapping[str, Any]]:
-        names = [name for name, _ in self.columns(query)]
-        for answer in self.answers(query, after):
-            columns = [values_to_arrow(column).to_pylist() for column in answer.train.columns]
-            for place, row in enumerate(zip(*columns, strict=True)):
-                yield {"_seq": answer.first + place, **dict(zip(names, row, strict=True))}
 
     def _look(self) -> None:
         """Read the descriptions of queries and open the log again, if they have changed since the last call."""
@@ -167,7 +155,10 @@ class AnswerReader:
                 found.append(Answer(query, answer.first, answer.train.slice(0, room)))
                 following, without = answer.first + len(found[-1].train), 0
                 room -= len(found[-1].train)
-                self._remember(begun.mark, following, number)
+                # The row `following` is in this frame, or in the next frame that has answers.
+                self._places[begun.mark, following] = number
+                if len(self._places) > PLACES_KEPT:
+                    self._places.popitem(last=False)
                 if not room:
                     return found, None
             if without > NEAR:
@@ -204,12 +195,6 @@ class AnswerReader:
             else:
                 high = middle
         return low
-
-    def _remember(self, mark: str, row: int, frame: int) -> None:
-        """Remember that the row is in this frame, or in the next frame that has answers."""
-        self._places[mark, row] = frame
-        if len(self._places) > PLACES_KEPT:
-            self._places.popitem(last=False)
 
 
 def own(begun: LoggedQuery, query: str, number: int, payload: memoryview) -> list[Answer]:

@@ -53,7 +53,10 @@ class FailureCounts:
 
     def _failures_of(self, operator: FailingOperator) -> Iterator[Failure]:
         """Yield a Failure for each reason for which rows have failed in the operator."""
-        taken, reasons = self._first(operator.node)
+        # The oldest counts of the operator in the last WINDOW_S seconds.
+        taken, reasons = next(
+            (counts[operator.node] for _, counts in self._noted if operator.node in counts), NOTHING
+        )
         # Counts that have become smaller belong to a new operator with the same id.
         if taken > operator.taken or any(
             operator.reasons.get(reason, 0) < rows for reason, rows in reasons.items()
@@ -73,7 +76,3 @@ class FailureCounts:
                 part=part,
                 more_queries=more,
             )
-
-    def _first(self, node: int) -> Counts:
-        """Return the oldest counts of an operator in the last WINDOW_S seconds."""
-        return next((counts[node] for _, counts in self._noted if node in counts), NOTHING)

@@ -1,5 +1,7 @@
 """The threads of a host and the units that they run, without Ray.
 
+A host has two threads of its own, and is called by threads of Ray:
+
     class thread     runs slices (`actors.host.turn_client`); between slices, load cycles and requests of other threads
     ingest thread    reads input (`actors.host.ingest_thread`)
     any thread       calls methods of `Host`. Methods that touch a unit run on the class thread; the caller waits up to ANSWER_S
@@ -40,7 +42,7 @@ from configs.classes.live_class import LiveSettings
 from engine.class_.explain import PlanLine
 
 # Switch interval of the interpreter, in seconds: one thread keeps the interpreter for at most this time while another thread waits.
-# Slices run equally fast with 20 µs and 5 ms: they release the interpreter in large numpy calls (300 batches/s: they wait 4% of the time).
+# Slices run equally fast with 20 µs and 5 ms, because large numpy calls release the interpreter.
 # A short interval helps the ingest thread if the class only makes small calls, which do not release the interpreter.
 SWITCH_S = 5e-4
 # Seconds that other threads wait for the class thread; restoring a state of some hundred MB takes seconds.
@@ -56,7 +58,7 @@ Report = Callable[[str, Sequence[UnitReport]], None]
 def prepare_process() -> None:
     """Set garbage collection and thread switching of a host process's interpreter so that slices are not delayed; called once."""
     sys.setswitchinterval(SWITCH_S)
-    # Exclude what Ray has loaded from garbage collection: a full collection would scan it for milliseconds of a slice.
+    # Objects that Ray has loaded are excluded from garbage collection: a full collection would take milliseconds of a slice.
     gc.freeze()
 
 
@@ -73,7 +75,6 @@ class HostStatus:
     ran_s: float
     """Seconds of all slices by the clock; the time beyond `used_s` was spent waiting for the processor or the interpreter."""
     used_s: float
-    not_pinned: str
 
 
 @dataclass
@@ -115,22 +116,13 @@ class Host:
             self._ingest,
             partial(self.report, self.name),
         )
-        self._status = HostStatus(
-            host=self.name,
-            units={},
-            broken={},
-            failures=(),
-            slices=0,
-            ran_s=0.0,
-            used_s=0.0,
-            not_pinned=self._client.not_pinned,
-        )
+        self._status = self._status_now()
         self._threads = [
             threading.Thread(target=self._serve, args=(work,), name=name, daemon=True)
             for name, work in (("classes", self._client.serve), ("ingest", self._ingest.run))
         ]
 
-    # -- methods that any thread may call -----------------------------------------------------------------
+    # Any thread may call the following methods.
 
     def start(self, units: Sequence[Unit]) -> None:
         self._post(lambda: self._set_units(units))
@@ -218,7 +210,7 @@ class Host:
             traceback.print_exc()
             self.failed(problem)
 
-    # -- callbacks of the ingest thread ---------------------------------------------------------------------
+    # The ingest thread calls the following methods.
 
     def _hear_of_input(self, name: str) -> None:
         unit = self.units.by_name.get(name)
@@ -233,7 +225,7 @@ class Host:
     def _hear_of_failure(self, name: str, problem: Exception) -> None:
         self._post(lambda: self.units.make_again(name, problem))
 
-    # -- class thread: slices and requests of other threads ---------------------------------------------------
+    # Only the class thread calls the following methods.
 
     def _run(self, name: str, quota_s: float) -> tuple[float, bool]:
         unit = self.units.by_name.get(name)
@@ -254,8 +246,6 @@ class Host:
         self._ran_s += time.monotonic() - began
         self._used_s += used_s
         return used_s, backlog
-
-    # -- class thread: load cycles and other work between slices ----------------------------------------------
 
     def _quiet_s(self) -> float | None:
         return None if self._due == NEVER else self._due - time.monotonic()
@@ -320,18 +310,18 @@ class Host:
             self._due = min(self._due, self._next_cycle)
         if self.units.taken:
             self._due = min(self._due, time.monotonic() + TAKEN_AGAIN_S)
-        self._status = HostStatus(
+        self._status = self._status_now()
+
+    def _status_now(self) -> HostStatus:
+        return HostStatus(
             host=self.name,
-            units={unit.name: unit.status() for unit in units},
+            units={unit.name: unit.status() for unit in self.units.by_name.values()},
             broken=dict(self.units.broken),
             failures=tuple(self.units.failures),
             slices=self._slices,
             ran_s=self._ran_s,
             used_s=self._used_s,
-            not_pinned=self._client.not_pinned,
         )
-
-    # -- class thread: changes of units -----------------------------------------------------------------------
 
     def _set_units(self, units: Sequence[Unit]) -> None:
         self.units.set_all(units)

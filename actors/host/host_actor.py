@@ -15,40 +15,38 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.host.host import Host, HostStatus, prepare_process
 from actors.host.tuning_sample import UnitNow
-from actors.host.unit_load import OpenRecord, not_recorded
+from actors.host.unit_load import Record, not_recorded
 from actors.messages.unit_messages import Account, Explanations, Unit, UnitReport, units_from_json
 from actors.runtime import kv_store
+from actors.runtime.cluster import start_actor
 from actors.runtime.cpu_pinning import Cores, keep_process_off
-from actors.runtime.event_log import LogWriter, machine_clock
+from actors.runtime.event_log import LogWriter
 from actors.runtime.idle_throttle import Rest
-from actors.runtime.names import COORDINATOR, NAMESPACE, find, host_key, host_name
+from actors.runtime.names import COORDINATOR, find, host_key, host_name
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveSettings
 from engine.class_.explain import PlanLine
-from loadshed.records import header_of
+from loadshed.manager import LoadManager
 
 # Maximum number of reports that wait while the coordinator cannot be found; older reports are useless.
 REPORTS_MAX = 4
-EVENTS_BYTES = 256 << 20
 CALLS = 8
 
 
 class Reporter:
-    """Sender of reports to the coordinator. It has its own thread, since a call through Ray takes longer than a class thread can spare."""
+    """Sender of reports to the coordinator, with its own thread: a call through Ray takes longer than a class thread can spare."""
 
     def __init__(self, coordinator: Callable[[], Any]) -> None:
         self._coordinator = coordinator
         self._waiting: deque[tuple[str, Sequence[UnitReport]]] = deque(maxlen=REPORTS_MAX)
         self._news = threading.Event()
         self._stopping = False
-        self.failures = 0
         self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
         self._thread.start()
 
@@ -71,13 +69,11 @@ class Reporter:
             try:
                 while self._waiting:
                     if sent is not None and failed(sent):
-                        self.failures += 1
                         handle = None
                     handle = handle or self._coordinator()
                     sent = handle.report.remote(*self._waiting.popleft())
             except Exception:
-                # There is no coordinator now. When it is back, it receives the reports of the next load cycle.
-                self.failures += 1
+                # While the coordinator is away, reports are lost; a new coordinator receives the reports of the next load cycle.
                 handle = sent = None
 
 
@@ -107,9 +103,9 @@ class ClassHost:
         self._name = host
         self._held = dirs.hold(), dirs.hold_node()
         self._reporter = Reporter(lambda: find(COORDINATOR))
-        self._events = None if events is None else LogWriter(events, EVENTS_BYTES)
+        self._events = None if events is None else LogWriter(events)
         cores = None if cores is None else keep_process_off(cores)
-        record = not_recorded if self._events is None else recorder(self._events)
+        record = not_recorded if self._events is None else self._opened
         self._host = Host(
             name=host,
             dirs=dirs,
@@ -124,6 +120,10 @@ class ClassHost:
         prepare_process()
         found = kv_store.get(host_key(host))
         self._host.start([] if found is None else units_from_json(found))
+
+    def _opened(self, manager: LoadManager) -> Record:
+        assert self._events is not None
+        return self._events.open("load", manager.name, manager).record
 
     @ray.method(concurrency_group="health")
     def ping(self) -> int:
@@ -155,7 +155,7 @@ class ClassHost:
         return self._host.plan(unit)
 
     def noticed(self, unit: str) -> UnitNow | None:
-        """Return what the unit has measured since the last call; a class that tunes itself chooses its policy from it."""
+        """Return the unit's measurements since the last call, for the choice of the class's policy."""
         return self._host.noticed(unit)
 
     def ledger(self, unit: str) -> dict[str, Account]:
@@ -167,15 +167,11 @@ class ClassHost:
         return self._host.drain(unit)
 
     def stop(self) -> None:
-        """Stop the host. If the store no longer has an entry for it, the data of its units is deleted too."""
+        """Stop the host, and delete the data of its units if the store no longer has an entry for the host."""
         self._host.stop(remove=kv_store.get(host_key(self._name)) is None)
         self._reporter.stop()
         if self._events is not None:
             self._events.close()
-
-
-def recorder(writer: LogWriter) -> OpenRecord:
-    return lambda manager: writer.open(header_of("load", manager.name, machine_clock(), manager)).record
 
 
 def end_process(problem: BaseException) -> None:
@@ -191,21 +187,8 @@ def start(
     cores: Cores | None = None,
     events: Path | None = None,
 ) -> Any:
-    """Return the handle of the host actor, and start the actor on the node if it does not exist. The actor lives until it is killed."""
-    # Ray's type hints do not include concurrency groups.
-    remote = cast(Any, ray.remote)
-    actor = remote(
-        num_cpus=0,
-        max_restarts=-1,
-        max_task_retries=0,
-        max_concurrency=CALLS,
-        # A single thread for `control`: changes of shares take effect in the order in which they are sent.
-        concurrency_groups={"health": 2, "control": 1},
-    )(ClassHost)
-    return actor.options(
-        name=host_name(host),
-        namespace=NAMESPACE,
-        lifetime="detached",
-        get_if_exists=True,
-        scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-    ).remote(host, dirs, settings, cores, events)
+    """Return the handle of the host actor, and start the actor on the node if it does not exist."""
+    # The group `control` has a single thread, so that changes of shares take effect in the order in which they are sent.
+    groups = {"health": 2, "control": 1}
+    arguments = (host, dirs, settings, cores, events)
+    return start_actor(ClassHost, host_name(host), node_id, groups, arguments, concurrency=CALLS)

@@ -1,4 +1,4 @@
-"""The units of a host: opens them from their logs, changes them, and handles their failures. Used by the class thread only."""
+"""The units of a host: they are opened from their logs, changed, and opened again after failures. Only the class thread uses this module."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from actors.host.ingest_thread import Ingest
 from actors.host.turn_client import SliceClient
@@ -17,19 +17,11 @@ from actors.messages.gateway_messages import Grew, Released
 from actors.messages.unit_messages import GIVEN_UP, Figures, Unit, UnitReport
 from configs.errors import UnknownName, WeirError, nearest, sentence
 
-# Number of failures at the same place of its log after which a unit is not opened again ("given up").
+# Number of consecutive failures, without growth of its log, after which a unit is not opened again ("given up").
 FAILURES_MAX = 3
 FAILURES_KEPT = 20
 # Minimum seconds between two announcements that the log of a unit with a backlog has grown.
 ANNOUNCE_S = 0.02
-
-
-@dataclass(slots=True)
-class FailureRun:
-    """Number of failures of a unit, counted while its log has not grown."""
-
-    count: int = 0
-    log_next: int = -1
 
 
 class HostUnits:
@@ -42,7 +34,7 @@ class HostUnits:
         ingest: Ingest,
         report: Callable[[Sequence[UnitReport]], None],
     ) -> None:
-        """Begin without units; `make` opens a unit from its log."""
+        """Begin without units. The function `make` opens a unit from its log."""
         self.by_name: dict[str, HostedUnit] = {}
         self.broken: dict[str, str] = {}
         """Reasons why units were given up, by unit."""
@@ -50,19 +42,17 @@ class HostUnits:
         """Units with logs that another process still writes: the process that copied the logs to this node and is about to stop."""
         self.failures: deque[str] = deque(maxlen=FAILURES_KEPT)
         self._make, self._client, self._ingest, self._report = make, client, ingest, report
-        self._failure_runs: dict[str, FailureRun] = {}
-        self._grown: dict[str, int] = {}  # length of each unit's log that was last announced to the gateway
-        self._announce_at: dict[
-            str, float
-        ] = {}  # earliest time of the next announcement for a unit with a backlog
+        # Number of consecutive failures of each unit at the same length of its log, and this length.
+        self._failure_runs: dict[str, tuple[int, int]] = {}
+        self._grown: dict[str, int] = {}  # Length of each unit's log that was last announced to the gateway
+        # Earliest time at which the log of a unit with a backlog is announced again.
+        self._announce_at: dict[str, float] = {}
 
     def named(self, name: str) -> HostedUnit:
         unit = self.by_name.get(name)
         if unit is None:
             raise UnknownName("the host runs no unit of this name", "unit", name, nearest(name, self.by_name))
         return unit
-
-    # -- changes of the declared units ------------------------------------------------------------------
 
     def set_all(self, units: Sequence[Unit]) -> None:
         """Run exactly these units; the data of units that are no longer listed is deleted."""
@@ -152,10 +142,8 @@ class HostUnits:
         try:
             unit.close(at_rest=True)
         except Exception as problem:
-            # The logs themselves are correct, so that nothing is lost.
+            # Even if closing a unit fails, its logs are correct, so nothing is lost.
             self._keep_failure(name, problem)
-
-    # -- announcements after slices and load cycles -----------------------------------------------------
 
     def after_slice(self, unit: HostedUnit, backlog: bool) -> None:
         """Send the ingest thread and the gateway what a slice has changed."""
@@ -181,21 +169,19 @@ class HostUnits:
         if changed is not None:
             self._ingest.change(unit.intake, *changed)
 
-    # -- handling of failed units -----------------------------------------------------------------------
-
     def make_again(self, name: str, problem: Exception) -> None:
         """Open a failed unit again from its logs, as after a crash; after FAILURES_MAX failures, leave it closed."""
         unit = self.by_name.get(name)
         if unit is None:
             return
         self._keep_failure(name, problem)
-        run = self._failure_runs.setdefault(name, FailureRun())
-        run.count = run.count + 1 if run.log_next == unit.log_next else 1
-        run.log_next = unit.log_next
+        count, log_next = self._failure_runs.get(name, (0, -1))
+        count = count + 1 if log_next == unit.log_next else 1
+        self._failure_runs[name] = count, unit.log_next
         self._leave(unit)
-        with suppress(Exception):  # if closing fails, opening the unit again reports the problem
+        with suppress(Exception):  # If closing fails, opening the unit again reports the problem.
             unit.close(at_rest=False)
-        if run.count < FAILURES_MAX:
+        if count < FAILURES_MAX:
             self._open(replace(unit.unit))
         else:
             self._give_up(name, problem, unit.reported)

@@ -1,7 +1,7 @@
 """Data that the ingest thread and the class thread exchange for one unit, and the streams that this unit reads.
 
-Each field is written by one thread. The length of a queue is `let_in` minus `gone`: the first is counted by the ingest
-thread, the second by the class thread. The length may be outdated for a moment, but is never wrong permanently.
+The length of a queue is `let_in` minus `gone`. The ingest thread counts `let_in`, and the class thread counts `gone`. The
+length may be outdated for a moment, but is never wrong permanently.
 """
 
 from __future__ import annotations
@@ -38,25 +38,24 @@ class ArrivedPiece(NamedTuple):
 class Inbox:
     """Fields that ingest thread and class thread share."""
 
-    # Written by the ingest thread.
+    # The ingest thread writes the fields from `arrived` to `caught_up`; the class thread also resets `held_back`.
     arrived: deque[ArrivedPiece] = field(default_factory=deque)
     # Streams to begin: name, first batch, number of rows before that batch (None if unknown), Feed.
     begun: deque[tuple[str, int, int | None, Feed | None]] = field(default_factory=deque)
-    let_in: Counter[str] = field(default_factory=Counter)  # number of tuples that were let in, by stream
+    let_in: Counter[str] = field(default_factory=Counter)  # Number of tuples that were let in, by stream
     pieces_in: int = 0
     bytes_in: int = 0
-    used_s: float = 0.0  # processor-seconds that reading input has taken
-    held_back: bool = False  # input waits for room, or producers are refused; the class thread calls `go_on` when there is room
-    problems: dict[str, str] = field(default_factory=dict)  # reasons why streams cannot be read, by stream
+    used_s: float = 0.0  # Processor-seconds that reading input has taken
+    held_back: bool = False  # True while input waits for room in a queue, or producers are refused
+    problems: dict[str, str] = field(default_factory=dict)  # Reasons why streams cannot be read, by stream
     # Last time at which the Spark query (feed) that brings a stream had nothing left to publish, by stream.
     caught_up: dict[str, float] = field(default_factory=dict)
 
-    # Written by the class thread.
-    gone: Counter[str] = field(
-        default_factory=Counter
-    )  # number of tuples that have left the queue, by stream
+    # The class thread writes the fields from `gone` to `asleep`; the ingest thread also resets `asleep`.
+    gone: Counter[str] = field(default_factory=Counter)  # Number of tuples that left the queue, by stream
     pieces_gone: int = 0
-    keep: tuple[int, float] = (0, 1.0)  # number of the load cycle, and fraction to keep from then on
+    # Number of the last decision about the kept fraction, and the fraction of the input to keep since this decision.
+    keep: tuple[int, float] = (0, 1.0)
     # Maximum queue of each stream, in tuples, in a class that holds back; the mapping is replaced, never changed.
     rooms: Mapping[str, int] = field(default_factory=dict)
     asleep: bool = False
@@ -93,8 +92,6 @@ class Feed:
     subscribed: bool = False
     denied: bool = False
     """True after the gateway has denied the stream, until the next Subscribed: the stream's log may have been replaced."""
-    lively: bool = False
-    """True if the ingest thread reads the feed in turn; False while the feed has nothing new or must wait."""
     backoff: Backoff = field(default_factory=lambda: Backoff(BACKOFF_LEAST_S, BACKOFF_MOST_S))
     cycle: int = 0
 

@@ -24,7 +24,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from actors.host.inbox import BACKOFF_LEAST_S, BACKOFF_MOST_S, Feed, Intake
@@ -51,10 +51,10 @@ from actors.runtime.run_dirs import RunDirs
 from actors.runtime.unix_channel import Channel, connect
 
 INGEST_PART = 0.5
-# Batches of a stream per turn: between turns, gateway and class thread are checked, which takes the interpreter from slices.
+# Number of batches of a stream that are read in one turn. Shorter turns would take the interpreter from slices more often.
 BATCHES_A_TURN = 4
 SLICE_S = 5e-3
-# Segments of a stream's log that stay mapped: as many as can be filled between two snapshots of a class.
+# Number of segments of a stream's log that stay mapped: as many as can be filled between two snapshots of a class.
 KEPT_MAPPED = 64
 NEVER = float("inf")
 
@@ -68,7 +68,7 @@ class GatewayLine:
         """Time of the next attempt to connect."""
         self._path = path
         self._backoff = Backoff(BACKOFF_LEAST_S, BACKOFF_MOST_S)
-        self._lock = threading.Lock()  # lock that is held while `channel` is used
+        self._lock = threading.Lock()  # Lock that is held while `channel` is used
 
     def say(self, message: Message) -> None:
         """Send a message; do nothing if there is no connection."""
@@ -80,8 +80,8 @@ class GatewayLine:
                     # The gateway hangs or is gone; the next attempt to connect shows which.
                     self.channel.end()
 
-    def connected(self, now: float) -> Channel | None:
-        """Return a new connection; None if the gateway does not accept it, or the next attempt is not due yet."""
+    def open(self, now: float) -> Channel | None:
+        """Use a new connection and return it; return None if the gateway refuses it, or the next attempt is not due yet."""
         if now < self.connect_at:
             return None
         try:
@@ -90,12 +90,9 @@ class GatewayLine:
             self.connect_at = now + self._backoff.failed()
             return None
         self._backoff.succeeded()
-        return channel
-
-    def begin(self, channel: Channel) -> None:
-        """Use this connection from now on."""
         with self._lock:
             self.channel = channel
+        return channel
 
     def receive(self) -> bytes | None:
         assert self.channel is not None
@@ -113,36 +110,19 @@ class FeedTurns:
     """Streams of units: those that are read in turn, and those that wait for room in their queues."""
 
     def __init__(self) -> None:
-        self._lively: deque[Feed] = deque()
+        self.lively: dict[Feed, None] = {}
+        """Streams that have input, in the order in which they are read."""
         self._blocked: set[Feed] = set()
-
-    def __bool__(self) -> bool:
-        return bool(self._lively)
 
     def enliven(self, feed: Feed) -> None:
         """Read the stream of a unit in turn from now on."""
-        if not feed.lively and feed.log is not None:
-            feed.lively = True
-            self._lively.append(feed)
+        if feed.log is not None:
+            self.lively.setdefault(feed)
 
     def rest(self, feed: Feed) -> None:
-        """Stop reading the stream of a unit until `enliven` is called for it."""
-        if feed.lively:
-            self._lively.remove(feed)
-            feed.lively = False
+        """Stop reading the stream of a unit until `enliven` is called for the stream."""
+        self.lively.pop(feed, None)
         self._blocked.discard(feed)
-
-    def round(self) -> Iterator[Feed]:
-        """Yield each stream that has input once; the caller calls `end` for a stream before it takes the next stream."""
-        lively, self._lively = self._lively, deque()
-        while lively:
-            yield lively.popleft()
-
-    def end(self, feed: Feed, has_more: bool) -> None:
-        if has_more:
-            self._lively.append(feed)
-        else:
-            feed.lively = False
 
     def is_blocked(self, feed: Feed) -> bool:
         """Return True if the stream of a unit has to wait for room until `unblock` is called."""
@@ -185,12 +165,12 @@ class Ingest:
         self._awaits_slice = False
         self._intakes: dict[str, Intake] = {}
         self._turns = FeedTurns()
-        # streams to subscribe again, each with the time of the next attempt
+        # Streams to subscribe or read again, each with the time of the next attempt.
         self._later: dict[Feed, float] = {}
         self._asks = 0
         self._stopping = False
 
-    # -- methods that the class thread calls --------------------------------------------------------
+    # The class thread calls the following methods.
 
     def open(self, intake: Intake) -> None:
         """Start to read the unit's streams."""
@@ -226,15 +206,15 @@ class Ingest:
         self._asked.append(work)
         self._wake_up.set()
 
-    # -- the loop of the ingest thread --------------------------------------------------------------
+    # Only the ingest thread calls the following methods.
 
     def run(self) -> None:
         try:
             while not self._stopping:
                 now = time.monotonic()
-                if self.gateway.channel is None and (channel := self.gateway.connected(now)) is not None:
+                if self.gateway.channel is None and (channel := self.gateway.open(now)) is not None:
                     self._poll.register(channel, select.POLLIN)
-                    self._greet(channel)
+                    self._greet()
                 self._retry(now)
                 more = self._read_round(now)
                 if self._awaits_slice and not more:
@@ -242,7 +222,8 @@ class Ingest:
                 else:
                     self._await_news(0 if more else self._wait_ms())
                 self._work()
-            self._work()  # sends the gateway what `close` has queued
+            # The last requests of the class thread may still send messages to the gateway.
+            self._work()
         finally:
             self._hang_up()
 
@@ -276,11 +257,8 @@ class Ingest:
             due = min(due, self.gateway.connect_at)
         return None if due == NEVER else 1e3 * max(due - time.monotonic(), 0.0) + 1.0
 
-    # -- subscriptions at the gateway ---------------------------------------------------------------
-
-    def _greet(self, channel: Channel) -> None:
+    def _greet(self) -> None:
         """Subscribe all streams of all units on a new connection."""
-        self.gateway.begin(channel)
         for intake in self._intakes.values():
             self._say_reads(intake)
             for feed in intake.feeds.values():
@@ -339,7 +317,7 @@ class Ingest:
         try:
             feed.log = feed.log or Reader(feed.folder, KEPT_MAPPED)
         except LogMissing:
-            # The stream was dropped meanwhile; the gateway sends Denied, too.
+            # The stream was dropped meanwhile, and the gateway will send Denied.
             return
         self._turns.enliven(feed)
 
@@ -350,8 +328,6 @@ class Ingest:
                 self._turns.enliven(feed)
             elif self.gateway.channel is not None:
                 self._subscribe(feed)
-
-    # -- start and end of reading for a unit --------------------------------------------------------
 
     def _open(self, intake: Intake) -> None:
         self._intakes[intake.unit] = intake
@@ -387,19 +363,18 @@ class Ingest:
                 intake.inbox.problems.pop(stream, None)
                 self.gateway.say(Unsubscribe(intake.unit, stream))
 
-    # -- reading of batches -------------------------------------------------------------------------
-
     def _read_round(self, now: float) -> bool:
         """Read a few batches of each stream with input; return True if there may be more batches."""
-        for feed in self._turns.round():
+        for feed in tuple(self._turns.lively):
             try:
                 has_more = all(self._read(feed, now) for _ in range(BATCHES_A_TURN))
             except Exception as problem:
                 # The failed unit will be opened again; meanwhile the other units are still read.
                 has_more = False
                 self._failed(feed.intake.unit, problem)
-            self._turns.end(feed, has_more)
-        return bool(self._turns)
+            if not has_more:
+                self._turns.lively.pop(feed, None)
+        return bool(self._turns.lively)
 
     def _read(self, feed: Feed, now: float) -> bool:
         """Read one batch; return False if no batch can be read at the moment."""

@@ -75,7 +75,7 @@ def figures_of(pieces: list[LatencyPiece], now: float, results: int) -> RecentFi
     )
 
 
-# Seconds over which the part of a stream's rows that came late is computed, and seconds between two readings of its counts.
+# Seconds over which the part of late rows of a stream is computed, and seconds between two readings of the stream's counts.
 LATE_S, LATE_PIECE_S = 60.0, 2.0
 
 

@@ -1,6 +1,6 @@
 """The host's side of turns: reports which classes have input, and runs the slices that the dispatcher grants.
 
-The class thread runs `serve`; any thread may call `ready`. For each class:
+The class thread runs `serve`; any thread may call `ready`. The state of each class changes as follows:
 
     state                event                          becomes
     idle                 ready                          waiting, Ready is sent
@@ -55,10 +55,6 @@ ROOM_MS = 1000
 Run = Callable[[str, float], tuple[float, bool]]
 
 
-def for_ever() -> float | None:
-    return None
-
-
 class RefusedByDispatcher(Exception):
     """Refusal of this host by the dispatcher, which could not decode its messages. Trying again would not help."""
 
@@ -85,22 +81,21 @@ class SliceClient:
         between: Callable[[], None],
         classes: Iterable[str] = (),
         cores: Cores | None = None,
-        quiet_s: Callable[[], float | None] = for_ever,
+        quiet_s: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._path, self._host = path, host
         self._run, self._between, self._quiet_s = run, between, quiet_s
         self._cores = cores or Cores(why_not="pinning is not requested")
-        self._lane = -1  # lane with the processor that the class thread is pinned to
-        self._lock = threading.Lock()  # lock that is held while the attributes below are used
+        self._lane = -1  # Number of the lane to which the class thread is pinned
+        self._lock = threading.Lock()  # Lock for `_states`, `_channel` and `_unsaid`
         self._states = dict.fromkeys(classes, TurnState.IDLE)
         self._channel: Channel | None = None
-        self._unsaid: deque[Message] = (
-            deque()
-        )  # messages that found no room in the socket, and all later messages
+        # Messages that found no room in the socket, and all later messages.
+        self._unsaid: deque[Message] = deque()
         self._wake_up = WakeUp()
         self._stopping = False
 
-    # -- methods that any thread may call -----------------------------------------------------------
+    # Any thread may call the following methods.
 
     def ready(self, name: str) -> None:
         """Report that the class has input; ignored for a class that has left."""
@@ -134,12 +129,7 @@ class SliceClient:
         self._stopping = True
         self._wake_up.set()
 
-    @property
-    def not_pinned(self) -> str:
-        """Return why the class thread is not pinned to a lane's processor; empty if it is pinned or will be at its first slice."""
-        return self._cores.why_not
-
-    # -- methods that only the class thread calls ---------------------------------------------------
+    # Only the class thread calls the following methods.
 
     def serve(self) -> None:
         """Connect to the dispatcher and run granted slices, until `stop` is called."""
@@ -221,7 +211,7 @@ class SliceClient:
             held = name in self._states
             if held:
                 self._states[name] = TurnState.RUNNING
-            else:  # the class left while the grant was under way
+            else:  # The class left while the grant was under way.
                 self._say(Ended(name, lane, 0.0, 0.0, backlog=False))
         if held:
             if lane != self._lane:
@@ -236,7 +226,7 @@ class SliceClient:
     def _settle(self, name: str, backlog: bool) -> bool:
         """Set the class's state after a slice; return True if the class waits for another slice."""
         state = self._states.get(name)
-        if state is None:  # the class left during the slice
+        if state is None:  # The class left during the slice.
             return False
         waits = state in (TurnState.RUNNING_WITH_NEWS, TurnState.WAITING) or (
             backlog and state is TurnState.RUNNING
@@ -257,12 +247,12 @@ class SliceClient:
             elif quiet_ms is not None and quiet_ms < 1e3 * left_s:
                 self._between()
 
-    # -- sending of messages to the dispatcher -------------------------------------------------------
+    # The following methods send messages to the dispatcher.
 
     def _say(self, message: Message) -> None:
         """Send a message, or queue it for the class thread if the socket has no room. The caller holds the lock."""
         if self._channel is None:
-            return  # the greeting on the next connection includes what this message says
+            return  # The greeting on the next connection replaces the message.
         if not self._unsaid and self._sent(self._channel, message):
             return
         self._unsaid.append(message)

@@ -19,9 +19,10 @@ Guarantees:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from actors.host.commit_writer import CommitWriter
 from actors.host.idle_streams import IdleStreams
@@ -31,13 +32,15 @@ from actors.host.unit_input import UnitInput
 from actors.host.unit_load import OpenRecord, UnitLoad, not_recorded
 from actors.host.unit_measurements import UnitMeasurements
 from actors.host.unit_snapshots import UnitSnapshots
-from actors.log.unit_log import LogContents, UnitLog
+from actors.log.commit_format import SnapshotFrame
+from actors.log.unit_log import UnitLog
 from actors.messages.unit_messages import FAILING, Account, Figures, Unit, UnitReport
 from actors.runtime.run_dirs import RunDirs
-from configs.classes.live_class import LiveClass, LiveSettings
+from configs.classes.live_class import LiveSettings
 from configs.classes.managers import sheds
 from engine.class_.explain import PlanLine, explain
 from engine.class_.hosted_class import HostedClass
+from engine.class_.steps import Commit
 from loadshed.cycle import CycleEnded
 
 # Number of load cycles without input or answers after which a unit falls asleep.
@@ -46,25 +49,13 @@ QUIET_CYCLES = 10
 ANSWER_BYTES = 256
 
 
-def made_for(declared: LiveClass) -> tuple[object, ...]:
-    """Return the part of a declaration that doors and log are built from; all other settings can change while the unit runs."""
-    split = declared.shards, declared.key, declared.victim, declared.lossless, declared.holds_back
-    return declared.name, *split, declared.limits.result_bytes
-
-
-def said_of_queries(declared: LiveClass) -> tuple[object, ...]:
-    """Return the queries of a declaration, with their streams and limits."""
-    return dict(declared.queries), declared.streams, declared.limits
-
-
-def said_of_load(declared: LiveClass) -> tuple[object, ...]:
-    """Return the limits of a declaration that a load manager is built from."""
-    return declared.delay_target_ms, declared.max_drop, declared.max_age_ms
-
-
-def said_of_values(declared: LiveClass) -> tuple[object, ...]:
-    """Return the part of a declaration that defines the utility of answers."""
-    return declared.graph, declared.utilities
+# Function that returns the part of a declaration from which doors and log are built; all other settings can change in a running unit.
+BUILT_FROM = ("name", "shards", "key", "victim", "lossless", "holds_back", "limits.result_bytes")
+made_for = attrgetter(*BUILT_FROM)
+# Functions that return a part of a declaration: its queries, its limits for the load manager, and the utility of its answers.
+said_of_queries = attrgetter("queries", "streams", "limits")
+said_of_load = attrgetter("delay_target_ms", "max_drop", "max_age_ms")
+said_of_values = attrgetter("graph", "utilities")
 
 
 def lane_clock(part: float) -> Callable[[], float]:
@@ -90,7 +81,7 @@ class UnitStatus:
 
 
 class HostedUnit:
-    """A class that continues from its log, with input, commits, snapshots, load management and measurements."""
+    """One class or shard that a host runs, with its input, commits, snapshots, load management and measurements."""
 
     def __init__(
         self, unit: Unit, settings: LiveSettings, dirs: RunDirs, open_record: OpenRecord = not_recorded
@@ -103,17 +94,17 @@ class HostedUnit:
         self.reported: UnitReport | None = None
         """The last report to the coordinator."""
         self._used_at_cycle = 0.0
-        self._ran_dry = True  # True if the unit had nothing to do at some time of this load cycle
-        self._quiet = 0  # number of load cycles without input or answers
+        self._ran_dry = True  # True if the unit had nothing to do at some time of the current load cycle
+        self._quiet = 0  # Number of consecutive load cycles without input or answers
         self._cpu = lane_clock(settings.lane_part)
         limited = unit.declared.limits.result_bytes
         with ExitStack() as opened:
             self._log = UnitLog(dirs.class_log(unit.name), limited or settings.results_bytes)
             opened.callback(self._log.close)
-            found = self._log.found()
-            is_new = found.snapshot is None and not found.commits
+            snapshot, commits = self._log.found()
+            is_new = snapshot is None and not commits
             begin: dict[str, object] = {"plan": unit.runs_by.plan} | ({} if is_new else {"queries": {}})
-            # Half of the largest frame: the answers to one more train should still fit into the commit.
+            # A commit is limited to half of the largest frame, so that the answers to one more train still fit.
             self.hosted = HostedClass(
                 unit.declared.model_copy(update=begin), self._most_in_train(), self._log.frame_max / 2
             )
@@ -129,15 +120,15 @@ class HostedUnit:
                 assert state is not None
                 self._log.save(state)
             else:
-                self._recover(found)
+                self._recover(snapshot, commits)
             self.measured = UnitMeasurements(self.hosted, now, recovered=not is_new)
             self._begin(now)
             opened.pop_all()
 
-    def _recover(self, found: LogContents) -> None:
-        declared, snapshot = self.unit.declared, found.snapshot
+    def _recover(self, snapshot: SnapshotFrame | None, commits: Sequence[Commit]) -> None:
+        declared = self.unit.declared
         state = None if snapshot is None else bytes(snapshot.state)
-        self.hosted.recover(state, found.commits, self.input.fetch)
+        self.hosted.recover(state, commits, self.input.fetch)
         self.hosted.set_plan(self.unit.runs_by.plan)
         self.hosted.set_queries(declared.queries, declared.streams, declared.limits)
         self.hosted.set_windows(declared.windows)
@@ -154,8 +145,6 @@ class HostedUnit:
         self.input.account()
         self.load.pass_on()
         self.hosted.cycle.begin(now)
-
-    # -- changes of the declaration ------------------------------------------------------------------
 
     @property
     def name(self) -> str:
@@ -182,7 +171,7 @@ class HostedUnit:
             self.commits.commit()
         self.input.declare(unit)
         if before.streams != after.streams:
-            # After a snapshot, recovery needs no frames of streams that are no longer read, so these can be dropped at once.
+            # A snapshot is taken, because recovery then needs no frames of streams that are no longer read.
             self.snapshots.is_asked = True
         if ran_by.policy != unit.runs_by.policy:
             hosted.runner.scheduled.switch(unit.runs_by.policy)
@@ -203,8 +192,6 @@ class HostedUnit:
         # The answers to one train should fit into a commit.
         return max(1, min(most, self._log.frame_max // 2 // ANSWER_BYTES))
 
-    # -- streams and input of the unit ------------------------------------------------------------------
-
     def streams_changed(self) -> tuple[list[Feed], list[str]] | None:
         """Return the streams to start reading, and the names of those to stop reading; None if nothing has changed."""
         self.commits.queries_moved = False
@@ -221,8 +208,6 @@ class HostedUnit:
                 self.wake(now)
             for stream in self.input.take():
                 self.idle.forget(stream)
-
-    # -- running of slices ------------------------------------------------------------------------------
 
     def run(self, quota_s: float) -> tuple[float, bool]:
         """Run a slice; return the processor time used, and True if there is more to do."""
@@ -266,8 +251,6 @@ class HostedUnit:
             self.hosted.rest(time.monotonic)
             self.hosted.release(now - self.settings.lookup_wait_s, now)
 
-    # -- commits, snapshots and the end of the unit -----------------------------------------------------
-
     @property
     def log_next(self) -> int:
         return self._log.next
@@ -291,8 +274,6 @@ class HostedUnit:
     def remove(self) -> None:
         """Close the unit and delete its data."""
         self._log.remove()
-
-    # -- sleep, wake-up and the end of load cycles ------------------------------------------------------
 
     def wake(self, now: float) -> None:
         """Wake the unit up, because there is input again."""
@@ -341,18 +322,18 @@ class HostedUnit:
         self, accounts: Mapping[str, Account], load: float, queue_age_s: float, now: float
     ) -> Figures:
         manager = self.load.manager
-        return self.measured.measure(
-            accounts,
+        self.measured.figures = replace(
+            self.measured.measure(accounts, self.asleep),
             load=load,
             keep=self.load.keep,
             headroom=0.0 if manager is None else manager.control.headroom,
             used_s=self.used_s,
             ingest_s=self.inbox.used_s,
             queue_age_s=queue_age_s,
-            held_back=self.input.is_held_back(now),
+            held_back=int(self.input.is_held_back(now)),
             unsaved_bytes=self._log.bytes_since,
-            asleep=self.asleep,
         )
+        return self.measured.figures
 
     def _fall_asleep(self, cycle: CycleEnded) -> None:
         moved = any(input_.offered for input_ in cycle.inputs) or any(
@@ -364,19 +345,18 @@ class HostedUnit:
         if self._quiet < QUIET_CYCLES:
             return
         self.asleep = self.inbox.asleep = True
-        if self.inbox.arrived:  # input arrived before the ingest thread saw that the unit sleeps
+        if self.inbox.arrived:
+            # Input arrived before the ingest thread saw that the unit sleeps.
             self.wake(time.monotonic())
         elif self._log.bytes_since:
-            # This snapshot releases input that would otherwise be kept for as long as the unit sleeps.
+            # A snapshot releases input that would otherwise be kept for as long as the unit sleeps.
             self.snapshots.is_asked = True
-
-    # -- status for users and monitoring ------------------------------------------------------------------
 
     def plan(self) -> list[PlanLine]:
         return explain(self.hosted.runner)
 
     def noticed(self) -> UnitNow | None:
-        """Return what was measured since the last call, to choose the class's policy from; None if the class has a fixed policy."""
+        """Return the measurements since the last call, for the choice of the class's policy; None if the class has a fixed policy."""
         share, manager = self.unit.share * self.settings.lanes, self.load.manager
         if manager is not None:
             share = max(manager.control.headroom, manager.share * self.settings.lanes)
@@ -397,7 +377,7 @@ class HostedUnit:
         """Return descriptions of the current problems; a key is the name of a stream, `query NAME`, `log` or `plan`."""
         problems = dict(self.inbox.problems) | ({"log": self.commits.problem} if self.commits.problem else {})
         problems |= {f"query {name}": why for name, why in self.hosted.queries.refused.items()}
-        # If the system and not the user has chosen the plan, queries that cannot change to this plan are no problem.
+        # Queries that cannot change to a plan are a problem only if the user has chosen the plan.
         if self.unit.choice is None and (kept := self.hosted.exchanges.kept):
             name, why = next(iter(kept.items()))
             others = f" and {len(kept) - 1:,} others" if len(kept) > 1 else ""

@@ -37,22 +37,18 @@ class UnitInput:
         self.reading: Mapping[str, StreamSchema] = {}
         self._settings, self.dirs, self._hosted = settings, dirs, hosted
         self._readers: dict[str, Reader] = {}
-        self._feeds: dict[str, Feed] = {}  # by stream name: how the unit reads the stream at present
-        self._taken: dict[str, int] = {}  # number of tuples taken out of the inbox, by stream
-        # last time at which input waited in a stream's log because the queue was full
+        self._feeds: dict[str, Feed] = {}  # Feed with which the unit reads each stream at present
+        self._taken: dict[str, int] = {}  # Number of tuples taken out of the inbox, by stream
+        # Last time at which input waited in a stream's log because the queue was full.
         self._held_back_at = -math.inf
-        self._held_back = False  # True if input waited in a stream's log during this load cycle
-        self._waited = (
-            # True if input waited when the unit stopped reading a stream, so that its other streams must be read again
-            False
-        )
+        self._held_back = False  # True if input waited in a stream's log during the current load cycle
+        # True if input waited when the unit stopped reading a stream, so that its other streams must be read again.
+        self._waited = False
         self.declare(unit)
 
     def declare(self, unit: Unit) -> None:
         """Read the streams of this declaration from now on."""
         self._unit, self._schemas = unit, schemas_of(unit.declared.streams)
-
-    # -- choice of the streams that are read ------------------------------------------------------------
 
     def streams_changed(self) -> tuple[list[Feed], list[str]] | None:
         """Return the streams to start reading, and the names of those to stop reading; a stream with new columns is in both results.
@@ -80,7 +76,8 @@ class UnitInput:
         for name in less:
             self._feeds.pop(name, None)
         if less:
-            # The waiting input may belong to a stream that was left. So `held_back` is reset, and other waiting input sets it again.
+            # Input may have waited only in streams that are no longer read, so `held_back` is reset.
+            # Waiting input of other streams sets `held_back` again.
             self._waited, self.inbox.held_back = self.inbox.held_back, False
             self._held_back_at = -math.inf
         self._feeds |= {feed.name: feed for feed in more}
@@ -116,8 +113,6 @@ class UnitInput:
         """Return False for input from before the unit stopped reading the stream, or began to read it again."""
         return feed is None or self._feeds.get(stream) is feed
 
-    # -- input taken from the inbox ---------------------------------------------------------------------
-
     def begin_streams(self) -> None:
         """Begin streams at the positions that the gateway has sent."""
         begun = self.inbox.begun
@@ -146,8 +141,6 @@ class UnitInput:
             if hosted.repeating:
                 waiting += hosted.replay.held(stream)
             inbox.gone[stream] = self._taken.get(stream, 0) - waiting
-
-    # -- input that waits because a queue is full -------------------------------------------------------
 
     def makes_room(self) -> bool:
         """Return True if input waited in a stream's log because the queue was full, so that it should be read again after a slice."""

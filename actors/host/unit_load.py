@@ -106,7 +106,7 @@ class UnitLoad:
                     self._hosted.input.trim(part)
                     self._input.account()
                 case DropOlder(age_s) if not lossless:
-                    counting.expired += self._hosted.input.drop_older(age_s, now)
+                    counting.counts.expired += self._hosted.input.drop_older(age_s, now)
                     self._input.account()
                 case HoldBack(rooms):
                     self._input.inbox.rooms = rooms

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Any
 
 from actors.host.failure_counts import FailureCounts
-from actors.host.recent_latency import LateShares, Recent, RecentFlow
+from actors.host.recent_latency import LateShares, Recent, RecentFigures, RecentFlow
 from actors.host.slice_counts import Counting
-from actors.host.unit_quality import UnitWorth
+from actors.host.unit_quality import UnitWorth, WorthFigures
 from actors.messages.unit_messages import Account, Failure, Figures, UnitCounts
 from engine.class_.hosted_class import HostedClass
 from loadshed.ledger import TupleLedger
@@ -19,6 +21,7 @@ class UnitMeasurements:
     def __init__(self, hosted: HostedClass, now: float, recovered: bool) -> None:
         self.counting = Counting(recovered=recovered)
         self.figures = Figures()
+        """Figures of the unit at the end of its last load cycle."""
         self._hosted = hosted
         self._worth = UnitWorth(hosted.runner.scheduled.alone)
         self._late = LateShares()
@@ -55,65 +58,34 @@ class UnitMeasurements:
         self._flow.end_cycle(now, ledgers)
         return accounts, self.counting.told(hosted, now, self._worth.queries), failures
 
-    def measure(
-        self,
-        accounts: Mapping[str, Account],
-        *,
-        load: float,
-        keep: float,
-        headroom: float,
-        used_s: float,
-        ingest_s: float,
-        queue_age_s: float,
-        held_back: bool,
-        unsaved_bytes: int,
-        asleep: bool,
-    ) -> Figures:
-        """Return the figures of the unit that users see, computed at the end of a load cycle."""
+    def measure(self, accounts: Mapping[str, Account], asleep: bool) -> Figures:
+        """Return the figures that can be computed from the class and its last load cycles."""
         hosted, (total, queued) = self._hosted, summed(accounts.values())
-        account, recent, worth = hosted.runner.network.account, self._recent.figures, self._worth.figures
-        responses = hosted.times.total
-        self.figures = Figures(
-            headroom=headroom,
-            load=load,
-            keep=keep,
+        account, responses = hosted.runner.network.account, hosted.times.total
+        recent, worth = self._recent.figures, self._worth.figures
+        if asleep:
+            # Nothing is measured while the unit sleeps, so the last rates would otherwise stay.
+            recent = replace(recent, results_per_s=0.0)
+            worth = WorthFigures(worth.utility, worth.slowdown, worth.staleness, worth.tardiness)
+        return Figures(
             queued=queued,
             results=hosted.queries.answers,
-            # Nothing is measured while the unit sleeps, so the last rates would otherwise stay.
-            results_per_s=0.0 if asleep else recent.results_per_s,
-            mean_ms=recent.mean_ms,
-            p50_ms=recent.p50_ms,
-            p95_ms=recent.p95_ms,
-            p99_ms=recent.p99_ms,
-            offered=total.offered,
-            delivered=total.delivered,
-            shed=total.shed,
-            late=total.late,
-            rejected=total.rejected,
-            failed=total.failed,
             state_bytes=account.state + account.queued,
-            ingest_s=ingest_s,
-            used_s=used_s,
             within_target_pct=responses.target_met_pct(),
             response_ms=responses.response_ms(),
-            utility=worth.utility,
-            slowdown=worth.slowdown,
-            staleness=worth.staleness,
-            tardiness=worth.tardiness,
-            slowdown_now=0.0 if asleep else worth.slowdown_now,
-            utility_now=1.0 if asleep else worth.utility_now,
-            missed_now=0.0 if asleep else worth.missed_now,
-            staleness_now=0.0 if asleep else worth.staleness_now,
-            tardy_now=0.0 if asleep else worth.tardy_now,
             queue_bytes=account.queued,
             late_now=self._late_now,
-            queue_age_s=queue_age_s,
             shed_now=0.0 if asleep else self._flow.shed,
             taken_per_s=0.0 if asleep else self._flow.taken_per_s,
-            held_back=int(held_back),
-            unsaved_bytes=unsaved_bytes,
+            **values_of(total),
+            **values_of(recent),
+            **values_of(worth),
         )
-        return self.figures
+
+
+def values_of(record: TupleLedger | RecentFigures | WorthFigures) -> dict[str, Any]:
+    """Return the fields of a record by name; Figures has fields with the same names."""
+    return {column.name: getattr(record, column.name) for column in fields(record)}
 
 
 def summed(accounts: Iterable[Account]) -> Account:

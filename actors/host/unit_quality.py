@@ -28,12 +28,16 @@ class WorthFigures:
     utility: dict[str, float] = field(default_factory=dict)
     slowdown: dict[str, float] = field(default_factory=dict)
     staleness: dict[str, float] = field(default_factory=dict)
-    tardiness: dict[str, float] = field(default_factory=dict)  # empty before the first answer of a window
+    tardiness: dict[str, float] = field(default_factory=dict)  # Empty before the first answer of a window
     slowdown_now: float = 0.0
     utility_now: float = 1.0
-    missed_now: float = 0.0  # fraction of recent answers that missed their deadlines
+    missed_now: float = 0.0  # Fraction of recent answers that missed their deadlines
     staleness_now: float = 0.0
-    tardy_now: float = 0.0  # fraction of recent answers of windows that were late
+    tardy_now: float = 0.0  # Fraction of recent answers of windows that missed their deadlines
+
+
+# Fields of Totals that are sums over answers.
+SUMMED = ("answers", "utility", "missed", "responded", "slowdown", "due", "tardy", "tardy_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +65,8 @@ class Totals:
 
     def with_counts_of(self, other: Totals) -> Totals:
         """Return these totals plus the answers of other, removed queries; staleness remains the mean over the present queries."""
-        return replace(
-            self,
-            answers=self.answers + other.answers,
-            utility=self.utility + other.utility,
-            missed=self.missed + other.missed,
-            responded=self.responded + other.responded,
-            slowdown=self.slowdown + other.slowdown,
-            due=self.due + other.due,
-            tardy=self.tardy + other.tardy,
-            tardy_s=self.tardy_s + other.tardy_s,
-            longest_s=max(self.longest_s, other.longest_s),
-        )
+        sums = {name: getattr(self, name) + getattr(other, name) for name in SUMMED}
+        return replace(self, **sums, longest_s=max(self.longest_s, other.longest_s))
 
 
 @dataclass
@@ -112,19 +106,22 @@ class UnitWorth:
             if name in alone:
                 quality.slowed(*alone[name])
         if len(every) != len(self._known) or any(map(is_not, every, self._known)):
-            self.begin(now, queries)  # otherwise the totals of removed queries would be missing
+            # Without a new beginning, the totals of removed queries would be missing.
+            self.begin(now, queries)
         latest = self._all(now)
         while len(self._totals) > 1 and self._totals[1].at <= now - RECENT_S:
             self._totals.popleft()
         first = self._totals[0]
         answers, seconds = latest.answers - first.answers, now - first.at
+        stale_shares = [quality.stale_share(now) for quality in every]
         responded, due = latest.responded - first.responded, latest.due - first.due
         self.figures = WorthFigures(
             utility=utility_of(latest, every),
             slowdown=slowdown_of(latest, every),
-            staleness=staleness_of(
-                [quality.stale_share(now) for quality in every], [quality.weight for quality in every]
-            ),
+            staleness={
+                "mean": mean(stale_shares, [quality.weight for quality in every]),
+                "max": max(stale_shares, default=0.0),
+            },
             tardiness=tardiness_of(latest),
             slowdown_now=max(0.0, latest.slowdown - first.slowdown) / responded if responded > 0 else 0.0,
             utility_now=ratio(latest.utility - first.utility, answers, 1.0),
@@ -173,10 +170,6 @@ def slowdown_of(latest: Totals, queries: Sequence[AnswerQuality]) -> dict[str, f
         "mean": latest.slowdown / latest.responded if latest.responded else 0.0,
         "of_queries": mean(means),
     }
-
-
-def staleness_of(shares: Sequence[float], weights: Sequence[float]) -> dict[str, float]:
-    return {"mean": mean(shares, weights), "max": max(shares, default=0.0)}
 
 
 def tardiness_of(latest: Totals) -> dict[str, float]:

@@ -32,8 +32,8 @@ class UnitSnapshots:
         """First batch of each stream that is still needed; empty once the host has sent it to the gateway."""
         self._log, self._hosted, self._commits, self._settings = log, hosted, commits, settings
         self._saved_at, self._cost_s = time.monotonic(), 0.0
-        self._used_s = 0.0  # processor time of the unit at the last snapshot
-        self._bytes = 0  # bytes of input at the last snapshot
+        self._used_s = 0.0  # Processor-seconds that the unit had used at the last snapshot
+        self._bytes = 0  # Bytes of input that the unit had read at the last snapshot
 
     def is_due(self, used_s: float, bytes_in: int) -> bool:
         """Return True if a snapshot is due; `used_s` and `bytes_in` are the unit's processor time and input since it was opened."""

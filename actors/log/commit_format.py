@@ -14,9 +14,12 @@ Trains of answers are written without the causes of their watermarks (`Train.cau
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any
+
+from pydantic import BaseModel
 
 from actors.log.segment_log import ALIGNED, Part
 from actors.log.train_format import PADDING, NotAFrame, aligned, append_in_a_row, append_train, train_of
@@ -57,34 +60,39 @@ class SnapshotFrame:
     state: Part
 
 
-_COMMIT = Struct("=BBxxIIII")  # fields: version, kind, steps, answers, queries, bytes of the head
-_SNAPSHOT = Struct("=BB6xQQ")  # fields: version, kind, first frame after the state, bytes of the state
-_STEP = Struct("=BxxxIq")  # fields: kind of step, bytes of the name, a number
-# fields: offered, shed, rejected, failed, rows up to the batch, kept, mask bytes
+# Fields of a commit: version, kind, number of steps, number of answers, number of queries, bytes of the head.
+_COMMIT = Struct("=BBxxIIII")
+# Fields of a snapshot: version, kind, first frame after the state, bytes of the state.
+_SNAPSHOT = Struct("=BB6xQQ")
+_STEP = Struct("=BxxxIq")  # Fields of a step: kind, bytes of the name, a number
+# Further fields of an Opened: offered, shed, rejected, failed, rows up to the batch, kept, bytes of the mask.
 _OPENED = Struct("=qqqqqdi")
 _NOW = Struct("=d")
-_COUNTED = Struct("=Iq")  # fields: bytes of the name, a number
-_ANSWER = Struct(
-    "=IqQQ"
-)  # fields: bytes of the query's name, first number, offset of the train after the head, bytes of the train
-(
-    _OPEN,
-    _TOOK,
-    _EVICTED,
-    _ADVANCED,
-    _ADDED,
-    _REMOVED,
-    _WINDOWS,
-    _ADDED_WITH_NEXT,
-    _PLAN,
-    _EXCHANGED,
-    _GIVEN_UP,
-    _INTERRUPTED,
-    _RELEASED,
-    _LEFT,
-    _STREAMS,
-    _LIMITS,
-) = range(16)
+_COUNTED = Struct("=Iq")  # Fields of a query's count: bytes of the query's name, number of answers
+# Fields of an answer: bytes of the query's name, first number, offset of the train after the head, bytes of the train.
+_ANSWER = Struct("=IqQQ")
+# Types of steps: a step is written with the place of its type in this table. QueryAdded has a second place for `with_next`.
+_KINDS: tuple[Any, ...] = (
+    Opened,
+    Took,
+    Evicted,
+    Advanced,
+    QueryAdded,
+    QueryRemoved,
+    WindowsSet,
+    QueryAdded,
+    PlanSet,
+    Exchanged,
+    ExchangeGivenUp,
+    Interrupted,
+    LookupsReleased,
+    StreamLeft,
+    StreamsSet,
+    LimitsSet,
+)
+_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
+_ADDED, _ADDED_WITH_NEXT = (number for number, kind in enumerate(_KINDS) if kind is QueryAdded)
+_SETTINGS: Mapping[Any, Any] = {WindowsSet: WindowSettings, PlanSet: PlanSettings, LimitsSet: ClassLimits}
 NO_MASK = -1
 
 
@@ -159,43 +167,31 @@ def snapshot_of(payload: memoryview) -> SnapshotFrame:
 
 
 def step_bytes(step: Step) -> bytes:
+    kind = _NUMBERS[type(step)]
+    settings: BaseModel
     match step:
-        case Took(stream, tuples):
-            return named_bytes(_TOOK, stream, tuples)
         case Opened(stream, batch, offered, shed, rejected, kept, mask, failed, upto):
             length = NO_MASK if mask is None else len(mask)
             fates = (offered, shed, rejected, failed, upto, kept, length)
-            return named_bytes(_OPEN, stream, batch) + _OPENED.pack(*fates) + (mask or b"")
-        case Evicted(stream, tuples):
-            return named_bytes(_EVICTED, stream, tuples)
-        case Advanced(stream, time, now):
-            return named_bytes(_ADVANCED, stream, time) + _NOW.pack(now)
-        case LookupsReleased(query, upto_us, now):
-            return named_bytes(_RELEASED, query, upto_us) + _NOW.pack(now)
-        case QueryAdded(query, sql, with_next):
+            return named_bytes(kind, stream, batch) + _OPENED.pack(*fates) + (mask or b"")
+        case Took(name, number) | Evicted(name, number):
+            return named_bytes(kind, name, number)
+        case Advanced(name, number, now) | LookupsReleased(name, number, now):
+            return named_bytes(kind, name, number) + _NOW.pack(now)
+        case QueryAdded(name, sql, with_next):
             text = sql.encode()
-            return named_bytes(_ADDED_WITH_NEXT if with_next else _ADDED, query, len(text)) + text
-        case QueryRemoved(query):
-            return named_bytes(_REMOVED, query, 0)
-        case StreamLeft(stream):
-            return named_bytes(_LEFT, stream, 0)
+            return named_bytes(_ADDED_WITH_NEXT if with_next else _ADDED, name, len(text)) + text
+        case QueryRemoved(name) | StreamLeft(name) | Exchanged(name):
+            return named_bytes(kind, name)
         case StreamsSet(statements):
-            return named_bytes(_STREAMS, json.dumps(statements), 0)
-        case LimitsSet(limits):
-            return named_bytes(_LIMITS, limits.model_dump_json(), 0)
-        case WindowsSet(windows):
-            return named_bytes(_WINDOWS, windows.model_dump_json(), 0)
-        case PlanSet(plan):
-            return named_bytes(_PLAN, plan.model_dump_json(), 0)
-        case Exchanged(query):
-            return named_bytes(_EXCHANGED, query, 0)
-        case ExchangeGivenUp():
-            return named_bytes(_GIVEN_UP, "", 0)
-        case Interrupted():
-            return named_bytes(_INTERRUPTED, "", 0)
+            return named_bytes(kind, json.dumps(statements))
+        case WindowsSet(settings) | PlanSet(settings) | LimitsSet(settings):
+            return named_bytes(kind, settings.model_dump_json())
+        case ExchangeGivenUp() | Interrupted():
+            return named_bytes(kind, "")
 
 
-def named_bytes(kind: int, text: str, number: int) -> bytes:
+def named_bytes(kind: int, text: str, number: int = 0) -> bytes:
     name = text.encode()
     return _STEP.pack(kind, len(name), number) + name
 
@@ -233,49 +229,27 @@ class HeadReader:
         return self.text(size), number
 
     def step(self) -> Step:
-        kind, size, number = self.take(_STEP)
-        name = self.text(size)
-        if kind == _OPEN:
-            return self._opened(name, number)
-        if kind == _TOOK:
-            return Took(name, number)
-        if kind == _EVICTED:
-            return Evicted(name, number)
-        if kind == _ADVANCED:
-            return Advanced(name, number, *self.take(_NOW))
-        if kind == _RELEASED:
-            return LookupsReleased(name, number, *self.take(_NOW))
-        if kind in (_ADDED, _ADDED_WITH_NEXT):
-            return QueryAdded(name, self.text(number), kind == _ADDED_WITH_NEXT)
-        if kind == _WINDOWS:
-            return WindowsSet(WindowSettings.model_validate_json(name))
-        if kind == _PLAN:
-            return PlanSet(PlanSettings.model_validate_json(name))
-        if kind == _EXCHANGED:
-            return Exchanged(name)
-        if kind == _GIVEN_UP:
-            return ExchangeGivenUp()
-        if kind == _INTERRUPTED:
-            return Interrupted()
-        if kind == _LEFT:
-            return StreamLeft(name)
-        if kind == _STREAMS:
-            return StreamsSet(tuple(json.loads(name)))
-        if kind == _LIMITS:
-            return LimitsSet(ClassLimits.model_validate_json(name))
-        return QueryRemoved(name)
-
-    def _opened(self, stream: str, batch: int) -> Opened:
-        offered, shed, rejected, failed, upto, kept, length = self.take(_OPENED)
-        mask = None if length == NO_MASK else bytes(self.bytes(length))
-        return Opened(
-            stream=stream,
-            batch=batch,
-            offered=offered,
-            shed=shed,
-            rejected=rejected,
-            kept=kept,
-            mask=mask,
-            failed=failed,
-            upto=upto,
-        )
+        code, size, number = self.take(_STEP)
+        kind, name = _KINDS[code], self.text(size)
+        if kind is Opened:
+            offered, shed, rejected, failed, upto, kept, length = self.take(_OPENED)
+            mask = None if length == NO_MASK else bytes(self.bytes(length))
+            return Opened(
+                name, number, offered, shed, rejected, kept=kept, mask=mask, failed=failed, upto=upto
+            )
+        if kind is QueryAdded:
+            return QueryAdded(name, self.text(number), with_next=code == _ADDED_WITH_NEXT)
+        step: Step
+        if kind in (Took, Evicted):
+            step = kind(name, number)
+        elif kind in (Advanced, LookupsReleased):
+            step = kind(name, number, *self.take(_NOW))
+        elif kind in _SETTINGS:
+            step = kind(_SETTINGS[kind].model_validate_json(name))
+        elif kind is StreamsSet:
+            step = StreamsSet(tuple(json.loads(name)))
+        elif kind in (ExchangeGivenUp, Interrupted):
+            step = kind()
+        else:
+            step = kind(name)
+        return step

@@ -12,10 +12,11 @@ from pathlib import Path
 from configs.errors import WeirError
 
 PAGE = 4096
-BLOCK = 512  # unit in which `stat` counts blocks
+BLOCK = 512  # Bytes per block in the block counts of `stat`
 
 MAGIC = int.from_bytes(b"WEIRLOG1", "little")
-BASE, COMMIT = 1, 8  # indices of words in the first page
+# Indices of two words in a segment's first page: the first frame number, and the commit word.
+BASE, COMMIT = 1, 8
 SEALED = 1 << 63
 COUNT_SHIFT = 40
 COUNT_MASK = (1 << 23) - 1
@@ -29,7 +30,7 @@ class LogMissing(WeirError):
 
 
 class SegmentGone(Exception):
-    """Error for a segment with a file that was deleted or reused after the folder was listed."""
+    """Error for a segment file that was deleted or reused after the folder was listed."""
 
 
 class LogSegment:
@@ -47,7 +48,7 @@ class LogSegment:
         found = os.fstat(self.file)
         self.inode = found.st_ino
         protection = mmap.PROT_READ | (mmap.PROT_WRITE if write else 0)
-        # The mapping shares the open file, and with it the lock.
+        # The mapping keeps the file open, so the lock on the file lasts as long as the mapping.
         self._pages = mmap.mmap(self.file, mapped or found.st_size, mmap.MAP_SHARED, protection)
         self.words = memoryview(self._pages).cast("Q")
         self._own = sys.getrefcount(self._pages)

@@ -1,4 +1,4 @@
-"""Cache of mapped log segments that a reader has finished, for when the writer reuses their files (`actors.log.segment_log`).
+"""Cache of mapped log segments that a reader has finished: segments in reused files then need no new mapping.
 
 Mapping and unmapping the pages of a file takes longer than reading them. The writer reuses the files of forgotten segments,
 so a reader keeps the files of segments it has finished mapped. It does not lock them, so that the writer can reuse them.
@@ -26,9 +26,9 @@ class Kept:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        # finished segments that are still locked because views of the segments exist
+        # Finished segments that are still locked, because views of the segments exist.
         self._held: deque[LogSegment] = deque()
-        self._free: dict[int, LogSegment] = {}  # finished segments that are not locked, by inode
+        self._free: dict[int, LogSegment] = {}  # Finished segments that are not locked, by inode
         self._times = 0
 
     def __bool__(self) -> bool:

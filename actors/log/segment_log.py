@@ -34,6 +34,7 @@ import os
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
@@ -68,7 +69,7 @@ SEGMENTS_LEAST = 4
 ROLLS = 2 * PAGE
 # Number of last releases from which the number of spare files (files of forgotten segments) is derived.
 RELEASES = 4
-PARTS_MAX = 1023  # maximum number of parts in one pwritev, in addition to the frame's header
+PARTS_MAX = 1023  # Maximum number of parts in one call of pwritev, in addition to the frame's header
 # Values of `keep_from`: a full log refuses a new frame (KEEP_ALL) or may forget all its frames (KEEP_NONE).
 KEEP_ALL = 0
 KEEP_NONE = 2**63
@@ -81,7 +82,7 @@ Frame = tuple[Sequence[Part], int]
 WORD = Struct("=Q")
 HEADER = Struct("=QQ48x")
 DRAFT = "draft"
-SPARE = "spare"  # beginning of the names of files of forgotten segments, which will be reused
+SPARE = "spare"  # Prefix of the names of spare files (files of forgotten segments, which the log will reuse)
 LOCK = "writer.lock"
 
 
@@ -95,7 +96,7 @@ class LogTaken(WeirError):
 
 @dataclass(eq=False)
 class FrameForgotten(WeirError):
-    """Error for a frame that is no longer in the log; `next` is the first frame after it that is."""
+    """Error for a frame that was deleted from the log; `next` is the number of the first later frame that still exists."""
 
     next: int = 0
 
@@ -111,7 +112,6 @@ class SegmentWriter:
         self,
         folder: Path,
         *,
-        first: int = 0,
         segment_bytes: int = SEGMENT_BYTES,
         bytes_max: int = LOG_BYTES,
         keep_from: int = KEEP_ALL,
@@ -121,23 +121,23 @@ class SegmentWriter:
         self.segment_bytes = even_part(bytes_max - ROLLS, segment_bytes)
         self.keep_from = keep_from
         self.forgetting: Callable[[], None] = lambda: None
-        self._taken = 0  # memory of the current segment, including the room reserved by `begin`
-        self._spares: deque[tuple[Path, int]] = deque()  # files to reuse, each with its memory
+        self._taken = 0  # Bytes of the current segment, including the room that `begin` has reserved
+        self._spares: deque[tuple[Path, int]] = deque()  # Spare files, each with its size in bytes
         self._spare_bytes = 0
-        self._released = 0  # frames below this number are released
-        self._begun = 0  # number of segments begun since the last release
-        # Number of segments begun between each two consecutive releases of the past, the oldest first.
+        self._released = 0  # Number of the first frame that readers have not released
+        self._begun = 0  # Number of segments begun since the last release of frames
+        # Numbers of segments that were begun between consecutive releases of frames, the oldest first.
         self._filled: deque[int] = deque(maxlen=RELEASES)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = locked(folder / LOCK)
         try:
-            self._go_on(first)
+            self._go_on()
         except BaseException:
             os.close(self._lock)
             raise
 
-    def _go_on(self, first: int) -> None:
-        """Continue after the existing frames, or create the log with `first` as the first number."""
+    def _go_on(self) -> None:
+        """Continue after the existing frames, or create the log."""
         folder = self.folder
         for left_over in (folder / DRAFT, *folder.glob(f"{SPARE}*")):
             left_over.unlink(missing_ok=True)
@@ -147,10 +147,10 @@ class SegmentWriter:
         for base, _ in self._older:
             seal(path_of(folder, base))
         if not found:
-            self._create(first, self.segment_bytes)
-        self._open(found[-1] if found else first)
+            self._create(0, self.segment_bytes)
+        self._open(found[-1] if found else 0)
         if self._words[COMMIT] & SEALED:
-            # The writer was killed while it replaced this empty segment by a larger segment.
+            # Only an empty last segment can be sealed: the writer was killed while it replaced the segment by a larger one.
             self._replace(self.segment_bytes)
 
     @property
@@ -179,15 +179,16 @@ class SegmentWriter:
         return self.append_all([(parts, size)])
 
     def append_all(self, frames: Sequence[Frame]) -> int:
-        """Append frames that become visible together and return the number of the first."""
+        """Append frames that become visible together, and return the number of the first frame."""
         number = self.begin(frames)
         self.write(frames)
         return self.publish(frames, number)
 
-    # `append_all` calls the next three methods in order. Only `write` takes long; it may run concurrently with `forget` and with readers.
+    # `append_all` calls `begin`, `write` and `publish` in this order.
+    # Only `write` takes long; `forget` and readers may run at the same time.
 
     def begin(self, frames: Sequence[Frame]) -> int:
-        """Make room for frames and return the number of the first. Only these frames may be written before `publish`."""
+        """Make room for frames and return the number of the first frame. Only these frames may be written before `publish`."""
         room = sum(room_of(size) for _, size in frames)
         if pages(PAGE + room) + ROLLS > self.bytes_max:
             raise LogFull(
@@ -228,7 +229,7 @@ class SegmentWriter:
             else:
                 self._drop_oldest()
         while len(self._spares) > most:
-            self._drop_spare()
+            self._next_spare().unlink()
 
     def skip_to(self, number: int) -> None:
         """Let the next frame have this number; the skipped numbers count as forgotten frames."""
@@ -262,7 +263,7 @@ class SegmentWriter:
     def _forget_for(self, more: int) -> bool:
         """Delete spare files, then old segments that may be forgotten, until `more` bytes fit; return False if they never fit."""
         while self._exceeds(more) and self._spares:
-            self._drop_spare()
+            self._next_spare().unlink()
         if self._exceeds(more) and self._older and self._second <= self.keep_from:
             self.forgetting()
         while self._exceeds(more) and self._older and self._second <= self.keep_from:
@@ -278,7 +279,7 @@ class SegmentWriter:
             return False
         need = pages(PAGE + room)
         while self._spares and self._exceeds(need - self._spares[0][1]):
-            self._drop_spare()
+            self._next_spare().unlink()
         if not self._spares and self._exceeds(self.segment_bytes) and self._older:
             oldest, taken = self._older[0]
             may_go = self._second <= self.keep_from and not self._exceeds(need - taken)
@@ -303,9 +304,6 @@ class SegmentWriter:
         self._spares.append((spare, taken))
         self._spare_bytes += taken
 
-    def _drop_spare(self) -> None:
-        self._next_spare().unlink()
-
     def _next_spare(self) -> Path:
         """Remove the oldest spare file from the list and return its path."""
         spare, taken = self._spares.popleft()
@@ -323,9 +321,7 @@ class SegmentWriter:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM):
                 raise
-            raise LogFull(
-                "the machine has no memory left for the log", str(self.folder), hint=str(error)
-            ) from error
+            raise no_memory("the log", self.folder, error) from error
 
     def _roll(self, base: int, room: int) -> None:
         """Continue in a new segment. The old segment is sealed only after the new segment exists."""
@@ -367,9 +363,7 @@ class SegmentWriter:
             os.ftruncate(file, size)
             os.pwrite(file, Struct("=QQQ").pack(MAGIC, base, size - PAGE), 0)
         except OSError as error:
-            raise LogFull(
-                "the machine has no memory left for the log", str(self.folder), hint=str(error)
-            ) from error
+            raise no_memory("the log", self.folder, error) from error
         finally:
             os.close(file)
         draft.rename(path_of(self.folder, base))
@@ -396,9 +390,9 @@ class Reader:
     def __init__(self, folder: Path, keeps: int = 0) -> None:
         self.folder = folder
         self._kept = Kept(keeps)
-        self._tail: LogSegment | None = None  # last segment of the log when `next` was read
+        self._tail: LogSegment | None = None  # Last segment of the log at the last read of `next`
         self._segment: LogSegment | None = None
-        self._number = 0  # number of the frame at the offset in the segment
+        self._number = 0  # Number of the frame at `_offset` in the segment that is being read
         self._offset = 0
         self._bases()
 
@@ -409,7 +403,11 @@ class Reader:
 
     @property
     def next(self) -> int:
-        return self._go_on().next
+        while self._tail is None or self._tail.sealed:
+            # A segment may be deleted after the folder was listed; then the folder is listed again.
+            with suppress(SegmentGone):
+                self._tail = shared(self.folder, self._bases()[-1], PAGE)
+        return self._tail.next
 
     def let_go(self) -> None:
         """Unmap all segments that may be forgotten, because a mapped segment occupies memory."""
@@ -467,7 +465,8 @@ class Reader:
             try:
                 segment = self._kept.take(self.folder, bases[place]) or shared(self.folder, bases[place])
             except SegmentGone:
-                continue  # forgotten after the folder was listed: list it again
+                # The segment was deleted after the folder was listed, so the folder is listed again.
+                continue
             if number < segment.next or not segment.sealed:
                 return segment
             if place + 1 < len(bases):
@@ -475,18 +474,6 @@ class Reader:
             if segment.next == segment.base:
                 return None
             # The segment was sealed after the folder was listed, so the next segment exists now.
-
-    def _go_on(self) -> LogSegment:
-        while self._tail is None or self._tail.sealed:
-            self._tail = self._last()
-        return self._tail
-
-    def _last(self) -> LogSegment:
-        while True:
-            try:
-                return shared(self.folder, self._bases()[-1], PAGE)
-            except SegmentGone:
-                continue  # forgotten after the folder was listed: list it again
 
     def _bases(self) -> list[int]:
         bases = numbers(self.folder)
@@ -510,6 +497,10 @@ def forgotten(folder: Path, number: int, following: int) -> FrameForgotten:
     return FrameForgotten("the frame is no longer in the log", str(folder), number, hint, next=following)
 
 
+def no_memory(what: str, folder: Path, error: OSError) -> LogFull:
+    return LogFull(f"the machine has no memory left for {what}", str(folder), hint=str(error))
+
+
 def numbers(folder: Path) -> list[int]:
     """Return the first frame number of each segment of a log, in order."""
     try:
@@ -524,7 +515,7 @@ def emptied(path: Path, base: int) -> bool:
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The base is written first. If this process is killed in between, the file must not look like the old segment, emptied.
+        # The base is written before the commit word: a killed writer must not leave an empty segment with the old base.
         os.pwrite(file, WORD.pack(base), WORD.size * BASE)
         os.pwrite(file, WORD.pack(0), WORD.size * COMMIT)
     except OSError:

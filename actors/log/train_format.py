@@ -1,13 +1,13 @@
 """Format of trains and input batches as payloads of frames (`actors.log.segment_log`), which are read without copying.
 
+The gateway converts an input batch to a train once, when it writes the batch; all classes read that train. The columns are
+aligned, which the buffers of an Arrow message are not: operators take a fifth longer to read unaligned columns.
+
     train   header: version, kind, arrival form, columns, rows, kept, watermark, the common arrival, bytes of the causes
             a record for each column: kind, digits, whether there is a mask, bytes of text
             causes; arrivals unless all are the same; for each column its mask, offsets, data
     batch   header: version, kind, rows, arrival, rows of all earlier batches, producer and number of the batch if it has one;
             then the train, 64 bytes after the beginning of the header
-
-The gateway converts an input batch to a train once, when it writes the batch; all classes read that train. The columns are
-aligned, which the buffers of an Arrow message are not: operators take a fifth longer to read unaligned columns.
 
 Every array of a train begins at a multiple of 64 bytes from the beginning of the payload. The value stored under a NULL is
 preserved.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
 from struct import Struct
 from typing import Any
@@ -34,7 +35,7 @@ from engine.data.watermark_causes import AdvanceCause, Causes, Moment, Together,
 VERSION = 1
 TRAIN, BATCH = 1, 2
 
-# Fields of a train's header: version, kind, flag for equal arrivals, columns, bytes of causes, rows, kept, watermark, arrival
+# Fields of a train's header: version, kind, flag for equal arrivals, number of columns, bytes of causes, rows, kept, watermark, arrival.
 _TRAIN = Struct("=BB?xHxxQQdqd")
 # Fields of a column's record: kind, precision, scale, flag for a mask, bytes of text
 _COLUMN = Struct("=BBB?xxxxQ")
@@ -50,14 +51,15 @@ TYPES_KEPT = 4096
 _MOMENT, _TUPLES, _TOGETHER = range(3)
 _COUNT = Struct("=Q")
 _BEHIND = Struct("=q")
-_MOMENT_OF = Struct("=Qqd")  # fields: kind of cause, event time reached, arrival time
-_TUPLES_OF = Struct("=QqqQQ")  # fields: kind, event time reached, delay of watermark, rows, equal arrivals
-_TOGETHER_OF = Struct("=QqQ")  # fields: kind of cause, event time reached, number of inputs
+_MOMENT_OF = Struct("=Qqd")  # Fields of a Moment: kind of cause, event time reached, arrival time
+# Fields of Tuples: kind, event time reached, delay of watermark, rows, equal arrivals.
+_TUPLES_OF = Struct("=QqqQQ")
+_TOGETHER_OF = Struct("=QqQ")  # Fields of a Together: kind of cause, event time reached, number of inputs
 
 
 @dataclass(frozen=True, slots=True)
 class BatchId:
-    """Id of a batch from a producer that numbers its batches, so that a batch sent again is recognized."""
+    """Id of a batch from a producer that numbers its batches. By the id, a batch that is sent again is recognized."""
 
     mark: bytes
     """Hash of the producer's name, see `mark_of`."""
@@ -72,18 +74,13 @@ class NotAFrame(WeirError):
 class WrittenType:
     """Data type with its encoding in the format."""
 
-    type: DataType  # kept alive, so that no other type gets the same id()
+    type: DataType  # Reference to the type, so that no other type gets the same id()
     code: int
     is_text: bool
-    record: bytes  # record of a column without a mask and without text
-
-    def masked_or_text(self, column: Values, text: int) -> bytes:
-        type_ = self.type
-        return _COLUMN.pack(self.code, type_.precision, type_.scale, column.valid is not None, text)
+    record: bytes  # Bytes that describe a column without a mask and without text
 
 
 _described: dict[int, WrittenType] = {}
-_types: dict[tuple[int, int, int], DataType] = {}
 
 
 def train_parts(train: Train) -> tuple[list[Part], int]:
@@ -101,7 +98,8 @@ def append_train(parts: list[Part], train: Train, with_causes: bool = True) -> i
     arrays: list[Any] = [] if same else [contiguous(train.arrival)]
     for column in train.columns:
         known = _described.get(id(column.type)) or described(column.type)
-        if column.valid is None and not known.is_text:  # the most frequent case
+        # Most columns have neither a mask nor text.
+        if column.valid is None and not known.is_text:
             arrays.append(contiguous(column.data))
             records.append(known.record)
             continue
@@ -114,7 +112,8 @@ def append_train(parts: list[Part], train: Train, with_causes: bool = True) -> i
             arrays += (offsets, data)
         else:
             arrays.append(contiguous(column.data))
-        records.append(known.masked_or_text(column, text))
+        fields = (known.code, column.type.precision, column.type.scale, column.valid is not None, text)
+        records.append(_COLUMN.pack(*fields))
     moment = train.arrival[0] if same else 0.0
     counts = (same, len(records), len(causes), rows)
     header = (VERSION, TRAIN, *counts, train.kept, train.watermark, moment)
@@ -144,7 +143,7 @@ def train_of(payload: memoryview) -> Train:
     begin = _TRAIN.size + columns * _COLUMN.size
     records = _COLUMN.iter_unpack(payload[_TRAIN.size : begin])
     place = aligned(begin)
-    causes = causes_of(payload[place : place + causes_size]) if causes_size else ()
+    causes = read_causes(payload, place)[0] if causes_size else ()
     if not rows:
         empty = [empty_values(Field("", typed(*record[:3]))) for record in records]
         return Train(tuple(empty), np.empty(0), kept, watermark, causes)
@@ -156,14 +155,15 @@ def train_of(payload: memoryview) -> Train:
         place = aligned(place + 8 * rows)
     found = []
     for code, precision, scale, masked, text in records:
-        type_ = _types.get((code, precision, scale)) or typed(code, precision, scale)
+        type_ = typed(code, precision, scale)
         valid = None
         if masked:
             valid = np.frombuffer(payload, np.bool_, rows, place)
             place = aligned(place + rows)
         if type_.kind is TypeKind.STRING:
             begin = aligned(place + 4 * (rows + 1))
-            data: Any = text_of(payload[place:begin], payload[begin : begin + text], rows)
+            offsets, strings = pa.py_buffer(payload[place:begin]), pa.py_buffer(payload[begin : begin + text])
+            data: Any = pa.StringArray.from_buffers(rows, offsets, strings)
             place = aligned(begin + text)
         else:
             data = np.frombuffer(payload, type_.numpy, rows, place)
@@ -210,7 +210,7 @@ def batch_id(payload: memoryview) -> BatchId | None:
 
 
 def later_parts(payload: memoryview, seconds: float) -> list[Part]:
-    """Return the parts of an input batch with its arrival time moved later by some seconds."""
+    """Return the parts of an input batch, with an arrival time that is `seconds` later than in the payload."""
     check(payload, BATCH, _BATCH.size)
     _, _, rows, arrival, *others = _BATCH.unpack_from(payload)
     return [_BATCH.pack(VERSION, BATCH, rows, arrival + seconds, *others), payload[_BATCH.size :]]
@@ -242,11 +242,9 @@ def described(type_: DataType) -> WrittenType:
     return found
 
 
+@cache
 def typed(code: int, precision: int, scale: int) -> DataType:
-    known = (code, precision, scale)
-    if known not in _types:
-        _types[known] = DataType(_KINDS[code], precision, scale)
-    return _types[known]
+    return DataType(_KINDS[code], precision, scale)
 
 
 def text_buffers(strings: pa.StringArray) -> tuple[npt.NDArray[np.int32], memoryview]:
@@ -260,10 +258,6 @@ def text_buffers(strings: pa.StringArray) -> tuple[npt.NDArray[np.int32], memory
     first, last = int(offsets[0]), int(offsets[-1])
     within = memoryview(b"") if text is None else memoryview(text)[first:last]
     return (offsets - offsets[0] if first else offsets), within
-
-
-def text_of(offsets: memoryview, text: memoryview, rows: int) -> pa.StringArray:
-    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(text))
 
 
 def causes_bytes(causes: Causes) -> bytes:
@@ -281,10 +275,6 @@ def step_bytes(step: AdvanceCause) -> bytes:
             each = [_BEHIND.pack(behind) + causes_bytes(causes) for causes, behind in inputs]
             return b"".join([_TOGETHER_OF.pack(_TOGETHER, upto, len(inputs)), *each])
     raise TypeError(f"the cause of a watermark has an unknown kind: {step!r}")
-
-
-def causes_of(payload: memoryview) -> Causes:
-    return read_causes(payload, 0)[0]
 
 
 def read_causes(payload: memoryview, place: int) -> tuple[Causes, int]:

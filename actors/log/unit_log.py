@@ -1,5 +1,7 @@
 """Persistent data of a unit, which survives the end of its process: commits, snapshots, and a description of its queries.
 
+The folder of a unit has these files and folders:
+
     classes/<unit>/             commits (`actors.log.commit_format`), and a final snapshot if the unit was closed normally
     classes/<unit>/snapshots/   the last two snapshots
     classes/<unit>/queries.json for readers of answers: the columns of each query and the frame where its answers begin
@@ -17,7 +19,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,9 +38,9 @@ from actors.log.segment_log import (
     SEGMENT_BYTES,
     SEGMENTS_LEAST,
     FrameForgotten,
-    LogFull,
     Reader,
     SegmentWriter,
+    no_memory,
 )
 from configs.errors import WeirError
 from engine.class_.steps import Commit
@@ -51,22 +53,11 @@ MARK_BYTES = 4
 SNAPSHOTS_KEPT = 2
 STEERED = "steered"
 STEERED_VERSION = 1
-_STEERED = Struct("=Qddd")  # version, kept fraction, headroom, share
-# Each snapshot has its own segment, so that forgetting a snapshot frees its memory. Only memory limits this log.
-SNAPSHOT_SEGMENT_BYTES = 2 * PAGE
-SNAPSHOT_BYTES = 1 << 40
+_STEERED = Struct("=Qddd")  # Fields of a stored `Steered`: version, kept fraction, headroom, share
 
 
 class LogBroken(WeirError):
     """Error for a log that lacks commits that are needed to restore the state."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogContents:
-    """Last snapshot of a unit and the commits after it, from which the unit continues."""
-
-    snapshot: SnapshotFrame | None
-    commits: Sequence[Commit]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +90,17 @@ class UnitLog:
         self.folder = folder
         self._commits = SegmentWriter(folder, bytes_max=bytes_max, segment_bytes=SEGMENT_BYTES)
         try:
-            self._snapshots = SegmentWriter(
-                folder / SNAPSHOTS, bytes_max=SNAPSHOT_BYTES, segment_bytes=SNAPSHOT_SEGMENT_BYTES
-            )
+            self._snapshots = snapshot_writer(folder)
         except BaseException:
             self._commits.close()
             raise
         self._steered = os.open(folder / STEERED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.steered = steered_of(os.pread(self._steered, _STEERED.size, 0))
-        self.frame_max = bytes_max // SEGMENTS_LEAST  # maximum size of one commit
-        # One segment is deducted: the segment of the last snapshot also holds older commits, and ends of segments stay unused.
+        self.frame_max = bytes_max // SEGMENTS_LEAST  # Maximum size of one commit, in bytes
+        # One segment is deducted, because segments also hold commits from before the last snapshot, and unused ends.
         self._filled = max(self.frame_max, bytes_max // 2 - self._commits.segment_bytes)
-        self.bytes_since = 0  # bytes of commits after the last snapshot
-        self.lost_answers = 0  # answers of commits that were too large for a log of this size
+        self.bytes_since = 0  # Bytes of commits after the last snapshot
+        self.lost_answers = 0  # Number of answers dropped because their commit was too large for the log
 
     @property
     def next(self) -> int:
@@ -122,8 +111,8 @@ class UnitLog:
         """Return True if a snapshot is needed, so that old commits may be forgotten."""
         return self.bytes_since > self._filled
 
-    def found(self) -> LogContents:
-        """Return the last state and all commits after it; raise LogBroken if such a commit is missing."""
+    def found(self) -> tuple[SnapshotFrame | None, list[Commit]]:
+        """Return the last snapshot and all commits after it; raise LogBroken if such a commit is missing."""
         snapshot = self._last_snapshot()
         start = self._commits.first if snapshot is None else snapshot.following
         commits: list[Commit] = []
@@ -144,7 +133,7 @@ class UnitLog:
                 "the log of the unit lacks commits after its last snapshot", file=str(self.folder)
             )
         self._commits.keep_from = 0 if snapshot is None else snapshot.following
-        return LogContents(snapshot, commits)
+        return snapshot, commits
 
     def append(self, commit: Commit) -> None:
         parts, size = commit_parts(commit)
@@ -182,18 +171,14 @@ class UnitLog:
         try:
             describe_as(self.folder, json.dumps({"version": QUERIES_VERSION, "queries": told}).encode())
         except OSError as error:
-            raise LogFull(
-                "the machine has no memory left for the description of the queries",
-                str(self.folder),
-                hint=str(error),
-            ) from error
+            raise no_memory("the description of the queries", self.folder, error) from error
 
     def steer(self, steered: Steered) -> None:
         """Store the result of a load cycle, with which the unit begins after a restart."""
         if steered == self.steered:
             return
         self.steered = steered
-        with suppress(OSError):  # if memory has run out, a restarted unit learns the values again
+        with suppress(OSError):  # If memory has run out, a restarted unit learns the values again.
             record = _STEERED.pack(STEERED_VERSION, steered.keep, steered.headroom, steered.share)
             os.pwrite(self._steered, record, 0)
 
@@ -212,6 +197,12 @@ class UnitLog:
         for _, payload in log.frames(max(log.first, log.next - 1)):
             return snapshot_of(payload)
         return None
+
+
+def snapshot_writer(folder: Path) -> SegmentWriter:
+    """Return the writer of a unit's snapshots. Only the machine's memory limits the size of this log."""
+    # Each snapshot has its own segment, so that deleting a snapshot frees its memory.
+    return SegmentWriter(folder / SNAPSHOTS, bytes_max=1 << 40, segment_bytes=2 * PAGE)
 
 
 def steered_of(record: bytes) -> Steered | None:
@@ -242,6 +233,3 @@ def described(folder: Path) -> dict[str, LoggedQuery]:
         name: LoggedQuery(tuple((column, kind) for column, kind in columns), mark, began)
         for name, (columns, mark, began) in record["queries"].items()
     }
-
-
-__all__ = ["LoggedQuery", "LogContents", "LogBroken", "LogFull", "Steered", "UnitLog", "described"]

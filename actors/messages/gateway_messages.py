@@ -28,16 +28,17 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, get_args
 
 from actors.log.train_format import MARK_BYTES, NOBODY, BatchId
-from actors.messages.turn_messages import NotUnderstood
+from actors.messages.turn_messages import NAME_MAX, NotUnderstood, check_version
 from actors.runtime.unix_channel import MESSAGE_MAX
 
 VERSION = 5
 # Value of `next` in a Subscribe without a position: begin with the frames that came after the reader was declared.
 FROM_NOW = -1
-NAME_MAX = 80  # longest name of a unit: its class, then # and the shard
 # Value of `next` in an AwaitGrowth before the first Grew, and in a Grew for a class without an announcement.
 NO_GROWTH = -1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.#-]*")
@@ -154,106 +155,77 @@ class Denied:
     reason: str
 
 
+# The place of a type in `Message` is its number in packets.
 Message = (
     Subscribe
     | Heard
     | Released
     | Unsubscribe
-    | Reads
     | Grew
-    | AwaitGrowth
     | Subscribed
     | News
     | Denied
     | CaughtUp
+    | Reads
     | LogIsFull
+    | AwaitGrowth
 )
-
-SUBSCRIBE, HEARD, RELEASED, UNSUBSCRIBE, GREW, SUBSCRIBED, NEWS, DENIED = range(8)
-CAUGHT_UP, READS, LOG_IS_FULL, AWAIT_GROWTH = range(8, 12)
-_FIXED = struct.Struct("<BBqqq")  # fields of a reader's packet: version, kind, three numbers
+_KINDS: tuple[Any, ...] = get_args(Message)
+_FIXED = struct.Struct("<BBqqq")  # Fields of a reader's packet: version, kind, three numbers
 _UNKNOWN = -1
 
 
 def encode(message: Message) -> bytes:
     match message:
-        case Subscribe(reader, stream, number, lossless, ask):
-            return _packet(SUBSCRIBE, number, lossless, reader, stream, third=ask)
-        case Heard(reader, stream, number):
-            return _packet(HEARD, number, 0, reader, stream)
-        case Released(reader, stream, number):
-            return _packet(RELEASED, number, 0, reader, stream)
-        case Unsubscribe(reader, stream):
-            return _packet(UNSUBSCRIBE, 0, 0, reader, stream)
-        case Reads(reader, streams):
-            return _packet(READS, 0, 0, reader, *streams)
-        case Grew(name, number):
-            return _packet(GREW, number, 0, name)
-        case AwaitGrowth(name, number):
-            return _packet(AWAIT_GROWTH, number, 0, name)
-        case Subscribed(reader, stream, ask, number, rows):
-            rows_before = _UNKNOWN if rows is None else rows
-            return _packet(SUBSCRIBED, ask, number, reader, stream, third=rows_before)
-        case News(reader, stream, number):
-            return _packet(NEWS, number, 0, reader, stream)
+        case Heard(reader, stream, number) | Released(reader, stream, number) | News(reader, stream, number):
+            return _packet(message, (reader, stream), number)
+        case Grew(name, number) | AwaitGrowth(name, number):
+            return _packet(message, (name,), number)
+        case Unsubscribe(reader, stream) | LogIsFull(reader, stream):
+            return _packet(message, (reader, stream))
         case CaughtUp(reader, stream, at):
-            return _packet(CAUGHT_UP, round(1e6 * at), 0, reader, stream)
-        case LogIsFull(reader, stream):
-            return _packet(LOG_IS_FULL, 0, 0, reader, stream)
+            return _packet(message, (reader, stream), round(1e6 * at))
+        case Subscribe(reader, stream, number, lossless, ask):
+            return _packet(message, (reader, stream), number, lossless, ask)
+        case Subscribed(reader, stream, ask, number, rows):
+            return _packet(message, (reader, stream), ask, number, _UNKNOWN if rows is None else rows)
+        case Reads(reader, streams):
+            return _packet(message, (reader, *streams))
         case Denied(reader, stream, reason):
-            texts = (reader, stream, reason)
-            return _packet(DENIED, 0, 0, *texts)[:MESSAGE_MAX]
+            return _packet(message, (reader, stream, reason))[:MESSAGE_MAX]
 
 
-def _packet(kind: int, first: int, second: int, *texts: str, third: int = 0) -> bytes:
-    return _FIXED.pack(VERSION, kind, first, second, third) + _SEPARATOR.join(texts).encode()
+def _packet(
+    message: Message, texts: tuple[str, ...], first: int = 0, second: int = 0, third: int = 0
+) -> bytes:
+    number = _KINDS.index(type(message))
+    return _FIXED.pack(VERSION, number, first, second, third) + _SEPARATOR.join(texts).encode()
 
 
 def decode(packet: bytes) -> Message:
     """Return the message of a packet from an untrusted sender; raise NotUnderstood if the packet is malformed."""
     if not _FIXED.size <= len(packet) <= MESSAGE_MAX:
         raise NotUnderstood(f"a message has {_FIXED.size} to {MESSAGE_MAX} bytes (got {len(packet)})")
-    version, kind, *numbers = _FIXED.unpack_from(packet)
-    if version != VERSION:
-        raise NotUnderstood(
-            f"the sender uses version {version} of the gateway messages; this process expects version {VERSION}"
-        )
-    text = packet[_FIXED.size :].decode(errors="replace")
-    if kind == READS:
-        reader, *streams = map(_checked, text.split(_SEPARATOR))
-        return Reads(reader, tuple(streams))
-    texts = text.split(_SEPARATOR, 2)
-    if kind == DENIED:
+    version, number, first, second, third = _FIXED.unpack_from(packet)
+    check_version(version, VERSION, "gateway")
+    kind: Any = _KINDS[number] if number < len(_KINDS) else None
+    texts = packet[_FIXED.size :].decode(errors="replace").split(_SEPARATOR, -1 if kind is Reads else 2)
+    if kind is Denied:
         return Denied(*[*texts, "", "", ""][:3])
-    names = [_checked(text) for text in texts]
-    match kind, names:
-        case _, [reader, stream]:
-            return _of_two(kind, reader, stream, *numbers)
-        case _, [name] if kind == GREW:
-            return Grew(name, numbers[0])
-        case _, [name] if kind == AWAIT_GROWTH:
-            return AwaitGrowth(name, numbers[0])
-    raise NotUnderstood(f"the gateway message has an unknown kind {kind} with {len(names)} names")
-
-
-def _of_two(kind: int, reader: str, stream: str, first: int, second: int, third: int) -> Message:
-    if kind == HEARD:
-        return Heard(reader, stream, first)
-    if kind == NEWS:
-        return News(reader, stream, first)
-    if kind == CAUGHT_UP:
-        return CaughtUp(reader, stream, first / 1e6)
-    if kind == RELEASED:
-        return Released(reader, stream, first)
-    if kind == SUBSCRIBE:
-        return Subscribe(reader, stream, first, bool(second), third)
-    if kind == SUBSCRIBED:
-        return Subscribed(reader, stream, first, second, None if third == _UNKNOWN else third)
-    if kind == UNSUBSCRIBE:
-        return Unsubscribe(reader, stream)
-    if kind == LOG_IS_FULL:
-        return LogIsFull(reader, stream)
-    raise NotUnderstood(f"the gateway message has an unknown kind {kind}")
+    names = tuple(map(_checked, texts))
+    if kind is Reads:
+        return Reads(names[0], names[1:])
+    if kind is None or len(names) != (1 if kind in (Grew, AwaitGrowth) else 2):
+        raise NotUnderstood(f"the gateway message has an unknown kind {number} with {len(names)} names")
+    values: Mapping[Any, tuple[Any, ...]] = {
+        Subscribe: (first, bool(second), third),
+        Subscribed: (first, second, None if third == _UNKNOWN else third),
+        CaughtUp: (first / 1e6,),
+        Unsubscribe: (),
+        LogIsFull: (),
+    }
+    message: Message = kind(*names, *values.get(kind, (first,)))
+    return message
 
 
 def _checked(name: str) -> str:
@@ -269,7 +241,7 @@ class ProducerHead:
     kind: int
     stream: str
     rows: int
-    body: int  # size of the body in bytes
+    body: int  # Size of the body in bytes
     part_of: BatchId | None = None
 
 
@@ -322,10 +294,7 @@ def head_bytes(kind: int, stream: str, rows: int, body: int, part_of: BatchId | 
 def name_size(head: memoryview) -> int:
     """Return the size of the stream's name that follows the head; raise NotUnderstood if the head is malformed."""
     version, kind, size, *_, number = HEAD.unpack_from(head)
-    if version != VERSION:
-        raise NotUnderstood(
-            f"the sender uses version {version} of the producer messages; this process expects version {VERSION}"
-        )
+    check_version(version, VERSION, "producer")
     if kind not in (DESCRIBE, PUBLISH) or not 0 < size <= NAME_MAX:
         raise NotUnderstood(f"the producer message has an unknown kind {kind} with a name of {size} bytes")
     if number < 0:
@@ -356,10 +325,7 @@ def answer_bytes(answer: Answer) -> bytes:
 def answer_body(head: bytes) -> int:
     """Return the size of the body that follows the fixed part of an answer."""
     version, _, size, _, _ = _ANSWER.unpack(head)
-    if version != VERSION:
-        raise NotUnderstood(
-            f"the sender uses version {version} of the producer messages; this process expects version {VERSION}"
-        )
+    check_version(version, VERSION, "producer")
     return int(size)
 
 

@@ -1,10 +1,10 @@
 """Messages between a dispatcher and its hosts, sent as packets (`actors.runtime.unix_channel`).
 
-    host → dispatcher      Hello(host, classes)  Ready(name)  Ended(name, lane, used_s, ran_s, backlog)  Left(name)
-    dispatcher → host      Granted(name, lane, quota_s)  Refused(reason)
-
 A packet consists of the version, the kind, the fixed fields of the kind, and text. Refused has the same format in every
 version, so that a process of another version can read why it was refused.
+
+    host → dispatcher      Hello(host, classes)  Ready(name)  Ended(name, lane, used_s, ran_s, backlog)  Left(name)
+    dispatcher → host      Granted(name, lane, quota_s)  Refused(reason)
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import math
 import re
 import struct
 from dataclasses import dataclass
+from typing import get_args
 
 from actors.runtime.unix_channel import MESSAGE_MAX
 
 VERSION = 1
-NAME_MAX = 80  # longest name of a unit: its class, then # and the shard
+NAME_MAX = 80  # Maximum length of the name of a unit: its class, then # and the shard
 
-HELLO, READY, ENDED, LEFT, GRANTED, REFUSED = range(6)
 _PLAIN = struct.Struct("<BB")
 # Number of classes that fit into one Hello, in addition to the host's name, if all names have the maximum length.
 CLASSES_A_HELLO = (MESSAGE_MAX - _PLAIN.size) // (NAME_MAX + 1) - 1
@@ -78,28 +78,36 @@ class RefusedHost:
     reason: str
 
 
+# The place of a type in `Message` is its number in packets.
 Message = Hello | Ready | Ended | Left | Granted | RefusedHost
+_NUMBERS = {kind: number for number, kind in enumerate(get_args(Message))}
 
 
 class NotUnderstood(Exception):
-    """Error for a packet of another version, of an unknown kind, or with a malformed content."""
+    """Error for a packet that has another version or an unknown kind, or is malformed."""
+
+
+def check_version(version: int, expected: int, messages: str) -> None:
+    if version != expected:
+        raise NotUnderstood(
+            f"the sender uses version {version} of the {messages} messages; this process expects version {expected}"
+        )
 
 
 def encode(message: Message) -> bytes:
+    kind = _NUMBERS[type(message)]
     match message:
         case Ended(name, lane, used_s, ran_s, backlog):
-            fields = (VERSION, ENDED, lane, backlog, used_s, ran_s)
+            fields = (VERSION, kind, lane, backlog, used_s, ran_s)
             return _ENDED.pack(*fields) + name.encode()
         case Granted(name, lane, quota_s):
-            return _GRANTED.pack(VERSION, GRANTED, lane, quota_s) + name.encode()
-        case Ready(name):
-            return _PLAIN.pack(VERSION, READY) + name.encode()
-        case Left(name):
-            return _PLAIN.pack(VERSION, LEFT) + name.encode()
+            return _GRANTED.pack(VERSION, kind, lane, quota_s) + name.encode()
+        case Ready(name) | Left(name):
+            return _PLAIN.pack(VERSION, kind) + name.encode()
         case Hello(host, classes):
-            return _PLAIN.pack(VERSION, HELLO) + _SEPARATOR.join((host, *classes)).encode()
+            return _PLAIN.pack(VERSION, kind) + _SEPARATOR.join((host, *classes)).encode()
         case RefusedHost(reason):
-            return _PLAIN.pack(VERSION, REFUSED) + reason.encode()[: MESSAGE_MAX - _PLAIN.size]
+            return _PLAIN.pack(VERSION, kind) + reason.encode()[: MESSAGE_MAX - _PLAIN.size]
 
 
 def decode(packet: bytes) -> Message:
@@ -109,12 +117,9 @@ def decode(packet: bytes) -> Message:
     if len(packet) > MESSAGE_MAX:
         raise NotUnderstood(f"the packet is longer than {MESSAGE_MAX} bytes")
     version, kind = packet[0], packet[1]
-    if kind == REFUSED:
+    if kind == _NUMBERS[RefusedHost]:
         return RefusedHost(packet[_PLAIN.size :].decode(errors="replace"))
-    if version != VERSION:
-        raise NotUnderstood(
-            f"the sender uses version {version} of the turn messages; this process expects version {VERSION}"
-        )
+    check_version(version, VERSION, "turn")
     try:
         return _decode(kind, packet)
     except (struct.error, UnicodeDecodeError) as problem:
@@ -122,17 +127,17 @@ def decode(packet: bytes) -> Message:
 
 
 def _decode(kind: int, packet: bytes) -> Message:
-    if kind == ENDED:
+    if kind == _NUMBERS[Ended]:
         _, _, lane, backlog, used_s, ran_s = _ENDED.unpack_from(packet)
         return Ended(_name(packet, _ENDED.size), lane, _seconds(used_s), _seconds(ran_s), backlog)
-    if kind == GRANTED:
+    if kind == _NUMBERS[Granted]:
         _, _, lane, quota_s = _GRANTED.unpack_from(packet)
         return Granted(_name(packet, _GRANTED.size), lane, _seconds(quota_s))
-    if kind == READY:
+    if kind == _NUMBERS[Ready]:
         return Ready(_name(packet, _PLAIN.size))
-    if kind == LEFT:
+    if kind == _NUMBERS[Left]:
         return Left(_name(packet, _PLAIN.size))
-    if kind == HELLO:
+    if kind == _NUMBERS[Hello]:
         host, *classes = packet[_PLAIN.size :].decode().split(_SEPARATOR)
         return Hello(_checked(host), tuple(map(_checked, classes)))
     raise NotUnderstood(f"the turn message has an unknown kind {kind}")

@@ -93,7 +93,7 @@ class Copy:
 
 
 OF_UNITS, GAUGE = "of units", "gauge"
-# Metadata of a figure: how the figure of a class is computed from its units. The figures of the units are summed without metadata.
+# Metadata that says how the figure of a class is computed from its units; figures without such metadata are summed.
 MEAN: Mapping[str, str] = {OF_UNITS: "mean"}
 WORST: Mapping[str, str] = {OF_UNITS: "worst"}
 
@@ -113,7 +113,7 @@ class Figures:
     queued: int = 0
     results: int = 0
     results_per_s: float = 0.0
-    # mean and percentiles of the response times of the last seconds
+    # Mean and percentiles of the response times of the last seconds, in milliseconds.
     mean_ms: float = field(default=0.0, metadata=WORST)
     p50_ms: float = field(default=0.0, metadata=WORST)
     p95_ms: float = field(default=0.0, metadata=WORST)
@@ -127,34 +127,35 @@ class Figures:
     state_bytes: int = field(
         default=0, metadata=gauge("bytes", "Bytes of the class's windows, groups and queues.")
     )
-    ingest_s: float = 0.0  # processor time used to read input
-    used_s: float = 0.0  # processor time used in slices
-    within_target_pct: float = 100.0  # answers within the delay target since the unit began, in percent
-    # figures of response times of all answers since the unit began
+    ingest_s: float = 0.0  # Processor-seconds used to read input
+    used_s: float = 0.0  # Processor-seconds used in slices
+    within_target_pct: float = 100.0  # Answers within the delay target since the unit began, in percent
+    # Figures of the response times of all answers since the unit began.
     response_ms: dict[str, float] = field(default_factory=dict)
-    # figures of the utility of all answers since the unit began
+    # Figures of the utility of all answers since the unit began
     utility: dict[str, float] = field(default_factory=dict)
-    # figures of the slowdown of all answers since the unit began
+    # Figures of the slowdown of all answers since the unit began
     slowdown: dict[str, float] = field(default_factory=dict)
-    # figures of the staleness of the queries' outputs since the unit began
+    # Figures of the staleness of the queries' outputs since the unit began
     staleness: dict[str, float] = field(default_factory=dict)
-    # figures of the tardiness of all answers of windows since the unit began
+    # Figures of the tardiness of all answers of windows since the unit began
     tardiness: dict[str, float] = field(default_factory=dict)
-    # mean slowdown in the last seconds; 0 without answers
+    # Mean slowdown of the answers of the last seconds; 0 without answers.
     slowdown_now: float = field(default=0.0, metadata=MEAN)
-    utility_now: float = field(default=1.0, metadata=MEAN)  # mean utility in the last seconds
+    utility_now: float = field(default=1.0, metadata=MEAN)  # Mean utility of the answers of the last seconds
     # Fraction of the answers of the last seconds that came after their deadlines.
     missed_now: float = field(default=0.0, metadata=MEAN)
-    staleness_now: float = field(default=0.0, metadata=MEAN)  # mean staleness in the last seconds
+    # Mean staleness of the answers of the last seconds.
+    staleness_now: float = field(default=0.0, metadata=MEAN)
     # Fraction of the windows' answers of the last seconds that came after their deadlines.
     tardy_now: float = field(default=0.0, metadata=MEAN)
-    queue_bytes: int = 0  # memory of the queues between operators
+    queue_bytes: int = 0  # Bytes of memory of the queues between operators
     late_now: dict[str, float] = field(default_factory=dict)
     """Fraction of the rows of the last minute that arrived behind the watermark, by stream; streams without late rows are left out."""
-    queue_age_s: float = field(default=0.0, metadata=WORST)  # age of the oldest queued tuple
+    queue_age_s: float = field(default=0.0, metadata=WORST)  # Age of the oldest queued tuple, in seconds
     # Fraction of the rows of the last seconds that were shed, at the door or from the queue.
     shed_now: float = field(default=0.0, metadata=MEAN)
-    taken_per_s: float = 0.0  # tuples per second that operators took in the last seconds
+    taken_per_s: float = 0.0  # Tuples per second that operators took in the last seconds
     held_back: int = field(
         default=0,
         metadata=gauge(
@@ -233,7 +234,7 @@ class Qualities:
         return map(Quality, *columns)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class UnitCounts:
     """Counters of a unit for metrics. All except `results` start from 0 whenever the unit is started."""
 
@@ -305,7 +306,7 @@ class UnitReport:
     reclaim: bool
     asleep: bool
     figures: Figures
-    cycle: CycleEnded | None = None  # only with the `common` manager, which decides for all classes
+    cycle: CycleEnded | None = None  # Load cycle for the `common` manager; None with other managers
     accounts: Mapping[str, Account] = field(default_factory=dict)
     """Account of each stream's tuples, taken at the same moment as the figures."""
     problem: str = ""

@@ -1,8 +1,10 @@
-"""Queries to Ray about a system, such as the nodes of its cluster and its live actors, and functions that end actors."""
+"""Queries to Ray about a system, such as the nodes of its cluster and its live actors, and functions that start and end actors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import ray
@@ -10,7 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.runtime.names import NAMESPACE, find
 
-# Seconds in which an actor may stop by itself. Then it is killed, which loses nothing that is in a log.
+# Seconds that an actor has to stop by itself before it is killed. Killing an actor loses nothing that is in a log.
 STOP_S = 2.0
 
 
@@ -37,6 +39,43 @@ def address_here() -> str:
 def short_id(node_id: str) -> str:
     """Return a short name of a node for paths of sockets, which must be short."""
     return node_id[:8]
+
+
+def start_actor(
+    kind: type,
+    name: str,
+    node_id: str | None,
+    groups: Mapping[str, int],
+    arguments: Sequence[Any],
+    concurrency: int = 1,
+) -> Any:
+    """Return the handle of an actor; if it does not exist, start it on the node, or on the head node without `node_id`.
+
+    Ray restarts the actor after a crash. The actor lives until it is killed, even if the process that started it ends.
+    """
+    # Ray's type annotations lack concurrency groups.
+    remote = cast(Any, ray.remote)
+    actor = remote(num_cpus=0, max_restarts=-1, max_concurrency=concurrency, concurrency_groups=dict(groups))(
+        kind
+    )
+    return actor.options(
+        name=name,
+        namespace=NAMESPACE,
+        lifetime="detached",
+        get_if_exists=True,
+        scheduling_strategy=head_node()
+        if node_id is None
+        else NodeAffinitySchedulingStrategy(node_id, soft=False),
+    ).remote(*arguments)
+
+
+def run_or_exit(work: Callable[[], None]) -> None:
+    """Run the loop of an actor; if it fails, end the process, so that Ray restarts the actor."""
+    try:
+        work()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
 
 
 def end(names: Sequence[str], *arguments: Any) -> None:

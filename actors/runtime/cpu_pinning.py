@@ -49,7 +49,7 @@ def keep_process_off(cores: Cores) -> Cores:
         return cores
     try:
         for thread in _THREADS.iterdir():
-            with suppress(ProcessLookupError):  # the thread has ended
+            with suppress(ProcessLookupError):  # The thread has ended since the folder was listed.
                 os.sched_setaffinity(int(thread.name), cores.others)
     except OSError as problem:
         return _refused(problem)

@@ -1,7 +1,7 @@
 """Recording of the events and commands of a process's decision cores on disk, so that a run can be replayed.
 
-Each log covers one life of one core: a header, then one line for each decision (`loadshed.records`). Its file is named
-`<core>-<name>-<life>.jsonl` and readable only by its owner. `weir sim --replay` repeats the decisions from it.
+Each log covers one core from its start until its process ends: a header, then one line for each decision (`loadshed.records`).
+The file is named `<core>-<name>-<number>.jsonl` and readable only by its owner. `weir sim --replay` repeats the decisions from it.
 
 Guarantees:
 1. `record` only queues the decision, which must not be changed afterwards. `flush` encodes and writes it; the owner calls
@@ -25,7 +25,7 @@ from threading import Event, Lock, Thread
 from typing import Any
 from urllib.parse import quote
 
-from loadshed.records import KINDS, Header, cut_line, decision_line, header_line
+from loadshed.records import KINDS, Core, CoreName, Header, cut_line, decision_line, header_line, header_of
 
 PENDING_MAX = 100_000
 # Number of decisions written at a time. The interpreter lock is released in between, so that other threads do not wait long.
@@ -34,6 +34,8 @@ CHUNK = 64
 GATHER_S = 0.2
 # Bytes reserved for the last line, which has the reason why the log ends.
 CUT_BYTES = 1000
+# Maximum size of one log, in bytes.
+EVENTS_BYTES = 256 << 20
 
 
 class EventLog:
@@ -87,7 +89,7 @@ class EventLog:
         for now, event, commands in decisions:
             try:
                 line = _text(decision_line(self._kind, now, event, commands))
-            except Exception as problem:  # an event that cannot be written must not stop the core
+            except Exception as problem:  # An event that cannot be written must not stop the core.
                 self._cut(chunk, f"an event could not be written: {problem!r:.100}")
                 return
             if len(line) > self._room:
@@ -129,7 +131,7 @@ def _text(line: Any) -> bytes:
 
 
 def _created(folder: Path, name: str) -> tuple[Path, int]:
-    """Create the file for the next life of a core."""
+    """Create a core's log file with the next unused number; return its path and its descriptor."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lives = re.compile(re.escape(name) + r"-(\d+)\.jsonl")
     matches = (lives.fullmatch(file.name) for file in folder.iterdir())
@@ -146,14 +148,16 @@ def _created(folder: Path, name: str) -> tuple[Path, int]:
 class LogWriter:
     """Thread that writes the logs of a process; it sleeps until a decision is recorded."""
 
-    def __init__(self, folder: Path, most_bytes: int) -> None:
+    def __init__(self, folder: Path, most_bytes: int = EVENTS_BYTES) -> None:
         self._folder, self._most_bytes = folder, most_bytes
         self._logs: list[EventLog] = []
         self._recorded, self._closing = Event(), Event()
         self._thread = Thread(target=self._run, name="event-log", daemon=True)
         self._thread.start()
 
-    def open(self, header: Header) -> EventLog:
+    def open(self, kind: CoreName, name: str, core: Core) -> EventLog:
+        """Open the log of a core that has not handled an event yet."""
+        header = header_of(kind, name, machine_clock(), core)
         log = EventLog(self._folder, header, self._most_bytes, self._tell)
         self._logs = [*(other for other in self._logs if other.is_open), log]
         return log

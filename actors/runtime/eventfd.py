@@ -23,5 +23,5 @@ class WakeUp:
             os.eventfd_read(self._event)
 
     def __del__(self) -> None:
-        # The descriptor is closed only now: if another thread called `set` after an earlier close, it could write to another file.
+        # The descriptor is closed together with the object: after an earlier close, `set` could write to another file.
         os.close(self._event)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 REST_S = 0.2
 # Seconds between two sleeps, in which waiting calls are started.
 BETWEEN_S = 0.005
-# Seconds between checks while the actor is not idle. It starts to sleep after QUIET_LOOKS checks in a row found it idle.
+# Seconds between checks while the actor is not idle. The actor starts to sleep after QUIET_LOOKS checks in a row found it idle.
 LOOK_S = 1.0
 QUIET_LOOKS = 5
 
@@ -34,21 +34,14 @@ def unchanged(look: Callable[[], object]) -> Callable[[], bool]:
 
 
 class Rest:
-    """Sleep of the main thread while the actor is idle. The main thread creates it and calls `is_idle` in a signal handler."""
+    """Alarm that lets the main thread sleep while the actor is idle. Only the main thread may create a Rest; its signal handler calls `is_idle`."""
 
-    def __init__(
-        self,
-        is_idle: Callable[[], bool],
-        *,
-        rest_s: float = REST_S,
-        look_s: float = LOOK_S,
-        quiet_looks: int = QUIET_LOOKS,
-    ) -> None:
-        self._is_idle, self._rest_s, self._look_s, self._quiet_looks = is_idle, rest_s, look_s, quiet_looks
+    def __init__(self, is_idle: Callable[[], bool]) -> None:
+        self._is_idle = is_idle
         self._news = threading.Event()
-        self._looks = 0  # number of checks in a row that found the actor idle
+        self._looks = 0  # Number of checks in a row that found the actor idle
         signal.signal(signal.SIGALRM, lambda *_: self._look())
-        signal.setitimer(signal.ITIMER_REAL, look_s)
+        signal.setitimer(signal.ITIMER_REAL, LOOK_S)
 
     def end(self) -> None:
         """Wake the main thread because the actor has work. May be called from any thread."""
@@ -58,8 +51,8 @@ class Rest:
     def _look(self) -> None:
         self._news.clear()
         self._looks = self._looks + 1 if self._is_idle() else 0
-        if self._looks > self._quiet_looks:
-            self._news.wait(self._rest_s)
+        if self._looks > QUIET_LOOKS:
+            self._news.wait(REST_S)
             signal.setitimer(signal.ITIMER_REAL, BETWEEN_S)
         else:
-            signal.setitimer(signal.ITIMER_REAL, self._look_s)
+            signal.setitimer(signal.ITIMER_REAL, LOOK_S)

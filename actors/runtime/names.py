@@ -29,7 +29,7 @@ class NoSuchActor(Away, ValueError):
 
 
 def find(name: str) -> Any:
-    """Return the handle of an actor, or raise NoSuchActor. This asks the cluster, so keep the handle."""
+    """Return the handle of an actor, or raise NoSuchActor. Each call asks the cluster, so callers keep the handle."""
     try:
         return ray.get_actor(name, namespace=NAMESPACE)
     except ValueError:
@@ -37,27 +37,11 @@ def find(name: str) -> Any:
         raise NoSuchActor(f"the running system has no actor {name} now", hint=hint) from None
 
 
-# Keys in the store (`actors.runtime.kv_store`) of the values that a restarted process continues with.
-
-
-def system_key() -> str:
-    """Return the key of the name of the system that runs on the cluster."""
-    return "system"
-
-
-def settings_key() -> str:
-    """Return the key of the settings of a system that continues after the process that started it has ended."""
-    return "settings"
-
-
-def declared_key() -> str:
-    """Return the key of the declared classes and the locations of their units."""
-    return COORDINATOR
-
-
-def shares_key() -> str:
-    """Return the key of the shares and loans, which change with every redistribution."""
-    return f"{COORDINATOR}:shares"
+# Keys in the store (`actors.runtime.kv_store`) of values with which a restarted process continues.
+SYSTEM_KEY = "system"  # Name of the system that runs on the cluster
+SETTINGS_KEY = "settings"  # Settings of a system that does not end with the process that started it
+DECLARED_KEY = COORDINATOR  # Declared classes, and the nodes and hosts of their units
+SHARES_KEY = f"{COORDINATOR}:shares"  # Shares and loans, which change with every redistribution
 
 
 def host_key(host: str) -> str:

@@ -39,8 +39,8 @@ from actors.runtime.run_dirs import (
 from configs.errors import InvalidInput
 
 LOG = logging.getLogger(__name__)
-# Environment variables for Ray's background work. The first group switches off Ray's monitoring and makes its polling less frequent.
-# With them, and without Ray's monitoring processes (`end_watchers`), an idle Ray uses 0.4% of a core instead of 1.9%.
+# Environment variables that switch off Ray's monitoring, and make Ray poll less often.
+# With these variables, and without Ray's monitoring processes (`end_watchers`), an idle Ray uses 0.4% of a core instead of 1.9%.
 # The wake-up of each idle actor every 10 ms has no setting in Ray; `actors.runtime.idle_throttle` reduces its cost.
 RAY_SETTINGS: Mapping[str, str] = {
     "RAY_task_events_report_interval_ms": "0",
@@ -115,17 +115,20 @@ def start_ray(name: str, lanes: int, loopback: bool, undo: Undo) -> None:
     settings = {variable: value for variable, value in RAY_SETTINGS.items() if variable not in os.environ}
     os.environ.update(settings)
     undo.append(lambda: [os.environ.pop(variable, None) for variable in settings])
-    # The folder contains sockets, and the length of their paths is limited.
+    # The folder contains sockets, and the paths of sockets have a limited length.
     folder = tempfile.mkdtemp(prefix=f"{TEMPORARY}{name}-")
     undo.append(lambda: remove_folder(Path(folder)))
-    hold_temporary(Path(folder), undo)
+    # The lock marks the folder as in use until this process ends, however that happens.
+    file = os.open(Path(folder) / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    undo.append(lambda: os.close(file))
     undo.append(restored_signal(signal.SIGTERM))
-    # Added before Ray is started, since a start that fails halfway leaves processes, too.
+    # The clean-up is added before Ray starts, because a start that fails halfway also leaves processes.
     undo.append(lambda: end_ray(Path(folder)))
     init_ray(
         LOCAL,
         loopback,
-        # Weir's actors request no processors; Ray starts one worker in advance for each processor given here.
+        # Weir's actors request no processors; Ray starts as many workers in advance as `num_cpus` says.
         num_cpus=lanes,
         object_store_memory=OBJECT_STORE_BYTES,
         include_dashboard=False,
@@ -150,13 +153,6 @@ def remove_folder(folder: Path) -> None:
         time.sleep(REMOVE_AGAIN_S)
 
 
-def hold_temporary(folder: Path, undo: Undo) -> None:
-    """Mark the folder of Ray's files as in use until this process ends, however that happens."""
-    file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(file, fcntl.LOCK_EX)
-    undo.append(lambda: os.close(file))
-
-
 def end_watchers() -> None:
     """End Ray's monitoring processes, which `ray.init` always starts.
 
@@ -174,11 +170,6 @@ def restored_signal(number: int) -> Callable[[], object]:
     return lambda: signal.signal(number, before) if in_main else None
 
 
-def join_ray(address: str, undo: Undo) -> None:
-    undo.append(ray.shutdown)
-    init_ray(address, is_local(address))
-
-
 def log_ray_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
     """Log a message of Ray's in one line without colours. Ray itself prints several lines with codes for a terminal."""
     text = " ".join(ANSI.sub("", " ".join(data["lines"])).split())
@@ -188,9 +179,9 @@ def log_ray_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> Non
 def init_ray(address: str, loopback: bool, **settings: Any) -> None:
     # Suppress the message, printed at each start, that Ray checks tokens.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
-    # Ray installs a handler for SIGTERM; the handler of this process, which ends everything in order, is restored below.
+    # Ray installs a handler for SIGTERM. The handler of this process, which ends everything in order, is restored afterwards.
     restore = restored_signal(signal.SIGTERM)
-    # With log_to_driver=False, only Ray's thread that listens for errors calls this function.
+    # With log_to_driver=False, only Ray's thread that listens for errors calls `log_ray_message`.
     ray_worker.print_to_stdstream = log_ray_message
     with loopback_alone() if loopback else nullcontext():
         try:
@@ -233,7 +224,7 @@ def end_in_order(folder: Path, code: int) -> None:
 def end_after_ray(folder: Path, code: int) -> None:
     """End this process if it still runs STOP_S after its Ray has ended.
 
-    Its threads would otherwise wait for a minute in Ray calls. After that Ray ends the process and leaves processes and files.
+    Threads of this process would otherwise wait for a minute in Ray calls. Then Ray would end the process, and leave processes and files.
     """
     while ray_runs():
         time.sleep(POLL_S)

@@ -1,5 +1,7 @@
 """Folders for the files that the processes of a running system share: `<shared memory>/weir-<uid>-<system>/<node>/`.
 
+The folder of a node has these files and folders:
+
     gateway.sock  gateway-door.sock  dispatcher.sock      sockets
     endpoint  ingest.key  keys.json                       the node's address in the network, and keys for it
     streams/<stream>/  classes/<class>/                   logs (`actors.log.segment_log`)
@@ -54,6 +56,16 @@ class Cluster:
     """Folder of the catalog that the system follows; None for a system without a catalog."""
 
 
+class NodePath:
+    """Property of RunDirs: the path of a file or folder in the node's folder."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, dirs: RunDirs, _: object) -> Path:
+        return dirs.folder / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class RunDirs:
     """Folders of one node of a system; `base` contains the folders of all systems."""
@@ -70,37 +82,14 @@ class RunDirs:
     def folder(self) -> Path:
         return self.root / checked(self.node)
 
-    @property
-    def dispatcher_socket(self) -> Path:
-        return self.folder / "dispatcher.sock"
-
-    @property
-    def gateway_socket(self) -> Path:
-        return self.folder / "gateway.sock"
-
-    @property
-    def door_socket(self) -> Path:
-        return self.folder / "gateway-door.sock"
-
-    @property
-    def endpoint(self) -> Path:
-        return self.folder / "endpoint"
-
-    @property
-    def ingest_key(self) -> Path:
-        return self.folder / "ingest.key"
-
-    @property
-    def keys(self) -> Path:
-        return self.folder / "keys.json"
-
-    @property
-    def streams(self) -> Path:
-        return self.folder / "streams"
-
-    @property
-    def classes(self) -> Path:
-        return self.folder / "classes"
+    dispatcher_socket = NodePath("dispatcher.sock")
+    gateway_socket = NodePath("gateway.sock")
+    door_socket = NodePath("gateway-door.sock")
+    endpoint = NodePath("endpoint")
+    ingest_key = NodePath("ingest.key")
+    keys = NodePath("keys.json")
+    streams = NodePath("streams")
+    classes = NodePath("classes")
 
     def stream(self, name: str) -> Path:
         """Return the folder of a stream; the case of its name does not matter."""
@@ -207,7 +196,7 @@ def has_open(process: Path, folder: Path) -> bool:
 
 @contextmanager
 def lock_if_dead(root: Path) -> Iterator[bool]:
-    """Yield True if no process holds the lock of a folder. No process can acquire it inside the with block then."""
+    """Yield True if no process holds the lock of a folder; then no other process gets the lock inside the with block."""
     try:
         file = os.open(root / LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -63,7 +63,7 @@ class Channel:
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
-            return  # the connection has ended already
+            return  # The connection has ended already.
 
     def close(self) -> None:
         self._socket.close()
@@ -91,7 +91,8 @@ class Listener:
         self._lock = _lock(path)
         self._socket = _socket()
         try:
-            path.unlink(missing_ok=True)  # left by a dead listener, since the lock was free
+            # The lock was free, so an existing socket file belongs to a dead listener.
+            path.unlink(missing_ok=True)
             self._socket.bind(address)
             self._socket.listen(BACKLOG)
             self._socket.setblocking(False)

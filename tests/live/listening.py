@@ -59,7 +59,7 @@ def inodes_of(pid: int) -> Iterator[str]:
         for file in (PROC / str(pid) / "fd").iterdir():
             if found := SOCKET.fullmatch(os.readlink(file)):
                 yield found[1]
-    except OSError:  # the process has ended, or has closed the file, since the list was read
+    except OSError:  # The process has ended, or has closed the file, since the list was read.
         return
 
 

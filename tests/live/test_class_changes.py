@@ -237,16 +237,16 @@ class LiveCourse(Course):
     def _runs(self, tenant: str, wanted: set[str]) -> bool:
         found = self.there.runs(tenant)
         if found != wanted:
-            raise ValueError(
-                f"{found} where {wanted} are declared; {self.there.status(tenant)}"
-            )  # ignored: the caller tries again
+            # The caller ignores the error and tries again.
+            raise ValueError(f"{found} where {wanted} are declared; {self.there.status(tenant)}")
         return True
 
     def _is_answered(self) -> bool:
         try:
             self.model.check(self.there.answers())
         except AssertionError as problem:
-            raise ValueError(problem.args) from None  # ignored: the caller tries again
+            # The caller ignores the error and tries again.
+            raise ValueError(problem.args) from None
         return True
 
     def _probe(self) -> None:

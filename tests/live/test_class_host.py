@@ -29,6 +29,7 @@ from actors.runtime.names import COORDINATOR, host_key
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveClass, LiveSettings
 from engine.class_.explain import PlanLine
+from tests.support.answer_logs import answer_rows
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("cluster")]
 
@@ -110,7 +111,7 @@ def publish(dirs: RunDirs, begin: int, rows: int) -> None:
 def answered(dirs: RunDirs, rows: int) -> list[int]:
     """Return the event times of the answers, once there are at least `rows` answers."""
     while True:
-        found = [row["ts"] for row in AnswerReader(dirs, "gold").rows("hot")]
+        found = [row["ts"] for row in answer_rows(AnswerReader(dirs, "gold"), "hot")]
         if len(found) >= rows:
             return found
         threading.Event().wait(0.005)

@@ -192,7 +192,8 @@ def test_killed_coordinator_recovers_its_state_while_the_system_continues(classe
 
 def test_killed_or_removed_host_gets_its_units_again(classes: System) -> None:
     host = units(classes)["bronze"].host
-    kv_store.delete(host_key(host))  # so that the new process finds no stored units
+    # The stored units are deleted, so that the new process must get its units from the coordinator.
+    kv_store.delete(host_key(host))
     pid = kill_process(host_name(host))
     assert eventually(partial(is_another, host_name(host), pid), "another process")
     assert sent_unit(classes, "bronze").declared == declared("bronze", 1.0)

@@ -119,7 +119,7 @@ def test_every_panel_and_rule_has_data_in_a_real_prometheus_under_overload(tmp_p
     asked = [(panel["dashboard"], panel["panel"]) for panel in seen["panels"]]
     assert asked == [(board.uid, panel.title) for board in BOARDS for panel in board.panels]
     # The scenario lends, sheds and shows operators, so panels about these have data.
-    # It has no mirror and no failed row; panels about these are tested in `tests/unit/services/dashboards/test_dashboard_queries.py`.
+    # The scenario has no mirror and no failed row; panels about these are tested in `tests/unit/services/dashboards/test_dashboard_queries.py`.
     # An alert may be pending or not, depending on the machine.
     empty = [
         panel
@@ -131,7 +131,7 @@ def test_every_panel_and_rule_has_data_in_a_real_prometheus_under_overload(tmp_p
     assert [
         rule["name"] for rule in seen["rules"] if rule["kind"] == "recording" and not rule["series"]
     ] == []
-    # Alerts that must not fire here, because shedding on purpose is not a fault.
+    # Alerts that must not fire, because the demonstration sheds on purpose, which is not a fault.
     quiet = {"WeirLedgerNotClosed", "WeirFeedNotRunning", "WeirHostRestarting", "WeirNotSeen"}
     assert {rule["state"] for rule in seen["rules"] if rule["name"] in quiet} == {"inactive"}
     page = (tmp_path / "weir-demo" / "overload-dilos.html").read_text("utf-8")

@@ -67,7 +67,7 @@ class Service:
         return found
 
     def push(self, number: int) -> None:
-        """Push an odd number as a tick of now, and as a note."""
+        """Push a number to stream `ticks`, with the present time, and to stream `notes`."""
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         for stream, row in (("ticks", {"ts": now, "value": number}), ("notes", {"n": number, "text": "ü"})):
             assert self.call("feeder", "POST", f"/streams/{stream}/rows", json=[row])["accepted"] == 1

@@ -186,9 +186,8 @@ def test_utility_graph_of_a_query_may_change_while_answers_arrive(system: System
         )
         assert 0 < found["plain"]["staleness"] <= 1
         assert (found["urgent"]["weight"], found["plain"]["weight"]) == (4, 1)
-        assert (
-            min(quality["slowdown"] for quality in found.values()) > 1
-        )  # the slowdown is above 1, because a train waits until its class gets a slice
+        # The slowdown is above 1, because a train waits until its class gets a slice.
+        assert min(quality["slowdown"] for quality in found.values()) > 1
         utility = running.get("/v1/tenants/gold/status")["utility"]
         assert (utility["mean"], utility["of_queries"], utility["missed"]) == (0.5, 0.5, ROWS // 2)
 
@@ -213,6 +212,6 @@ def test_explanations_are_available_again_after_a_host_was_killed(running: Runni
     found = running.system.status().system.units["gold"]
     handle = running.system.host(found.host)
     ray.kill(handle, no_restart=False)
-    with suppress(SourceAway):  # no error here means that Ray has already restarted the host
+    with suppress(SourceAway):  # Without an error, Ray has already restarted the host.
         source.decisions("gold", 1)
     assert eventually(lambda: running.get("/v1/tenants/gold/explain"), "its explanations")["running"]

@@ -34,8 +34,8 @@ pytestmark = pytest.mark.live
 
 # Number of tuples in a burst: their work takes longer than a load cycle.
 ROWS, WINDOW, LEAST, CYCLE_MS = 300_000, 50, 0.99, 40
-# `chain` prefers tuples of `sifted` to tuples of `plain`, because their source empties its queue faster. But a source runs only
-# when no other operator has input, so a sifted tuple also costs the expensive windows behind it.
+# Policy `chain` prefers tuples of stream `sifted` to tuples of `plain`, because the source of `sifted` empties its queue faster.
+# A source runs only when no other operator has input, so a tuple of `sifted` also costs the expensive windows of its query.
 COSTLY = " + ".join(f"SQRT(x + {number}) * LN(x + {number}) / (x + {number})" for number in range(1, 61))
 QUERIES = {
     "sift": f"SELECT ts, x FROM sifted WHERE x >= {LEAST}",

@@ -36,7 +36,7 @@ QUERIES = {
 RANGES = {"exact": 6000, "slow": 12_000, "fast": 4000}
 BOUNDS = {"exact": 3000, "slow": 6000, "fast": 2000}
 BATCH_MS, ROWS = 500, 20
-# Schedules, set one after another. With each stands the slide that query `slow` then has: its own bound, or that of `fast`.
+# Schedules that are set one after another, each with the slide of query `slow` under it: the bound of `slow` or of `fast`.
 COURSE: list[tuple[PeriodicKind, int]] = [("none", 6000), ("aggressive", 2000), ("conservative", 6000)]
 # Number of equal slides in a row that show that a setting is in force.
 IN_A_ROW = 10

@@ -108,7 +108,8 @@ class Process:
             for feed in intake.feeds.values():
                 feed.subscribed = False
         self.line = Line(streams)
-        self.ingest._greet(self.line)  # type: ignore[arg-type]  # a Channel has a socket
+        self.ingest.gateway.channel = self.line  # type: ignore[assignment]  # a Channel has a socket
+        self.ingest._greet()
 
     def set_units(self, units: Sequence[Unit]) -> None:
         """Set the host's units; the gateway learns of them at the next round of ingest."""

@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from actors.gateway.gateway_loop import Gateway
-from actors.gateway.subscriber import Subscriber
 from actors.log.segment_log import Reader
 from actors.log.train_format import batch_of
 from actors.runtime.run_dirs import RunDirs
+from bench.subscriber import Subscriber
 from engine.data.schema import StreamSchema
 from engine.data.train import train_to_arrow
 from services.ingest.flight import FlightSettings

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from actors.host.answer_reader import AnswerReader
 from actors.log.segment_log import LogFull
 from actors.log.unit_log import UnitLog
 from engine.class_.steps import Answer, Commit, QueryAdded, QueryRemoved, Step
 from engine.data.schema import Schema
-from engine.data.train import Train, train_from_arrow
+from engine.data.train import Train, train_from_arrow, values_to_arrow
 from engine.plan.plan import Query
 from engine.sql import SqlCatalog, parse_create_stream, plan_query
 
 STREAM = parse_create_stream("CREATE STREAM s (n int64, s string)")
 SQL = "SELECT n, s FROM s"
+
+
+def answer_rows(reader: AnswerReader, query: str, after: int = -1) -> list[dict[str, Any]]:
+    """Return the rows of a query's answers with numbers greater than `after`, each with its number as `_seq`."""
+    names, rows = [name for name, _ in reader.columns(query)], []
+    for answer in reader.answers(query, after):
+        columns = [values_to_arrow(column).to_pylist() for column in answer.train.columns]
+        for place, row in enumerate(zip(*columns, strict=True)):
+            rows.append({"_seq": answer.first + place, **dict(zip(names, row, strict=True))})
+    return rows
 
 
 def planned(name: str) -> Query:

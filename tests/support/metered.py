@@ -45,8 +45,8 @@ class Metered(InProcess):
     def turns(self, node: str) -> DispatcherStatus:
         self._answer()
         lanes = (LaneStatus(None, self.slices, 2.0, 1.5, 1.25, 0.5),) * 2
-        turns = TurnStatus(4, lanes, {}, (), 1, 0, 0, {}, {}, 0.25, "")
-        return DispatcherStatus(self.pids["dispatcher"], "found", turns)
+        turns = TurnStatus(4, lanes, {}, (), 1, 0, 0, {}, 0.25, "")
+        return DispatcherStatus(self.pids["dispatcher"], turns)
 
     def inflow(self, node: str) -> Inflow:
         self._answer()

@@ -9,7 +9,7 @@ from scheduler.tuning import Compared
 
 
 def test_a_switch_of_policy_is_explained_however_long_ago_it_was() -> None:
-    tunings = Tunings(None)
+    tunings = Tunings()
     declared = LiveClass(name="one", priority=1, delay_target_ms=100, policy=Automatic(steady=2))
     tunings.set_classes([declared])
     for place in range(50):

@@ -38,8 +38,7 @@ class Node:
         self.thread = threading.Thread(target=self.loop.run)
         self.thread.start()
 
-    def record(self, core: str, event: TurnEvent, now: float, grants: tuple[Grant, ...]) -> None:
-        assert core == "turns"
+    def record(self, event: TurnEvent, now: float, grants: tuple[Grant, ...]) -> None:
         self.recorded.append((event, now, grants))
 
     def share(self, *names: str, **shares: float) -> None:

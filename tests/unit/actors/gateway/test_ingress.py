@@ -23,7 +23,6 @@ from actors.gateway.producer import Producer
 from actors.gateway.producer_door import DoorBounds
 from actors.gateway.reader_connection import ReaderConnection
 from actors.gateway.streams import Streams
-from actors.gateway.subscriber import Subscriber
 from actors.log.segment_log import FrameForgotten, LogFull, Reader
 from actors.log.train_format import BatchId, batch_of, batch_parts, mark_of
 from actors.messages.gateway_messages import (
@@ -48,6 +47,7 @@ from actors.messages.gateway_messages import (
 )
 from actors.runtime.run_dirs import RunDirs, remove_dead
 from actors.runtime.unix_channel import Channel, connect
+from bench.subscriber import Subscriber
 from configs.errors import InvalidInput
 from engine.data.train import train_from_arrow
 from engine.sql import parse_create_stream
@@ -94,7 +94,7 @@ def sensors(subscriber: Subscriber) -> list[tuple[int, list[int]]]:
 
 
 def settle(dirs: RunDirs) -> None:
-    """Wait until the gateway has handled the earlier messages of readers: only then does it answer a new reader."""
+    """Wait until the gateway has handled all earlier messages of readers, because it answers a new reader only after them."""
     newcomer = Subscriber(dirs, "newcomer", "readings")
     newcomer.unsubscribe()
     newcomer.close()
@@ -749,7 +749,7 @@ def test_lossless_reader_is_notified_when_its_frames_fill_the_log(dirs: RunDirs)
         heard.append([type(decode(mine.receive() or b""))])
         while heard[-1][-1] is not CaughtUp:
             heard[-1].append(type(decode(mine.receive() or b"")))
-    # The notice comes again only after some time, however often producers try.
+    # LogIsFull is sent again only after some time, however often producers try.
     assert heard == [[Subscribed, LogIsFull, LogIsFull, CaughtUp], [Subscribed, CaughtUp]]
     streams.close()
     for channel in (one for pair in channels for one in pair):

@@ -324,7 +324,7 @@ def test_changes_made_while_the_log_is_not_writable_are_written_later_in_order(t
         assert not unit.commits.is_stuck
         unit.run(1.0)
     log = UnitLog(dirs.class_log("gold"), 1 << 20)
-    steps = [step for commit in log.found().commits for step in commit.steps]
+    steps = [step for commit in log.found()[1] for step in commit.steps]
     log.close()
     assert steps == [QueryAdded("first", first), QueryAdded("second", second)]
 

@@ -30,6 +30,7 @@ from engine.operators.protocol import Stateless
 from loadshed.ledger import TupleLedger
 from loadshed.manager import LEAST_ROOM
 from scheduler.capacity.core import HeadroomScaled
+from tests.support.answer_logs import answer_rows
 
 STREAMS = (
     "CREATE STREAM readings (ts int64, sensor int32, temp float64, WATERMARK FOR ts AS ts)",
@@ -165,7 +166,7 @@ def running(dirs: RunDirs, **gateway: Any) -> Iterator[Node]:
 
 
 def rows(dirs: RunDirs, query: str, name: str = "gold", after: int = -1) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for row in AnswerReader(dirs, name).rows(query, after)]
+    return [tuple(row.values()) for row in answer_rows(AnswerReader(dirs, name), query, after)]
 
 
 def delivered(upto: int) -> Callable[[UnitReport], bool]:

@@ -300,8 +300,8 @@ def test_only_answers_after_their_deadline_are_forecast_as_tardy() -> None:
         noticed = replace(unit_now(), slacks=slacks)
         return forecasts(replace(class_now("tardiness", noticed), settles=False), chosen, alone)
 
-    # With a slack of almost 0, the tardiness of an answer is its whole response time; with an hour of slack it is 0. The policy
-    # edf-hr is left out of the comparison, because it orders operators differently if there are deadlines.
+    # With a slack of almost 0, the tardiness of an answer is its whole response time; with an hour of slack, the tardiness is 0.
+    # The policy edf-hr is not compared, because it orders operators differently if there are deadlines.
     response = forecasts(replace(class_now("response", unit_now()), settles=False), chosen, alone)
     at_once = tardy_ms(None, 1e-9, 1e-9)
     assert {kind: at_once[kind] for kind in ("hr", "fcfs")} == pytest.approx(

@@ -225,12 +225,12 @@ def test_totals_and_rates_do_not_fall_when_a_query_with_answers_is_removed(dirs:
             arrive(unit, "b", number)
         work(unit)
         unit.end_cycle(time.monotonic())
-        before = unit.measured.figures
+        before = unit.status().figures
         unit.become(changed(unit, declared(**ONE_QUERY)))
         unit.streams_changed()
         work(unit)
         unit.end_cycle(time.monotonic())
-        after = unit.measured.figures
+        after = unit.status().figures
         assert (before.results, before.offered, before.delivered) == (12, 12, 12)
         assert (after.results, after.offered, after.delivered) == (12, 12, 12)
         assert after.results_per_s >= 0
@@ -243,12 +243,12 @@ def test_a_removed_query_no_longer_holds_producers_back(dirs: RunDirs) -> None:
         unit.inbox.held_back = True
         assert unit.input.makes_room()
         unit.end_cycle(time.monotonic())
-        assert unit.measured.figures.held_back == 1
+        assert unit.status().figures.held_back == 1
         unit.become(changed(unit, declared(**ONE_QUERY)))
         unit.streams_changed()
         work(unit)
         unit.end_cycle(time.monotonic())
-        assert (unit.measured.figures.queued, unit.measured.figures.held_back) == (0, 0)
+        assert (unit.status().figures.queued, unit.status().figures.held_back) == (0, 0)
 
 
 @pytest.mark.parametrize("saved", [True, False])
@@ -277,7 +277,7 @@ def test_the_account_of_a_stream_without_queries_is_kept_and_continued(dirs: Run
         again, queued = unit.hosted.input.accounts()["b"]
         assert (again.offered, again.delivered, again.shed, queued) == (9, 6, 3, 0)
         unit.end_cycle(time.monotonic())
-        assert unit.measured.figures.results == 6
+        assert unit.status().figures.results == 6
 
 
 def test_a_bounded_number_of_accounts_of_former_streams_is_kept(dirs: RunDirs) -> None:

@@ -29,7 +29,7 @@ class Home:
     def take(
         self, commits: Mapping[int, bytes], snapshots: Mapping[int, int], released: Mapping[str, int]
     ) -> None:
-        """Add the contents of commits by commit number, and for each snapshot its number with the number of the commit that follows it."""
+        """Add commits by number, and snapshots. `snapshots` maps the number of each snapshot to the number of the next commit."""
         saved = [(number, snapshot(following)) for number, following in snapshots.items()]
         self.copy.take(UnitFrames(0.0, list(commits.items()), saved, released, DESCRIPTION), 0.0)
 
@@ -77,9 +77,9 @@ def test_a_host_resumes_from_a_closed_copy(tmp_path: Path) -> None:
         UnitLog(home.folder, LOG_BYTES)
     home.copy.close()
     log = UnitLog(home.folder, LOG_BYTES)
-    found = log.found()
-    assert found.snapshot is not None
-    assert (found.snapshot.following, list(found.commits), log.next) == (8, [], 8)
+    last, commits = log.found()
+    assert last is not None
+    assert (last.following, commits, log.next) == (8, [], 8)
     log.close()
 
 

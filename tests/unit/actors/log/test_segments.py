@@ -186,7 +186,8 @@ def test_full_log_with_keep_none_forgets_its_oldest_frames(tmp_path: Path) -> No
 
 
 def test_skipped_numbers_count_as_forgotten(tmp_path: Path) -> None:
-    log = SegmentWriter(tmp_path, first=7)
+    log = SegmentWriter(tmp_path)
+    log.skip_to(7)
     reader = Reader(tmp_path)
     log.append([b"seven"])
     log.skip_to(12)

@@ -118,7 +118,7 @@ def test_a_disk_error_ends_the_log_and_the_written_lines_can_be_replayed(tmp_pat
 
 def test_a_writer_keeps_each_log_in_the_order_of_its_decisions(tmp_path: Path) -> None:
     writer = LogWriter(tmp_path, ROOMY)
-    logs = [writer.open(header(name)) for name in ("a", "b")]
+    logs = [writer.open("turns", name, TurnRoundRobin({}, 0.01)) for name in ("a", "b")]
 
     def decide(log: EventLog) -> None:
         for now in range(5000):

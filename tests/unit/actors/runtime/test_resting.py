@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from actors.runtime import idle_throttle
 from actors.runtime.idle_throttle import Rest
 
 FOR_EVER_S = 1e6
@@ -23,7 +24,13 @@ def _alarm() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-def test_a_rest_ends_when_work_arrives() -> None:
+def set_times(patch: pytest.MonkeyPatch, rest_s: float, quiet_looks: int) -> None:
+    patch.setattr(idle_throttle, "REST_S", rest_s)
+    patch.setattr(idle_throttle, "LOOK_S", MOMENT_S)
+    patch.setattr(idle_throttle, "QUIET_LOOKS", quiet_looks)
+
+
+def test_a_rest_ends_when_work_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that `end` interrupts a rest; otherwise the rest, and this test, would last practically for ever."""
     asked, ended = threading.Event(), threading.Event()
 
@@ -31,7 +38,8 @@ def test_a_rest_ends_when_work_arrives() -> None:
         asked.set()
         return True
 
-    rest = Rest(is_idle, rest_s=FOR_EVER_S, look_s=MOMENT_S, quiet_looks=0)
+    set_times(monkeypatch, rest_s=FOR_EVER_S, quiet_looks=0)
+    rest = Rest(is_idle)
 
     def work_comes() -> None:
         assert asked.wait(DEADLINE_S)
@@ -46,7 +54,7 @@ def test_a_rest_ends_when_work_arrives() -> None:
     thread.join(DEADLINE_S)
 
 
-def test_a_rest_begins_only_after_several_idle_checks() -> None:
+def test_a_rest_begins_only_after_several_idle_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[bool] = []
     done = threading.Event()
 
@@ -57,12 +65,13 @@ def test_a_rest_begins_only_after_several_idle_checks() -> None:
         return found[-1]
 
     # Two idle checks in a row must not yet start a rest, because that rest would last practically for ever.
-    Rest(is_idle, rest_s=FOR_EVER_S, look_s=MOMENT_S, quiet_looks=2)
+    set_times(monkeypatch, rest_s=FOR_EVER_S, quiet_looks=2)
+    Rest(is_idle)
     assert done.wait(DEADLINE_S)
     assert found[:9] == [True, True, False] * 3
 
 
-def test_a_resting_thread_checks_for_work_repeatedly() -> None:
+def test_a_resting_thread_checks_for_work_repeatedly(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
     done = threading.Event()
 
@@ -73,5 +82,6 @@ def test_a_resting_thread_checks_for_work_repeatedly() -> None:
             done.set()
         return True
 
-    Rest(is_idle, rest_s=MOMENT_S, look_s=MOMENT_S, quiet_looks=0)
+    set_times(monkeypatch, rest_s=MOMENT_S, quiet_looks=0)
+    Rest(is_idle)
     assert done.wait(DEADLINE_S)

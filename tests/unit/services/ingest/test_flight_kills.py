@@ -23,10 +23,10 @@ import pytest
 from pyarrow import flight
 
 from actors.gateway.gateway_loop import Gateway
-from actors.gateway.subscriber import Subscriber
 from actors.log.segment_log import Reader
 from actors.log.train_format import batch_of
 from actors.runtime.run_dirs import RunDirs
+from bench.subscriber import Subscriber
 from configs.errors import WeirError
 from services.ingest.deadletters import letters
 from services.ingest.flight import FlightSettings

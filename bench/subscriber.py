@@ -1,4 +1,4 @@
-"""Client with which a reader subscribes to one stream, reads the stream's log, and waits for more frames.
+"""Client with which benchmarks and tests subscribe to one stream, read the stream's log, and wait for more frames.
 
 When the gateway ends, `wait` raises a ConnectionError. Frames that are in the log can still be read, and a new Subscriber with
 the same name continues at the restarted gateway.
