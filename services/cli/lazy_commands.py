@@ -94,17 +94,17 @@ def usage(ctx: Any, command: Any, args: Sequence[str] = ()) -> Iterator[None]:
         yield
     except typer.TyperException as problem:
         if type(problem).__name__ == "NoArgsIsHelpError":
-            # Typer prints nothing after this call, but our help layout returns a text, so the text is printed here.
+            # Typer expects that the help has been printed already. Weir's help layout returns a text instead, which is printed now.
             typer.echo(str(problem), err=True)
             raise typer.Exit(EXIT_WRONG_INPUT) from None
-        # Imported only when there is a mistake to report.
+        # This module is imported only to report a mistake, so that correct command lines do not wait for the import.
         from services.cli.usage import usage_problem
 
         raise usage_problem(problem, ctx, command, args) from None
 
 
 def help_of(command: Any, ctx: Any) -> str:
-    # Imported only when help is shown.
+    # The help layout is imported only to show help, so that other commands do not wait for the import.
     from services.cli.help_layout import help_text
 
     return help_text(command, ctx)

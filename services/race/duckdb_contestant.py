@@ -9,13 +9,8 @@ import pyarrow as pa
 
 from services.race.w11_workload import Array, Data, RaceOutcome
 
-WINDOWS = {
-    "A1": (10, 2),
-    "A2": (10, 10),
-    "A3": (5, 1),
-    "A4": (20, 5),
-    "A5": (4, 2),
-}  # range and slide of each query, in seconds
+# Range and slide of each window query, in seconds.
+WINDOWS = {"A1": (10, 2), "A2": (10, 10), "A3": (5, 1), "A4": (20, 5), "A5": (4, 2)}
 # SQL of each window query: column to group by, aggregates per pane, and expressions that combine panes.
 PANES = {
     "A1": ("region", "sum(temp) AS s, count(*) AS n", "sum(s) / sum(n) AS v"),

@@ -52,8 +52,12 @@ class HandWritten:
             "A5": (4_000, 2_000),
         }
         self.next_end: dict[str, int] = {}
-        self.recent_readings: list[tuple[Array, Array, Array]] = []  # each item: ts, sensor, temp
-        self.recent_alerts: list[tuple[Array, Array, Array]] = []  # each item: ts, sensor, level
+        self.recent_readings: list[
+            tuple[Array, Array, Array]
+        ] = []  # Columns ts, sensor and temp of recent readings, by batch.
+        self.recent_alerts: list[
+            tuple[Array, Array, Array]
+        ] = []  # Columns ts, sensor and level of recent alerts, by batch.
 
     def readings(self, batch: Batch) -> None:
         ts, sensor, region, temp, humidity, wind = (batch[name] for name in COLUMNS)

@@ -20,8 +20,8 @@ class Figure:
     name: str
     value: float
     unit: str
-    limit: float | None = None  # largest accepted value; None if no value is too large
-    least: float | None = None  # smallest accepted value; None if no value is too small
+    limit: float | None = None  # Largest accepted value; None if no value is too large.
+    least: float | None = None  # Smallest accepted value; None if no value is too small.
 
     @property
     def met(self) -> bool:

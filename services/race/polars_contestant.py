@@ -24,7 +24,7 @@ class PolarsPanes:
 
     key: str
     length_ms: int
-    reach_ms: int  # length of the longest window
+    reach_ms: int  # Range of the longest window over the panes, in ms of event time.
     kept: Sequence[pl.Expr]
     combined: Sequence[pl.Expr]
     frames: list[pl.DataFrame] = field(default_factory=list)

@@ -27,7 +27,7 @@ class Contestant:
 
     what: str
     run: Callable[[Data, int], RaceOutcome]
-    package: str | None = None  # Python package that the contestant needs and Weir does not
+    package: str | None = None  # Python package that the contestant needs, but Weir does not need.
 
 
 # Each of these functions imports its package when it is called, because the package may not be installed.

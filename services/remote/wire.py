@@ -154,7 +154,7 @@ class Wire:
         again: bool = True,
         wait_s: float = 0.0,
     ) -> httpx.Response:
-        """Return the response, or raise its error. `again` is True if a call may safely be repeated after its connection broke."""
+        """Return the response, or raise its error. With `again`, the call is repeated if the connection breaks."""
         query = {name: told(value) for name, value in (params or {}).items() if value is not None}
         timeout = httpx.Timeout(self._timeout_s + wait_s, connect=min(CONNECT_S, self._timeout_s))
         backoff, paused_s = Backoff(PAUSE_S), 0.0

@@ -36,7 +36,7 @@ def explain(
     last: Annotated[int, typer.Option(min=1, max=1000, help="Number of decisions to show.")] = 10,
     output: OutputOption = "table",
 ) -> None:
-    """Explain the state of a tenant's class and the last decisions about it. Exit code 1 if Weir has given up starting it."""
+    """Explain the state of a tenant's class and the last decisions about it. Exit code 1 if Weir has given up starting the class."""
     with service() as weir:
         # Repeated decisions share a line of the table, so `last` lines may need more than `last` decisions: request the maximum.
         answer = weir.live.explain(tenant, last if output in ("json", "yaml") else DECISIONS_MOST)
@@ -80,7 +80,7 @@ def explanation(told: Mapping[str, Any], last: int, now: datetime) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class DecisionLine:
-    """Table line for consecutive decisions that repeat each other, with the time and the text of the last of them."""
+    """Table line for several equal decisions in a row, with the time and the text of the last decision."""
 
     at: str
     words: str
@@ -95,7 +95,7 @@ def folded(items: Sequence[Mapping[str, Any]]) -> list[DecisionLine]:
             continue
         thread = (item["about"], item.get("unit", ""))
         run = latest.get(thread)
-        # Share moves never have a line in common, because each move changes other shares.
+        # Every move of shares gets its own table line, because no two moves are equal.
         if run is not None and item["about"] != "shares" and run[-1]["branch"] == item["branch"]:
             run.append(item)
         else:

@@ -156,7 +156,7 @@ def describe(kind: KindArgument, name: NameArgument, output: OutputOption = "tab
                     for change in weir.audit(declared.ref.kind, name)
                 ]
     # Only a running service knows the status, so without a service the status is left out.
-    # For a feed of which a tenant may see only the status, an error is raised instead.
+    # If the key permits only the status (a tenant's key, for a feed), an error of the service ends the command.
     with suppress(WeirError) if fields else nullcontext():
         status = STATUS.get(ref.kind)
         if status is not None:
@@ -318,7 +318,7 @@ def differences_table(made: Sequence[Change]) -> Sheet:
 
 
 def changed_lines(field: str, old: Any, new: Any) -> Iterator[str]:
-    """Yield a line for a changed field. For a field that contains other fields, yield a line for each of those that has changed."""
+    """Yield a line for a changed field. If the field contains other fields, yield a line for each inner field that has changed."""
     parts = [value for value in (old, new) if value is not None]
     if not parts or not all(isinstance(value, Mapping) for value in parts):
         yield f"{field}: {plain(old)} → {plain(new)}"

@@ -81,7 +81,7 @@ def render(
         ),
     ] = None,
 ) -> None:
-    """Show the settings that `weir up` would use, including defaults, with a file or in a pod of the Helm chart."""
+    """Show all settings, including defaults, that `weir up` would use with a settings file or in a pod of the Helm chart."""
     if file is not None and values:
         raise InvalidInput(
             "this option cannot be combined with --config", "--values", hint="leave out --config or --values"

@@ -53,12 +53,12 @@ LOAD_LEAST, LOAD_MOST = 0.01, 10.0
 LANE_PART_LEAST = 0.01
 EXIT_BROKEN = 1
 ROWS = "rows.parquet"
-# In the demonstration a lane has only `lane_part` of a processor: with shorter trains, a call takes no longer than usual.
+# Maximum number of tuples per train, below the default: a lane of the demonstration is slow, because it has only a part of a processor.
 TRAIN_MAX = 1_000
-# Rounds are longer than the default, because a class with a tenth of a slow lane would otherwise get very short slices.
-# In very short slices it would spend most of its time on cache misses, and have to drop more of its input than any class may.
+# Length of a round in ms, above the default: in shorter rounds, a class with a tenth of a slow lane would get very short slices.
+# A class with very short slices would lose most of its time to cache misses, and would have to drop too much of its input.
 ROUND_MS = 20.0
-# Least fraction of the time that a lane with constant work spends in slices, unless other processes use its processor.
+# Fraction of a busy lane's time that slices use on an idle machine. A smaller fraction shows that other processes use the processor.
 BUSY_PART = 0.9
 
 
@@ -81,7 +81,7 @@ LanesOption = Annotated[int, typer.Option(min=1, max=256, help="Number of proces
 LanePartOption = Annotated[
     float | None,
     typer.Option(
-        help="Fraction of each of these processors that queries may use; Spark and other processes use the rest.",
+        help="Fraction of each processor of --lanes that queries may use; Spark and other processes use the rest.",
         show_default=", ".join(f"{preset.lane_part:g} for {name}" for name, preset in SCENARIOS.items()),
     ),
 ]
@@ -230,7 +230,7 @@ def begun(
     options: DemoOptions, folder: Path, phases: TimedPhases, running: ExitStack
 ) -> tuple[Mapping[str, pa.Table], Watched]:
     """Write the file of rows for Spark, and start a system. The system ends when the exit stack `running` is closed."""
-    # Imported here, so that other commands do not wait for the import of Ray.
+    # Ray is imported when it is needed, so that `weir demo --help` does not wait for this import.
     from actors.system import start
     from services.ingest.flight import FlightSettings
 
@@ -317,7 +317,7 @@ class TimedPhases:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Callable[[str], None]]:
-        """Print a line with the duration of the block and the notes that the block made."""
+        """Run a `with` block as a phase, then print its duration and the notes that the block has made."""
         notes: list[str] = []
         began = time.monotonic()
         console = self._console

@@ -44,7 +44,7 @@ def down(
         return
     own = home.system()
     if own is not None and own.on_cluster:
-        # The `weir up` process of this system need not be ended here: it ends itself when it notices that the system has ended.
+        # The `weir up` of this system gets no signal, because that process ends by itself when it notices that the system has ended.
         with suppress(UnknownName):
             end_at(None, home)
         home.forget_system()
@@ -71,7 +71,7 @@ def check_meant(address: str, yes: bool) -> None:
 def end_at(address: str | None, home: Home) -> None:
     """End the system on the Ray cluster at an address; without an address, the system of WEIR_HOME."""
     address = reachable(address, home)
-    # Imported here, so that other commands do not wait for the import of Ray.
+    # Ray is imported when it is needed, because a system of this machine is ended without Ray.
     from actors.system import attach
 
     system = attach(address)

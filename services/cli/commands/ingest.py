@@ -164,7 +164,7 @@ def door_of(endpoint: str | None, api_key: str | None) -> GatewayAddress | None:
     here = doors_here()
     if endpoint is None:
         home = str(home_of(os.environ).folder)
-        # If no system runs from this home, use a demonstration, which has no home, but never the system of another home.
+        # If no system runs from this home, a running `weir demo` is used, which has no home. The system of another home is never used.
         near = [url for url, door in here.items() if door.home == home]
         near = near or [url for url, door in here.items() if door.home is None]
         if not near:
@@ -226,7 +226,7 @@ def watch(
 ) -> NoReturn:
     """Show the current state until the command ends: a table on a terminal, elsewhere a line per change, or JSON."""
     console = screen(output)
-    # A table that changes in place cannot be wider than the terminal.
+    # Only `-o table` is updated in place: a wide table does not fit into the terminal, so a new table is printed at each update.
     if output == "table" and console.is_terminal:
         with Live(picture(), console=console, auto_refresh=False) as live:
             while True:

@@ -73,7 +73,7 @@ def planned(documents: Sequence[Document], rates: Mapping[str, float], lanes: in
             raise InvalidInput("this option cannot be used while a service runs", "--lanes", lanes, hint)
         with Client() as client:
             return client.plan(documents, rates)
-    # Imported here, so that other commands do not wait for the import of the simulator.
+    # The simulator is imported when it is needed: the plan of a running service needs no simulator in this process.
     from services.plan.planner import Planner
 
     settings = LiveSettings() if lanes is None else LiveSettings(lanes=lanes)

@@ -124,7 +124,7 @@ def ended_by_ctrl_c() -> Iterator[None]:
     An exception inside a call could leave the connection pool locked, and closing the pool would then hang.
     """
     before = signal.getsignal(signal.SIGINT)
-    # SIGINT is ignored or has a handler of its own, which stays.
+    # A process that ignores SIGINT, or has its own handler, keeps this setting.
     if before is not signal.default_int_handler:
         yield
         return
@@ -148,7 +148,7 @@ def until_nobody_reads() -> Iterator[None]:
 
 
 def check_read() -> None:
-    """Raise BrokenPipeError if the reader has closed the pipe, which no write shows while there are no new rows."""
+    """Raise BrokenPipeError if the reader has closed the pipe. While there are no new rows, no write would show that the pipe is closed."""
     try:
         out = sys.stdout.fileno()
     except (OSError, ValueError):
@@ -168,7 +168,7 @@ class ResultsWriter(Protocol):
     def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None: ...
 
     def end(self) -> None:
-        """Write what the format has below its last row, if anything."""
+        """Write the lines that belong below the last row, if the format has such lines."""
         return
 
 
@@ -248,7 +248,7 @@ class Table(ResultsWriter):
         while len(widths) > 1 and total(widths) > width:
             widths.popitem()
         if values and values[0] not in widths:
-            # If only the row number would fit, the first value is shown too, shortened to the room that is left.
+            # If only the row number would fit, the first value is shown as well, shortened to the rest of the line.
             first = names[0]
             room = width - widths[first] - GAP
             widths = {first: widths[first], values[0]: room} if room > 0 else widths
@@ -271,7 +271,7 @@ class Table(ResultsWriter):
 
 
 def total(widths: Mapping[str, int]) -> int:
-    """Return the width of a line."""
+    """Return the width of a table line with columns of these widths."""
     return sum(widths.values()) + GAP * (len(widths) - 1)
 
 

@@ -123,7 +123,7 @@ OutOption = Annotated[
     ),
 ]
 RateOption = Annotated[
-    float | None, typer.Option(help="Rows per second to feed, instead of full speed.", show_default=False)
+    float | None, typer.Option(help="Number of rows to feed per second.", show_default="full speed")
 ]
 TrainOption = Annotated[
     int,
@@ -307,7 +307,7 @@ def drain(runner: ClassRunner) -> None:
 
 
 def turns(data: Mapping[StreamSchema, pa.Table], train: int) -> Iterator[tuple[StreamSchema, pa.Table]]:
-    """Yield a train of the stream with most rows, then trains of the other streams up to the same event time, and so on."""
+    """Yield the trains of all streams in turns: one train of the longest stream, then the other streams' trains up to its event time."""
     leader = max(data, key=lambda stream: len(data[stream]), default=None)
     if leader is None:
         return

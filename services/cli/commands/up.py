@@ -203,7 +203,8 @@ def up(
     console = Console(highlight=False, soft_wrap=True, quiet=silent)
     with ended_by_signal(), ExitStack() as running:
         if not silent:
-            running.push(EndLine(settings.on_cluster))  # first, so that its line is printed last
+            # The end line is registered before everything else, so that it is printed after everything else has ended.
+            running.push(EndLine(settings.on_cluster))
         running.enter_context(held(home))
         catalog = running.enter_context(opened(home))
         keys = given_keys(os.environ)
@@ -260,7 +261,7 @@ def planned_by(catalog: Catalog, settings: UpSettings) -> Admit:
         admission = settings.service.admission
         if admission == "off":
             return ()
-        # Imported here, so that other commands do not wait for the import of the simulator.
+        # The simulator is imported when a plan is made, so that `weir up` starts sooner.
         from services.plan.planner import Planner
         from services.remote.wire import WouldMissTarget
 
@@ -336,7 +337,7 @@ class Startup:
 
 
 def begun(settings: UpSettings, home: Home) -> System:
-    # Imported here, so that other commands do not wait for the import of Ray.
+    # Ray is imported when the system is started, so that `weir up --help` does not wait for this import.
     from actors.system import found_or_started, start
     from services.ingest.flight import FlightSettings
 
@@ -384,7 +385,7 @@ class Overview:
         feeds = [ingest_table("feeds", self._machine.feeds())]
         if mirrors := self._machine.mirrors():
             feeds.append(mirror_table("mirrors", mirrors))
-        # Problems of classes and feeds are left out here, because their tables show them.
+        # Problems of classes and feeds are not repeated below the tables of classes and feeds.
         problems = (
             Text(problem, style="yellow")
             for problem in (
@@ -442,7 +443,7 @@ class Overview:
         return ()
 
 
-# States of a class that the log names. The other states follow each other all the time: the log calls all of them `running`.
+# States of a class that the log names. All other states alternate frequently, so the log calls each of them `running`.
 LOGGED = TROUBLED | {ClassState.STARTING, ClassState.NO_QUERIES}
 
 

@@ -148,7 +148,7 @@ def is_after_from(tokens: Sequence[Token], place: int) -> bool:
         return False
     if before[-1].token_type is TokenType.L_PAREN:
         return before[0].text.upper() in WINDOW_FUNCTIONS
-    # in x IS DISTINCT FROM 'text', FROM names no stream
+    # The FROM of `x IS DISTINCT FROM 'text'` names no stream.
     return (
         before[-1].token_type in (TokenType.FROM, TokenType.JOIN)
         and before[0].token_type is not TokenType.DISTINCT

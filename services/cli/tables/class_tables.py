@@ -113,7 +113,7 @@ def coloured(text: str, state: ClassState) -> str:
     return f"[{colour}]{escape(text)}[/]" if colour else escape(text)
 
 
-# Age of a class's last report in seconds from which it is shown as busy: units report per load cycle, unless a call takes longer.
+# Seconds without a report after which a class is shown as busy. Units report once per load cycle, unless a call takes longer.
 SILENT_S = 3.0
 
 

@@ -43,7 +43,7 @@ RESULT_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 def result_table(result: Mapping[str, Any]) -> Sheet:
     """Return the table of one run, with a line per class."""
-    # Imported here, so that commands that run no simulation need not import the simulator.
+    # The simulator is imported when it is needed, so that commands without a simulation do not wait for the import.
     from sim.outcome.report import length
 
     title = f"{result['scenario']}, manager {result['manager']}, policy {result['policy']}, {length(result)}"
@@ -171,7 +171,7 @@ def marked(values: Sequence[float]) -> list[str]:
 
 
 def claim_table(claims: Sequence[Claim], rows: Mapping[str, Mapping[str, Any]]) -> Sheet:
-    """Return a table of a paper's claims. A claim names the better of two policies; it holds if that has the lower value for the first class."""
+    """Return a table of a paper's claims. A claim holds if the policy that it calls better has the lower value for the first class."""
     table = plain_table("the paper's findings", ("finding", "claimed", "here", "holds", "source"), wrapped=0)
     for claim in claims:
         if claim.policy not in rows or claim.below not in rows:

@@ -73,7 +73,7 @@ class Running:
     def account(self, queued: int) -> None:
         ledger = TupleLedger(offered=100, delivered=60, shed=10, late=2, rejected=3, failed=1)
         self.system.cycle("gold", 0.2, (ledger, queued), p99_ms=12.5)
-        # Without a later time, the watch would return its earlier view.
+        # The clock is advanced, because the watch would otherwise return its earlier view.
         self.now += 1
 
     def give_up(self, name: str, why: str) -> None:
