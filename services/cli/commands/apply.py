@@ -216,15 +216,12 @@ def rounded(value: Any) -> Any:
 
 
 def delete(
-    kind: Annotated[
-        str | None, typer.Argument(help=KIND_HELP, show_default=False, autocompletion=kinds)
-    ] = None,
+    kind: Annotated[str | None, typer.Argument(help=KIND_HELP, autocompletion=kinds)] = None,
     names: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="NAME",
             help="Names of declarations of the kind; TENANT/QUERY for queries.",
-            show_default=False,
             autocompletion=names_of_kind,
         ),
     ] = None,

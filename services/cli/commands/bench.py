@@ -23,10 +23,7 @@ WORKLOADS = ("w11",)
 def bench(
     workload: Annotated[str, typer.Argument(help=f"Workload to run: one of {', '.join(WORKLOADS)}.")],
     data: Annotated[
-        Path,
-        typer.Option(
-            help="Folder with the data that the workload's generator has written.", show_default=False
-        ),
+        Path, typer.Option(help="Folder with the data that the workload's generator has written.")
     ],
     train: Annotated[
         int,
@@ -34,15 +31,12 @@ def bench(
             min=1, max=10_000_000, help="Readings per train, the batch that one operator call processes."
         ),
     ] = 10_000,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the answers, as Parquet files.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the answers, as Parquet files.")] = None,
     beside: Annotated[
         str | None,
         typer.Option(
             help=f"Other implementations to run on the same processor for comparison, separated by commas: {','.join(CONTESTANTS)}.",
             metavar="NAMES",
-            show_default=False,
         ),
     ] = None,
     output: FormatOption = "table",

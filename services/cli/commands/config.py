@@ -68,8 +68,7 @@ def show_settings(output: OutputOption = "table") -> None:
 @config.command("render")
 def render(
     file: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", help="File of settings, as for `weir up`.", show_default=False),
+        Path | None, typer.Option("--config", "-c", help="File of settings, as for `weir up`.")
     ] = None,
     values: Annotated[
         list[Path] | None,
@@ -77,7 +76,6 @@ def render(
             "--values",
             "-f",
             help="Values file of the Helm chart: show the settings that its pod gets; may be repeated.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:

@@ -86,14 +86,11 @@ LanePartOption = Annotated[
     ),
 ]
 ReportOption = Annotated[Path, typer.Option(help="Folder for the HTML report.")]
-ResultOption = Annotated[
-    Path | None, typer.Option("--result", help="JSON file for the result.", show_default=False)
-]
+ResultOption = Annotated[Path | None, typer.Option("--result", help="JSON file for the result.")]
 RecordOption = Annotated[
     Path | None,
     typer.Option(
-        help="Folder in which the events and decisions of the run are recorded, for `weir sim --replay`.",
-        show_default=False,
+        help="Folder in which the events and decisions of the run are recorded, for `weir sim --replay`."
     ),
 ]
 PrometheusOption = Annotated[

@@ -41,8 +41,7 @@ KEY_VARIABLE = "WEIR_API_KEY"
 ALIVE = "alive"
 
 FileOption = Annotated[
-    Path | None,
-    typer.Option("--file", "-f", help="File with the streams and their sources.", show_default=False),
+    Path | None, typer.Option("--file", "-f", help="File with the streams and their sources.")
 ]
 FolderOption = Annotated[
     Path | None,
@@ -64,7 +63,6 @@ KeyOption = Annotated[
     typer.Option(
         envvar=KEY_VARIABLE,
         help="Key of the gateway. Set this key with the environment variable, because other users can read command lines.",
-        show_default=False,
     ),
 ]
 CheckOption = Annotated[

@@ -25,7 +25,7 @@ PROBLEMS_SHOWN = 5
 
 
 def mirror(
-    file: Annotated[Path, typer.Argument(help="File with CREATE MIRROR statements.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="File with CREATE MIRROR statements.")],
     check: Annotated[
         bool, typer.Option("--check", help="Check the file and the objects, then exit without polling.")
     ] = False,

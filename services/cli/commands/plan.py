@@ -35,11 +35,7 @@ def plan(
     recursive: RecursiveOption = False,
     rates: Annotated[
         list[str] | None,
-        typer.Option(
-            "--rate",
-            help="Expected rows per second of a stream, as STREAM=ROWS; may be repeated.",
-            show_default=False,
-        ),
+        typer.Option("--rate", help="Expected rows per second of a stream, as STREAM=ROWS; may be repeated."),
     ] = None,
     lanes: Annotated[
         int | None,

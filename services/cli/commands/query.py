@@ -41,17 +41,11 @@ def add(
         ),
     ],
     sql: Annotated[
-        str | None,
-        typer.Argument(help="The SELECT statement; `-` reads it from standard input.", show_default=False),
+        str | None, typer.Argument(help="The SELECT statement; `-` reads it from standard input.")
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(
-            "--file",
-            "-f",
-            help="File with the SELECT statement, instead of the argument SQL.",
-            show_default=False,
-        ),
+        typer.Option("--file", "-f", help="File with the SELECT statement, instead of the argument SQL."),
     ] = None,
     utility: Annotated[
         str | None,
@@ -88,16 +82,13 @@ def add(
 def rm(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="TENANT/QUERY", help="Queries to remove.", show_default=False, autocompletion=queries
-        ),
+        typer.Argument(metavar="TENANT/QUERY", help="Queries to remove.", autocompletion=queries),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Remove every query, after a confirmation.")
     ] = False,
     tenant: Annotated[
-        str | None,
-        typer.Option(help="Tenant to which --all is limited.", show_default=False, autocompletion=tenants),
+        str | None, typer.Option(help="Tenant to which --all is limited.", autocompletion=tenants)
     ] = None,
     yes: YesOption = False,
 ) -> None:

@@ -63,10 +63,7 @@ def results(
         int | None, typer.Option(min=1, help="Maximum number of rows to show.", show_default="all")
     ] = None,
     tail: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Start with the last N rows that are kept.", metavar="N", show_default=False
-        ),
+        int | None, typer.Option(min=1, help="Start with the last N rows that are kept.", metavar="N")
     ] = None,
     output: Annotated[
         Output,

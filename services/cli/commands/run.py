@@ -84,7 +84,6 @@ SqlArgument = Annotated[
     typer.Argument(
         metavar="SQL",
         help="SQL queries: a file, SQL in quotes, or `-` for stdin. CREATE STREAM is needed only for types that differ from the files.",
-        show_default=False,
     ),
 ]
 InputsOption = Annotated[
@@ -93,14 +92,11 @@ InputsOption = Annotated[
         "--input",
         "-i",
         help="Rows of a stream, as STREAM=FILE. FILE is Parquet, Arrow, CSV or JSON (also .gz), a folder, a pattern in quotes, or `-` for stdin.",
-        show_default=False,
     ),
 ]
 TablesOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--table", help="Rows of a static table, as NAME=FILE, in the formats of --input.", show_default=False
-    ),
+    typer.Option("--table", help="Rows of a static table, as NAME=FILE, in the formats of --input."),
 ]
 TimesOption = Annotated[
     list[str] | None,
@@ -118,8 +114,7 @@ OutOption = Annotated[
     Path | None,
     typer.Option(
         help="Folder for the answers, with one Parquet file per query; for a single query also "
-        "a .parquet, .csv or .jsonl file.",
-        show_default=False,
+        "a .parquet, .csv or .jsonl file."
     ),
 ]
 RateOption = Annotated[

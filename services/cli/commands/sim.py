@@ -68,9 +68,7 @@ def presets(incomplete: str) -> list[str]:
 ScenarioArgument = Annotated[
     str | None,
     typer.Argument(
-        help=f"Scenario: a preset ({', '.join(preset_names())}) or a YAML file.",
-        show_default=False,
-        autocompletion=presets,
+        help=f"Scenario: a preset ({', '.join(preset_names())}) or a YAML file.", autocompletion=presets
     ),
 ]
 ManagerOption = Annotated[
@@ -94,9 +92,7 @@ SeedOption = Annotated[
     int | None, typer.Option(help="Seed of the random numbers; the same seed gives the same output.")
 ]
 SecondsOption = Annotated[float | None, typer.Option(help="Length of the run in seconds of virtual time.")]
-ReportOption = Annotated[
-    Path | None, typer.Option(help="Folder for an HTML page with plots.", show_default=False)
-]
+ReportOption = Annotated[Path | None, typer.Option(help="Folder for an HTML page with plots.")]
 CompareOption = Annotated[
     bool,
     typer.Option("--compare", help="Run the scenario under every load manager, and compare the results."),
@@ -124,22 +120,16 @@ SchedulesOption = Annotated[
 ]
 ExplainOption = Annotated[
     str | None,
-    typer.Option(
-        help="Class to explain. The last decisions about this class are printed in words.", show_default=False
-    ),
+    typer.Option(help="Class to explain. The last decisions about this class are printed in words."),
 ]
 RecordOption = Annotated[
     Path | None,
-    typer.Option(
-        help="Folder in which the events and decisions of the run are recorded, for --replay.",
-        show_default=False,
-    ),
+    typer.Option(help="Folder in which the events and decisions of the run are recorded, for --replay."),
 ]
 ReplayOption = Annotated[
     Path | None,
     typer.Option(
-        help="Event log, or folder of event logs: make the recorded decisions again, and compare new and recorded decisions.",
-        show_default=False,
+        help="Event log, or folder of event logs: make the recorded decisions again, and compare new and recorded decisions."
     ),
 ]
 

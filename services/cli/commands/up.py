@@ -71,12 +71,7 @@ if TYPE_CHECKING:
 EVERYWHERE = ("0.0.0.0", "[::]")
 ConfigOption = Annotated[
     Path | None,
-    typer.Option(
-        "--config",
-        "-c",
-        help="File of settings, which options on the command line override.",
-        show_default=False,
-    ),
+    typer.Option("--config", "-c", help="File of settings, which options on the command line override."),
 ]
 
 
@@ -86,7 +81,6 @@ FilesOption = Annotated[
         "--file",
         "-f",
         help="Documents to apply first: a file, a folder, or `-` for standard input; may be repeated.",
-        show_default=False,
     ),
 ]
 AddressOption = Annotated[
@@ -139,20 +133,11 @@ AdmissionOption = Annotated[
         show_default="warn",
     ),
 ]
-CertificateOption = Annotated[
-    Path | None,
-    typer.Option(help="TLS certificate with its chain (PEM file).", show_default=False),
-]
-PrivateKeyOption = Annotated[
-    Path | None, typer.Option(help="Private key of the TLS certificate (PEM file).", show_default=False)
-]
+CertificateOption = Annotated[Path | None, typer.Option(help="TLS certificate with its chain (PEM file).")]
+PrivateKeyOption = Annotated[Path | None, typer.Option(help="Private key of the TLS certificate (PEM file).")]
 OperatorsOption = Annotated[
     bool | None,
-    typer.Option(
-        "--metrics-operators",
-        help="Export the metrics of each operator to Prometheus, too.",
-        show_default=False,
-    ),
+    typer.Option("--metrics-operators", help="Export the metrics of each operator to Prometheus, too."),
 ]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", help="Print only problems, when they begin and when they end.")

@@ -18,8 +18,7 @@ STDIN_NAME = "standard input"
 ENDINGS = (".yaml", ".yml", ".json")
 
 FilesArgument = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="FILE", help="Files or folders of documents, as with --file.", show_default=False),
+    list[Path] | None, typer.Argument(metavar="FILE", help="Files or folders of documents, as with --file.")
 ]
 FilesOption = Annotated[
     list[Path] | None,
@@ -27,11 +26,10 @@ FilesOption = Annotated[
         "--file",
         "-f",
         help="YAML or JSON file of documents, folder of such files, or `-` for standard input; may be repeated.",
-        show_default=False,
     ),
 ]
 RecursiveOption = Annotated[
-    bool, typer.Option("--recursive", "-R", help="Read the subfolders of folders, too.", show_default=False)
+    bool, typer.Option("--recursive", "-R", help="Read the subfolders of folders, too.")
 ]
 
 
