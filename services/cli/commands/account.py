@@ -16,7 +16,7 @@ from configs.numbers import ago
 from services.cli.completion import tenants
 from services.cli.service_location import service
 from services.cli.tables.catalog_views import OutputOption, show
-from services.cli.tables.sheet import Sheet, plain_table
+from services.cli.tables.sheet import Sheet
 
 EXIT_BROKEN = 1
 # Maximum number of decisions that the service returns.
@@ -70,7 +70,7 @@ def ledger(
 def explanation(told: Mapping[str, Any], last: int, now: datetime) -> Group:
     """Return a sentence about the state of the class and, below, a table of the last decisions. Repeated decisions share one line."""
     lines = folded(told["items"])
-    table = Sheet(("at", "", "decision"), left=3, prose=(2,), has_heads=False)
+    table = Sheet("", ("at", "", "decision"), left=3, prose=(2,), has_heads=False)
     for line in lines[-last:]:
         since = datetime.fromisoformat(line.at)
         table.add_row(clock(line.at), ago(max(0.0, (now - since).total_seconds())), escape(line.words))
@@ -120,7 +120,7 @@ def ledger_table(told: Mapping[str, Any]) -> Sheet:
     items: Sequence[Mapping[str, Any]] = told["items"]
     met = [fate for fate in FATES if fate == FATES[0] or any(item[fate] for item in items)]
     # No column is hidden on a narrow terminal: tuples in a hidden column would seem lost.
-    table = plain_table("", ("class", "stream", *met), left=2, whole=True)
+    table = Sheet("", ("class", "stream", *met), left=2, whole=True)
     for item in items:
         mark = "" if item["closes"] else "[bold red]"
         counts = (f"{mark}{item[fate]:,}" for fate in met)

@@ -19,7 +19,7 @@ from services.catalog.redaction import shown_document
 from services.cli.completion import kinds, names_of_kind
 from services.cli.input.documents import FilesArgument, FilesOption, RecursiveOption, wanted_documents
 from services.cli.input.durations import seconds_of
-from services.cli.service_location import Declarations, declarations, named_query, service
+from services.cli.service_location import declarations, named_query, service
 from services.cli.tables.catalog_views import (
     OutputOption,
     declarations_table,
@@ -34,6 +34,7 @@ from services.cli.tables.sheet import Description, Sheet, plain, screen
 from services.remote.models import Applied, Change
 
 if TYPE_CHECKING:
+    from services.cli.service_location import Declarations
     from services.client import Client
 
 EXIT_DIFFERS = 1

@@ -13,7 +13,7 @@ import typer
 
 from configs.errors import UnknownName, nearest
 from services.cli.tables.progress import progress
-from services.cli.tables.sheet import Format, FormatOption, Sheet, plain_table, screen
+from services.cli.tables.sheet import Format, FormatOption, Sheet, screen
 from services.race import w11_workload
 from services.race.race import CONTESTANTS, ENGINE, TRIES, compared, contestants, race, right
 
@@ -90,7 +90,7 @@ def show(report: Mapping[str, Any], output: Format) -> None:
 
 
 def report_table(report: Mapping[str, Any]) -> Sheet:
-    table = plain_table(f"W11, trains of {report['train']:,}", ("query", "rows", "checksum", "oracle"))
+    table = Sheet(f"W11, trains of {report['train']:,}", ("query", "rows", "checksum", "oracle"))
     for name, query in report["queries"].items():
         table.add_row(name, f"{query['rows']:,}", query["checksum"], verdict(query.get("right")))
     return table
@@ -98,7 +98,7 @@ def report_table(report: Mapping[str, Any]) -> Sheet:
 
 def contestant_table(report: Mapping[str, Any]) -> Sheet:
     heads = ("contestant", "", "readings/CPU-s", "engine ÷ other", "answers")
-    table = plain_table(f"on one processor, the best of {TRIES} alternating tries", heads, left=2)
+    table = Sheet(f"on one processor, the best of {TRIES} alternating tries", heads, left=2)
     table.add_row(ENGINE, "SQL", f"{millions(report['readings_per_s'])} M", "", verdict(right(report)))
     for name, contestant in report["contestants"].items():
         answers = verdict(contestant["equal"])

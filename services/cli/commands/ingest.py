@@ -26,7 +26,7 @@ from engine.data.schema import StreamSchema
 from services.cli.commands.sim import make_folder
 from services.cli.tables.cells import milliseconds
 from services.cli.tables.feed_views import STATES
-from services.cli.tables.sheet import Format, FormatOption, Sheet, plain_table, screen, table_of
+from services.cli.tables.sheet import Format, FormatOption, Sheet, screen, table_of
 from services.cli.tables.state_log import LOOK_S, States, feed_problems, feed_states, log_states
 from services.common.weir_home import home_of
 from services.ingest.declared_streams import check_gateway, declared
@@ -268,7 +268,7 @@ def ingest_table(title: str, feeds: Sequence[FeedProgress]) -> Sheet:
 def check_table(title: str, file: StreamsFile, schemas: dict[str, StreamSchema]) -> Sheet:
     """Return a table of the streams and feeds that would be started."""
     heads = ("stream", "columns", "event time", "feed", "format", "sent by", "every ms", "mode")
-    table = plain_table(title, heads, left=6, wrapped=1)
+    table = Sheet(title, heads, left=6, prose=(1,))
     for name, feed in file.all_feeds().items():
         source = feed.source
         for stream in feed.streams:

@@ -13,7 +13,7 @@ from configs.numbers import compact
 from engine.sql import Mirror
 from services.cli.commands.ingest import ended_by_signal, watch
 from services.cli.service_location import service
-from services.cli.tables.sheet import FormatOption, Sheet, plain_table, screen, table_of
+from services.cli.tables.sheet import FormatOption, Sheet, screen, table_of
 from services.cli.tables.state_log import States, mirror_problems, mirror_states
 from services.mirror.doors import RemoteDoor
 from services.mirror.mirror_definition import check_hosts, checked_keys, profile_of
@@ -92,7 +92,7 @@ def mirror_table(title: str, mirrors: Sequence[MirrorProgress]) -> Sheet:
 
 def check_table(title: str, mirrors: Sequence[Mirror]) -> Sheet:
     """Check each mirror and its objects, and return a table of what would be polled."""
-    table = plain_table(title, ("mirror", "columns", "objects", "bandwidth"), left=2, wrapped=1)
+    table = Sheet(title, ("mirror", "columns", "objects", "bandwidth"), left=2, prose=(1,))
     for mirror in mirrors:
         check_hosts(mirror)
         objects = objects_of(mirror, 1)

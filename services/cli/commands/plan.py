@@ -19,7 +19,7 @@ from services.catalog.catalog import opened
 from services.cli.input.documents import FilesArgument, FilesOption, RecursiveOption, wanted_documents
 from services.cli.tables.catalog_views import OutputOption, show
 from services.cli.tables.cells import milliseconds
-from services.cli.tables.sheet import Sheet, plain_table
+from services.cli.tables.sheet import Sheet
 from services.client import Client
 from services.common.weir_home import home_of
 from services.remote.wire import address_of
@@ -104,7 +104,7 @@ def plan_view(found: Mapping[str, Any]) -> RenderableType:
 
 def plan_table(found: Mapping[str, Any]) -> Sheet:
     verdict = "all targets hold" if found["holds"] else "targets would be missed"
-    table = plain_table(f"plan: {verdict}; lanes busy for {found['busy']:.0%}", COLUMNS, left=2)
+    table = Sheet(f"plan: {verdict}; lanes busy for {found['busy']:.0%}", COLUMNS, left=2)
     for class_ in found["classes"]:
         runs = [(name, class_[key]) for key, name in RUNS if class_[key] is not None]
         for place, (name, run) in enumerate(runs):

@@ -23,7 +23,7 @@ from services.cli.completion import queries
 from services.cli.main import EXIT_INTERRUPTED
 from services.cli.service_location import service
 from services.cli.tables.catalog_views import warn
-from services.cli.tables.sheet import GAP, UNLIMITED, cut_to, hidden_note, screen, wrapped
+from services.cli.tables.sheet import GAP, UNLIMITED, cut_to, hidden_note, printable, screen, wrapped
 
 if TYPE_CHECKING:
     from services.remote.results import RemoteResults
@@ -317,8 +317,3 @@ def text_of(value: object, absent: str) -> str:
         case float():
             return digits(value, 10)
     return str(value)
-
-
-def printable(text: str) -> str:
-    """Return a text with each unprintable character replaced, since control characters could move the cursor."""
-    return "".join(character if character.isprintable() else "�" for character in text)

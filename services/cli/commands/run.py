@@ -42,7 +42,7 @@ from services.cli.input.schema_inference import create_stream
 from services.cli.tables.catalog_views import warn
 from services.cli.tables.cells import response
 from services.cli.tables.progress import progress
-from services.cli.tables.sheet import Sheet, plain_table, screen
+from services.cli.tables.sheet import Sheet, screen
 
 Output = Literal["table", "wide", "json", "csv"]
 # Endings with which --out names a file; any other path is a folder.
@@ -431,7 +431,7 @@ def write_csv(table: pa.Table, _: str, file: TextIO) -> None:
 
 
 def rows_table(name: str, table: pa.Table) -> Sheet:
-    shown = plain_table(
+    shown = Sheet(
         f"{name}: {len(table):,} rows" + (", the last rows shown" if len(table) > ROWS_SHOWN else ""),
         table.column_names,
         left=0,
@@ -450,7 +450,7 @@ def cell(value: object) -> str:
 
 def explain_table(runner: ClassRunner) -> Sheet:
     """Return a table of the operators with their measurements in the whole run."""
-    table = plain_table(
+    table = Sheet(
         "operator network",
         ("#", "operator", "feeds", "queries", "tuples", "out", "selectivity", "ns/tuple"),
         left=4,
@@ -474,7 +474,7 @@ def explain_table(runner: ClassRunner) -> Sheet:
 
 
 def closing_table(queries: Sequence[Query], answers: CollectedAnswers, runner: ClassRunner) -> Sheet:
-    table = plain_table("response times", ("query", "rows", "mean ms", "p95 ms", "max ms"))
+    table = Sheet("response times", ("query", "rows", "mean ms", "p95 ms", "max ms"))
     for query in queries:
         measured = runner.answers.quality[query.name].responses.response_ms()
         table.add_row(

@@ -124,7 +124,7 @@ def lines_table(
 ) -> Sheet:
     """Return a table of texts. Columns in `least` are hidden first, columns in `cut` are shortened to one line, and columns in `prose` are wrapped."""
     places, cuts = ([heads.index(head) for head in named] for named in (prose, cut))
-    table = Sheet(heads, left=len(heads), prose=places, least=least, cut=cuts)
+    table = Sheet("", heads, left=len(heads), prose=places, least=least, cut=cuts)
     for row in rows:
         table.add_row(*map(escape, row))
     return table

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from configs.numbers import UNKNOWN, compact, figure, percent
-
-if TYPE_CHECKING:
-    pass
 
 
 def milliseconds(value: float) -> str:

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from configs.numbers import UNKNOWN, compact, exact, figure, percent
 from services.cli.tables.cells import against, missed_of, response, tardy, three_figures, times, worth
-from services.cli.tables.sheet import Sheet, plain_table
+from services.cli.tables.sheet import Sheet
 from services.watch.losses import failing
 from services.watch.states import TROUBLED, WARNED, ClassState
 
@@ -47,7 +47,7 @@ def runs(view: ClassView) -> bool:
 
 def class_view_table(title: str, views: Sequence[ClassView]) -> Sheet:
     """Return a table of the current figures of classes: times in ms; lent and borrowed capacity in processor-seconds."""
-    table = plain_table(title, tuple(CLASS_COLUMNS), least=("lent/got", "head", "p50"), wrapped=0)
+    table = Sheet(title, tuple(CLASS_COLUMNS), least=("lent/got", "head", "p50"), prose=(0,))
     for view in views:
         table.add_row(
             *(
@@ -161,7 +161,7 @@ def class_quality_table(title: str, views: Sequence[ClassView]) -> Sheet:
     windows = any(view.figures.tardiness.get("due") for view in views)
     heads = ["class", "worth", "missed", "in all", "stale", *(["tardy"] if windows else [])]
     heads += ["mean/target", "slow", "queue", *([] if windows else ["bytes"]), "res/s"]
-    table = plain_table(title, heads)
+    table = Sheet(title, heads)
     for view in views:
         figures, target = view.figures, view.settings.delay_target_ms
         if not runs(view):
@@ -189,7 +189,7 @@ def quality_table(told: Mapping[str, Any]) -> Sheet:
     windows = any(item["tardiness"] for item in told["items"])
     failed = [line for line in told["items"] if line.get("failed")]
     heads += [*(["tardy"] if windows else []), *(["failed"] if failed else [])]
-    table = plain_table("", heads)
+    table = Sheet("", heads)
     for item in told["items"]:
         answers, missed = item["answers"], item["utility"]["missed"]
         table.add_row(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -14,11 +14,14 @@ from rich.text import Text
 from configs.documents.declarations import FeedDeclaration, StreamDeclaration
 from configs.errors import NotAllowed, UnknownName, WeirError, sentence
 from configs.numbers import UNKNOWN, compact, duration, figure
-from services.cli.service_location import Declarations, declarations, service
+from services.cli.service_location import declarations, service
 from services.cli.tables.sheet import Sheet
 from services.ingest.progress import State
 from services.remote.models import Declared
 from services.watch.losses import MOSTLY
+
+if TYPE_CHECKING:
+    from services.cli.service_location import Declarations
 
 Status = Mapping[str, Any]
 HEADS = ("feed", "source", "state", "rows/s", "lag", "behind", "late", "rejected", "restarts")
@@ -72,7 +75,7 @@ def feeds_table(statuses: Sequence[Status], is_wide: bool = False) -> Renderable
     if not statuses:
         return Text("no feed is declared: declare a stream with a source, or a document of kind Feed")
     heads = HEADS + WIDE_HEADS if is_wide else HEADS
-    table = Sheet(heads, left=3, texts=[heads.index(head) for head in TEXTS if head in heads])
+    table = Sheet("", heads, left=3, texts=[heads.index(head) for head in TEXTS if head in heads])
     for status in statuses:
         table.add_row(
             escape(status["name"]),

@@ -20,7 +20,7 @@ from services.cli.tables.cells import (
     times,
     worth,
 )
-from services.cli.tables.sheet import Sheet, plain_table, table_of
+from services.cli.tables.sheet import Sheet, table_of
 
 if TYPE_CHECKING:
     from configs.scenario.scenario import Claim
@@ -58,7 +58,7 @@ def answers_table(result: Mapping[str, Any]) -> Sheet:
     """Return a table of the quality of a run's answers: a line per class and, below it, the queries that lost most by late answers."""
     heads = ["class", "answers", "mean ms", "slow", "worth", "missed", "stale"]
     windows = any(class_["tardiness"] for class_ in result["classes"])
-    table = plain_table("answers", [*heads, "tardy"] if windows else heads)
+    table = Sheet("answers", [*heads, "tardy"] if windows else heads)
     more = 0
     for class_ in result["classes"]:
         utility, slowdown, staleness = class_["utility"], class_["slowdown"], class_["staleness"]
@@ -94,7 +94,7 @@ def answers_table(result: Mapping[str, Any]) -> Sheet:
 
 def compare_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Sheet:
     """Return a table of several runs of one scenario: a block per manager, with a line per class."""
-    table = plain_table(
+    table = Sheet(
         title,
         ("manager", "class", "loss", "mean ms", "p95", "target", "share", "overhead"),
         left=2,
@@ -154,7 +154,7 @@ def metric_table(
     }
     had = {head: [value for value in column if value is not None] for head, column in columns.items()}
     shown = {head: marked(column) for head, column in had.items() if len(column) == len(rows)}
-    table = plain_table(title, ("policy", *shown))
+    table = Sheet(title, ("policy", *shown))
     for row, name in enumerate(rows):
         table.add_row(name, *(column[row] for column in shown.values()))
     return table
@@ -172,7 +172,7 @@ def marked(values: Sequence[float]) -> list[str]:
 
 def claim_table(claims: Sequence[Claim], rows: Mapping[str, Mapping[str, Any]]) -> Sheet:
     """Return a table of a paper's claims. A claim holds if the policy that it calls better has the lower value for the first class."""
-    table = plain_table("the paper's findings", ("finding", "claimed", "here", "holds", "source"), wrapped=0)
+    table = Sheet("the paper's findings", ("finding", "claimed", "here", "holds", "source"), prose=(0,))
     for claim in claims:
         if claim.policy not in rows or claim.below not in rows:
             continue
@@ -197,7 +197,7 @@ def metric_of(result: Mapping[str, Any], metric: str, place: int = 0) -> float |
 
 
 def promise_table(promises: Sequence[Promise]) -> Sheet:
-    table = plain_table("promises", ("promise", "", "measured"), left=3, wrapped=(0, 2))
+    table = Sheet("promises", ("promise", "", "measured"), left=3, prose=(0, 2))
     for promise in promises:
         mark = "[green]✓ kept[/]" if promise.kept else "[bold red]✗ broken[/]"
         table.add_row(escape(promise.text), mark, escape(promise.detail))

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from configs.numbers import UNKNOWN, compact, exact, figure, percent
 from services.cli.tables.cells import milliseconds, three_figures
-from services.cli.tables.sheet import Sheet, plain_table
+from services.cli.tables.sheet import Sheet
 from sim.windows.periodic_results import metric_of, title_of, words_of
 
 # Maximum number of sub-groups in a table (divided equally among the groups), and the minimum number per group.
@@ -40,7 +40,7 @@ def schedules_table(answer: Mapping[str, Any]) -> Sheet:
         columns["sooner"] = [percent(row["shortened_pct"] / 100) for row in rows]
     else:
         columns["busy s"] = best([figure(row["busy_s"]) for row in rows], [row["busy_s"] for row in rows])
-    table = plain_table(escape(title_of(answer)), ("schedule", *columns))
+    table = Sheet(escape(title_of(answer)), ("schedule", *columns))
     for place, schedule in enumerate(rows):
         table.add_row(escape(schedule["schedule"]), *(column[place] for column in columns.values()))
     return table
@@ -48,7 +48,7 @@ def schedules_table(answer: Mapping[str, Any]) -> Sheet:
 
 def groups_table(answer: Mapping[str, Any]) -> Sheet:
     """Return the table of one schedule: a line per group and, below each group, its most tardy sub-groups."""
-    table = plain_table(
+    table = Sheet(
         escape(title_of(answer)),
         ("group", "queries", "ans/s", "latency", "tardy ms", "max", "runs", "shared"),
     )
@@ -71,7 +71,7 @@ def groups_table(answer: Mapping[str, Any]) -> Sheet:
 
 def claims_table(claims: Sequence[Mapping[str, Any]]) -> Sheet:
     """Return a table of a paper's claims. A claim holds if the schedules are in the claimed order in this run."""
-    table = plain_table("the paper's findings", ("finding", "claimed", "here", "holds", "source"), wrapped=0)
+    table = Sheet("the paper's findings", ("finding", "claimed", "here", "holds", "source"), prose=(0,))
     for claim in claims:
         finding, claimed, got = words_of(claim)
         table.add_row(

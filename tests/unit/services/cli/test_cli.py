@@ -19,7 +19,7 @@ from configs.classes.policies import POLICY_KINDS
 from configs.errors import UnknownName
 from services.cli.commands.sim import comparison, sim
 from services.cli.tables.cells import milliseconds
-from services.cli.tables.sheet import plain_table
+from services.cli.tables.sheet import Sheet
 from tests.support.checkout import ROOT
 from tests.support.recordings import lending, lines_of, recorded_run, write_lines
 from tests.support.scenarios import preset
@@ -568,7 +568,7 @@ def test_milliseconds_are_shortened_for_tables(value: float, shown: str) -> None
 
 
 def test_only_the_first_columns_of_a_table_are_left_aligned() -> None:
-    table = plain_table("", ("first", "second", "third"), left=2)
+    table = Sheet("", ("first", "second", "third"), left=2)
     table.add_row("a", "b", "1")
     console = Console(width=80, file=StringIO(), record=True)
     console.print(table)
