@@ -63,9 +63,6 @@ def written() -> dict[str, str]:
     }
 
 
-# -- generation of values.schema.json --------------------------------------------------------------------------
-
-
 def schema() -> dict[str, Any]:
     """Return the JSON schema of the values in draft 7, the version that Helm supports."""
     schema_ = ChartValues.model_json_schema(by_alias=True)
@@ -95,9 +92,6 @@ def without_titles(node: Any) -> Any:
         # Draft 7 ignores keys next to a `$ref`, so these keys are left out.
         return {"$ref": node_["$ref"]}
     return node_
-
-
-# -- generation of values.yaml ---------------------------------------------------------------------------------
 
 
 def as_yaml(one: BaseModel, depth: int = 0) -> Iterator[str]:
@@ -147,9 +141,6 @@ def plain(value: object) -> Any:
     return value
 
 
-# -- generation of README.md -----------------------------------------------------------------------------------
-
-
 def readme() -> str:
     rows = "".join(f"| `{key}` | {default} | {meaning} |\n" for key, default, meaning in all_rows())
     return f"{INTRODUCTION}\n{WRITTEN_BY}\n\n| key | default | meaning |\n|---|---|---|\n{rows}"
@@ -196,9 +187,6 @@ def shown(value: object) -> str:
         return "none"
     text = json.dumps(value, ensure_ascii=False)
     return f"`{text}`"
-
-
-# -- docstrings of the models, as the meanings of the keys -----------------------------------------------------
 
 
 def doc_of(value: object) -> str:

@@ -16,6 +16,18 @@ NUMBERS: Mapping[str, tuple[str, str]] = {
 }
 
 
+def missing(name: str, hint: str) -> InvalidInput:
+    """Return the error for a command line without a required option or argument."""
+    return InvalidInput("a required value is missing", name, hint=hint)
+
+
+def excluded(
+    option: str, value: object, by: str, hint: str = "leave out one of these options"
+) -> InvalidInput:
+    """Return the error for an option that cannot be given together with the options `by`."""
+    return InvalidInput(f"this option cannot be combined with {by}", option, value, hint)
+
+
 def usage_problem(problem: Any, ctx: Any, command: Any, args: Sequence[str]) -> InvalidInput:
     """Return the error for a command line that Typer refuses."""
     place = ctx.command_path
@@ -44,7 +56,7 @@ def parameter_problem(problem: Any, parameter: Any, ctx: Any) -> InvalidInput:
     name = name_of(parameter)
     cause = problem.__cause__
     if type(problem).__name__ == "MissingParameter":
-        return InvalidInput("a required value is missing", name, hint=written(ctx))
+        return missing(name, written(ctx))
     if not hasattr(cause, "errors"):
         return InvalidInput(lowered(problem.message), name, hint=f"see {ctx.command_path} -h")
     error = cause.errors()[0]

@@ -53,8 +53,6 @@ class RunningMeasured(BackgroundThread):
             self._classes(system, wanted),
         )
 
-    # -- loads and operators of classes ----------------------------------------------------------------------
-
     def _classes(self, system: SystemStatus, wanted: frozenset[str]) -> dict[str, ClassMeasured]:
         loads = dict.fromkeys((class_.name for class_ in system.classes), 0.0)
         for unit in system.units.values():
@@ -72,8 +70,6 @@ class RunningMeasured(BackgroundThread):
         with suppress(WeirError, TimeoutError):
             return self._watch.source.plan(name)
         return []
-
-    # -- rates of streams ------------------------------------------------------------------------------------
 
     def _rates(self, system: SystemStatus) -> Mapping[str, Rate]:
         now, samples = self._sample(system), list(self._samples)

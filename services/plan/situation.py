@@ -107,8 +107,6 @@ class Making:
                 yield f"only {LANES_MAX} lanes, the maximum of a prediction"
         yield from self._assumed
 
-    # -- loads of classes --------------------------------------------------------------------------------------
-
     def load(self, one: LiveClass, is_planned: bool = False) -> ClassLoad:
         """Return the load of a class: the rates of its input streams, and the costs of the operators that process them."""
         class_measured = self.found.classes.get(one.name) if self.found else None
@@ -192,8 +190,6 @@ class Making:
         if any(kind_of(line) in ("filter", "select") for line in new):
             self._assume(f"class {name}: half of the rows pass each new condition")
 
-    # -- rates of streams --------------------------------------------------------------------------------------
-
     def _rate(self, stream: str, is_planned: bool) -> Rate:
         rate_known = self._rates.get(stream)
         if rate_known is None:
@@ -259,9 +255,6 @@ def fresh_operators(streams: tuple[str, ...], queries: tuple[tuple[str, str], ..
 
 def streams_of(one: LiveClass) -> list[str]:
     return [parse_create_stream(sql).name.lower() for sql in one.streams]
-
-
-# -- rates from the options of sources -----------------------------------------------------------------------------
 
 
 def source_of(state: CatalogState, stream: str) -> SourceSettings | None:

@@ -114,8 +114,6 @@ def core() -> int | None:
     return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
-# -- functions that run in a contestant's process --------------------------------------------------
-
 loaded: list[Data] = []
 
 

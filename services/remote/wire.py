@@ -219,8 +219,6 @@ def retry_after_s(answer: httpx.Response) -> float:
     return float(text) if re.fullmatch(r"[0-9]{1,6}", text) else 0.0
 
 
-# -- errors from error responses -------------------------------------------------------------------------------
-
 KINDS: Mapping[str, type[WeirError]] = {
     "unauthenticated": NotAllowed,
     "forbidden": NotAllowed,

@@ -31,6 +31,7 @@ from services.cli.tables.catalog_views import (
 )
 from services.cli.tables.feed_views import feed_declared, feeds_view
 from services.cli.tables.sheet import Description, Sheet, plain, screen
+from services.cli.usage import excluded, missing
 from services.remote.models import Applied, Change
 
 if TYPE_CHECKING:
@@ -236,18 +237,13 @@ def delete(
     """Delete declarations that no other declaration uses: by name, from files, or all of a kind."""
     if files:
         if kind is not None:
-            raise InvalidInput(
-                "this option cannot be combined with --file",
-                "KIND",
-                kind,
-                "leave out --file, or KIND and NAME",
-            )
+            raise excluded("KIND", kind, "--file", "leave out --file, or KIND and NAME")
         documents = wanted_documents(files, recursive=recursive)
         with declarations() as weir:
             delete_all(weir, [document.ref for document in documents])
         return
     if kind is None:
-        raise InvalidInput("a required value is missing", "KIND", hint="write KIND NAME, or -f FILE")
+        raise missing("KIND", "write KIND NAME, or -f FILE")
     with declarations() as weir:
         delete_named(weir, kind, names, everything, yes)
 

@@ -23,6 +23,7 @@ from services.catalog.redaction import HIDDEN
 from services.cli.lazy_commands import CommandGroup
 from services.cli.tables.catalog_views import OutputOption, lines_table, show
 from services.cli.upkeep.up_settings import settings_of
+from services.cli.usage import excluded
 from services.common.weir_home import CATALOG, ENDPOINT, HOME, PEPPER, PEPPER_FILE, Home, home_of
 from services.remote.wire import CA_FILE, KEY, checked_endpoint
 
@@ -81,9 +82,7 @@ def render(
 ) -> None:
     """Show all settings, including defaults, that `weir up` would use with a settings file or in a pod of the Helm chart."""
     if file is not None and values:
-        raise InvalidInput(
-            "this option cannot be combined with --config", "--values", hint="leave out --config or --values"
-        )
+        raise excluded("--values", None, "--config")
     rendered = chart_values(values).up_settings() if values else settings_of(file, {})
     content = rendered.model_dump(mode="json", exclude_none=True)
     typer.echo(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), nl=False)

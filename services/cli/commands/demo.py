@@ -33,7 +33,7 @@ from services.cli.demonstration.demo_plan import (
 )
 from services.cli.demonstration.live_run import Calibration, LiveRun, Watched, calibrated
 from services.cli.tables.class_tables import class_view_table
-from services.cli.tables.outcome_tables import answers_table, promise_table, result_table
+from services.cli.tables.outcome_tables import outcome_tables
 from services.cli.tables.sheet import Sheet, screen
 from services.ingest.java import find_java
 from services.ingest.job import GatewayAddress, IngestJob
@@ -280,9 +280,7 @@ def print_outcome(console: Console, outcome: Outcome, promises: Sequence[Promise
     console.print()
     for sentence in verdict(outcome, promises):
         console.print(sentence, highlight=False)
-    console.print(result_table(outcome.result))
-    console.print(answers_table(outcome.result))
-    console.print(promise_table(promises))
+    console.print(outcome_tables(outcome, promises))
 
 
 def write_result(

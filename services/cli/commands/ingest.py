@@ -28,6 +28,7 @@ from services.cli.tables.cells import milliseconds
 from services.cli.tables.feed_views import STATES
 from services.cli.tables.sheet import Format, FormatOption, Sheet, screen, table_of
 from services.cli.tables.state_log import LOOK_S, States, feed_problems, feed_states, log_states
+from services.cli.usage import excluded, missing
 from services.common.weir_home import home_of
 from services.ingest.declared_streams import check_gateway, declared
 from services.ingest.java import find_java
@@ -88,19 +89,13 @@ def ingest(
     if from_service:
         if file is not None or endpoint is not None or check:
             hint = "leave out these options: the service returns the feeds and the gateways"
-            raise InvalidInput(
-                "this option cannot be combined with --file, --endpoint or --check",
-                "--from-service",
-                hint=hint,
-            )
+            raise excluded("--from-service", None, "--file, --endpoint or --check", hint)
         folder = folder or home.ingest(None)
         make_folder("--folder", folder)
         follow_service(folder, quiet, output)
         return
     if file is None:
-        raise InvalidInput(
-            "a required value is missing", "--file", hint="write --file FILE, or --from-service"
-        )
+        raise missing("--file", "write --file FILE, or --from-service")
     streams = load_streams(file)
     schemas = declared(streams, file)
     java = find_java(streams.session.java_home, os.environ)
@@ -179,8 +174,9 @@ def door_of(endpoint: str | None, api_key: str | None) -> GatewayAddress | None:
         )
     key = api_key or (here[endpoint].key if endpoint in here else None)
     if key is None:
-        hint = f"set {KEY_VARIABLE} to the contents of ingest.key in the system's run folder"
-        raise InvalidInput("a required value is missing", "--api-key", hint=hint)
+        raise missing(
+            "--api-key", f"set {KEY_VARIABLE} to the contents of ingest.key in the system's run folder"
+        )
     return GatewayAddress(endpoint, key.strip())
 
 

@@ -91,9 +91,6 @@ def rates_of(told: Iterable[str]) -> dict[str, float]:
     return rates
 
 
-# -- tables of a prediction -----------------------------------------------------------------------------------
-
-
 def plan_view(found: Mapping[str, Any]) -> RenderableType:
     """Return a table of the declared classes and of other classes that they affect, followed by warnings and assumptions."""
     parts: list[RenderableType] = [plan_table(found)]

@@ -17,13 +17,13 @@ import yaml
 from rich.cells import cell_len
 from rich.text import Text
 
-from configs.errors import InvalidInput
 from configs.numbers import digits
 from services.cli.completion import queries
 from services.cli.main import EXIT_INTERRUPTED
 from services.cli.service_location import service
 from services.cli.tables.catalog_views import warn
 from services.cli.tables.sheet import GAP, UNLIMITED, cut_to, hidden_note, printable, screen, wrapped
+from services.cli.usage import excluded
 
 if TYPE_CHECKING:
     from services.remote.results import RemoteResults
@@ -81,9 +81,7 @@ def results(
     Rows that were discarded before they could be read are reported on stderr.
     """
     if tail is not None and after is not None:
-        raise InvalidInput(
-            "this option cannot be combined with --after", "--tail", tail, "leave out --tail or --after"
-        )
+        raise excluded("--tail", tail, "--after")
     with service() as weir, ended_by_ctrl_c(), until_nobody_reads():
         rows = weir.results(query, after=after, follow=follow, forgotten=tell, limit=limit, tail=tail)
         write(rows, writer_of(output, follow))
@@ -109,9 +107,6 @@ def write(found: RemoteResults, writer: ResultsWriter) -> None:
 
 def tell(lost: RowsForgotten) -> None:
     warn([lost.title])
-
-
-# -- end of the command on Ctrl-C, or when the reader of its output closes the pipe ----------------------------
 
 
 @contextmanager
@@ -154,9 +149,6 @@ def check_read() -> None:
     poll.register(out, 0)
     if any(event & select.POLLERR for _, event in poll.poll(0)):
         raise BrokenPipeError
-
-
-# -- writers of rows in the output formats --------------------------------------------------------------------
 
 
 class ResultsWriter(Protocol):

@@ -233,8 +233,6 @@ class LiveRun:
         note = f"{accepted / self.seconds / 1e6:.2f} offered"
         return note + (f" ({missed / (accepted + missed):.1%} of the plan missed)" if missed else "")
 
-    # -- results of the run -----------------------------------------------------------------------------
-
     def times(self) -> tuple[float, float]:
         """Return when the scenario began and ended, in seconds since 1970."""
         ago_s = time.monotonic() - self.began

@@ -12,6 +12,7 @@ import typer
 from configs.documents.declarations import Document, check_differ, documents_of
 from configs.errors import InvalidInput, Several
 from configs.yaml_loading import FILE_BYTES_MAX, read_text
+from services.cli.usage import missing
 
 STDIN = Path("-")
 STDIN_NAME = "standard input"
@@ -39,8 +40,7 @@ def wanted_documents(
     """Return the documents of all files; an error lists every wrong document with its file and position."""
     named = [*(files or ()), *(more or ())]
     if not named:
-        hint = "write -f FILE, -f FOLDER, or -f - for standard input"
-        raise InvalidInput("a required value is missing", "--file", hint=hint)
+        raise missing("--file", "write -f FILE, -f FOLDER, or -f - for standard input")
     documents: list[Document] = []
     problems: list[InvalidInput] = []
     for path in (file for name in named for file in files_of(name, recursive)):

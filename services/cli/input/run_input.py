@@ -16,7 +16,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from configs.errors import InvalidInput, UnknownName, nearest
 from engine.data.schema import STRING, Field, Schema, StreamSchema, TableSchema
-from engine.plan.plan import Plan, Query, Scan, inputs
+from engine.plan.plan import Query, Scan
+from engine.plan.plan_references import sources
 from engine.sql import (
     PlanningError,
     SqlCatalog,
@@ -258,7 +259,7 @@ def plan(content: RunInput, sql: Sql, statements: Iterable[Statement], catalog: 
 def check_inputs(content: RunInput) -> None:
     """Raise InvalidInput if a query reads a stream that has no rows."""
     for query in content.queries:
-        for name in scanned(query.plan):
+        for name in (source.stream.name for source in sources(query.plan) if isinstance(source, Scan)):
             if name not in content.rows:
                 raise InvalidInput(
                     f"query {query.name} reads this stream, and no --input gives its rows",
@@ -266,18 +267,6 @@ def check_inputs(content: RunInput) -> None:
                     name,
                     f"add --input {name}=FILE",
                 )
-
-
-def scanned(plan: Plan) -> list[str]:
-    """Return the streams that a plan reads."""
-    streams: list[str] = []
-    stack = [plan]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, Scan):
-            streams.append(part.stream.name)
-        stack += inputs(part)
-    return streams
 
 
 def assigned(pairs: Sequence[str], option: str) -> dict[str, Path]:

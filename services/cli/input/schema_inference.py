@@ -127,9 +127,6 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-# -- conversion of the columns of a file to the types of streams -----------------------------------------
-
-
 def fitting(table: pa.Table) -> tuple[pa.Table, Mapping[str, str]]:
     """Return the table converted to supported types, and the types of columns that cannot be converted."""
     names, columns, left_out = list[str](), list[pa.ChunkedArray](), dict[str, str]()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from configs.numbers import UNKNOWN, compact, figure, percent
@@ -61,6 +61,15 @@ def three_figures(value: float) -> str:
 def against(value: float, target: float) -> str:
     text = response(value)
     return f"[red]{text}[/]" if value > target else text
+
+
+def best(texts: Sequence[str], values: Sequence[float | None]) -> list[str]:
+    """Return the texts, with each text that belongs to the smallest value in bold."""
+    least = min((value for value in values if value is not None), default=None)
+    return [
+        f"[bold green]{text}[/]" if value is not None and value == least else text
+        for text, value in zip(texts, values, strict=True)
+    ]
 
 
 def loss(percent: float) -> str:

@@ -11,6 +11,7 @@ from rich.markup import escape
 from configs.numbers import UNKNOWN, compact, exact, percent
 from services.cli.tables.cells import (
     against,
+    best,
     four_figures,
     is_late,
     loss,
@@ -24,6 +25,7 @@ from services.cli.tables.sheet import Sheet, table_of
 
 if TYPE_CHECKING:
     from configs.scenario.scenario import Claim
+    from sim.outcome.outcome import Outcome
     from sim.outcome.promises import Promise
     from sim.replay import CoreReport, ReplayReport
 
@@ -48,6 +50,10 @@ def result_table(result: Mapping[str, Any]) -> Sheet:
 
     title = f"{result['scenario']}, manager {result['manager']}, policy {result['policy']}, {length(result)}"
     return table_of(title, RESULT_COLUMNS, result["classes"])
+
+
+def outcome_tables(outcome: Outcome, promises: Sequence[Promise]) -> Group:
+    return Group(result_table(outcome.result), answers_table(outcome.result), promise_table(promises))
 
 
 # Number of queries per class in the table of a run; the JSON output has all queries.
@@ -153,21 +159,15 @@ def metric_table(
         head: [metric_of(result, metric, place) for result in rows.values()] for metric, head in heads.items()
     }
     had = {head: [value for value in column if value is not None] for head, column in columns.items()}
-    shown = {head: marked(column) for head, column in had.items() if len(column) == len(rows)}
+    shown = {
+        head: best(list(map(four_figures, column)), column)
+        for head, column in had.items()
+        if len(column) == len(rows)
+    }
     table = Sheet(title, ("policy", *shown))
     for row, name in enumerate(rows):
         table.add_row(name, *(column[row] for column in shown.values()))
     return table
-
-
-def marked(values: Sequence[float]) -> list[str]:
-    """Return the values as texts, with the smallest values in bold."""
-    least = min(values)
-    texts = [four_figures(value) for value in values]
-    return [
-        f"[bold green]{text}[/]" if value == least else text
-        for value, text in zip(values, texts, strict=True)
-    ]
 
 
 def claim_table(claims: Sequence[Claim], rows: Mapping[str, Mapping[str, Any]]) -> Sheet:

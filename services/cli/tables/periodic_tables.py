@@ -8,7 +8,7 @@ from typing import Any
 from rich.markup import escape
 
 from configs.numbers import UNKNOWN, compact, exact, figure, percent
-from services.cli.tables.cells import milliseconds, three_figures
+from services.cli.tables.cells import best, milliseconds, three_figures
 from services.cli.tables.sheet import Sheet
 from sim.windows.periodic_results import metric_of, title_of, words_of
 
@@ -114,15 +114,6 @@ def slides(sub_group: Mapping[str, Any]) -> str:
 
 def sooner(answer: Mapping[str, Any]) -> str:
     return f"{percent(answer['shortened_pct'] / 100)} of the queries run sooner than they must"
-
-
-def best(texts: Sequence[str], values: Sequence[float | None]) -> list[str]:
-    """Return the texts, with each text that belongs to the smallest value in bold."""
-    least = min((value for value in values if value is not None), default=None)
-    return [
-        f"[bold green]{text}[/]" if value is not None and value == least else text
-        for text, value in zip(texts, values, strict=True)
-    ]
 
 
 def per_second(one: Mapping[str, Any]) -> str:

@@ -169,8 +169,8 @@ def test_an_invalid_length_of_a_run_is_refused(weir: Terminal, value: str, shown
 
 def test_a_negative_seed_is_refused(weir: Terminal) -> None:
     assert weir("sim", "small.yaml", "--seed=-1") == refusal(
-        "--seed: the seed must not be negative (got -1)",
-        "  hint: write a whole number, 0 or more",
+        "--seed: the value must be at least 0 (got -1)",
+        "  hint: write 0 or more",
     )
 
 

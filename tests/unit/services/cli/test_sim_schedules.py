@@ -331,7 +331,7 @@ CHOOSE_PERIODIC = "  hint: choose a scenario of `kind: periodic`, such as golab-
                 "  hint: write seconds of virtual time",
             ),
         ),
-        (("example.yaml", "--seed=-1"), ("--seed: the seed must not be negative (got -1)", "  hint: write a whole number, 0 or more")),
+        (("example.yaml", "--seed=-1"), ("--seed: the value must be at least 0 (got -1)", "  hint: write 0 or more")),
         (("dilos-sc", "--schedules"), (f"--schedules: {NEEDS_PERIODIC}", CHOOSE_PERIODIC)),
         (("dilos-sc", "--schedule", "none"), (f"--schedule: {NEEDS_PERIODIC} (got 'none')", CHOOSE_PERIODIC)),
         (
