@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from configs.classes.live_class import LiveClass, LiveSettings
+from configs.classes.live_class import LiveSettings
 from configs.classes.managers import MANAGERS, known_manager
 from configs.errors import InvalidInput
 from services.cli.commands.ingest import ended_by_signal
@@ -44,7 +44,7 @@ from sim.outcome.report import write_report
 from sim.outcome.verdict import verdict
 
 if TYPE_CHECKING:
-    from services.cli.demonstration.demo_prometheus import Beside, PrometheusRecord
+    from services.cli.demonstration.demo_prometheus import PrometheusRecord
 
 SECONDS = 60.0
 # Least and greatest duration in seconds: load managers need some seconds to react, and an hour is long enough for a demonstration.
@@ -180,6 +180,9 @@ def demonstrate(
 
     Return the outcome and, with `--prometheus`, the panels of the dashboards.
     """
+    # Prometheus and its dashboards are imported when they are needed, so that `weir demo --help` does not wait for the import.
+    from services.cli.demonstration.demo_prometheus import prometheus_beside, record_of
+
     java = find_java(None, os.environ)
     preset, settings, phases = options.scenario, options.settings, TimedPhases(console)
     with ended_by_signal(), ExitStack() as running:
@@ -199,7 +202,11 @@ def demonstrate(
             note(f"{len(classes)} feeds are running")
         scrape = None
         if options.prometheus:
-            scrape = scraped(watched, feeds, classes, folder / "prometheus", phases=phases, running=running)
+            with phases.phase("Prometheus") as note:
+                priorities = {class_.name: f"priority {class_.priority:g}" for class_ in classes}
+                beside = prometheus_beside(watched.system, feeds.all, priorities, folder / "prometheus")
+                scrape = running.enter_context(beside)
+                note(scrape.url)
         with phases.phase("run") as note:
             run = LiveRun(
                 watched=watched,
@@ -217,7 +224,7 @@ def demonstrate(
         outcome = run.outcome(calibration, options.load, phases.seconds)
         # The dashboard of a single tenant shows the class that lost most rows, because fewest of its panels are empty.
         lost_most = max(outcome.classes, key=lambda result: float(result["loss_pct"]))["name"]
-        panels = None if scrape is None else scrape.seen(since, until, lost_most)
+        panels = None if scrape is None else record_of(scrape, since, until, lost_most)
         with phases.phase("stop"):
             running.close()
     return outcome, panels
@@ -256,24 +263,6 @@ def calibrate(
         if calibration.busy_part < BUSY_PART:
             note(f"[yellow]queries got only {calibration.busy_part:.0%} of their processor time[/]")
     return calibration
-
-
-def scraped(
-    watched: Watched,
-    feeds: Feeds,
-    classes: Sequence[LiveClass],
-    folder: Path,
-    phases: TimedPhases,
-    running: ExitStack,
-) -> Beside:
-    """Start a Prometheus that scrapes the system until the exit stack `running` is closed."""
-    from services.cli.demonstration.demo_prometheus import prometheus_beside
-
-    with phases.phase("Prometheus") as note:
-        priorities = {class_.name: f"priority {class_.priority:g}" for class_ in classes}
-        scrape = running.enter_context(prometheus_beside(watched.system, feeds.all, priorities, folder))
-        note(scrape.url)
-    return scrape
 
 
 def print_outcome(console: Console, outcome: Outcome, promises: Sequence[Promise]) -> None:
