@@ -137,16 +137,15 @@ def run_engine(data: Data, train: int) -> RaceOutcome:
     catalog = SqlCatalog.of(streams=schemas)
     queries: list[Query] = [plan_query(name, sql, catalog) for name, sql in QUERIES.items()]
     answers: Answers = {name: [] for name in QUERIES}
+    names = {query.name: query.plan.schema.names for query in queries}
     # The column for the start of a window is left out, because expected answers do not have it.
-    columns_by_query = {
-        query.name: [place for place, name in enumerate(query.plan.schema.names) if name != "window_start"]
-        for query in queries
+    kept = {
+        query: [place for place, column in enumerate(columns) if column != "window_start"]
+        for query, columns in names.items()
     }
 
-    queries_schema = {query.name: query.plan.schema for query in queries}
-
     def sink(query: str, out: Train) -> None:
-        answers[query].append(tuple(out.columns[place].data for place in columns_by_query[query]))
+        answers[query].append(tuple(out.columns[place].data for place in kept[query]))
 
     runner = ClassRunner(sink, train_max=max(train, 1))
     runner.add(*queries)
@@ -158,18 +157,8 @@ def run_engine(data: Data, train: int) -> RaceOutcome:
         if turn % TURNS_A_CYCLE == 0:
             runner.scheduled.believed()
     elapsed_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
-    names = {
-        name: [queries_schema[name].names[place] for place in places]
-        for name, places in columns_by_query.items()
-    }
-    return RaceOutcome(
-        elapsed_s=elapsed_s,
-        cpu_s=cpu_s,
-        readings=len(data.readings),
-        train=train,
-        answers=answers,
-        columns=names,
-    )
+    columns = {query: [names[query][place] for place in places] for query, places in kept.items()}
+    return RaceOutcome(elapsed_s, cpu_s, len(data.readings), train, answers, columns=columns)
 
 
 def run_by_hand(data: Data, train: int) -> RaceOutcome:
@@ -179,13 +168,8 @@ def run_by_hand(data: Data, train: int) -> RaceOutcome:
     for stream, batch in turns(data, train):
         columns = {name: batch.column(name).to_numpy() for name in batch.column_names}
         (program.readings if stream == "readings" else program.alerts)(columns)
-    return RaceOutcome(
-        time.perf_counter() - began,
-        time.process_time() - cpu_began,
-        len(data.readings),
-        train,
-        program.answers,
-    )
+    elapsed_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
+    return RaceOutcome(elapsed_s, cpu_s, len(data.readings), train, program.answers)
 
 
 def report(outcome: RaceOutcome, data: Data) -> dict[str, Any]:

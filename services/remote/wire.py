@@ -124,14 +124,11 @@ class Wire:
     def __init__(self, address: Address, timeout_s: float = TIMEOUT_S, tries: int = TRIES) -> None:
         self.endpoint, self.key = address.endpoint, address.key
         self._timeout_s, self._tries = timeout_s, tries
-        direct = None
-        if address.ca_file is not None:
-            direct = trusting(address.ca_file)
         self._http = httpx.Client(
             base_url=address.endpoint,
             headers={"Authorization": f"Bearer {address.key}", "Accept": "application/json"},
-            verify=True if direct is None else direct,
-            mounts={f"all://{host}": None for host in LOCAL} if is_local(address.endpoint) else None,
+            verify=True if address.ca_file is None else trusting(address.ca_file),
+            mounts={f"all://{host}": None for host in LOCAL},
         )
 
     def close(self) -> None:
@@ -186,10 +183,6 @@ class Wire:
 
 
 IS_IT_THERE = f"check that the service runs, and that {ENDPOINT} is its address"
-
-
-def is_local(endpoint: str) -> bool:
-    return urlsplit(endpoint).hostname in ("127.0.0.1", "localhost", "::1")
 
 
 def trusting(ca_file: str) -> ssl.SSLContext:

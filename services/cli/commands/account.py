@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -71,23 +70,15 @@ def explanation(told: Mapping[str, Any], last: int, now: datetime) -> Group:
     """Return a sentence about the state of the class and, below, a table of the last decisions. Repeated decisions share one line."""
     lines = folded(told["items"])
     table = Sheet("", ("at", "", "decision"), left=3, prose=(2,), has_heads=False)
-    for line in lines[-last:]:
-        since = datetime.fromisoformat(line.at)
-        table.add_row(clock(line.at), ago(max(0.0, (now - since).total_seconds())), escape(line.words))
-    words = Text(f"{told['tenant']}: {told['words']}")
-    return Group(words, table) if table.rows else Group(words)
+    for at, words in lines[-last:]:
+        since = datetime.fromisoformat(at)
+        table.add_row(clock(at), ago(max(0.0, (now - since).total_seconds())), escape(words))
+    sentence = Text(f"{told['tenant']}: {told['words']}")
+    return Group(sentence, table) if table.rows else Group(sentence)
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionLine:
-    """Table line for several equal decisions in a row, with the time and the text of the last decision."""
-
-    at: str
-    words: str
-
-
-def folded(items: Sequence[Mapping[str, Any]]) -> list[DecisionLine]:
-    """Return one table line for each sequence of equal decisions, oldest first. Share moves that changed no share are left out."""
+def folded(items: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return time and text of each sequence of equal decisions, oldest first. Share moves that changed no share are left out."""
     runs: list[list[Mapping[str, Any]]] = []
     latest: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for item in items:
@@ -101,18 +92,18 @@ def folded(items: Sequence[Mapping[str, Any]]) -> list[DecisionLine]:
         else:
             latest[thread] = [item]
             runs.append(latest[thread])
-    return sorted(map(line_of, runs), key=lambda line: line.at)
+    return sorted(map(line_of, runs), key=lambda line: line[0])
 
 
-def line_of(run: Sequence[Mapping[str, Any]]) -> DecisionLine:
-    """Return the table line for a sequence of equal decisions; `run` has these decisions, oldest first."""
+def line_of(run: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """Return time and text of the last of several equal decisions; `run` has these decisions, oldest first."""
     first, last = run[0], run[-1]
     more = len(run) - 1 + sum(item["figures"].get("repeated", 0) for item in run)
     since = first["figures"].get("since") or first["at"]
     words = (
         f"{last['words']} (and {more:,} more like it since {clock(since)[:-3]})" if more else last["words"]
     )
-    return DecisionLine(last["at"], words)
+    return last["at"], words
 
 
 def ledger_table(told: Mapping[str, Any]) -> Sheet:

@@ -118,20 +118,16 @@ def plan_table(found: Mapping[str, Any]) -> Sheet:
 
 
 def figures(run: Mapping[str, Any], target_ms: float) -> Iterable[str]:
-    p95_ms, p99_ms = run["p95_ms"], run["p99_ms"]
+    p95_ms = run["p95_ms"]
     yield f"{run['share']:.3f}"
     yield f"{run['load']:.3f}"
-    yield (
-        UNKNOWN
-        if p95_ms is None
-        else f"[red]{planned_ms(p95_ms)}[/]"
-        if p95_ms > target_ms
-        else planned_ms(p95_ms)
-    )
-    yield UNKNOWN if p99_ms is None else planned_ms(p99_ms)
+    yield f"[red]{planned_ms(p95_ms)}[/]" if (p95_ms or 0.0) > target_ms else planned_ms(p95_ms)
+    yield planned_ms(run["p99_ms"])
     yield f"{run['drop']:.1%}"
 
 
-def planned_ms(value: float) -> str:
+def planned_ms(value: float | None) -> str:
     """Return a predicted response time as a text. Times below 1 ms are shorter than a slice, and are not predicted exactly."""
+    if value is None:
+        return UNKNOWN
     return "<1" if value < 1 else f"{value:.0f}" if value < 1000 else milliseconds(value)

@@ -6,6 +6,7 @@ import csv
 import json
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,26 +58,19 @@ WINDOWS = WindowSettings()
 class CollectedAnswers:
     """Collector of the answers of all queries, with sequence numbers and kept fractions, until the end of the run."""
 
-    plain: dict[str, Schema] = field(default_factory=dict)
-    schemas: dict[str, pa.Schema] = field(default_factory=dict)
-    batches: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
-
-    def expect(self, query: Query) -> None:
-        extra = [pa.field("_seq", pa.int64()), pa.field("_kept", pa.float64())]
-        self.schemas[query.name] = pa.schema([*query.plan.schema.arrow, *extra])
-        self.plain[query.name] = query.plan.schema
-        self.batches[query.name], self.rows[query.name] = [], 0
+    schemas: Mapping[str, Schema]
+    trains: dict[str, list[Train]] = field(default_factory=lambda: defaultdict(list))
 
     def __call__(self, query: str, out: Train) -> None:
-        first = self.rows[query]
-        self.rows[query] = first + len(out)
-        arrays = train_to_arrow(out, self.plain[query]).columns
-        arrays += [pa.array(np.arange(first, first + len(out))), pa.array(np.full(len(out), out.kept))]
-        self.batches[query].append(pa.RecordBatch.from_arrays(arrays, schema=self.schemas[query]))
+        self.trains[query].append(out)
 
     def table(self, query: str) -> pa.Table:
-        return pa.Table.from_batches(self.batches[query], self.schemas[query])
+        schema, trains = self.schemas[query], self.trains[query]
+        table = pa.Table.from_batches([train_to_arrow(train, schema) for train in trains], schema.arrow)
+        kept = np.repeat(
+            np.array([train.kept for train in trains], float), np.array([*map(len, trains)], int)
+        )
+        return table.append_column("_seq", [np.arange(len(table))]).append_column("_kept", [kept])
 
 
 SqlArgument = Annotated[
@@ -202,9 +196,7 @@ def run(
     showing = Showing(output, out, explain or content.wants_explain)
     showing.check(content.queries)
     data = timed_inputs(content)
-    answers = CollectedAnswers()
-    for query in content.queries:
-        answers.expect(query)
+    answers = CollectedAnswers({query.name: query.plan.schema for query in content.queries})
     runner = ClassRunner(
         sink=answers,
         policy=policy_of(policy),
@@ -245,13 +237,14 @@ def timed_inputs(content: RunInput) -> dict[StreamSchema, pa.Table]:
 
 def timed_run(
     runner: ClassRunner, data: Mapping[StreamSchema, pa.Table], train: int, rate: float | None
-) -> RunSpeed:
-    """Feed all rows with a progress bar, and return their number and the duration."""
+) -> str:
+    """Feed all rows with a progress bar, and return a text with their number and the duration."""
     total = sum(len(table) for table in data.values())
     began = time.perf_counter()
     with progress("running", total) as advance:
         feed(runner, data, train, rate, advance)
-    return RunSpeed(total, time.perf_counter() - began)
+    elapsed_s = time.perf_counter() - began
+    return f"{total:,} tuples in {elapsed_s:.2f} s: {total / max(elapsed_s, 1e-9):,.0f} tuples/s"
 
 
 def conformed(table: pa.Table, stream: StreamSchema) -> tuple[pa.Table, int]:
@@ -337,18 +330,6 @@ def event_times(stream: StreamSchema, table: pa.Table) -> Any:
 
 
 @dataclass(frozen=True)
-class RunSpeed:
-    """Number of tuples of a run, and its duration."""
-
-    tuples: int
-    elapsed_s: float
-
-    def __str__(self) -> str:
-        rate = self.tuples / max(self.elapsed_s, 1e-9)
-        return f"{self.tuples:,} tuples in {self.elapsed_s:.2f} s: {rate:,.0f} tuples/s"
-
-
-@dataclass(frozen=True)
 class Showing:
     """Format and destination of answers."""
 
@@ -375,7 +356,7 @@ class Showing:
         answers: CollectedAnswers,
         content: RunInput,
         runner: ClassRunner,
-        measured: RunSpeed,
+        measured: str,
         notes: Sequence[str],
     ) -> None:
         """Write the answers, the measurements, and notes on rows that were left out."""
@@ -401,7 +382,7 @@ class Showing:
                 console.print(create_stream(stream), markup=False, highlight=False, soft_wrap=True)
             console.print(explain_table(runner))
         console.print(closing_table(content.queries, answers, runner))
-        for line in [str(measured), *notes]:
+        for line in [measured, *notes]:
             console.print(line, markup=False, highlight=False)
 
 
@@ -479,7 +460,7 @@ def closing_table(queries: Sequence[Query], answers: CollectedAnswers, runner: C
         measured = runner.answers.quality[query.name].responses.response_ms()
         table.add_row(
             query.name,
-            f"{len(answers.table(query.name)):,}",
+            f"{sum(map(len, answers.trains[query.name])):,}",
             response(measured["mean"]),
             response(measured["p95"]),
             response(measured["max"]),

@@ -30,6 +30,7 @@ from services.cli.tables.outcome_tables import claim_table, compare_table, outco
 from services.cli.tables.progress import progress
 from services.cli.tables.sheet import Format, FormatOption
 from services.cli.usage import excluded, missing
+from services.common.weir_home import unusable
 from sim.outcome.promises import check_promises
 from sim.outcome.report import write_report
 from sim.outcome.results import outcome_of, results
@@ -320,10 +321,7 @@ def make_folder(option: str, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise InvalidInput(
-            f"the folder cannot be created: {why}", option, str(folder), "choose another folder"
-        ) from None
+        raise unusable(error, "the folder cannot be created", folder, option) from None
 
 
 def checked_seconds(seconds: float) -> float:
