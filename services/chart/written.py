@@ -155,7 +155,8 @@ def rows_of(model: type[BaseModel], one: BaseModel, before: str) -> Iterator[tup
     docs = docs_of(model)
     for name, info in model.model_fields.items():
         value, key = getattr(one, name), f"{before}{info.alias or name}"
-        said = " ".join((docs.get(name) or doc_of(value) or elsewhere(model)).split())
+        elsewhere = "See `docs/scenarios.md`." if is_foreign(model) else ""
+        said = " ".join((docs.get(name) or doc_of(value) or elsewhere).split())
         inner = model_in(info)
         if isinstance(value, BaseModel):
             yield from rows_of(type(value), value, f"{key}.")
@@ -163,11 +164,6 @@ def rows_of(model: type[BaseModel], one: BaseModel, before: str) -> Iterator[tup
             yield key, shown(plain(value)), f"{said} Keys: {', '.join(keys_of(inner))}"
         else:
             yield key, shown(plain(value)), said
-
-
-def elsewhere(model: type[BaseModel]) -> str:
-    """Return the text for a field without a docstring: a reference to docs/scenarios.md, which explains the field."""
-    return "See `docs/scenarios.md`." if is_foreign(model) else ""
 
 
 def keys_of(model: type[BaseModel]) -> list[str]:
@@ -183,10 +179,7 @@ def model_in(info: FieldInfo) -> type[BaseModel] | None:
 
 
 def shown(value: object) -> str:
-    if value is None:
-        return "none"
-    text = json.dumps(value, ensure_ascii=False)
-    return f"`{text}`"
+    return "none" if value is None else f"`{json.dumps(value, ensure_ascii=False)}`"
 
 
 def doc_of(value: object) -> str:

@@ -38,8 +38,6 @@ class Commands(UserDict[str, Any]):
 
 # Older scripts write `--json` instead of `--output json` (docs/cli.md).
 JSON_ALIAS, JSON_OPTION = "--json", "--output=json"
-
-
 EXIT_WRONG_INPUT = 2
 
 
@@ -50,14 +48,11 @@ class Command(TyperCommand):
         formatter.write(help_of(self, ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        with usage(ctx, self):
-            return self._parsed(ctx, args)
-
-    def _parsed(self, ctx: Any, args: list[str]) -> list[str]:
         if any("--output" in parameter.opts for parameter in self.params):
             end = args.index("--") if "--" in args else len(args)
             args = [JSON_OPTION if arg == JSON_ALIAS else arg for arg in args[:end]] + args[end:]
-        return super().parse_args(ctx, args)
+        with usage(ctx, self):
+            return super().parse_args(ctx, args)
 
 
 class HelpGroup(TyperGroup):

@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.text import Text
 
 from configs.numbers import ago
-from services.cli.completion import tenants
 from services.cli.service_location import service
+from services.cli.shared_options import TenantArgument, TenantsArgument
 from services.cli.tables.catalog_views import OutputOption, show
 from services.cli.tables.sheet import Sheet
 
@@ -21,13 +21,6 @@ EXIT_BROKEN = 1
 # Maximum number of decisions that the service returns.
 DECISIONS_MOST = 1000
 FATES = ("offered", "delivered", "shed", "late", "rejected", "failed", "queued")
-
-TenantArgument = Annotated[
-    str | None,
-    typer.Argument(
-        help="Tenant of the class to explain.", show_default="the tenant of the key", autocompletion=tenants
-    ),
-]
 
 
 def explain(
@@ -45,14 +38,7 @@ def explain(
 
 
 def ledger(
-    tenant: Annotated[
-        str | None,
-        typer.Argument(
-            help="Tenant with the class to show the ledger of.",
-            show_default="all tenants",
-            autocompletion=tenants,
-        ),
-    ] = None,
+    tenant: TenantsArgument = None,
     output: OutputOption = "table",
 ) -> None:
     """Show what happened to every row, by class and stream.

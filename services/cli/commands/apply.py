@@ -20,6 +20,7 @@ from services.cli.completion import kinds, names_of_kind
 from services.cli.input.documents import FilesArgument, FilesOption, RecursiveOption, wanted_documents
 from services.cli.input.durations import seconds_of
 from services.cli.service_location import declarations, named_query, service
+from services.cli.shared_options import YesOption
 from services.cli.tables.catalog_views import (
     OutputOption,
     declarations_table,
@@ -51,7 +52,6 @@ NameArgument = Annotated[
     str,
     typer.Argument(help="Name of the declaration; TENANT/QUERY for a query.", autocompletion=names_of_kind),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def apply(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,10 +9,12 @@ from typing import Annotated, Any
 import pyarrow as pa
 import pyarrow.parquet
 import typer
+from rich.console import Group
 
 from configs.errors import UnknownName, nearest
+from services.cli.tables.catalog_views import show
 from services.cli.tables.progress import progress
-from services.cli.tables.sheet import Format, FormatOption, Sheet, screen
+from services.cli.tables.sheet import FormatOption, Sheet
 from services.race import w11_workload
 from services.race.race import CONTESTANTS, ENGINE, TRIES, compared, contestants, race, right
 
@@ -54,10 +55,7 @@ def bench(
     if names:
         reports = raced(data_read, train, names)
         report |= reports[ENGINE] | {"contestants": compared(reports)}
-    if output == "json":
-        typer.echo(json.dumps(report, indent=2))
-    else:
-        show(report, output)
+    show(output, report, lambda: report_tables(report))
     if right(report) is False or not all(
         contestant["equal"] for contestant in report["contestants"].values()
     ):
@@ -78,15 +76,13 @@ def write_answers(outcome: w11_workload.RaceOutcome, folder: Path) -> None:
         pyarrow.parquet.write_table(table, folder / f"{query}.parquet")
 
 
-def show(report: Mapping[str, Any], output: Format) -> None:
-    console = screen(output)
-    console.print(report_table(report))
-    if report["contestants"]:
-        console.print(contestant_table(report))
-    typer.echo(
+def report_tables(report: Mapping[str, Any]) -> Group:
+    figures = (
         f"{millions(report['readings_per_s'])} million readings per CPU-second; {report['elapsed_s']:.2f} s,"
         f" {report['cpu_s']:.2f} CPU-s, peak {report['peak_rss_mb']:.0f} MB"
     )
+    contestants = [contestant_table(report)] if report["contestants"] else []
+    return Group(report_table(report), *contestants, figures)
 
 
 def report_table(report: Mapping[str, Any]) -> Sheet:

@@ -32,6 +32,7 @@ from services.cli.demonstration.demo_plan import (
     rates,
 )
 from services.cli.demonstration.live_run import Calibration, LiveRun, Watched, calibrated
+from services.cli.shared_options import RecordOption
 from services.cli.tables.class_tables import class_view_table
 from services.cli.tables.outcome_tables import outcome_tables
 from services.cli.tables.sheet import Sheet, screen
@@ -87,12 +88,7 @@ LanePartOption = Annotated[
 ]
 ReportOption = Annotated[Path, typer.Option(help="Folder for the HTML report.")]
 ResultOption = Annotated[Path | None, typer.Option("--result", help="JSON file for the result.")]
-RecordOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder in which the events and decisions of the run are recorded, for `weir sim --replay`."
-    ),
-]
+
 PrometheusOption = Annotated[
     bool,
     typer.Option(

@@ -16,6 +16,7 @@ import typer
 
 from configs.errors import Away, InvalidInput, UnknownName
 from services.cli.commands.top import reachable
+from services.cli.shared_options import YesOption
 from services.common.weir_home import HOME, Home, home_of
 
 # Longest wait until `weir up` has ended: first Spark's feeds end, then the system, each within about ten seconds.
@@ -31,7 +32,7 @@ def down(
             show_default="the system of WEIR_HOME",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """End the system that `weir up` runs from WEIR_HOME, and the `weir up` process itself.
 

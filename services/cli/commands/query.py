@@ -16,10 +16,11 @@ from configs.documents.declarations import Document, QueryDeclaration, name_of, 
 from configs.errors import InvalidInput, WeirError
 from configs.yaml_loading import parse_model, read_text
 from services.catalog.redaction import shown_document
-from services.cli.commands.apply import YesOption, change_told, changes_table, delete_named
+from services.cli.commands.apply import change_told, changes_table, delete_named
 from services.cli.completion import queries, tenants
 from services.cli.lazy_commands import CommandGroup
 from services.cli.service_location import declarations, named_query, service
+from services.cli.shared_options import QUERY_HELP, TenantArgument, TenantsArgument, YesOption
 from services.cli.tables.catalog_views import OutputOption, declarations_table, show, warn
 from services.cli.tables.class_tables import quality_table
 from services.cli.tables.sheet import Sheet
@@ -35,10 +36,7 @@ query = CommandGroup(help="Add, list and remove the queries of tenants.", no_arg
 def add(
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="TENANT/QUERY",
-            help="Tenant and name of the query; with a tenant's own key, QUERY is enough.",
-        ),
+        typer.Argument(metavar="TENANT/QUERY", help=QUERY_HELP),
     ],
     sql: Annotated[
         str | None, typer.Argument(help="The SELECT statement; `-` reads it from standard input.")
@@ -106,12 +104,7 @@ def rm(
 
 @query.command()
 def ls(
-    tenant: Annotated[
-        str | None,
-        typer.Argument(
-            help="Tenant to list the queries of.", show_default="all tenants", autocompletion=tenants
-        ),
-    ] = None,
+    tenant: TenantsArgument = None,
     output: OutputOption = "table",
 ) -> None:
     """List queries in the order in which they were added, one per line."""
@@ -151,14 +144,7 @@ def failing_queries() -> dict[str, str]:
 
 @query.command()
 def quality(
-    tenant: Annotated[
-        str | None,
-        typer.Argument(
-            help="Tenant to show the queries of.",
-            show_default="the tenant of the key",
-            autocompletion=tenants,
-        ),
-    ] = None,
+    tenant: TenantArgument = None,
     output: OutputOption = "table",
 ) -> None:
     """Show the quality of past answers: response times, utility, missed deadlines and staleness."""

@@ -21,6 +21,7 @@ from configs.numbers import digits
 from services.cli.completion import queries
 from services.cli.main import EXIT_INTERRUPTED
 from services.cli.service_location import service
+from services.cli.shared_options import QUERY_HELP
 from services.cli.tables.catalog_views import warn
 from services.cli.tables.sheet import GAP, UNLIMITED, cut_to, hidden_note, printable, screen, wrapped
 from services.cli.usage import excluded
@@ -43,11 +44,7 @@ DELETED = "the query was deleted: there will be no more answers"
 def results(
     query: Annotated[
         str,
-        typer.Argument(
-            metavar="TENANT/QUERY",
-            help="Tenant and name of the query; with a tenant's own key, QUERY is enough.",
-            autocompletion=queries,
-        ),
+        typer.Argument(metavar="TENANT/QUERY", help=QUERY_HELP, autocompletion=queries),
     ],
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for new answers and show them as they arrive.")

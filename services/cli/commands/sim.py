@@ -23,6 +23,7 @@ from configs.scenario.scenario import Scenario
 from configs.scenario.scenario_files import preset_names
 from configs.scenario.scenarios import load_any_scenario
 from scheduler.tuning import last_of
+from services.cli.shared_options import RecordOption
 from services.cli.simulation.periodic_sim import run_periodic_sim, wanted_schedule
 from services.cli.simulation.replay import Recording, replay_logs
 from services.cli.tables.catalog_views import show
@@ -118,10 +119,7 @@ ExplainOption = Annotated[
     str | None,
     typer.Option(help="Class to explain. The last decisions about this class are printed in words."),
 ]
-RecordOption = Annotated[
-    Path | None,
-    typer.Option(help="Folder in which the events and decisions of the run are recorded, for --replay."),
-]
+
 ReplayOption = Annotated[
     Path | None,
     typer.Option(

@@ -11,6 +11,7 @@ import signal
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,7 +36,7 @@ from services.cli.commands.ingest import (
 from services.cli.commands.mirror import mirror_table, mirrors_told
 from services.cli.commands.sim import DEFAULT_MANAGER, make_folder
 from services.cli.input.documents import wanted_documents
-from services.cli.local_catalog import Admit, CatalogHere
+from services.cli.local_catalog import CatalogHere
 from services.cli.service_location import who
 from services.cli.tables.catalog_views import warn
 from services.cli.tables.class_tables import class_view_table
@@ -188,18 +189,19 @@ def up(
     console = Console(highlight=False, soft_wrap=True, quiet=silent)
     with ended_by_signal(), ExitStack() as running:
         if not silent:
-            # The end line is registered before everything else, so that it is printed after everything else has ended.
-            running.push(EndLine(settings.on_cluster))
+            # The function is registered before everything else, so that it is called after everything else has ended.
+            running.push(partial(log_end, settings.on_cluster))
         running.enter_context(held(home))
         catalog = running.enter_context(opened(home))
         keys = given_keys(os.environ)
         # The service starts first: if its port is taken, the documents are not applied.
         service = running.enter_context(served(catalog, home, settings.service, who(), keys)) if api else None
         if files:
-            here = CatalogHere(catalog, who(), planned_by(catalog, settings))
+            here = CatalogHere(catalog, who(), partial(admitted, catalog, settings))
             warn(here.apply(wanted_documents(files)).warnings)
         check_feeds(catalog, folder := folder or home.feeds, settings)
-        print_places(console, service)
+        for name, place in ({} if service is None else service.told()).items():
+            console.print(f"{name.replace('_', ' ')}: {place}")
         parts = Startup(settings=settings, home=home, catalog=catalog, service=service, running=running)
         overview = parts.overview(folder, console)
         if quiet:
@@ -215,49 +217,31 @@ def check_feeds(catalog: Catalog, folder: Path, settings: UpSettings) -> None:
     make_folder("--folder", folder)
 
 
-def print_places(console: Console, service: Served | None) -> None:
-    """Print the addresses of the service."""
-    places = {} if service is None else service.told()
-    for name, place in places.items():
-        console.print(f"{name.replace('_', ' ')}: {place}")
+def log_end(on_cluster: bool, _kind: object, problem: BaseException | None, _trace: object) -> None:
+    """Log which part has ended and which signal has ended it; `problem` is the exception that the signal has raised."""
+    ended = "the service has ended, the system keeps running" if on_cluster else "the system has ended"
+    match problem:
+        case KeyboardInterrupt():
+            log_line(f"{ended}: by Ctrl-C")
+        case SystemExit(code=code) if code == 128 + signal.SIGTERM:
+            log_line(f"{ended}: by SIGTERM, as weir down sends it")
 
 
-@dataclass(frozen=True)
-class EndLine:
-    """Last line of the log, which names the part that has ended and the signal that ended it."""
+def admitted(catalog: Catalog, settings: UpSettings, documents: Sequence[Document]) -> Sequence[str]:
+    """Check delay targets before a system runs, and return warnings. Loads come from the options of sources, or are assumed."""
+    admission = settings.service.admission
+    if admission == "off":
+        return ()
+    # The simulator is imported when a plan is made, so that `weir up` starts sooner.
+    from services.plan.planner import Planner
+    from services.remote.wire import WouldMissTarget
 
-    on_cluster: bool
-
-    def __call__(self, kind: type[BaseException] | None, problem: BaseException | None, _: object) -> None:
-        ended = (
-            "the service has ended, the system keeps running" if self.on_cluster else "the system has ended"
-        )
-        match problem:
-            case KeyboardInterrupt():
-                log_line(f"{ended}: by Ctrl-C")
-            case SystemExit(code=code) if code == 128 + signal.SIGTERM:
-                log_line(f"{ended}: by SIGTERM, as weir down sends it")
-
-
-def planned_by(catalog: Catalog, settings: UpSettings) -> Admit:
-    """Return a function that checks delay targets before a system runs. It takes loads from the options of sources, or assumes them."""
-
-    def admit(documents: Sequence[Document]) -> Sequence[str]:
-        admission = settings.service.admission
-        if admission == "off":
-            return ()
-        # The simulator is imported when a plan is made, so that `weir up` starts sooner.
-        from services.plan.planner import Planner
-        from services.remote.wire import WouldMissTarget
-
-        plan = Planner(catalog, settings.live).plan(documents)
-        if admission == "refuse" and not plan.holds:
-            title = plan.warnings[0] if plan.warnings else "a delay target would be missed"
-            hint = "reduce the requirements; `weir plan` shows what would fit"
-            raise WouldMissTarget(title, hint=hint, plan=plan.as_json())
-        return plan.warnings
-
-    return admit
+    plan = Planner(catalog, settings.live).plan(documents)
+    if admission == "refuse" and not plan.holds:
+        title = plan.warnings[0] if plan.warnings else "a delay target would be missed"
+        hint = "reduce the requirements; `weir plan` shows what would fit"
+        raise WouldMissTarget(title, hint=hint, plan=plan.as_json())
+    return plan.warnings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,6 +256,9 @@ class Startup:
 
     def overview(self, folder: Path, console: Console) -> Overview:
         """Start the system, its feeds and its mirrors, connect the service to them, and return a view of all."""
+        from services.watch.source import RunningSystem
+        from services.watch.watch import Watch
+
         system, endpoint = self._system(), None
         own_key, brings = new_key(), None
         if not self.settings.on_cluster:
@@ -281,7 +268,7 @@ class Startup:
             console.print(f"gateway: {endpoint}")
             own_key = system.ingest_key
             brings = Brings(GatewayAddress(from_here(endpoint, self.settings.gateway.host), own_key), folder)
-        watch = self.running.enter_context(watching(system))
+        watch = self.running.enter_context(Watch(RunningSystem(system)))
         mirrors = Mirrors(SystemDoor(watch, watch.endpoint_of, lambda: own_key))
         machine = SystemMachine(system, own_key, mirrors, brings)
         self.running.callback(machine.stop)
@@ -339,31 +326,20 @@ def begun(settings: UpSettings, home: Home) -> System:
     )
 
 
-def watching(system: System) -> Watch:
-    from services.watch.source import RunningSystem
-    from services.watch.watch import Watch
-
-    return Watch(RunningSystem(system))
-
-
 def from_here(endpoint: str, host: str) -> str:
     """Return the endpoint of a gateway for use on this machine, which may not resolve its own public name."""
     return f"grpc://127.0.0.1:{endpoint.rpartition(':')[2]}" if host in EVERYWHERE else endpoint
 
 
+@dataclass(frozen=True)
 class Overview:
     """View of the system and its feeds for the terminal; while the coordinator does not answer, the view shows the last known state."""
 
-    def __init__(
-        self,
-        watch: Watch,
-        endpoint: str | None,
-        machine: SystemMachine,
-        reconciling: Reconciling,
-        service: Served | None,
-    ) -> None:
-        self._watch, self._endpoint, self._service = watch, endpoint, service
-        self._machine, self._reconciling = machine, reconciling
+    _watch: Watch
+    _endpoint: str | None
+    _machine: SystemMachine
+    _reconciling: Reconciling
+    _service: Served | None
 
     def picture(self) -> Group:
         classes = self._classes()
