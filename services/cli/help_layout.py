@@ -20,15 +20,8 @@ from services.cli.tables.sheet import screen, wrapped
 LABEL_MOST = 24
 INDENT, GAP = 2, 2
 WIDTH_MOST = 100
-TYPES = {
-    "<list[Path]>": "<path>",
-    "<list[str]>": "<text>",
-    "<str>": "<text>",
-    "<int range>": "<number>",
-    "<float range>": "<number>",
-    "<int>": "<number>",
-    "<float>": "<number>",
-}
+TYPES = {"Path": "<path>", "str": "<text>", "int": "<number>", "float": "<number>"}
+TYPE = re.compile(r"<(?:list\[)?(Path|str|int|float)]?(?: range)?>")
 
 
 def help(
@@ -113,8 +106,7 @@ def name_of(ctx: Any) -> str:
 
 def named(label: str) -> str:
     """Return the label of an option or argument with the type of its value in plain words."""
-    for type_, plain in TYPES.items():
-        label = label.replace(type_, plain)
+    label = TYPE.sub(lambda match: TYPES[match[1]], label)
     return re.sub(r"^(\S+) <.*>$", r"\1", label) if not label.startswith("-") else label
 
 

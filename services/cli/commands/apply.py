@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,9 +17,8 @@ from configs.numbers import figure
 from services.catalog.redaction import shown_document
 from services.cli.completion import kinds, names_of_kind
 from services.cli.input.documents import FilesArgument, FilesOption, RecursiveOption, wanted_documents
-from services.cli.input.durations import seconds_of
 from services.cli.service_location import declarations, named_query, service
-from services.cli.shared_options import YesOption
+from services.cli.shared_options import YesOption, confirm, seconds_of
 from services.cli.tables.catalog_views import (
     OutputOption,
     declarations_table,
@@ -269,13 +267,10 @@ def delete_named(
         return
     refs = [entry.ref for entry in weir.all(kind, tenant)]
     if refs and not yes:
-        if not sys.stdin.isatty():
-            hint = "add --yes"
-            raise InvalidInput(
-                "this command needs a confirmation, and there is no terminal to ask on", "--all", hint=hint
-            )
         listed = ", ".join(map(name_of, refs[:NAMED])) + (", …" if refs[NAMED:] else "")
-        typer.confirm(f"Delete {len(refs):,} declarations of kind {kind} ({listed})?", abort=True)
+        title = "this command needs a confirmation, and there is no terminal to ask on"
+        unasked = InvalidInput(title, "--all", hint="add --yes")
+        confirm(f"Delete {len(refs):,} declarations of kind {kind} ({listed})?", unasked)
     delete_all(weir, refs)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from contextlib import suppress
 from typing import Annotated
@@ -16,7 +15,7 @@ import typer
 
 from configs.errors import Away, InvalidInput, UnknownName
 from services.cli.commands.top import reachable
-from services.cli.shared_options import YesOption
+from services.cli.shared_options import YesOption, confirm
 from services.common.weir_home import HOME, Home, home_of
 
 # Longest wait until `weir up` has ended: first Spark's feeds end, then the system, each within about ten seconds.
@@ -40,7 +39,12 @@ def down(
     """
     home = home_of(os.environ)
     if address is not None:
-        check_meant(address, yes)
+        if not yes:
+            title = "other users may use this system, and there is no terminal to ask for a confirmation"
+            hint = f"add --yes, or leave --address out to end the system of {HOME}"
+            # The system at the address may belong to another WEIR_HOME.
+            unasked = InvalidInput(title, "--address", address, hint)
+            confirm(f"End the system at {address} for all its users?", unasked)
         end_at(address, home)
         return
     own = home.system()
@@ -53,20 +57,6 @@ def down(
         end_process(home, pid)
     else:
         typer.echo(f"nothing runs from {home.folder}")
-
-
-def check_meant(address: str, yes: bool) -> None:
-    """Ask for confirmation before ending the system at an address, which may belong to another WEIR_HOME."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise InvalidInput(
-            "other users may use this system, and there is no terminal to ask for a confirmation",
-            "--address",
-            address,
-            f"add --yes, or leave --address out to end the system of {HOME}",
-        )
-    typer.confirm(f"End the system at {address} for all its users?", abort=True)
 
 
 def end_at(address: str | None, home: Home) -> None:

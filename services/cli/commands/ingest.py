@@ -174,9 +174,8 @@ def door_of(endpoint: str | None, api_key: str | None) -> GatewayAddress | None:
         )
     key = api_key or (here[endpoint].key if endpoint in here else None)
     if key is None:
-        raise missing(
-            "--api-key", f"set {KEY_VARIABLE} to the contents of ingest.key in the system's run folder"
-        )
+        hint = f"set {KEY_VARIABLE} to the contents of ingest.key in the system's run folder"
+        raise InvalidInput("a required value is missing", "--api-key", hint=hint)
     return GatewayAddress(endpoint, key.strip())
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli.input.durations import seconds_of
 from services.cli.lazy_commands import CommandGroup
 from services.cli.service_location import declarations
+from services.cli.shared_options import seconds_of
 from services.cli.tables.catalog_views import OutputOption, lines_table, moment, show, when
 from services.cli.tables.sheet import Description
 from services.remote.models import KeyInfo

@@ -256,9 +256,6 @@ class Startup:
 
     def overview(self, folder: Path, console: Console) -> Overview:
         """Start the system, its feeds and its mirrors, connect the service to them, and return a view of all."""
-        from services.watch.source import RunningSystem
-        from services.watch.watch import Watch
-
         system, endpoint = self._system(), None
         own_key, brings = new_key(), None
         if not self.settings.on_cluster:
@@ -268,7 +265,7 @@ class Startup:
             console.print(f"gateway: {endpoint}")
             own_key = system.ingest_key
             brings = Brings(GatewayAddress(from_here(endpoint, self.settings.gateway.host), own_key), folder)
-        watch = self.running.enter_context(Watch(RunningSystem(system)))
+        watch = self.running.enter_context(watching(system))
         mirrors = Mirrors(SystemDoor(watch, watch.endpoint_of, lambda: own_key))
         machine = SystemMachine(system, own_key, mirrors, brings)
         self.running.callback(machine.stop)
@@ -324,6 +321,13 @@ def begun(settings: UpSettings, home: Home) -> System:
         endpoint=endpoint,
         home=home.folder,
     )
+
+
+def watching(system: System) -> Watch:
+    from services.watch.source import RunningSystem
+    from services.watch.watch import Watch
+
+    return Watch(RunningSystem(system))
 
 
 def from_here(endpoint: str, host: str) -> str:

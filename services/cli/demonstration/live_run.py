@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -312,14 +312,7 @@ class LiveRun:
 
     def _ledger(self, name: str) -> TupleLedger:
         figures = self.last.classes[name].figures
-        return TupleLedger(
-            offered=figures.offered,
-            delivered=figures.delivered,
-            shed=figures.shed,
-            late=figures.late,
-            rejected=figures.rejected,
-            failed=figures.failed,
-        )
+        return TupleLedger(**{count.name: getattr(figures, count.name) for count in fields(TupleLedger)})
 
     def _closes(self, name: str) -> bool:
         """Return True if the ledger of a class closes and agrees with the number of tuples that the gateway accepted."""

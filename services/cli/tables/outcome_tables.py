@@ -21,7 +21,7 @@ from services.cli.tables.cells import (
     times,
     worth,
 )
-from services.cli.tables.sheet import Sheet, table_of
+from services.cli.tables.sheet import Sheet, findings_table, table_of
 
 if TYPE_CHECKING:
     from configs.scenario.scenario import Claim
@@ -172,20 +172,16 @@ def metric_table(
 
 def claim_table(claims: Sequence[Claim], rows: Mapping[str, Mapping[str, Any]]) -> Sheet:
     """Return a table of a paper's claims. A claim holds if the policy that it calls better has the lower value for the first class."""
-    table = Sheet("the paper's findings", ("finding", "claimed", "here", "holds", "source"), prose=(0,))
+    findings = []
     for claim in claims:
         if claim.policy not in rows or claim.below not in rows:
             continue
         # A run without windows has no tardiness, so its tardiness counts as 0 under each policy.
         got, other = (metric_of(rows[policy], claim.metric) or 0.0 for policy in (claim.policy, claim.below))
-        table.add_row(
-            f"{claim.metric}: {claim.policy} below {claim.below}",
-            f"−{exact(claim.by_pct)}%",
-            f"{100 * (got / other - 1):+.0f}%".replace("-", "−") if other else UNKNOWN,
-            "[green]yes[/]" if got < other else "[red]no[/]",
-            claim.source,
-        )
-    return table
+        finding = f"{claim.metric}: {claim.policy} below {claim.below}"
+        here = f"{100 * (got / other - 1):+.0f}%".replace("-", "−") if other else UNKNOWN
+        findings.append((finding, f"−{exact(claim.by_pct)}%", here, got < other, claim.source))
+    return findings_table(findings)
 
 
 def metric_of(result: Mapping[str, Any], metric: str, place: int = 0) -> float | None:

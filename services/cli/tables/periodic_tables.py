@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from configs.numbers import UNKNOWN, compact, exact, figure, percent
 from services.cli.tables.cells import best, milliseconds, three_figures
-from services.cli.tables.sheet import Sheet
+from services.cli.tables.sheet import Sheet, findings_table
 from sim.windows.periodic_results import metric_of, title_of, words_of
 
 # Maximum number of sub-groups in a table (divided equally among the groups), and the minimum number per group.
@@ -71,17 +71,7 @@ def groups_table(answer: Mapping[str, Any]) -> Sheet:
 
 def claims_table(claims: Sequence[Mapping[str, Any]]) -> Sheet:
     """Return a table of a paper's claims. A claim holds if the schedules are in the claimed order in this run."""
-    table = Sheet("the paper's findings", ("finding", "claimed", "here", "holds", "source"), prose=(0,))
-    for claim in claims:
-        finding, claimed, got = words_of(claim)
-        table.add_row(
-            escape(finding),
-            claimed,
-            got,
-            "[green]yes[/]" if claim["holds"] else "[red]no[/]",
-            escape(claim["source"]),
-        )
-    return table
+    return findings_table((*words_of(claim), claim["holds"], claim["source"]) for claim in claims)
 
 
 def figures(one: Mapping[str, Any]) -> list[str]:

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markup import escape
 from rich.style import Style
 from rich.text import Text
 
@@ -209,6 +210,15 @@ def table_of(
     table = Sheet(title, tuple(columns), left)
     for row in rows:
         table.add_row(*(cell(row) for cell in columns.values()))
+    return table
+
+
+def findings_table(findings: Iterable[tuple[str, str, str, bool, str]]) -> Sheet:
+    """Return a table of a paper's findings: the finding, the claimed figure, the figure of this run, whether they agree, and the source."""
+    table = Sheet("the paper's findings", ("finding", "claimed", "here", "holds", "source"), prose=(0,))
+    for finding, claimed, here, holds, source in findings:
+        mark = "[green]yes[/]" if holds else "[red]no[/]"
+        table.add_row(escape(finding), claimed, here, mark, escape(source))
     return table
 
 
