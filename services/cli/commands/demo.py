@@ -6,8 +6,9 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -47,6 +48,7 @@ from sim.outcome.verdict import verdict
 if TYPE_CHECKING:
     from services.cli.demonstration.demo_prometheus import PrometheusRecord
 
+Phase = Callable[[str], AbstractContextManager[Callable[[str], None]]]
 SECONDS = 60.0
 # Least and greatest duration in seconds: load managers need some seconds to react, and an hour is long enough for a demonstration.
 SECONDS_LEAST, SECONDS_MOST = 5.0, 3600.0
@@ -158,7 +160,10 @@ def demo(
     console = screen()
     outcome, panels = demonstrate(options, parts, console)
     promises = promises_of(preset, outcome)
-    print_outcome(console, outcome, promises)
+    console.print()
+    for sentence in verdict(outcome, promises):
+        console.print(sentence, highlight=False)
+    console.print(outcome_tables(outcome, promises))
     typer.echo(
         f"report: {write_report(outcome, promises, report, [] if panels is None else [panels.html()])}"
     )
@@ -180,13 +185,14 @@ def demonstrate(
     from services.cli.demonstration.demo_prometheus import prometheus_beside, record_of
 
     java = find_java(None, os.environ)
-    preset, settings, phases = options.scenario, options.settings, TimedPhases(console)
+    preset, settings, seconds = options.scenario, options.settings, dict[str, float]()
+    phase = partial(timed_phase, console, seconds)
     with ended_by_signal(), ExitStack() as running:
         folder = Path(running.enter_context(TemporaryDirectory(prefix="weir-demo-")))
-        tables, watched = begun(options, folder, phases, running)
-        calibration = calibrate(watched, tables, options, phases)
+        tables, watched = begun(options, folder, phase, running)
+        calibration = calibrate(watched, tables, options, phase)
         classes, plan = live_classes(preset), rates(parts, calibration.tuples_per_s)
-        with phases.phase("Spark") as note:
+        with phase("Spark") as note:
             watched.host(classes)
             endpoint = watched.system.endpoint(watched.node)
             assert endpoint is not None
@@ -198,12 +204,12 @@ def demonstrate(
             note(f"{len(classes)} feeds are running")
         scrape = None
         if options.prometheus:
-            with phases.phase("Prometheus") as note:
+            with phase("Prometheus") as note:
                 priorities = {class_.name: f"priority {class_.priority:g}" for class_ in classes}
                 beside = prometheus_beside(watched.system, feeds.all, priorities, folder / "prometheus")
                 scrape = running.enter_context(beside)
                 note(scrape.url)
-        with phases.phase("run") as note:
+        with phase("run") as note:
             run = LiveRun(
                 watched=watched,
                 name=options.name,
@@ -217,17 +223,17 @@ def demonstrate(
             watch(run, f"{options.name} at load {options.load:g} under {settings.manager}", console)
             note(f"{run.useful_per_s() / 1e6:.3f} million tuples/s processed, {run.offered_note()}")
             since, until = run.times()
-        outcome = run.outcome(calibration, options.load, phases.seconds)
+        outcome = run.outcome(calibration, options.load, seconds)
         # The dashboard of a single tenant shows the class that lost most rows, because fewest of its panels are empty.
         lost_most = max(outcome.classes, key=lambda result: float(result["loss_pct"]))["name"]
         panels = None if scrape is None else record_of(scrape, since, until, lost_most)
-        with phases.phase("stop"):
+        with phase("stop"):
             running.close()
     return outcome, panels
 
 
 def begun(
-    options: DemoOptions, folder: Path, phases: TimedPhases, running: ExitStack
+    options: DemoOptions, folder: Path, phase: Phase, running: ExitStack
 ) -> tuple[Mapping[str, pa.Table], Watched]:
     """Write the file of rows for Spark, and start a system. The system ends when the exit stack `running` is closed."""
     # Ray is imported when it is needed, so that `weir demo --help` does not wait for this import.
@@ -235,7 +241,7 @@ def begun(
     from services.ingest.flight import FlightSettings
 
     settings = options.settings
-    with phases.phase("start") as note:
+    with phase("start") as note:
         tables = inputs()
         write_rows(tables, folder / ROWS)
         pinned = settings.lane_part == 1
@@ -247,10 +253,10 @@ def begun(
 
 
 def calibrate(
-    watched: Watched, tables: Mapping[str, pa.Table], options: DemoOptions, phases: TimedPhases
+    watched: Watched, tables: Mapping[str, pa.Table], options: DemoOptions, phase: Phase
 ) -> Calibration:
     """Measure the capacity of the machine in tuples per second."""
-    with phases.phase("calibrate") as note:
+    with phase("calibrate") as note:
         classes = live_classes(options.scenario, "calibrate_", lossless=True)
         calibration = calibrated(watched, classes, tables, options.settings)
         note(
@@ -259,13 +265,6 @@ def calibrate(
         if calibration.busy_part < BUSY_PART:
             note(f"[yellow]queries got only {calibration.busy_part:.0%} of their processor time[/]")
     return calibration
-
-
-def print_outcome(console: Console, outcome: Outcome, promises: Sequence[Promise]) -> None:
-    console.print()
-    for sentence in verdict(outcome, promises):
-        console.print(sentence, highlight=False)
-    console.print(outcome_tables(outcome, promises))
 
 
 def write_result(
@@ -288,23 +287,24 @@ def checked(value: float, option: str, least: float, most: float) -> float:
     return value
 
 
-class TimedPhases:
-    """Recorder of the phases of a demonstration, with the duration of each phase in seconds."""
+def promises_of(chosen: DemoScenario, outcome: Outcome) -> list[Promise]:
+    promises = check_promises(outcome)
+    if chosen.overloads:
+        result, first = outcome.result, outcome.classes[0]["name"]
+        capacity_per_s = result["calibration"]["tuples_per_s"]
+        promises += check_overload(outcome, first, result["useful_per_s"], capacity_per_s)
+    return promises
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self.seconds: dict[str, float] = {}
 
-    @contextmanager
-    def phase(self, name: str) -> Iterator[Callable[[str], None]]:
-        """Run a `with` block as a phase, then print its duration and the notes that the block has made."""
-        notes: list[str] = []
-        began = time.monotonic()
-        console = self._console
-        with console.status(f"{name} …") if console.is_terminal and name != "run" else nullcontext():
-            yield notes.append
-        took_s = self.seconds[name] = time.monotonic() - began
-        console.print(f"{name:<10}{took_s:6.1f} s  {', '.join(notes)}", highlight=False, soft_wrap=True)
+@contextmanager
+def timed_phase(console: Console, seconds: dict[str, float], name: str) -> Iterator[Callable[[str], None]]:
+    """Run a `with` block as a phase, then print its duration and the notes that the block has made. Add the duration to `seconds`."""
+    notes: list[str] = []
+    began = time.monotonic()
+    with console.status(f"{name} …") if console.is_terminal and name != "run" else nullcontext():
+        yield notes.append
+    took_s = seconds[name] = time.monotonic() - began
+    console.print(f"{name:<10}{took_s:6.1f} s  {', '.join(notes)}", highlight=False, soft_wrap=True)
 
 
 def watch(run: LiveRun, title: str, console: Console) -> None:
@@ -321,15 +321,3 @@ def watch(run: LiveRun, title: str, console: Console) -> None:
     with Live(console=console, transient=True, auto_refresh=False) as screen:
         run.on_look = lambda _: screen.update(picture(), refresh=True)
         run.run()
-
-
-def promises_of(chosen: DemoScenario, outcome: Outcome) -> list[Promise]:
-    promises = check_promises(outcome)
-    if not chosen.overloads:
-        return promises
-    result = outcome.result
-    first = outcome.classes[0]["name"]
-    return [
-        *promises,
-        *check_overload(outcome, first, result["useful_per_s"], result["calibration"]["tuples_per_s"]),
-    ]

@@ -36,7 +36,7 @@ from services.cli.input.run_input import (
     assigned,
     given,
     sql_of,
-    static_table,
+    static_tables,
     table_schema,
 )
 from services.cli.input.schema_inference import create_stream
@@ -212,16 +212,6 @@ def run(
     measured = timed_run(runner, data, train, rate)
     with until_nobody_reads():
         showing.show(answers, content, runner, measured, [*notes, *content.notes])
-
-
-def static_tables(arguments: Sequence[str]) -> tuple[dict[str, pa.Table], list[str]]:
-    """Return the tables of NAME=FILE arguments, and notes about them."""
-    tables: dict[str, pa.Table] = {}
-    notes: list[str] = []
-    for name, path in assigned(arguments, "--table").items():
-        tables[name], of_table = static_table(name, path)
-        notes += of_table
-    return tables, notes
 
 
 def timed_inputs(content: RunInput) -> dict[StreamSchema, pa.Table]:

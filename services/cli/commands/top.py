@@ -124,27 +124,20 @@ def reachable(address: str | None, home: Home) -> str:
     return address
 
 
-def picture(system: System, table: ClassTable = class_view_table) -> Sheet:
+def picture(system: System, table: ClassTable) -> Sheet:
     status = system.status()
     views = class_views(status.system, system.lending())
-    return table(title(system, views, len(status.system.nodes)), views)
-
-
-def title(system: System, views: list[ClassView], nodes: int) -> str:
-    units = sum(view.units for view in views)
-    parts = (
-        count(len(views), "class", "classes"),
-        count(units, "unit", "units"),
-        count(nodes, "node", "nodes"),
-    )
-    return "system {}: {} in {} on {}".format(system.name, *parts)
+    classes = count(len(views), "class", "classes")
+    units = count(sum(view.units for view in views), "unit", "units")
+    nodes = count(len(status.system.nodes), "node", "nodes")
+    return table(f"system {system.name}: {classes} in {units} on {nodes}", views)
 
 
 def count(number: int, one: str, several: str) -> str:
     return f"{number:,} {one if number == 1 else several}"
 
 
-def picture_of(weir: Client, table: ClassTable = class_view_table) -> Sheet:
+def picture_of(weir: Client, table: ClassTable) -> Sheet:
     views = [view_told(class_) for class_ in weir.live.classes()]
     return table(f"{weir.endpoint}: {count(len(views), 'class', 'classes')}", views)
 

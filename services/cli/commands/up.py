@@ -200,8 +200,6 @@ def up(
             here = CatalogHere(catalog, who(), partial(admitted, catalog, settings))
             warn(here.apply(wanted_documents(files)).warnings)
         check_feeds(catalog, folder := folder or home.feeds, settings)
-        for name, place in ({} if service is None else service.told()).items():
-            console.print(f"{name.replace('_', ' ')}: {place}")
         parts = Startup(settings=settings, home=home, catalog=catalog, service=service, running=running)
         overview = parts.overview(folder, console)
         if quiet:
@@ -255,7 +253,9 @@ class Startup:
     running: ExitStack
 
     def overview(self, folder: Path, console: Console) -> Overview:
-        """Start the system, its feeds and its mirrors, connect the service to them, and return a view of all."""
+        """Print the service's addresses, start the system, its feeds and its mirrors, connect the service to them, and return a view of all."""
+        for name, place in ({} if self.service is None else self.service.told()).items():
+            console.print(f"{name.replace('_', ' ')}: {place}")
         system, endpoint = self._system(), None
         own_key, brings = new_key(), None
         if not self.settings.on_cluster:

@@ -282,14 +282,15 @@ def assigned(pairs: Sequence[str], option: str) -> dict[str, Path]:
     return files
 
 
-def static_table(name: str, path: Path) -> tuple[pa.Table, list[str]]:
-    """Return the rows of a static table in supported types, and a note for each column that is left out."""
-    table, left_out = fitting(read_table(path, f"--table {name}"))
-    notes = [
-        f"{name}: column {column} is left out: tables have no type for {left_out[column]}"
-        for column in left_out
-    ]
-    return table, notes
+def static_tables(pairs: Sequence[str]) -> tuple[dict[str, pa.Table], list[str]]:
+    """Return the rows of static tables in supported types, and a note for each column that is left out."""
+    tables: dict[str, pa.Table] = {}
+    notes: list[str] = []
+    for name, path in assigned(pairs, "--table").items():
+        tables[name], left_out = fitting(read_table(path, f"--table {name}"))
+        for column, type_ in left_out.items():
+            notes.append(f"{name}: column {column} is left out: tables have no type for {type_}")
+    return tables, notes
 
 
 def table_schema(name: str, table: pa.Table) -> TableSchema:
