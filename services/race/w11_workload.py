@@ -7,6 +7,7 @@ answers in `oracle.json`, if this file exists, by a checksum that does not depen
 from __future__ import annotations
 
 import json
+import resource
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,6 @@ from engine.data.train import Train, train_from_arrow
 from engine.plan.plan import Query
 from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from services.race.hand_written import Answers, HandWritten
-from services.race.measure import peak_rss_mb
 
 STREAMS, QUERIES = streams(), queries()
 Array = npt.NDArray[Any]
@@ -112,6 +112,18 @@ def turns(data: Data, train: int) -> Iterator[tuple[str, pa.Table]]:
         if upto > sent:
             yield "alerts", data.alerts.slice(sent, upto - sent)
             sent = upto
+
+
+def peak_rss_mb() -> float:
+    """Return the peak of this process's resident memory, in MB.
+
+    getrusage is used only without /proc, because its value includes the memory that the parent process had when it started this process.
+    """
+    status = Path("/proc/self/status")
+    if not status.is_file():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    lines = dict(line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines())
+    return int(lines["VmHWM"].split()[0]) / 1024
 
 
 @dataclass
