@@ -161,13 +161,10 @@ def rows_of(model: type[BaseModel], one: BaseModel, before: str) -> Iterator[tup
         if isinstance(value, BaseModel):
             yield from rows_of(type(value), value, f"{key}.")
         elif inner is not None and inner.__name__ in IN_WORDS:
-            yield key, shown(plain(value)), f"{said} Keys: {', '.join(keys_of(inner))}"
+            keys = [part.alias or name for name, part in inner.model_fields.items() if name != "kind"]
+            yield key, shown(plain(value)), f"{said} Keys: {', '.join(f'`{key}`' for key in keys)}"
         else:
             yield key, shown(plain(value)), said
-
-
-def keys_of(model: type[BaseModel]) -> list[str]:
-    return [f"`{info.alias or name}`" for name, info in model.model_fields.items() if name != "kind"]
 
 
 def model_in(info: FieldInfo) -> type[BaseModel] | None:

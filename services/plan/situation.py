@@ -157,13 +157,11 @@ class Making:
 
     def _counted(self, lines: Sequence[PlanLine], known: ClassMeasured | None) -> list[PlanLine]:
         """Return the planned operators. If an equal operator is running, the planned operator gets its numbers of tuples and calls."""
-        counted_lines = []
-        for line in lines:
-            same = self._same(line, known)
-            counted_lines.append(
-                line if same is None else replace(line, tuples=same.tuples, calls=same.calls)
-            )
-        return counted_lines
+        pairs = ((line, self._same(line, known)) for line in lines)
+        return [
+            line if same is None else replace(line, tuples=same.tuples, calls=same.calls)
+            for line, same in pairs
+        ]
 
     def _corrected(self, lines: Sequence[PlanLine], known: ClassMeasured) -> float:
         """Return the ratio of the measured load to the load computed from rates and costs, limited to CORRECTION_MIN … CORRECTION_MAX."""
@@ -191,10 +189,9 @@ class Making:
             self._assume(f"class {name}: half of the rows pass each new condition")
 
     def _rate(self, stream: str, is_planned: bool) -> Rate:
-        rate_known = self._rates.get(stream)
-        if rate_known is None:
-            rate_known = self._rates[stream] = self._found_rate(stream)
-        rate, assumption = rate_known
+        if stream not in self._rates:
+            self._rates[stream] = self._found_rate(stream)
+        rate, assumption = self._rates[stream]
         if assumption and (is_planned or self.found is None):
             self._assume(assumption)
         # Running classes get the measured rate; planned classes get the rate given by the user, at which their targets must hold.
@@ -205,18 +202,12 @@ class Making:
     def _found_rate(self, stream: str) -> tuple[Rate, str]:
         measured = self.found.rates.get(stream) if self.found else None
         source = source_of(self.state, stream)
-        batch_s = (
-            measured.batch_s
-            if measured and measured.batch_s
-            else source.trigger_ms / 1e3
-            if source
-            else BATCH_S
-        )
+        declared_s = source.trigger_ms / 1e3 if source else BATCH_S
+        batch_s = measured.batch_s or declared_s if measured else declared_s
         said = {name.lower(): rows for name, rows in self.said.items()}
         if stream in said:
-            return Rate(
-                said[stream], batch_s
-            ), f"stream {stream}: {said[stream]:,.0f} rows per second, as given"
+            text = f"stream {stream}: {said[stream]:,.0f} rows per second, as given"
+            return Rate(said[stream], batch_s), text
         if measured is not None and measured.rows_per_s > 0:
             return measured, ""
         declared = declared_rate(source) if source else None

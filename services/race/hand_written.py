@@ -7,7 +7,7 @@ planning, scheduling, measuring or accounting. Answers are lists of column array
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,14 @@ ThreeColumns = tuple[Array, Array, Array]
 
 SENSORS, REGIONS = 1000, 10
 SENSOR_PANE_MS, REGION_PANE_MS = 2000, 1000
+# Range and slide of each window query, in milliseconds.
+WINDOWS_MS = {
+    "A1": (10_000, 2_000),
+    "A2": (10_000, 10_000),
+    "A3": (5_000, 1_000),
+    "A4": (20_000, 5_000),
+    "A5": (4_000, 2_000),
+}
 RUNS_MAX = 4
 COLUMNS = ("ts", "sensor", "region", "temp", "humidity", "wind")
 
@@ -35,13 +43,6 @@ class HandWritten:
         # Aggregates per key (sums, counts, minima and maxima), by the number of the pane.
         self.region: defaultdict[int, dict[str, Array]] = defaultdict(dict)
         self.sensor: defaultdict[int, dict[str, Array]] = defaultdict(dict)
-        self.ends = {
-            "A1": (10_000, 2_000),
-            "A2": (10_000, 10_000),
-            "A3": (5_000, 1_000),
-            "A4": (20_000, 5_000),
-            "A5": (4_000, 2_000),
-        }
         self.next_end: dict[str, int] = {}
         # Columns ts, sensor and temp of each recent batch of readings.
         self.recent_readings: list[ThreeColumns] = []
@@ -98,7 +99,7 @@ class HandWritten:
             pane["sum"] += np.bincount(keys, values, SENSORS)
             pane["rows"] += np.bincount(keys, minlength=SENSORS)
             np.maximum.at(pane["high"], keys, wind[a:b])
-        for query, (range_, slide) in self.ends.items():
+        for query, (range_, slide) in WINDOWS_MS.items():
             end = self.next_end.get(query) or (low // slide + 1) * slide
             while end <= high:
                 self._close(query, end, range_)
@@ -118,20 +119,22 @@ class HandWritten:
         rows = np.sum([pane["rows"] for pane in panes], axis=0)
         groups = np.flatnonzero(rows)
         bounds = np.full(len(groups), end)
+
+        def over(fold: Callable[..., Array], part: str) -> Array:
+            return fold([pane[part] for pane in panes], axis=0)[groups]
+
         value: tuple[Array, ...]
-        if query == "A1":
-            value = (np.sum([pane["sum"] for pane in panes], axis=0)[groups] / rows[groups],)
-        elif query == "A2":
-            value = (np.max([pane["high"] for pane in panes], axis=0)[groups],)
-        elif query == "A3":
-            value = (rows[groups],)
-        elif query == "A4":
-            value = (
-                np.min([pane["low"] for pane in panes], axis=0)[groups],
-                np.max([pane["high"] for pane in panes], axis=0)[groups],
-            )
-        else:
-            value = (np.sum([pane["sum"] for pane in panes], axis=0)[groups],)
+        match query:
+            case "A1":
+                value = (over(np.sum, "sum") / rows[groups],)
+            case "A2":
+                value = (over(np.max, "high"),)
+            case "A3":
+                value = (rows[groups],)
+            case "A4":
+                value = (over(np.min, "low"), over(np.max, "high"))
+            case _:
+                value = (over(np.sum, "sum"),)
         self.answers[query].append((bounds, groups, *value))
 
     def _pairs(self, new: ThreeColumns, stored: Iterable[ThreeColumns], from_readings: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.markup import escape
@@ -24,22 +24,22 @@ def schedules_table(answer: Mapping[str, Any]) -> Sheet:
     """
     rows: Sequence[Mapping[str, Any]] = answer["schedules"]
     eager = all(row["settings"]["eager"] for row in rows)
-    throughput = [per_second(row) for row in rows]
+
+    def column(texts: Iterable[str], metric: str, sign: int = 1) -> list[str]:
+        values = [metric_of(row, metric) for row in rows]
+        return best(list(texts), [None if value is None else sign * value for value in values])
+
     columns = {
-        "ans/s": best(throughput, [-row["throughput"] for row in rows]),
-        "latency": best([latency(row) for row in rows], [metric_of(row, "latency_updates") for row in rows]),
-        "tardy ms": best(
-            [tardiness(row, "mean_ms") for row in rows], [metric_of(row, "tardiness.mean_ms") for row in rows]
-        ),
-        "max": best(
-            [tardiness(row, "max_ms") for row in rows], [metric_of(row, "tardiness.max_ms") for row in rows]
-        ),
+        "ans/s": column(map(per_second, rows), "throughput", sign=-1),
+        "latency": column(map(latency, rows), "latency_updates"),
+        "tardy ms": column((tardiness(row, "mean_ms") for row in rows), "tardiness.mean_ms"),
+        "max": column((tardiness(row, "max_ms") for row in rows), "tardiness.max_ms"),
         "shared": [shared(row) for row in rows],
     }
     if eager:
         columns["sooner"] = [percent(row["shortened_pct"] / 100) for row in rows]
     else:
-        columns["busy s"] = best([figure(row["busy_s"]) for row in rows], [row["busy_s"] for row in rows])
+        columns["busy s"] = column((figure(row["busy_s"]) for row in rows), "busy_s")
     table = Sheet(escape(title_of(answer)), ("schedule", *columns))
     for place, schedule in enumerate(rows):
         table.add_row(escape(schedule["schedule"]), *(column[place] for column in columns.values()))
