@@ -17,6 +17,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
 
 from configs.service.chart_values import ChartValues
 
@@ -132,13 +133,7 @@ def is_foreign(model: type[BaseModel]) -> bool:
 
 
 def plain(value: object) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
-    if isinstance(value, Mapping):
-        return {key: plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    return value
+    return to_jsonable_python(value, by_alias=True, exclude_none=True)
 
 
 def readme() -> str:

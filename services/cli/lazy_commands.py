@@ -41,11 +41,18 @@ JSON_ALIAS, JSON_OPTION = "--json", "--output=json"
 EXIT_WRONG_INPUT = 2
 
 
-class Command(TyperCommand):
-    """Command with the help layout of Weir, which accepts `--json` as a short form of `--output json`."""
+class HelpLayout:
+    """Help layout of Weir, for commands and for groups of commands."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write(help_of(self, ctx))
+        # The module of the layout is imported only to show help, so that other commands do not wait for the import.
+        from services.cli.help_layout import help_text
+
+        formatter.write(help_text(self, ctx))
+
+
+class Command(HelpLayout, TyperCommand):
+    """Command with the help layout of Weir, which accepts `--json` as a short form of `--output json`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if any("--output" in parameter.opts for parameter in self.params):
@@ -55,7 +62,7 @@ class Command(TyperCommand):
             return super().parse_args(ctx, args)
 
 
-class HelpGroup(TyperGroup):
+class HelpGroup(HelpLayout, TyperGroup):
     """Group of commands with the help layout of Weir."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -65,9 +72,6 @@ class HelpGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         with usage(ctx, self, args):
             return super().resolve_command(ctx, args)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write(help_of(self, ctx))
 
 
 class CommandGroup(typer.Typer):
@@ -96,13 +100,6 @@ def usage(ctx: Any, command: Any, args: Sequence[str] = ()) -> Iterator[None]:
         from services.cli.usage import usage_problem
 
         raise usage_problem(problem, ctx, command, args) from None
-
-
-def help_of(command: Any, ctx: Any) -> str:
-    # The help layout is imported only to show help, so that other commands do not wait for the import.
-    from services.cli.help_layout import help_text
-
-    return help_text(command, ctx)
 
 
 class LazyGroup(HelpGroup):

@@ -106,13 +106,11 @@ def settings(environ: Mapping[str, str]) -> Iterator[Setting]:
     yield Setting(CATALOG, catalog, source_of(environ, CATALOG), "database of the catalog")
     yield pepper(home)
     yield from of_service(environ, home)
-    ca_file = environ.get(CA_FILE) or None
-    yield Setting(
-        CA_FILE,
-        ca_file,
-        source_of(environ, CA_FILE, ABSENT),
+    meaning, source = (
         "CA certificates to verify the service's certificate with",
+        source_of(environ, CA_FILE, ABSENT),
     )
+    yield Setting(CA_FILE, environ.get(CA_FILE) or None, source, meaning)
 
 
 def pepper(home: Home) -> Setting:
@@ -134,20 +132,16 @@ def of_service(environ: Mapping[str, str], home: Home) -> Iterator[Setting]:
         endpoint, source = here, str(home.endpoint)
         meaning = "service that runs from this home"
     else:
-        endpoint, source, meaning = (
-            None,
-            ABSENT,
-            "no address of a service; commands open the catalog of this home directly",
-        )
+        endpoint, source = None, ABSENT
+        meaning = "no address of a service; commands open the catalog of this home directly"
     yield Setting(ENDPOINT, endpoint, source, meaning)
     key_source = ABSENT
     if environ.get(KEY):
         key_source = ENVIRONMENT
     elif here is not None and not address and home.admin_key.is_file():
         key_source = str(home.admin_key)
-    yield Setting(
-        KEY, None if key_source is ABSENT else HIDDEN, key_source, "key that commands send to the service"
-    )
+    key = None if key_source is ABSENT else HIDDEN
+    yield Setting(KEY, key, key_source, "key that commands send to the service")
 
 
 def shown_dsn(dsn: str) -> str:

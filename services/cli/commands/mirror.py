@@ -67,14 +67,13 @@ MIRROR_COLUMNS: Mapping[str, Callable[[MirrorProgress], str]] = {
     "changes": lambda mirror: compact(mirror.statistics.changes),
     "published": lambda mirror: compact(mirror.published),
     "failing": lambda mirror: f"{mirror.statistics.failing:,}",
-    "fresh": lambda mirror: measured_freshness(mirror),
-    "expected": lambda mirror: f"{mirror.statistics.perceived_expected:.1%}",
+    "fresh": lambda mirror: share(mirror.statistics.perceived_measured),
+    "expected": lambda mirror: share(mirror.statistics.perceived_expected),
 }
 
 
-def measured_freshness(mirror: MirrorProgress) -> str:
-    measured = mirror.statistics.perceived_measured
-    return "–" if measured is None else f"{measured:.1%}"
+def share(part: float | None) -> str:
+    return "–" if part is None else f"{part:.1%}"
 
 
 def mirror_table(title: str, mirrors: Sequence[MirrorProgress]) -> Sheet:

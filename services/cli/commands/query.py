@@ -126,19 +126,17 @@ def queries_table(found: Sequence[Declared], failing: Mapping[str, str]) -> Shee
 
 def failing_queries() -> dict[str, str]:
     """Return a text for each query in which rows failed: the part of failed rows, and the reason. Without a service, return no texts."""
-    failing: dict[str, tuple[float, str]] = {}
+    losses: list[tuple[float, str, str]] = []
     with suppress(WeirError), service() as weir:
-        for shown in weir.live.classes():
-            for failure in shown.get("failures", ()):
-                for name in failure["queries"]:
-                    key = f"{shown['name']}/{name}"
-                    failing[key] = max(
-                        failing.get(key, (FAILED_LEAST, "")), (failure["part"], failure["reason"])
-                    )
+        for class_ in weir.live.classes():
+            for failure in class_.get("failures", ()):
+                names = (f"{class_['name']}/{query}" for query in failure["queries"])
+                losses += [(failure["part"], failure["reason"], name) for name in names]
+    # If several operators of a query fail, the text with the largest part replaces the other texts.
     return {
         name: f"{part:.0%} of its rows in the last minute of input failed: {reason}"
-        for name, (part, reason) in failing.items()
-        if reason
+        for part, reason, name in sorted(losses)
+        if part >= FAILED_LEAST
     }
 
 

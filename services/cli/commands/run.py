@@ -190,7 +190,7 @@ def run(
         None if sql is None else sql_of(sql), assigned(inputs or [], "--input"), static, times or []
     )
     if schema:
-        typer.echo(content.declarations())
+        typer.echo("\n".join(map(create_stream, content.streams)))
         warn([*notes, *content.notes])
         return
     showing = Showing(output, out, explain or content.wants_explain)

@@ -73,10 +73,9 @@ SCENARIOS: Mapping[str, DemoScenario] = {
 
 
 def demo_scenario(name: str) -> DemoScenario:
-    try:
-        return SCENARIOS[name]
-    except KeyError:
-        raise UnknownName("no such scenario", "--scenario", name, nearest(name, SCENARIOS)) from None
+    if name not in SCENARIOS:
+        raise UnknownName("no such scenario", "--scenario", name, nearest(name, SCENARIOS))
+    return SCENARIOS[name]
 
 
 def live_classes(scenario: DemoScenario, prefix: str = "", lossless: bool = False) -> list[LiveClass]:

@@ -31,7 +31,7 @@ from engine.sql.dialect import WINDOW_FUNCTIONS, tokenized
 from engine.sql.select import NO_SUCH_STREAM
 from engine.sql.statements import FILE_BYTES_MAX
 from services.cli.input.files import has_format, read_table
-from services.cli.input.schema_inference import create_stream, fitting, infer, times_of, type_of
+from services.cli.input.schema_inference import fitting, infer, times_of, type_of
 
 STDIN = "-"
 GIVE_SQL = 'write a file, SQL in quotes such as "SELECT * FROM s", or - for stdin'
@@ -62,10 +62,6 @@ class RunInput:
     inferred: list[StreamSchema] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     wants_explain: bool = False
-
-    def declarations(self) -> str:
-        """Return the CREATE STREAM statements of all streams."""
-        return "\n".join(map(create_stream, self.streams))
 
 
 def sql_of(argument: str) -> Sql:

@@ -18,8 +18,6 @@ from configs.numbers import UNKNOWN, ago, exact
 from services.cli.tables.sheet import Output, Sheet, screen
 from services.remote.models import Declared
 
-NOTHING_RUNS = "not running"
-
 OutputOption = Annotated[
     Output,
     typer.Option(
@@ -53,7 +51,7 @@ def declarations_table(
         (
             name_of(entry.ref),
             *(cell(value_in(entry.declaration)) for value_in in columns.values()),
-            *(() if states is None else (states.get(entry.declaration.name, NOTHING_RUNS),)),
+            *(() if states is None else (states.get(entry.declaration.name, "not running"),)),
             str(entry.version),
         )
         for entry in stored

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
@@ -116,17 +116,18 @@ LATE_LEAST = 0.005
 def late_rows(classes: Sequence[tuple[str, Mapping[str, float]]]) -> list[str]:
     """Return a text for each stream with a notable part of late rows, the largest part first."""
     shares = [(part, stream, name) for name, streams in classes for stream, part in streams.items()]
-    worst = sorted((share for share in shares if share[0] >= LATE_LEAST), key=lambda one: (-one[0], *one[1:]))
-    return [f"late rows: {part:.0%} of {stream} in {name}" for part, stream, name in worst]
+    return worst_first("late", [share for share in shares if share[0] >= LATE_LEAST])
 
 
 def failed_rows(classes: Sequence[tuple[str, Sequence[Failure]]]) -> list[str]:
     """Return a text for each query with a notable part of failed rows, the largest part first."""
     losses = [(loss.part, loss.query, name) for name, failures in classes for loss in failing(failures)]
-    return [
-        f"failed rows: {part:.0%} of {query} in {name}"
-        for part, query, name in sorted(losses, key=lambda loss: (-loss[0], *loss[1:]))
-    ]
+    return worst_first("failed", losses)
+
+
+def worst_first(fate: str, losses: Iterable[tuple[float, str, str]]) -> list[str]:
+    worst = sorted(losses, key=lambda loss: (-loss[0], *loss[1:]))
+    return [f"{fate} rows: {part:.0%} of {place} in {name}" for part, place, name in worst]
 
 
 # Number of classes with an explanation below a table; `weir explain` explains the other classes.

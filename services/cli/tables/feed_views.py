@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from services.cli.service_location import Declarations
 
 Status = Mapping[str, Any]
-NOT_KNOWN = "states are not known"
+
 STATES: Mapping[State, str] = {
     "starting": "starting",
     "running": "[green]running[/]",
@@ -70,7 +70,8 @@ def feeds_view(name: str | None = None, is_wide: bool = False) -> RenderableType
             formats = {name: formats[name]} if name in formats else {}
         if name is not None and not formats:
             raise UnknownName("no such Feed", value=name) from None
-        why = problem.title if isinstance(problem, NotAllowed) else f"{NOT_KNOWN}: {sentence(problem)}"
+        unknown = f"states are not known: {sentence(problem)}"
+        why = problem.title if isinstance(problem, NotAllowed) else unknown
         statuses = [{"name": feed, "format": source} for feed, source in formats.items()]
         return Group(feeds_table(statuses, is_wide), Text(why, style="yellow"))
     return Group(
@@ -118,11 +119,10 @@ def errors(statuses: Sequence[Status]) -> list[Text]:
         if not status.get("last_error"):
             continue
         when = "" if status["last_error_at"] is None else f" at {clock(status['last_error_at'])}"
-        tries = next_try(status)
-        running = status["state"] == "running"
-        style = "dim" if running else "red"
-        word = "running again after an error" if running else "error"
-        lines.append(Text(f"{status['name']}: {word}{when}: {status['last_error']}{tries}", style=style))
+        is_running = status["state"] == "running"
+        word = "running again after an error" if is_running else "error"
+        text = f"{status['name']}: {word}{when}: {status['last_error']}{next_try(status)}"
+        lines.append(Text(text, style="dim" if is_running else "red"))
     return lines
 
 

@@ -80,6 +80,8 @@ class Served:
     def __init__(self, service: Service, serving: Serving, home: Home | None) -> None:
         """`home` is the folder with the administrator's key; None if the key was given in the environment."""
         self._service, self._serving, self._home = service, serving, home
+        self.feeds = service.feeds
+        """Function that returns the progress of each declared feed, regardless of the process that runs it."""
 
     def told(self) -> dict[str, object]:
         """Return the addresses of the service and the path of the administrator's key, but never the key."""
@@ -88,10 +90,6 @@ class Served:
             "console": f"{self._serving.url}/console/",
             **({} if self._home is None else {"admin_key": str(self._home.admin_key)}),
         }
-
-    def feeds(self) -> list[FeedProgress]:
-        """Return the progress of each declared feed, regardless of the process that runs it."""
-        return self._service.feeds()
 
     def attach(
         self,
