@@ -402,12 +402,9 @@ def write_csv(table: pa.Table, _: str, file: TextIO) -> None:
 
 
 def rows_table(name: str, table: pa.Table) -> Sheet:
-    shown = Sheet(
-        f"{name}: {len(table):,} rows" + (", the last rows shown" if len(table) > ROWS_SHOWN else ""),
-        table.column_names,
-        left=0,
-        least=("_seq", "_kept"),
-    )
+    note = ", the last rows shown" if len(table) > ROWS_SHOWN else ""
+    title = f"{name}: {len(table):,} rows{note}"
+    shown = Sheet(title, table.column_names, left=0, least=("_seq", "_kept"))
     for row in table.slice(max(0, len(table) - ROWS_SHOWN)).to_pylist():
         shown.add_row(*(cell(value) for value in row.values()))
     return shown
@@ -421,11 +418,8 @@ def cell(value: object) -> str:
 
 def explain_table(runner: ClassRunner) -> Sheet:
     """Return a table of the operators with their measurements in the whole run."""
-    table = Sheet(
-        "operator network",
-        ("#", "operator", "feeds", "queries", "tuples", "out", "selectivity", "ns/tuple"),
-        left=4,
-    )
+    heads = ("#", "operator", "feeds", "queries", "tuples", "out", "selectivity", "ns/tuple")
+    table = Sheet("operator network", heads, left=4)
     for line, node in zip(explained(runner), runner.network.nodes, strict=True):
         # A pane operator emits only the progress of event time, no tuples, so the table shows no output and selectivity for it.
         passes = not node.tells

@@ -100,11 +100,8 @@ def answers_table(result: Mapping[str, Any]) -> Sheet:
 
 def compare_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Sheet:
     """Return a table of several runs of one scenario: a block per manager, with a line per class."""
-    table = Sheet(
-        title,
-        ("manager", "class", "loss", "mean ms", "p95", "target", "share", "overhead"),
-        left=2,
-    )
+    heads = ("manager", "class", "loss", "mean ms", "p95", "target", "share", "overhead")
+    table = Sheet(title, heads, left=2)
     for name, result in rows.items():
         for place, class_ in enumerate(result["classes"]):
             figures = [RESULT_COLUMNS[head](class_) for head in ("class", "loss", "mean ms", "p95", "target")]

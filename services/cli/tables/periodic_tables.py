@@ -48,10 +48,8 @@ def schedules_table(answer: Mapping[str, Any]) -> Sheet:
 
 def groups_table(answer: Mapping[str, Any]) -> Sheet:
     """Return the table of one schedule: a line per group and, below each group, its most tardy sub-groups."""
-    table = Sheet(
-        escape(title_of(answer)),
-        ("group", "queries", "ans/s", "latency", "tardy ms", "max", "runs", "shared"),
-    )
+    heads = ("group", "queries", "ans/s", "latency", "tardy ms", "max", "runs", "shared")
+    table = Sheet(escape(title_of(answer)), heads)
     more, most = 0, max(OF_EACH_TOLD, SUB_GROUPS_TOLD // len(answer["groups"]))
     for group in answer["groups"]:
         subs = sorted(group["sub_groups"], key=lateness)
