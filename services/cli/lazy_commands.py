@@ -88,7 +88,7 @@ class CommandGroup(typer.Typer):
 
 @contextmanager
 def usage(ctx: Any, command: Any, args: Sequence[str] = ()) -> Iterator[None]:
-    """Raise InvalidInput if Typer rejects a command line; `args` begin with the name of its subcommand."""
+    """Raise InvalidInput if Typer rejects the command line. For a group of commands, `args` are the words from the subcommand on."""
     try:
         yield
     except typer.TyperException as problem:

@@ -30,7 +30,7 @@ def explain(
 ) -> None:
     """Explain the state of a tenant's class and the last decisions about it. Exit code 1 if Weir has given up starting the class."""
     with service() as weir:
-        # Repeated decisions share a line of the table, so `last` lines may need more than `last` decisions: request the maximum.
+        # Repeated decisions share a line of the table, so `last` lines may need more than `last` decisions. The service is asked for its maximum.
         answer = weir.live.explain(tenant, last if output in ("json", "yaml") else DECISIONS_MOST)
     show(output, answer, lambda: explanation(answer, last, datetime.now(UTC)))
     if answer["given_up"]:

@@ -94,7 +94,8 @@ def chart_values(files: Iterable[Path]) -> ChartValues:
     for path in files:
         said = read_data(path)
         if said is not None and not isinstance(said, dict):
-            raise InvalidInput("the file must hold keys and values", value=said, file=str(path))
+            hint = "write a values file of the chart"
+            raise InvalidInput("the file must hold keys and values", value=said, file=str(path), hint=hint)
         values = merged(values, said or {})
     return parse_model(ChartValues, values, ", ".join(map(str, files)))
 

@@ -295,7 +295,7 @@ def refuse_of_classes(name: str, options: Mapping[str, object]) -> None:
     for option, value in options.items():
         if value is not None:
             hint = INSTEAD.get(option, f"leave {option} out")
-            title = f"needs a scenario of classes, and {name} has periodic queries"
+            title = f"this option needs a scenario of classes, and {name} has periodic queries"
             raise InvalidInput(title, option, None if value is True else str(value), hint)
 
 

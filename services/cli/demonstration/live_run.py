@@ -82,7 +82,7 @@ class Watched:
         return RunMoment(status.at, {view.name: view for view in views}, status.system)
 
     def host(self, classes: Sequence[LiveClass]) -> None:
-        """Add these classes, and wait until they read their streams: they would miss rows that come earlier."""
+        """Add these classes, and wait until they read their streams, because they would miss all earlier rows."""
         self.system.apply(classes)
         self.system.wait_ready()
         streams = [stream for class_ in classes for stream in w11.names(f"{class_.name}_").values()]

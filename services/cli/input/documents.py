@@ -80,5 +80,5 @@ def text_of(path: Path) -> str:
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:
-        title = f"cannot be read: byte {error.start + 1} is not UTF-8 text"
+        title = f"the input cannot be read: byte {error.start + 1} is not UTF-8 text"
         raise InvalidInput(title, file=STDIN_NAME, hint="send UTF-8 text") from None

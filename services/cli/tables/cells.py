@@ -9,7 +9,7 @@ from configs.numbers import UNKNOWN, compact, figure, percent
 
 
 def milliseconds(value: float) -> str:
-    """Return a time in ms with three significant digits, for a column without units; from 10,000 ms in seconds."""
+    """Return a time in ms as a text with three significant digits and no unit. From 10,000 ms on, the text is in seconds, such as `12s`."""
     if value >= 10_000:
         return f"{value / 1e3:,.0f}s" if value < 1e9 else f"{compact(value / 1e3)}s"
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -57,7 +57,7 @@ WIDE_TEXTS: Mapping[str, Callable[[Status], str]] = {
 
 
 def feeds_view(name: str | None = None, is_wide: bool = False) -> RenderableType:
-    """Return a table of one feed, or of all feeds and streams with a source. Below the table, unless it is wide, are the errors."""
+    """Return a table of one feed, or of all feeds and streams with a source. Errors are listed below the table, except below a wide table."""
     try:
         with service() as weir:
             statuses = weir.live.feed_statuses() if name is None else [weir.live.feed_status(name)]
@@ -69,7 +69,9 @@ def feeds_view(name: str | None = None, is_wide: bool = False) -> RenderableType
         if name is not None:
             formats = {name: formats[name]} if name in formats else {}
         if name is not None and not formats:
-            raise UnknownName("no such Feed", value=name) from None
+            raise UnknownName(
+                "no such Feed", value=name, hint="list the feeds with `weir get feeds`"
+            ) from None
         unknown = f"states are not known: {sentence(problem)}"
         why = problem.title if isinstance(problem, NotAllowed) else unknown
         statuses = [{"name": feed, "format": source} for feed, source in formats.items()]

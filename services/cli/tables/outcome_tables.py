@@ -182,7 +182,7 @@ def claim_table(claims: Sequence[Claim], rows: Mapping[str, Mapping[str, Any]]) 
 
 
 def metric_of(result: Mapping[str, Any], metric: str, place: int = 0) -> float | None:
-    """Return a metric of a class by its path; None if the class does not have it, such as tardiness without windows."""
+    """Return a metric of a class by its path, such as `tardiness.mean_ms`; None if the class does not have this metric."""
     group, name = metric.split(".")
     group_of_class = result["classes"][place][group]
     value: float | None = None if group_of_class is None else group_of_class[name]

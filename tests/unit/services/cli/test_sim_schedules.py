@@ -290,7 +290,7 @@ def test_a_report_page_loads_no_other_file_and_is_always_the_same(
 # -- options that are refused -----------------------------------------------------------------------------------
 
 USE_SCHEDULES = "  hint: compare the schedules of periodic queries with --schedules"
-NEEDS_CLASSES = "needs a scenario of classes, and example has periodic queries"
+NEEDS_CLASSES = "this option needs a scenario of classes, and example has periodic queries"
 NEEDS_PERIODIC = "this option needs a scenario of periodic queries, and dilos-sc has classes"
 CHOOSE_PERIODIC = "  hint: choose a scenario of `kind: periodic`, such as golab-low (see docs/scenarios.md)"
 
