@@ -35,7 +35,7 @@ from bench import (
     turns,
     windows,
 )
-from services.race.measure import Figure
+from bench.measure import Figure
 
 AREAS: Mapping[str, Callable[[], list[Figure]]] = {
     "decisions": decisions.figures,

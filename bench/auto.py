@@ -35,6 +35,7 @@ from actors.host.unit import UnitStatus
 from actors.messages.gateway_messages import Accepted
 from actors.messages.unit_messages import Unit
 from actors.system import System, start
+from bench.measure import Figure, wait
 from configs.classes.live_class import LiveClass, LiveSettings
 from configs.classes.load_manager import LoadSettings
 from configs.classes.objectives import WAYS, Objective, candidates
@@ -42,7 +43,6 @@ from configs.classes.policies import Automatic
 from configs.classes.policy_and_plan import Choice, choice_of
 from scheduler.tuning import TuningDecision
 from services.plan.worker_process import Aside
-from services.race.measure import Figure, wait
 from services.tuning.tuner import Tuner
 from services.watch.source import RunningSystem
 from services.watch.watch import Watch

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
+from bench.measure import Figure, seconds_each
 from configs.classes.load_manager import LoadSettings
 from loadshed.cycle import CycleEnded, InputCycle, OutputCycle
 from loadshed.manager import LoadManager
 from scheduler.capacity.redistribution import ClassAccount, redistribute
 from scheduler.turns.round_robin import ClassReady, Grant, SliceEnded, TurnRoundRobin
-from services.race.measure import Figure, seconds_each
 
 CLASSES = 1000
 QUERIES = 11

@@ -9,11 +9,11 @@ from __future__ import annotations
 import random
 from collections import deque
 
+from bench.measure import Figure, seconds_each
 from configs.classes.policies import CLUSTERED_KINDS, POLICY_KINDS, PolicySettings, policy_of
 from scheduler.operators.network import Estimate, Network, NetworkEstimates, ScheduledOperator
 from scheduler.operators.policies import build_policy
 from scheduler.operators.scheduler import OperatorScheduler
-from services.race.measure import Figure, seconds_each
 
 OPERATORS = 11_000
 SWITCHED = 1_000  # number of operators of the class that switches its policy; all operators have input

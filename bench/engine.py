@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bench.measure import Figure, seconds_each
 from configs.classes.limits import ClassLimits
 from engine.class_.runner import ClassRunner
 from engine.data.train import Train, train_from_arrow
 from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from services.race import w11_workload
-from services.race.measure import Figure, seconds_each
 from services.race.race import ENGINE, compared, race
 
 SECONDS = 60

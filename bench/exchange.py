@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from bench.measure import Figure
 from configs.classes.live_class import LiveClass
 from configs.classes.plans import PlanSettings
 from configs.classes.policy_and_plan import PLANS, plan_words
@@ -17,7 +18,6 @@ from engine.class_.door import Piece
 from engine.class_.hosted_class import HostedClass
 from engine.data.train import train_from_arrow
 from services.race import w11_workload
-from services.race.measure import Figure
 
 WARM_S, SECONDS, TRAIN = 25, 90, 1_000
 QUOTA_S = 1e9

@@ -26,6 +26,7 @@ from actors.gateway.producer import Producer
 from actors.messages.gateway_messages import Accepted
 from actors.runtime.run_dirs import RunDirs, shared_memory
 from actors.system import System, start
+from bench.measure import Figure
 from configs.classes.live_class import LiveClass, LiveSettings
 from configs.documents.declarations import Ref, documents_of
 from configs.service.service_settings import ServiceSettings
@@ -34,7 +35,6 @@ from services.api.server import Serving
 from services.api.service import Service, service_of
 from services.catalog.catalog import Catalog
 from services.common.weir_home import Home
-from services.race.measure import Figure
 from services.race.race import SPAWN
 from services.results.places import LocalPlaces
 

@@ -22,11 +22,11 @@ from actors.log.segment_log import Reader
 from actors.runtime.names import COORDINATOR, dispatcher_name, find, host_name
 from actors.runtime.run_dirs import RunDirs, shared_memory
 from actors.system import System, start
+from bench.measure import POLL_S, Figure, wait
 from configs.classes.live_class import LiveClass, LiveSettings
 from configs.scenario import w11
 from configs.scenario.arrivals import StepArrivals
 from services.race import w11_workload as workload
-from services.race.measure import POLL_S, Figure, wait
 
 PERIOD_S = 10
 PRIORITIES = {"gold": 6.0, "silver": 3.0, "bronze": 1.0}

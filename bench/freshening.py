@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bench.measure import Figure, seconds_each
 from bench.papers.partitions import Mirrored, clustered, frequencies_by_partition, marginals, partitioned
 from scheduler.mirrors.change_rates import Interests
 from scheduler.mirrors.freshening import Floats, perceived_freshness, refreshes
 from scheduler.mirrors.poller import MirrorCore, PollOutcome
-from services.race.measure import Figure, seconds_each
 
 OBJECTS = 1_000_000
 # Numbers of partitions and of rounds that the thesis found best: "a good solution is found earliest".

@@ -16,9 +16,9 @@ import ray
 from actors.runtime.cluster import all_names
 from actors.runtime.names import find
 from actors.system import System, start
+from bench.measure import Figure
 from configs.classes.live_class import LiveClass, LiveSettings
 from configs.scenario import w11
-from services.race.measure import Figure
 
 CLASSES = 3
 TENANTS, A_HOST = 200, 50

@@ -32,9 +32,9 @@ from actors.messages.gateway_messages import Accepted
 from actors.messages.unit_messages import Unit
 from actors.runtime.cpu_pinning import Cores, cores_of_process, keep_process_off, lane_cores
 from actors.runtime.run_dirs import RunDirs, shared_memory
+from bench.measure import Figure
 from configs.classes.live_class import LiveClass, LiveSettings
 from services.race import w11_workload
-from services.race.measure import Figure
 from services.race.race import ENGINE, SPAWN, attempt, prepare
 
 # Length of the input in seconds of event time, in measured runs and in runs that compare answers; a second has 10,000 readings.

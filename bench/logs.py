@@ -21,12 +21,12 @@ from actors.log.segment_log import KEEP_NONE, Reader, SegmentWriter
 from actors.log.train_format import batch_of, batch_parts
 from actors.messages.gateway_messages import Accepted
 from actors.runtime.run_dirs import RunDirs, shared_memory
+from bench.measure import Figure, seconds_each
 from bench.subscriber import Subscriber
 from engine.class_.steps import Answer, Commit, Opened, Took
 from engine.data.schema import BOOLEAN, FLOAT64, INT32, INT64, STRING, TIMESTAMP
 from engine.data.train import Train, Values, train_from_arrow
 from engine.sql import parse_create_stream
-from services.race.measure import Figure, seconds_each
 from services.race.race import SPAWN
 
 STREAM = "CREATE STREAM s (a BIGINT, b BIGINT, c DOUBLE, d DOUBLE, e BIGINT, f DOUBLE)"

@@ -16,6 +16,7 @@ from actors.dispatcher.turn_loop import TurnStatus
 from actors.host.slice_counts import Counting
 from actors.host.unit_quality import qualities
 from actors.messages.unit_messages import Figures, Qualities, UnitReport
+from bench.measure import TRIES, Figure, seconds_each
 from configs.classes.live_class import LiveClass, LiveSettings
 from engine.class_.explain import PlanLine
 from engine.class_.hosted_class import HostedClass
@@ -26,7 +27,6 @@ from loadshed.monitors import Verdict
 from scheduler.capacity.core import ShareMove
 from services.metrics.collector import SystemCollector
 from services.metrics.nodes import Nodes
-from services.race.measure import TRIES, Figure, seconds_each
 from services.watch.source import Inflow, StreamCounts
 from services.watch.watch import Watch
 

@@ -20,12 +20,12 @@ import random
 import time
 from dataclasses import dataclass
 
+from bench.measure import TRIES, Figure
 from configs.classes.policies import policy_of
 from configs.classes.utility import UtilityGraph
 from scheduler.operators.network import Estimate, Network, ScheduledOperator
 from scheduler.operators.policies import NONE
 from scheduler.operators.scheduler import OperatorScheduler
-from services.race.measure import TRIES, Figure
 
 QUERIES, BOXES = 1000, 10
 BOX_S = 5e-6

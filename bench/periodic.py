@@ -11,11 +11,11 @@ import random
 from collections.abc import Callable
 from functools import partial
 
+from bench.measure import Figure, seconds_each
 from configs.classes.periodic_schedules import schedule_of
 from scheduler.windows import PeriodicQuery, PeriodicScheduler, ScanCosts
 from scheduler.windows.periods import cheapest_periods
 from scheduler.windows.scan_model import SubGroup, sub_groups_of
-from services.race.measure import Figure, seconds_each
 
 QUERIES, SUB_GROUPS = 1000, 20
 DRAWS = 5

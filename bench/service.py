@@ -20,6 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
+from bench.measure import TRIES, Figure
 from configs.documents.declarations import (
     Document,
     QueryDeclaration,
@@ -31,7 +32,6 @@ from services.api.server import Serving
 from services.api.service import service_of
 from services.catalog.catalog import Catalog, opened
 from services.common.weir_home import Home
-from services.race.measure import TRIES, Figure
 
 TENANTS, QUERIES = 1000, 5
 READERS, READS = 16, 3000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from bench.measure import Figure
 from configs.scenario.scenario import load_scenario
-from services.race.measure import Figure
 from sim.simulation import Simulation
 
 

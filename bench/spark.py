@@ -43,12 +43,12 @@ from actors.messages.unit_messages import Unit
 from actors.runtime.cpu_pinning import Cores, cores_of_process, keep_process_off, lane_cores
 from actors.runtime.run_dirs import RunDirs, shared_memory
 from bench.logs import in_process
+from bench.measure import Figure
 from configs.classes.live_class import LiveClass, LiveSettings
 from services.ingest.flight import FlightSettings
 from services.ingest.java import find_java
 from services.ingest.keys import new_key
 from services.ingest.session import stop_session
-from services.race.measure import Figure
 
 STREAM = "CREATE STREAM s (a int64, b int64, c float64, d float64, e int64, f float64)"
 COLUMNS = ("value AS a", "value % 97 AS b", "value / 2D AS c", "value * 3D AS d", "-value AS e", "0.5D AS f")

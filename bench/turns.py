@@ -25,7 +25,7 @@ from pathlib import Path
 from actors.dispatcher.turn_loop import TurnLoop, TurnStatus
 from actors.host.turn_client import SliceClient
 from actors.runtime.cpu_pinning import Cores, cores_of_process, keep_process_off, lane_cores
-from services.race.measure import Figure
+from bench.measure import Figure
 
 SHARES = {"gold": 0.6, "silver": 0.3, "bronze": 0.1}
 ROUND_S = 0.01

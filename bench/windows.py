@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from bench.measure import Figure
 from configs.classes.window_settings import WindowSettings
 from engine.class_.runner import ClassRunner
 from engine.data.schema import FLOAT64, INT64
 from engine.data.train import Train, Values, same_arrival
 from engine.plan.plan import Query
 from engine.sql import SqlCatalog, parse_create_stream, plan_query
-from services.race.measure import Figure
 
 STREAM = parse_create_stream("CREATE STREAM s (ts int64, k int64, x float64, WATERMARK FOR ts AS ts)")
 WINDOWS, GROUPS = 40, 1000

@@ -23,7 +23,7 @@ from bench.papers.markdown import markdown
 from bench.papers.page import write_page
 from services.cli.commands.sim import make_folder
 from services.cli.tables.progress import progress
-from services.cli.tables.sheet import Sheet, plain_table, screen
+from services.cli.tables.sheet import Sheet, screen
 
 ENDED_S = 0.05
 PapersFormat = Literal["table", "wide", "json", "markdown"]
@@ -64,7 +64,7 @@ def papers(
     experiments = chosen(names or ())
     console = screen(output)
     if listed:
-        table = plain_table("experiments", ("name", "title"), left=2, wrapped=1)
+        table = Sheet("experiments", ("name", "title"), left=2, prose=(1,))
         for experiment_ in experiments:
             table.add_row(experiment_.name, escape(experiment_.title))
         console.print(table)
@@ -195,7 +195,7 @@ def summary(findings: Sequence[Finding]) -> str:
 
 def finding_table(title: str, findings: Sequence[Finding]) -> Sheet:
     """Return a table of claims and results."""
-    table = plain_table(escape(title), ("", "claim", "claimed", "got"), left=4, wrapped=(1, 2, 3))
+    table = Sheet(escape(title), ("", "claim", "claimed", "got"), left=4, prose=(1, 2, 3))
     for finding in findings:
         mark = "[green]✓[/]" if finding.holds else "[bold red]✗[/]"
         table.add_row(

@@ -17,6 +17,7 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
 
 from configs.service.chart_values import ChartValues
 
@@ -63,9 +64,6 @@ def written() -> dict[str, str]:
     }
 
 
-# -- generation of values.schema.json --------------------------------------------------------------------------
-
-
 def schema() -> dict[str, Any]:
     """Return the JSON schema of the values in draft 7, the version that Helm supports."""
     schema_ = ChartValues.model_json_schema(by_alias=True)
@@ -95,9 +93,6 @@ def without_titles(node: Any) -> Any:
         # Draft 7 ignores keys next to a `$ref`, so these keys are left out.
         return {"$ref": node_["$ref"]}
     return node_
-
-
-# -- generation of values.yaml ---------------------------------------------------------------------------------
 
 
 def as_yaml(one: BaseModel, depth: int = 0) -> Iterator[str]:
@@ -138,16 +133,7 @@ def is_foreign(model: type[BaseModel]) -> bool:
 
 
 def plain(value: object) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
-    if isinstance(value, Mapping):
-        return {key: plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    return value
-
-
-# -- generation of README.md -----------------------------------------------------------------------------------
+    return to_jsonable_python(value, by_alias=True, exclude_none=True)
 
 
 def readme() -> str:
@@ -164,23 +150,16 @@ def rows_of(model: type[BaseModel], one: BaseModel, before: str) -> Iterator[tup
     docs = docs_of(model)
     for name, info in model.model_fields.items():
         value, key = getattr(one, name), f"{before}{info.alias or name}"
-        said = " ".join((docs.get(name) or doc_of(value) or elsewhere(model)).split())
+        elsewhere = "See `docs/scenarios.md`." if is_foreign(model) else ""
+        said = " ".join((docs.get(name) or doc_of(value) or elsewhere).split())
         inner = model_in(info)
         if isinstance(value, BaseModel):
             yield from rows_of(type(value), value, f"{key}.")
         elif inner is not None and inner.__name__ in IN_WORDS:
-            yield key, shown(plain(value)), f"{said} Keys: {', '.join(keys_of(inner))}"
+            keys = [part.alias or name for name, part in inner.model_fields.items() if name != "kind"]
+            yield key, shown(plain(value)), f"{said} Keys: {', '.join(f'`{key}`' for key in keys)}"
         else:
             yield key, shown(plain(value)), said
-
-
-def elsewhere(model: type[BaseModel]) -> str:
-    """Return the text for a field without a docstring: a reference to docs/scenarios.md, which explains the field."""
-    return "See `docs/scenarios.md`." if is_foreign(model) else ""
-
-
-def keys_of(model: type[BaseModel]) -> list[str]:
-    return [f"`{info.alias or name}`" for name, info in model.model_fields.items() if name != "kind"]
 
 
 def model_in(info: FieldInfo) -> type[BaseModel] | None:
@@ -192,13 +171,7 @@ def model_in(info: FieldInfo) -> type[BaseModel] | None:
 
 
 def shown(value: object) -> str:
-    if value is None:
-        return "none"
-    text = json.dumps(value, ensure_ascii=False)
-    return f"`{text}`"
-
-
-# -- docstrings of the models, as the meanings of the keys -----------------------------------------------------
+    return "none" if value is None else f"`{json.dumps(value, ensure_ascii=False)}`"
 
 
 def doc_of(value: object) -> str:

@@ -52,7 +52,7 @@ def names(kind: str, incomplete: str) -> list[str]:
 def declared(kind: str) -> list[Declared]:
     home = home_of(os.environ)
     if os.environ.get(ENDPOINT) or home.served_at():
-        # Imported here, so that the completion of options does not wait for the import.
+        # The client is imported when names are completed, so that the completion of options does not wait for this import.
         from services.client import Client
 
         with Client(timeout_s=ANSWER_S, tries=1) as client:

@@ -6,30 +6,22 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version as version_of
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from configs.errors import UnknownName, nearest
 from services.cli.examples import EXAMPLES
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
+from services.cli.tables.sheet import screen, wrapped
 
 # A label wider than this gets its own line, above its meaning.
 LABEL_MOST = 24
 INDENT, GAP = 2, 2
 WIDTH_MOST = 100
-TYPES = {
-    "<list[Path]>": "<path>",
-    "<list[str]>": "<text>",
-    "<str>": "<text>",
-    "<int range>": "<number>",
-    "<float range>": "<number>",
-    "<int>": "<number>",
-    "<float>": "<number>",
-}
+TYPES = {"Path": "<path>", "str": "<text>", "int": "<number>", "float": "<number>"}
+TYPE = re.compile(r"<(?:list\[)?(Path|str|int|float)]?(?: range)?>")
 
 
 def help(
@@ -58,8 +50,6 @@ def version() -> None:
 
 def help_text(command: Any, ctx: Any) -> str:
     """Return the help of a command or group, wrapped to the width of the terminal, at most WIDTH_MOST."""
-    from services.cli.tables.sheet import screen
-
     console = screen()
     console.width = min(console.width, WIDTH_MOST)
     with console.capture() as printed:
@@ -70,8 +60,6 @@ def help_text(command: Any, ctx: Any) -> str:
 
 
 def help_lines(console: Console, command: Any, ctx: Any) -> Iterator[Text]:
-    from rich.text import Text
-
     yield from prose(console, command.get_usage(ctx))
     for paragraph in (command.help or "").split("\n\n"):
         yield Text()
@@ -118,8 +106,7 @@ def name_of(ctx: Any) -> str:
 
 def named(label: str) -> str:
     """Return the label of an option or argument with the type of its value in plain words."""
-    for type_, plain in TYPES.items():
-        label = label.replace(type_, plain)
+    label = TYPE.sub(lambda match: TYPES[match[1]], label)
     return re.sub(r"^(\S+) <.*>$", r"\1", label) if not label.startswith("-") else label
 
 
@@ -131,26 +118,16 @@ def plain_notes(text: str) -> str:
 
 
 def heading(title: str) -> Iterator[Text]:
-    from rich.text import Text
-
     yield Text()
     yield Text(f"{title}:", style="bold")
 
 
 def prose(console: Console, text: str) -> Sequence[Text]:
-    from rich.text import Text
-
-    from services.cli.tables.sheet import wrapped
-
     return wrapped(console, Text(text), console.width)
 
 
 def pairs(console: Console, rows: Iterable[tuple[str, str]]) -> Iterator[Text]:
     """Yield lines with a name on the left and its meaning on the right, or below the name if the name is too long."""
-    from rich.text import Text
-
-    from services.cli.tables.sheet import wrapped
-
     rows = list(rows)
     label = max((len(name) for name, _ in rows if len(name) <= LABEL_MOST), default=LABEL_MOST)
     start = INDENT + label + GAP

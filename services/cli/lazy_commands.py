@@ -38,29 +38,31 @@ class Commands(UserDict[str, Any]):
 
 # Older scripts write `--json` instead of `--output json` (docs/cli.md).
 JSON_ALIAS, JSON_OPTION = "--json", "--output=json"
-
-
 EXIT_WRONG_INPUT = 2
 
 
-class Command(TyperCommand):
-    """Command with the help layout of Weir, which accepts `--json` as a short form of `--output json`."""
+class HelpLayout:
+    """Help layout of Weir, for commands and for groups of commands."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write(help_of(self, ctx))
+        # The module of the layout is imported only to show help, so that other commands do not wait for the import.
+        from services.cli.help_layout import help_text
+
+        formatter.write(help_text(self, ctx))
+
+
+class Command(HelpLayout, TyperCommand):
+    """Command with the help layout of Weir, which accepts `--json` as a short form of `--output json`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        with usage(ctx, self):
-            return self._parsed(ctx, args)
-
-    def _parsed(self, ctx: Any, args: list[str]) -> list[str]:
         if any("--output" in parameter.opts for parameter in self.params):
             end = args.index("--") if "--" in args else len(args)
             args = [JSON_OPTION if arg == JSON_ALIAS else arg for arg in args[:end]] + args[end:]
-        return super().parse_args(ctx, args)
+        with usage(ctx, self):
+            return super().parse_args(ctx, args)
 
 
-class HelpGroup(TyperGroup):
+class HelpGroup(HelpLayout, TyperGroup):
     """Group of commands with the help layout of Weir."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -70,9 +72,6 @@ class HelpGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         with usage(ctx, self, args):
             return super().resolve_command(ctx, args)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write(help_of(self, ctx))
 
 
 class CommandGroup(typer.Typer):
@@ -89,25 +88,18 @@ class CommandGroup(typer.Typer):
 
 @contextmanager
 def usage(ctx: Any, command: Any, args: Sequence[str] = ()) -> Iterator[None]:
-    """Raise InvalidInput if Typer rejects a command line; `args` begin with the name of its subcommand."""
+    """Raise InvalidInput if Typer rejects the command line. For a group of commands, `args` are the words from the subcommand on."""
     try:
         yield
     except typer.TyperException as problem:
         if type(problem).__name__ == "NoArgsIsHelpError":
-            # Typer prints nothing after this call, but our help layout returns a text, so the text is printed here.
+            # Typer expects that the help has been printed already. Weir's help layout returns a text instead, which is printed now.
             typer.echo(str(problem), err=True)
             raise typer.Exit(EXIT_WRONG_INPUT) from None
-        # Imported only when there is a mistake to report.
+        # This module is imported only to report a mistake, so that correct command lines do not wait for the import.
         from services.cli.usage import usage_problem
 
         raise usage_problem(problem, ctx, command, args) from None
-
-
-def help_of(command: Any, ctx: Any) -> str:
-    # Imported only when help is shown.
-    from services.cli.help_layout import help_text
-
-    return help_text(command, ctx)
 
 
 class LazyGroup(HelpGroup):

@@ -42,7 +42,7 @@ class CatalogHere:
         return applied(self._catalog.diff(whole, versions), whole)
 
     def _with_secrets(self, documents: Sequence[Document]) -> tuple[list[Document], dict[Ref, int]]:
-        """Return the documents with hidden secrets replaced by those in the catalog, and the versions of the declarations that had them."""
+        """Return the documents with the catalog's secrets in place of hidden secrets, and the versions of the declarations with these secrets."""
         state, completed, versions = self._catalog.state(), list[Document](), dict[Ref, int]()
         for document in documents:
             before = state.get(document.ref)

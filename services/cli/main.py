@@ -39,6 +39,7 @@ SERVICE, TENANTS, RUNS, FILES = (
     "Without a service",
 )
 ABOUT = "About this command"
+APPLY_COMMANDS = ("apply", "diff", "get", "describe", "delete")
 
 
 class MainCommands(LazyGroup):
@@ -52,11 +53,7 @@ class MainCommands(LazyGroup):
         "ingest": CommandPlace("services.cli.commands.ingest", SERVICE),
         "mirror": CommandPlace("services.cli.commands.mirror", SERVICE),
         "plan": CommandPlace("services.cli.commands.plan", TENANTS),
-        "apply": CommandPlace("services.cli.commands.apply", TENANTS),
-        "diff": CommandPlace("services.cli.commands.apply", TENANTS),
-        "get": CommandPlace("services.cli.commands.apply", TENANTS),
-        "describe": CommandPlace("services.cli.commands.apply", TENANTS),
-        "delete": CommandPlace("services.cli.commands.apply", TENANTS),
+        **dict.fromkeys(APPLY_COMMANDS, CommandPlace("services.cli.commands.apply", TENANTS)),
         "query": CommandPlace("services.cli.commands.query", TENANTS),
         "keys": CommandPlace("services.cli.commands.keys", TENANTS),
         "results": CommandPlace("services.cli.commands.results", RUNS),

@@ -8,42 +8,19 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from configs.documents.declarations import Document, kind_named
+from configs.documents.declarations import kind_named
 from services.common.weir_home import ENDPOINT, home_of
-from services.remote.models import Applied, AuditEntry, Declared, KeyInfo, NewKey
 
 if TYPE_CHECKING:
+    from services.cli.local_catalog import CatalogHere
     from services.client import Client
 
-
-class Declarations(Protocol):
-    """Methods for declarations and keys that `services.client.Client` and a catalog opened directly both have."""
-
-    def apply(self, documents: Sequence[Document]) -> Applied: ...
-
-    def diff(self, documents: Sequence[Document]) -> Applied: ...
-
-    def get(self, kind: str, name: str) -> Declared: ...
-
-    def all(self, kind: str, tenant: str | None = None) -> list[Declared]: ...
-
-    def delete(self, kind: str, name: str) -> None: ...
-
-    def tenant(self) -> str: ...
-
-    def users(self, kind: str, name: str) -> list[str]: ...
-
-    def audit(self, kind: str, name: str) -> list[AuditEntry]: ...
-
-    def list_keys(self) -> list[KeyInfo]: ...
-
-    def create_key(self, principal: str, scopes: Iterable[str], expires_s: float | None = None) -> NewKey: ...
-
-    def revoke_key(self, id_: str) -> None: ...
+    Declarations = Client | CatalogHere
+    """Service, or catalog that is opened directly: both have the methods for declarations and keys."""
 
 
 @contextmanager

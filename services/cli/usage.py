@@ -16,6 +16,18 @@ NUMBERS: Mapping[str, tuple[str, str]] = {
 }
 
 
+def missing(name: str, hint: str) -> InvalidInput:
+    """Return the error for a command line without a required option or argument."""
+    return InvalidInput("a required value is missing", name, hint=hint)
+
+
+def excluded(
+    option: str, value: object, by: str, hint: str = "leave out one of these options"
+) -> InvalidInput:
+    """Return the error for an option that cannot be given together with the options `by`."""
+    return InvalidInput(f"this option cannot be combined with {by}", option, value, hint)
+
+
 def usage_problem(problem: Any, ctx: Any, command: Any, args: Sequence[str]) -> InvalidInput:
     """Return the error for a command line that Typer refuses."""
     place = ctx.command_path
@@ -44,7 +56,7 @@ def parameter_problem(problem: Any, parameter: Any, ctx: Any) -> InvalidInput:
     name = name_of(parameter)
     cause = problem.__cause__
     if type(problem).__name__ == "MissingParameter":
-        return InvalidInput("a required value is missing", name, hint=written(ctx))
+        return missing(name, written(ctx))
     if not hasattr(cause, "errors"):
         return InvalidInput(lowered(problem.message), name, hint=f"see {ctx.command_path} -h")
     error = cause.errors()[0]
@@ -53,14 +65,11 @@ def parameter_problem(problem: Any, parameter: Any, ctx: Any) -> InvalidInput:
     if choices:
         values = [str(getattr(choice, "value", choice)) for choice in choices]
         return UnknownName("the value is not one of the choices", name, value, nearest(str(value), values))
-    if error["type"] == "greater_than_equal":
-        return InvalidInput(
-            f"the value must be at least {shown_limit(limits.min)}", name, value, range_of(limits)
-        )
-    if error["type"] == "less_than_equal":
-        return InvalidInput(
-            f"the value must be at most {shown_limit(limits.max)}", name, value, range_of(limits)
-        )
+    bounds = {"greater_than_equal": ("least", limits.min), "less_than_equal": ("most", limits.max)}
+    if error["type"] in bounds:
+        word, limit = bounds[error["type"]]
+        title = f"the value must be at {word} {exact(float(limit))}"
+        return InvalidInput(title, name, value, range_of(limits))
     title, hint = NUMBERS.get(error["type"].partition("_")[0], (lowered(error["msg"]), written(ctx)))
     return InvalidInput(title, name, error["input"], hint)
 
@@ -78,13 +87,12 @@ def option_names(command: Any) -> set[str]:
 
 def range_of(limits: Any) -> str:
     """Return a hint with the range of numbers that an option accepts."""
-    if limits.max is None:
-        return f"write {shown_limit(limits.min)} or more"
-    return f"write a number from {shown_limit(limits.min)} to {shown_limit(limits.max)}"
-
-
-def shown_limit(limit: float) -> str:
-    return exact(float(limit))
+    least = exact(float(limits.min))
+    return (
+        f"write {least} or more"
+        if limits.max is None
+        else f"write a number from {least} to {exact(float(limits.max))}"
+    )
 
 
 def number_in(value: Any) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from types import TracebackType
 from typing import Self
 
 
@@ -32,9 +31,7 @@ class BackgroundThread(ABC):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @abstractmethod

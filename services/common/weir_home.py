@@ -23,10 +23,7 @@ from pathlib import Path
 from configs.errors import Away, InvalidInput
 
 HOME, CATALOG, PEPPER, ENDPOINT = "WEIR_HOME", "WEIR_CATALOG", "WEIR_PEPPER", "WEIR_ENDPOINT"
-DATABASE_FILE, PEPPER_FILE = "catalog.db", "pepper"
-ENDPOINT_FILE, ADMIN_KEY_FILE = "endpoint", "admin.key"
-LOCK_FILE, SYSTEM_FILE = "up.lock", "system.json"
-FEEDS_FOLDER, INGEST_FOLDER = "feeds", "ingest"
+PEPPER_FILE = "pepper"
 PEPPER_BYTES = 32
 PEPPER_LEAST = 16
 # Maximum seconds that `weir up` waits for the lock, which another command takes for a moment to check whether it is free.
@@ -60,50 +57,44 @@ class Home:
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as problem:
-            why = (problem.strerror or str(problem)).lower()
-            raise InvalidInput(
-                f"the folder of Weir cannot be created: {why}",
-                HOME,
-                str(self.folder),
-                "choose another folder",
-            ) from None
+            raise unusable(problem, "the folder of Weir cannot be created", self.folder) from None
         return self
 
     @property
     def database(self) -> Path:
-        return self.folder / DATABASE_FILE
+        return self.folder / "catalog.db"
 
     @property
     def endpoint(self) -> Path:
         """File with the address of the service that runs from this home."""
-        return self.folder / ENDPOINT_FILE
+        return self.folder / "endpoint"
 
     @property
     def admin_key(self) -> Path:
         """File with the administrator's API key."""
-        return self.folder / ADMIN_KEY_FILE
+        return self.folder / "admin.key"
 
     @property
     def feeds(self) -> Path:
         """Folder of the checkpoints of feeds and of Spark's logs, unless a command names another folder."""
-        return self.folder / FEEDS_FOLDER
+        return self.folder / "feeds"
 
     def ingest(self, file: Path | None) -> Path:
         """Return the folder of `weir ingest` for a file of streams; without a file, for the feeds of a service."""
         if file is None:
-            return self.folder / INGEST_FOLDER / "service"
+            return self.folder / "ingest" / "service"
         path = file.absolute()
-        return self.folder / INGEST_FOLDER / f"{path.stem}-{sha256(bytes(path)).hexdigest()[:8]}"
+        return self.folder / "ingest" / f"{path.stem}-{sha256(bytes(path)).hexdigest()[:8]}"
 
     @property
     def lock(self) -> Path:
         """Lock file of the `weir up` that runs from this home. The process id in the file is valid only while the file is locked."""
-        return self.folder / LOCK_FILE
+        return self.folder / "up.lock"
 
     @property
     def system_file(self) -> Path:
         """File that describes the system of this home (`OwnSystem`)."""
-        return self.folder / SYSTEM_FILE
+        return self.folder / "system.json"
 
     def is_held(self) -> bool:
         """Return True while a `weir up` runs from this home. The lock decides, because a killed `weir up` leaves its files behind."""
@@ -178,6 +169,14 @@ class Home:
         return path.read_bytes()
 
 
+def unusable(
+    problem: OSError, title: str, path: Path, option: str = HOME, hint: str = "choose another folder"
+) -> InvalidInput:
+    """Return the error for a file or folder that the operating system does not permit to use, with the system's reason."""
+    why = (problem.strerror or str(problem)).lower()
+    return InvalidInput(f"{title}: {why}", option, str(path), hint)
+
+
 def home_of(environ: Mapping[str, str]) -> Home:
     """Return the home that the environment variables define."""
     folder = Path(environ.get(HOME) or "~/.weir").expanduser()
@@ -194,10 +193,7 @@ def held(home: Home) -> Iterator[None]:
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as problem:
-        why = (problem.strerror or str(problem)).lower()
-        raise InvalidInput(
-            f"the lock file of Weir cannot be locked: {why}", HOME, str(path), "choose another folder"
-        ) from None
+        raise unusable(problem, "the lock file of Weir cannot be locked", path) from None
     try:
         if not locked(file):
             hint = f"stop that `weir up`, or set {HOME} to another folder"
@@ -246,10 +242,7 @@ def write_private(path: Path, text: str) -> None:
     except OSError as problem:
         with suppress(OSError):
             draft.unlink()
-        why = (problem.strerror or str(problem)).lower()
-        raise InvalidInput(
-            f"the file cannot be written: {why}", HOME, str(path), "choose another folder"
-        ) from None
+        raise unusable(problem, "the file cannot be written", path) from None
 
 
 def make_private(path: Path) -> None:

@@ -25,7 +25,7 @@ from services.watch.source import SourceAway, StreamCounts
 from services.watch.watch import Clock, Watch
 
 # Rows are counted every EVERY_S seconds. A rate is a mean over at least LEAST_S seconds, because shorter means are inaccurate.
-# It is a mean over at most OVER_S seconds, because it is compared with class loads that were measured over about this time.
+# A rate is a mean over at most OVER_S seconds, because rates are compared with class loads, which are measured over about this time.
 EVERY_S, OVER_S, LEAST_S = 1.0, 6.0, 1.0
 # Maximum number of classes asked for their operators, besides the classes that the prediction is about; each costs one call.
 CLASSES_ASKED = 50
@@ -53,8 +53,6 @@ class RunningMeasured(BackgroundThread):
             self._classes(system, wanted),
         )
 
-    # -- loads and operators of classes ----------------------------------------------------------------------
-
     def _classes(self, system: SystemStatus, wanted: frozenset[str]) -> dict[str, ClassMeasured]:
         loads = dict.fromkeys((class_.name for class_ in system.classes), 0.0)
         for unit in system.units.values():
@@ -68,11 +66,10 @@ class RunningMeasured(BackgroundThread):
         }
 
     def _lines(self, name: str) -> list[PlanLine]:
-        with suppress(WeirError, TimeoutError):  # the class may just be starting or ending
+        # A class that is starting or ending has no operators yet, or no longer.
+        with suppress(WeirError, TimeoutError):
             return self._watch.source.plan(name)
         return []
-
-    # -- rates of streams ------------------------------------------------------------------------------------
 
     def _rates(self, system: SystemStatus) -> Mapping[str, Rate]:
         now, samples = self._sample(system), list(self._samples)
@@ -102,6 +99,7 @@ class RunningMeasured(BackgroundThread):
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            with suppress(WeirError, TimeoutError):  # after an error there is one sample less
+            # If the system does not answer, this sample is left out.
+            with suppress(WeirError, TimeoutError):
                 self.count()
             self._stopping.wait(EVERY_S)

@@ -68,7 +68,8 @@ class Planner:
             situation = situation_of(
                 before, after, touched=names, found=measured, settings=self.settings, said=rates, why=why
             )
-            with self._one_at_a_time:  # one prediction at a time, because each uses a whole processor
+            # Only one prediction is made at a time, because a prediction uses a whole processor.
+            with self._one_at_a_time:
                 return self.make(situation)
 
     def _measured(self, wanted: frozenset[str]) -> tuple[SystemMeasurement | None, str]:

@@ -30,7 +30,7 @@ ROWS_PER_S = 1000.0
 # Seconds between batches assumed for a stream without known batches; also the default interval of a source's micro-batches.
 BATCH_S = 0.1
 # Least and largest ratio of the measured load to the load computed from rates and costs.
-# Outside these bounds, load and rates were measured at different times.
+# A ratio outside these bounds shows that the load and the rates were measured at different times.
 CORRECTION_MIN, CORRECTION_MAX = 0.2, 5.0
 # Minimum measured load, in processors, for which computed loads are corrected; smaller loads are measured too inaccurately.
 LOAD_MIN = 0.001
@@ -107,8 +107,6 @@ class Making:
                 yield f"only {LANES_MAX} lanes, the maximum of a prediction"
         yield from self._assumed
 
-    # -- loads of classes --------------------------------------------------------------------------------------
-
     def load(self, one: LiveClass, is_planned: bool = False) -> ClassLoad:
         """Return the load of a class: the rates of its input streams, and the costs of the operators that process them."""
         class_measured = self.found.classes.get(one.name) if self.found else None
@@ -159,13 +157,11 @@ class Making:
 
     def _counted(self, lines: Sequence[PlanLine], known: ClassMeasured | None) -> list[PlanLine]:
         """Return the planned operators. If an equal operator is running, the planned operator gets its numbers of tuples and calls."""
-        counted_lines = []
-        for line in lines:
-            same = self._same(line, known)
-            counted_lines.append(
-                line if same is None else replace(line, tuples=same.tuples, calls=same.calls)
-            )
-        return counted_lines
+        pairs = ((line, self._same(line, known)) for line in lines)
+        return [
+            line if same is None else replace(line, tuples=same.tuples, calls=same.calls)
+            for line, same in pairs
+        ]
 
     def _corrected(self, lines: Sequence[PlanLine], known: ClassMeasured) -> float:
         """Return the ratio of the measured load to the load computed from rates and costs, limited to CORRECTION_MIN … CORRECTION_MAX."""
@@ -192,13 +188,10 @@ class Making:
         if any(kind_of(line) in ("filter", "select") for line in new):
             self._assume(f"class {name}: half of the rows pass each new condition")
 
-    # -- rates of streams --------------------------------------------------------------------------------------
-
     def _rate(self, stream: str, is_planned: bool) -> Rate:
-        rate_known = self._rates.get(stream)
-        if rate_known is None:
-            rate_known = self._rates[stream] = self._found_rate(stream)
-        rate, assumption = rate_known
+        if stream not in self._rates:
+            self._rates[stream] = self._found_rate(stream)
+        rate, assumption = self._rates[stream]
         if assumption and (is_planned or self.found is None):
             self._assume(assumption)
         # Running classes get the measured rate; planned classes get the rate given by the user, at which their targets must hold.
@@ -209,18 +202,12 @@ class Making:
     def _found_rate(self, stream: str) -> tuple[Rate, str]:
         measured = self.found.rates.get(stream) if self.found else None
         source = source_of(self.state, stream)
-        batch_s = (
-            measured.batch_s
-            if measured and measured.batch_s
-            else source.trigger_ms / 1e3
-            if source
-            else BATCH_S
-        )
+        declared_s = source.trigger_ms / 1e3 if source else BATCH_S
+        batch_s = measured.batch_s or declared_s if measured else declared_s
         said = {name.lower(): rows for name, rows in self.said.items()}
         if stream in said:
-            return Rate(
-                said[stream], batch_s
-            ), f"stream {stream}: {said[stream]:,.0f} rows per second, as given"
+            text = f"stream {stream}: {said[stream]:,.0f} rows per second, as given"
+            return Rate(said[stream], batch_s), text
         if measured is not None and measured.rows_per_s > 0:
             return measured, ""
         declared = declared_rate(source) if source else None
@@ -259,9 +246,6 @@ def fresh_operators(streams: tuple[str, ...], queries: tuple[tuple[str, str], ..
 
 def streams_of(one: LiveClass) -> list[str]:
     return [parse_create_stream(sql).name.lower() for sql in one.streams]
-
-
-# -- rates from the options of sources -----------------------------------------------------------------------------
 
 
 def source_of(state: CatalogState, stream: str) -> SourceSettings | None:

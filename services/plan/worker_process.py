@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from types import TracebackType
 from typing import Any, TypeVar
 
 from configs.classes.policies import PolicySettings
@@ -63,11 +62,15 @@ class Aside:
 
     def _made(self, make: Callable[..., Answer], *given: Any) -> Answer:
         with self._lock:
-            try:
-                answer = self._asked(make, given)
-            except (EOFError, OSError):
-                self._end()
-                answer = self._asked_again(make, given)
+            for _ in range(2):
+                try:
+                    answer = self._asked(make, given)
+                    break
+                except (EOFError, OSError):
+                    self._end()
+            else:
+                self._check_goes_on()
+                raise SourceAway("the planning process has ended twice", hint="try again later")
         if isinstance(answer, WorkFailed):
             raise RuntimeError(f"planning has failed: {answer.why}")
         return answer
@@ -89,18 +92,8 @@ class Aside:
     def __enter__(self) -> Aside:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def _asked_again(self, make: Callable[..., Answer], given: tuple[Any, ...]) -> Answer | WorkFailed:
-        try:
-            return self._asked(make, given)
-        except (EOFError, OSError):
-            self._end()
-            self._check_goes_on()
-            raise SourceAway("the planning process has ended twice", hint="try again later") from None
 
     def _check_goes_on(self) -> None:
         if self._ended.is_set():

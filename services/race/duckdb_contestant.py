@@ -7,15 +7,9 @@ import time
 import duckdb
 import pyarrow as pa
 
+from services.race.hand_written import WINDOWS_MS
 from services.race.w11_workload import Array, Data, RaceOutcome
 
-WINDOWS = {
-    "A1": (10, 2),
-    "A2": (10, 10),
-    "A3": (5, 1),
-    "A4": (20, 5),
-    "A5": (4, 2),
-}  # range and slide of each query, in seconds
 # SQL of each window query: column to group by, aggregates per pane, and expressions that combine panes.
 PANES = {
     "A1": ("region", "sum(temp) AS s, count(*) AS n", "sum(s) / sum(n) AS v"),
@@ -56,7 +50,7 @@ def statements(last_ts: int) -> dict[str, str]:
 
 def aggregate(name: str, last_ts: int) -> str:
     group, kept, combined = PANES[name]
-    range_ms, slide_ms = (1000 * seconds for seconds in WINDOWS[name])
+    range_ms, slide_ms = WINDOWS_MS[name]
     end = f"(pane + 1 + later) * {slide_ms}"
     return (
         f"WITH p AS (SELECT ts // {slide_ms} AS pane, {group}, {kept} FROM r GROUP BY ALL) "

@@ -6,7 +6,8 @@ planning, scheduling, measuring or accounting. Answers are lists of column array
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,23 +17,20 @@ Array = npt.NDArray[Any]
 Batch = Mapping[str, Array]
 Answers = dict[str, list[tuple[Array, ...]]]
 
+ThreeColumns = tuple[Array, Array, Array]
+
 SENSORS, REGIONS = 1000, 10
+SENSOR_PANE_MS, REGION_PANE_MS = 2000, 1000
+# Range and slide of each window query, in milliseconds.
+WINDOWS_MS = {
+    "A1": (10_000, 2_000),
+    "A2": (10_000, 10_000),
+    "A3": (5_000, 1_000),
+    "A4": (20_000, 5_000),
+    "A5": (4_000, 2_000),
+}
 RUNS_MAX = 4
 COLUMNS = ("ts", "sensor", "region", "temp", "humidity", "wind")
-
-
-class HandWrittenPanes:
-    """Aggregates for one key column (sums, counts, minima and maxima), by pane number."""
-
-    def __init__(self, pane: int, keys: int) -> None:
-        self.pane, self.keys = pane, keys
-        self.of: dict[int, dict[str, Array]] = {}
-
-    def at(self, number: int) -> dict[str, Array]:
-        pane = self.of.get(number)
-        if pane is None:
-            pane = self.of[number] = {}
-        return pane
 
 
 class HandWritten:
@@ -42,18 +40,14 @@ class HandWritten:
         self.answers: Answers = {
             q: [] for q in ("S1", "S2", "S3", "S4", "A1", "A2", "A3", "A4", "A5", "J1", "J2")
         }
-        self.region = HandWrittenPanes(1000, REGIONS)
-        self.sensor = HandWrittenPanes(2000, SENSORS)
-        self.ends = {
-            "A1": (10_000, 2_000),
-            "A2": (10_000, 10_000),
-            "A3": (5_000, 1_000),
-            "A4": (20_000, 5_000),
-            "A5": (4_000, 2_000),
-        }
+        # Aggregates per key (sums, counts, minima and maxima), by the number of the pane.
+        self.region: defaultdict[int, dict[str, Array]] = defaultdict(dict)
+        self.sensor: defaultdict[int, dict[str, Array]] = defaultdict(dict)
         self.next_end: dict[str, int] = {}
-        self.recent_readings: list[tuple[Array, Array, Array]] = []  # each item: ts, sensor, temp
-        self.recent_alerts: list[tuple[Array, Array, Array]] = []  # each item: ts, sensor, level
+        # Columns ts, sensor and temp of each recent batch of readings.
+        self.recent_readings: list[ThreeColumns] = []
+        # Columns ts, sensor and level of each recent batch of alerts.
+        self.recent_alerts: list[ThreeColumns] = []
 
     def readings(self, batch: Batch) -> None:
         ts, sensor, region, temp, humidity, wind = (batch[name] for name in COLUMNS)
@@ -85,7 +79,7 @@ class HandWritten:
             a, b = np.searchsorted(ts, (start, start + 1000))
             if a == b:
                 continue
-            pane, keys, values = self.region.at(start // 1000), region[a:b], temp[a:b]
+            pane, keys, values = self.region[start // REGION_PANE_MS], region[a:b], temp[a:b]
             if not pane:
                 pane.update(
                     sum=np.zeros(REGIONS),
@@ -97,7 +91,7 @@ class HandWritten:
             pane["rows"] += np.bincount(keys, minlength=REGIONS)
             np.minimum.at(pane["low"], keys, humidity[a:b])
             np.maximum.at(pane["high"], keys, humidity[a:b])
-            pane, keys = self.sensor.at(start // 2000), sensor[a:b]
+            pane, keys = self.sensor[start // SENSOR_PANE_MS], sensor[a:b]
             if not pane:
                 pane.update(
                     sum=np.zeros(SENSORS), rows=np.zeros(SENSORS, np.int64), high=np.full(SENSORS, -np.inf)
@@ -105,44 +99,45 @@ class HandWritten:
             pane["sum"] += np.bincount(keys, values, SENSORS)
             pane["rows"] += np.bincount(keys, minlength=SENSORS)
             np.maximum.at(pane["high"], keys, wind[a:b])
-        for query, (range_, slide) in self.ends.items():
+        for query, (range_, slide) in WINDOWS_MS.items():
             end = self.next_end.get(query) or (low // slide + 1) * slide
             while end <= high:
                 self._close(query, end, range_)
                 end += slide
             self.next_end[query] = end
-        for panes, reach in ((self.region, 20_000), (self.sensor, 10_000)):
-            for number in [number for number in panes.of if (number + 1) * panes.pane <= high - reach]:
-                del panes.of[number]
+        for panes, pane_ms, reach_ms in (
+            (self.region, REGION_PANE_MS, 20_000),
+            (self.sensor, SENSOR_PANE_MS, 10_000),
+        ):
+            for number in [number for number in panes if (number + 1) * pane_ms <= high - reach_ms]:
+                del panes[number]
 
     def _close(self, query: str, end: int, range_: int) -> None:
-        store = self.sensor if query in ("A2", "A5") else self.region
-        panes = [store.of[n] for n in range((end - range_) // store.pane, end // store.pane) if n in store.of]
+        by_sensor = query in ("A2", "A5")
+        store, pane_ms = (self.sensor, SENSOR_PANE_MS) if by_sensor else (self.region, REGION_PANE_MS)
+        panes = [store[n] for n in range((end - range_) // pane_ms, end // pane_ms) if n in store]
         rows = np.sum([pane["rows"] for pane in panes], axis=0)
         groups = np.flatnonzero(rows)
         bounds = np.full(len(groups), end)
+
+        def over(fold: Callable[..., Array], part: str) -> Array:
+            return fold([pane[part] for pane in panes], axis=0)[groups]
+
         value: tuple[Array, ...]
-        if query == "A1":
-            value = (np.sum([pane["sum"] for pane in panes], axis=0)[groups] / rows[groups],)
-        elif query == "A2":
-            value = (np.max([pane["high"] for pane in panes], axis=0)[groups],)
-        elif query == "A3":
-            value = (rows[groups],)
-        elif query == "A4":
-            value = (
-                np.min([pane["low"] for pane in panes], axis=0)[groups],
-                np.max([pane["high"] for pane in panes], axis=0)[groups],
-            )
-        else:
-            value = (np.sum([pane["sum"] for pane in panes], axis=0)[groups],)
+        match query:
+            case "A1":
+                value = (over(np.sum, "sum") / rows[groups],)
+            case "A2":
+                value = (over(np.max, "high"),)
+            case "A3":
+                value = (rows[groups],)
+            case "A4":
+                value = (over(np.min, "low"), over(np.max, "high"))
+            case _:
+                value = (over(np.sum, "sum"),)
         self.answers[query].append((bounds, groups, *value))
 
-    def _pairs(
-        self,
-        new: tuple[Array, Array, Array],
-        stored: Iterable[tuple[Array, Array, Array]],
-        from_readings: bool,
-    ) -> None:
+    def _pairs(self, new: ThreeColumns, stored: Iterable[ThreeColumns], from_readings: bool) -> None:
         ts, sensor, value = new
         for other_ts, other_sensor, other_value in stored:
             if other_ts[-1] < ts[0] - 1000 or other_ts[0] > ts[-1] + 1000:
@@ -166,7 +161,7 @@ class HandWritten:
             hot = np.flatnonzero((pairs[4] >= 4) & (pairs[3] > 25))
             self.answers["J2"].append(tuple(column.take(hot) for column in pairs))
 
-    def _expire(self, now: int, stored: list[tuple[Array, Array, Array]]) -> None:
+    def _expire(self, now: int, stored: list[ThreeColumns]) -> None:
         while stored and stored[0][0][-1] < now - 1000:
             stored.pop(0)
         if stored and stored[0][0][0] < now - 3000:
@@ -175,7 +170,7 @@ class HandWritten:
             stored[0] = (ts[first:], sensor[first:], value[first:])
 
 
-def keep(stored: list[tuple[Array, Array, Array]], new: tuple[Array, Array, Array]) -> None:
+def keep(stored: list[ThreeColumns], new: ThreeColumns) -> None:
     """Append a batch, and merge all batches if there are more than RUNS_MAX: a join probes few long batches faster than many short ones."""
     stored.append(new)
     if len(stored) > RUNS_MAX:

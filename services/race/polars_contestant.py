@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import polars as pl
 from polars import col
 
+from services.race.hand_written import WINDOWS_MS
 from services.race.w11_workload import QUERIES, Array, Data, RaceOutcome
 
 WITHIN_MS = 1000
@@ -24,7 +25,7 @@ class PolarsPanes:
 
     key: str
     length_ms: int
-    reach_ms: int  # length of the longest window
+    reach_ms: int  # Range of the longest window over the panes, in ms of event time.
     kept: Sequence[pl.Expr]
     combined: Sequence[pl.Expr]
     frames: list[pl.DataFrame] = field(default_factory=list)
@@ -37,10 +38,6 @@ class PolarsPanes:
         """Merge all frames into one row per pane and key, and drop panes that no window that ends at `end` or later contains."""
         combined = pl.concat(self.frames).group_by("pane", self.key).agg(self.combined)
         self.frames = [combined.filter(col("pane") >= (end - self.reach_ms) // self.length_ms)]
-
-    def between(self, start: int, end: int) -> pl.DataFrame:
-        inside = col("pane").is_between(start // self.length_ms, end // self.length_ms, closed="left")
-        return self.frames[0].filter(inside)
 
 
 @dataclass
@@ -61,8 +58,10 @@ class Window:
         return ends
 
     def close(self, end: int) -> pl.DataFrame:
-        key = self.panes.key
-        groups = self.panes.between(end - self.range_ms, end).group_by(key).agg(self.columns)
+        panes = self.panes
+        first, last = (end - self.range_ms) // panes.length_ms, end // panes.length_ms
+        inside = col("pane").is_between(first, last, closed="left")
+        groups = panes.frames[0].filter(inside).group_by(panes.key).agg(self.columns)
         return groups.select(pl.lit(end).alias("wend"), pl.all())
 
 
@@ -91,11 +90,11 @@ class MicroBatches:
         )
         self.panes = (region, sensor)
         self.windows = {
-            "A1": Window(region, 10_000, 2_000, (col("sum").sum() / col("rows").sum(),)),
-            "A2": Window(sensor, 10_000, 10_000, (col("high").max(),)),
-            "A3": Window(region, 5_000, 1_000, (col("rows").sum(),)),
-            "A4": Window(region, 20_000, 5_000, (col("low").min(), col("high").max())),
-            "A5": Window(sensor, 4_000, 2_000, (col("sum").sum(),)),
+            "A1": Window(region, *WINDOWS_MS["A1"], (col("sum").sum() / col("rows").sum(),)),
+            "A2": Window(sensor, *WINDOWS_MS["A2"], (col("high").max(),)),
+            "A3": Window(region, *WINDOWS_MS["A3"], (col("rows").sum(),)),
+            "A4": Window(region, *WINDOWS_MS["A4"], (col("low").min(), col("high").max())),
+            "A5": Window(sensor, *WINDOWS_MS["A5"], (col("sum").sum(),)),
         }
         self.answers: dict[str, list[pl.DataFrame]] = {name: [] for name in QUERIES}
         self.recent_readings: pl.DataFrame | None = None

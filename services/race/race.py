@@ -27,7 +27,7 @@ class Contestant:
 
     what: str
     run: Callable[[Data, int], RaceOutcome]
-    package: str | None = None  # Python package that the contestant needs and Weir does not
+    package: str | None = None  # Python package that the contestant needs, but Weir does not need.
 
 
 # Each of these functions imports its package when it is called, because the package may not be installed.
@@ -113,8 +113,6 @@ def core() -> int | None:
     """Return the number of the processor on which all contestants run, or None if the platform cannot pin processes."""
     return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
-
-# -- functions that run in a contestant's process --------------------------------------------------
 
 loaded: list[Data] = []
 

@@ -7,6 +7,7 @@ answers in `oracle.json`, if this file exists, by a checksum that does not depen
 from __future__ import annotations
 
 import json
+import resource
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,6 @@ from engine.data.train import Train, train_from_arrow
 from engine.plan.plan import Query
 from engine.sql import SqlCatalog, parse_create_stream, plan_query
 from services.race.hand_written import Answers, HandWritten
-from services.race.measure import peak_rss_mb
 
 STREAMS, QUERIES = streams(), queries()
 Array = npt.NDArray[Any]
@@ -114,6 +114,18 @@ def turns(data: Data, train: int) -> Iterator[tuple[str, pa.Table]]:
             sent = upto
 
 
+def peak_rss_mb() -> float:
+    """Return the peak of this process's resident memory, in MB.
+
+    getrusage is used only without /proc, because its value includes the memory that the parent process had when it started this process.
+    """
+    status = Path("/proc/self/status")
+    if not status.is_file():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    lines = dict(line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines())
+    return int(lines["VmHWM"].split()[0]) / 1024
+
+
 @dataclass
 class RaceOutcome:
     """Result of one run: times, answers and peak memory."""
@@ -137,16 +149,15 @@ def run_engine(data: Data, train: int) -> RaceOutcome:
     catalog = SqlCatalog.of(streams=schemas)
     queries: list[Query] = [plan_query(name, sql, catalog) for name, sql in QUERIES.items()]
     answers: Answers = {name: [] for name in QUERIES}
+    names = {query.name: query.plan.schema.names for query in queries}
     # The column for the start of a window is left out, because expected answers do not have it.
-    columns_by_query = {
-        query.name: [place for place, name in enumerate(query.plan.schema.names) if name != "window_start"]
-        for query in queries
+    kept = {
+        query: [place for place, column in enumerate(columns) if column != "window_start"]
+        for query, columns in names.items()
     }
 
-    queries_schema = {query.name: query.plan.schema for query in queries}
-
     def sink(query: str, out: Train) -> None:
-        answers[query].append(tuple(out.columns[place].data for place in columns_by_query[query]))
+        answers[query].append(tuple(out.columns[place].data for place in kept[query]))
 
     runner = ClassRunner(sink, train_max=max(train, 1))
     runner.add(*queries)
@@ -158,18 +169,8 @@ def run_engine(data: Data, train: int) -> RaceOutcome:
         if turn % TURNS_A_CYCLE == 0:
             runner.scheduled.believed()
     elapsed_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
-    names = {
-        name: [queries_schema[name].names[place] for place in places]
-        for name, places in columns_by_query.items()
-    }
-    return RaceOutcome(
-        elapsed_s=elapsed_s,
-        cpu_s=cpu_s,
-        readings=len(data.readings),
-        train=train,
-        answers=answers,
-        columns=names,
-    )
+    columns = {query: [names[query][place] for place in places] for query, places in kept.items()}
+    return RaceOutcome(elapsed_s, cpu_s, len(data.readings), train, answers, columns=columns)
 
 
 def run_by_hand(data: Data, train: int) -> RaceOutcome:
@@ -179,13 +180,8 @@ def run_by_hand(data: Data, train: int) -> RaceOutcome:
     for stream, batch in turns(data, train):
         columns = {name: batch.column(name).to_numpy() for name in batch.column_names}
         (program.readings if stream == "readings" else program.alerts)(columns)
-    return RaceOutcome(
-        time.perf_counter() - began,
-        time.process_time() - cpu_began,
-        len(data.readings),
-        train,
-        program.answers,
-    )
+    elapsed_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
+    return RaceOutcome(elapsed_s, cpu_s, len(data.readings), train, program.answers)
 
 
 def report(outcome: RaceOutcome, data: Data) -> dict[str, Any]:

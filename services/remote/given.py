@@ -67,7 +67,7 @@ def rows_content(rows: Rows) -> tuple[bytes, str]:
         options = orjson.OPT_NAIVE_UTC | orjson.OPT_SERIALIZE_NUMPY
         return orjson.dumps(items, text_of, options), JSON
     except orjson.JSONEncodeError as problem:
-        title = f"holds a value that JSON cannot represent: {problem}"
+        title = f"a row has a value that JSON cannot represent: {problem}"
         raise WrongType(title, "rows", hint="give numbers, texts, booleans, datetimes or None") from None
 
 

@@ -18,7 +18,7 @@ class LiveViews:
         return self._get("/v1/system")
 
     def classes(self) -> list[dict[str, Any]]:
-        """Return the classes as `weir top -o json` prints them; with a tenant's key, only its own."""
+        """Return the classes as `weir top -o json` prints them; with a tenant's key, only the tenant's own class."""
         classes: list[dict[str, Any]] = self._get("/v1/classes")["items"]
         return classes
 

@@ -49,8 +49,10 @@ class RemoteResults(Iterator[dict[str, Any]]):
         self._wire, self._path, self._follow = wire, path, follow
         self._forgotten, self._patience_s = forgotten, patience_s
         self._page: Iterator[dict[str, Any]] = iter(())
-        self._next, self._has_begun = after, False
+        self.cursor = after
+        """Cursor after the current page, with which another reader can continue."""
         self._end: str | None = None
+        self._has_begun = False
         self.is_over = False
         """True once all requested rows have been read."""
         self.is_restarted = False
@@ -59,11 +61,6 @@ class RemoteResults(Iterator[dict[str, Any]]):
         """True once the query has been deleted during reading."""
         self.columns: list[str] = []
         """Names of the columns; empty before the first page."""
-
-    @property
-    def cursor(self) -> str | None:
-        """Cursor after the current page, with which another reader can continue."""
-        return self._next
 
     def __next__(self) -> dict[str, Any]:
         while (row := next(self._page, None)) is None:
@@ -78,11 +75,11 @@ class RemoteResults(Iterator[dict[str, Any]]):
             self._end = self._told("latest", 1)["next"] or ""
         most = ROWS_PAGE if self._left is None else min(ROWS_PAGE, self._left)
         try:
-            answer = self._told(self._next, most, None if self._next else self._tail)
+            answer = self._told(self.cursor, most, None if self.cursor else self._tail)
         except RowsForgotten as lost:
             if self._forgotten is None or not lost.next:
                 raise
-            self._next = lost.next
+            self.cursor = lost.next
             self._forgotten(lost)
             return []
         except UnknownName:
@@ -92,10 +89,10 @@ class RemoteResults(Iterator[dict[str, Any]]):
             self.is_over = self.is_deleted = True
             return []
         rows: list[dict[str, Any]] = answer["rows"]
-        self._has_begun, self._next = True, answer["next"] or self._next
+        self._has_begun, self.cursor = True, answer["next"] or self.cursor
         self.is_restarted |= answer.get("restarted", False)
         self.columns = [column["name"] for column in answer["columns"]]
-        self.is_over = not self._follow and (not rows or has_reached(self._next, self._end))
+        self.is_over = not self._follow and (not rows or has_reached(self.cursor, self._end))
         if self._left is not None:
             self._left -= len(rows)
             self.is_over |= self._left <= 0

@@ -124,14 +124,11 @@ class Wire:
     def __init__(self, address: Address, timeout_s: float = TIMEOUT_S, tries: int = TRIES) -> None:
         self.endpoint, self.key = address.endpoint, address.key
         self._timeout_s, self._tries = timeout_s, tries
-        direct = None
-        if address.ca_file is not None:
-            direct = trusting(address.ca_file)
         self._http = httpx.Client(
             base_url=address.endpoint,
             headers={"Authorization": f"Bearer {address.key}", "Accept": "application/json"},
-            verify=True if direct is None else direct,
-            mounts={f"all://{host}": None for host in LOCAL} if is_local(address.endpoint) else None,
+            verify=True if address.ca_file is None else trusting(address.ca_file),
+            mounts={f"all://{host}": None for host in LOCAL},
         )
 
     def close(self) -> None:
@@ -154,7 +151,7 @@ class Wire:
         again: bool = True,
         wait_s: float = 0.0,
     ) -> httpx.Response:
-        """Return the response, or raise its error. `again` is True if a call may safely be repeated after its connection broke."""
+        """Return the response, or raise its error. With `again`, the call is repeated if the connection breaks."""
         query = {name: told(value) for name, value in (params or {}).items() if value is not None}
         timeout = httpx.Timeout(self._timeout_s + wait_s, connect=min(CONNECT_S, self._timeout_s))
         backoff, paused_s = Backoff(PAUSE_S), 0.0
@@ -188,10 +185,6 @@ class Wire:
 IS_IT_THERE = f"check that the service runs, and that {ENDPOINT} is its address"
 
 
-def is_local(endpoint: str) -> bool:
-    return urlsplit(endpoint).hostname in ("127.0.0.1", "localhost", "::1")
-
-
 def trusting(ca_file: str) -> ssl.SSLContext:
     context = httpx.create_ssl_context()
     try:
@@ -218,8 +211,6 @@ def retry_after_s(answer: httpx.Response) -> float:
     text = answer.headers.get("Retry-After", "")
     return float(text) if re.fullmatch(r"[0-9]{1,6}", text) else 0.0
 
-
-# -- errors from error responses -------------------------------------------------------------------------------
 
 KINDS: Mapping[str, type[WeirError]] = {
     "unauthenticated": NotAllowed,

@@ -95,9 +95,9 @@ class Tuner(BackgroundThread):
 
     def _compare(self, one: LiveClass) -> None:
         sample, policies = self._source.noticed(one.name), candidates(one.objective)
-        if (
-            sample is None or sample.is_exchanging
-        ):  # either the declaration has changed meanwhile, or queries of the class run by two plans at once
+        # There is no sample if the declaration has changed meanwhile.
+        # Measurements of a class that exchanges its plan belong to two plans at once.
+        if sample is None or sample.is_exchanging:
             return
         now = replace(class_now(one.objective, sample), before=self._ran_before(one.name, sample))
         forecasts = self._forecast(now, policies)
@@ -122,7 +122,8 @@ class Tuner(BackgroundThread):
     def _run(self) -> None:
         while not self._stopping.wait(LOOK_S):
             try:
-                with suppress(WeirError, TimeoutError):  # on such an error the comparison is skipped
+                # If the system does not answer, this comparison is skipped.
+                with suppress(WeirError, TimeoutError):
                     self.look()
             except Exception:
                 LOG.exception("cannot compare policies")

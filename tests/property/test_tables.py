@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 
-from services.cli.tables.sheet import plain_table
+from services.cli.tables.sheet import Sheet
 
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,62}", fullmatch=True)
 NUMBERS = st.one_of(
@@ -34,7 +34,7 @@ def drawn_tables(draw: st.DrawFn) -> tuple[list[str], int, int | None, list[list
 
 
 def printed(width: int, heads: list[str], left: int, prose: int | None, rows: list[list[str]]) -> list[str]:
-    table = plain_table("a title", heads, left, () if prose is None else prose)
+    table = Sheet("a title", heads, left, () if prose is None else (prose,))
     for row in rows:
         table.add_row(*map(escape, row))
     console = Console(width=width, file=StringIO(), record=True)
@@ -78,7 +78,7 @@ def test_on_a_wide_terminal_every_row_is_one_line(
 
 
 def test_the_least_important_columns_are_hidden_first_and_listed_below_the_table() -> None:
-    table = plain_table("", ("class", "one", "two", "three"), least=("two", "one"))
+    table = Sheet("", ("class", "one", "two", "three"), least=("two", "one"))
     table.add_row("a-name-of-thirty-characters-abc", "1,234,567", "2,345,678", "3,456,789")
     console = Console(width=42, file=StringIO(), record=True)
     console.print(table)

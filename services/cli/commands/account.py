@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -13,22 +12,15 @@ from rich.markup import escape
 from rich.text import Text
 
 from configs.numbers import ago
-from services.cli.completion import tenants
 from services.cli.service_location import service
+from services.cli.shared_options import TenantArgument, TenantsArgument
 from services.cli.tables.catalog_views import OutputOption, show
-from services.cli.tables.sheet import Sheet, plain_table
+from services.cli.tables.sheet import Sheet
 
 EXIT_BROKEN = 1
 # Maximum number of decisions that the service returns.
 DECISIONS_MOST = 1000
 FATES = ("offered", "delivered", "shed", "late", "rejected", "failed", "queued")
-
-TenantArgument = Annotated[
-    str | None,
-    typer.Argument(
-        help="Tenant of the class to explain.", show_default="the tenant of the key", autocompletion=tenants
-    ),
-]
 
 
 def explain(
@@ -36,9 +28,9 @@ def explain(
     last: Annotated[int, typer.Option(min=1, max=1000, help="Number of decisions to show.")] = 10,
     output: OutputOption = "table",
 ) -> None:
-    """Explain the state of a tenant's class and the last decisions about it. Exit code 1 if Weir has given up starting it."""
+    """Explain the state of a tenant's class and the last decisions about it. Exit code 1 if Weir has given up starting the class."""
     with service() as weir:
-        # Repeated decisions share a line of the table, so `last` lines may need more than `last` decisions: request the maximum.
+        # Repeated decisions share a line of the table, so `last` lines may need more than `last` decisions. The service is asked for its maximum.
         answer = weir.live.explain(tenant, last if output in ("json", "yaml") else DECISIONS_MOST)
     show(output, answer, lambda: explanation(answer, last, datetime.now(UTC)))
     if answer["given_up"]:
@@ -46,14 +38,7 @@ def explain(
 
 
 def ledger(
-    tenant: Annotated[
-        str | None,
-        typer.Argument(
-            help="Tenant with the class to show the ledger of.",
-            show_default="all tenants",
-            autocompletion=tenants,
-        ),
-    ] = None,
+    tenant: TenantsArgument = None,
     output: OutputOption = "table",
 ) -> None:
     """Show what happened to every row, by class and stream.
@@ -70,24 +55,16 @@ def ledger(
 def explanation(told: Mapping[str, Any], last: int, now: datetime) -> Group:
     """Return a sentence about the state of the class and, below, a table of the last decisions. Repeated decisions share one line."""
     lines = folded(told["items"])
-    table = Sheet(("at", "", "decision"), left=3, prose=(2,), has_heads=False)
-    for line in lines[-last:]:
-        since = datetime.fromisoformat(line.at)
-        table.add_row(clock(line.at), ago(max(0.0, (now - since).total_seconds())), escape(line.words))
-    words = Text(f"{told['tenant']}: {told['words']}")
-    return Group(words, table) if table.rows else Group(words)
+    table = Sheet("", ("at", "", "decision"), left=3, prose=(2,), has_heads=False)
+    for at, words in lines[-last:]:
+        since = datetime.fromisoformat(at)
+        table.add_row(clock(at), ago(max(0.0, (now - since).total_seconds())), escape(words))
+    sentence = Text(f"{told['tenant']}: {told['words']}")
+    return Group(sentence, table) if table.rows else Group(sentence)
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionLine:
-    """Table line for consecutive decisions that repeat each other, with the time and the text of the last of them."""
-
-    at: str
-    words: str
-
-
-def folded(items: Sequence[Mapping[str, Any]]) -> list[DecisionLine]:
-    """Return one table line for each sequence of equal decisions, oldest first. Share moves that changed no share are left out."""
+def folded(items: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return time and text of each sequence of equal decisions, oldest first. Share moves that changed no share are left out."""
     runs: list[list[Mapping[str, Any]]] = []
     latest: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for item in items:
@@ -95,24 +72,24 @@ def folded(items: Sequence[Mapping[str, Any]]) -> list[DecisionLine]:
             continue
         thread = (item["about"], item.get("unit", ""))
         run = latest.get(thread)
-        # Share moves never have a line in common, because each move changes other shares.
+        # Every move of shares gets its own table line, because no two moves are equal.
         if run is not None and item["about"] != "shares" and run[-1]["branch"] == item["branch"]:
             run.append(item)
         else:
             latest[thread] = [item]
             runs.append(latest[thread])
-    return sorted(map(line_of, runs), key=lambda line: line.at)
+    return sorted(map(line_of, runs), key=lambda line: line[0])
 
 
-def line_of(run: Sequence[Mapping[str, Any]]) -> DecisionLine:
-    """Return the table line for a sequence of equal decisions; `run` has these decisions, oldest first."""
+def line_of(run: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """Return time and text of the last of several equal decisions; `run` has these decisions, oldest first."""
     first, last = run[0], run[-1]
     more = len(run) - 1 + sum(item["figures"].get("repeated", 0) for item in run)
     since = first["figures"].get("since") or first["at"]
     words = (
         f"{last['words']} (and {more:,} more like it since {clock(since)[:-3]})" if more else last["words"]
     )
-    return DecisionLine(last["at"], words)
+    return last["at"], words
 
 
 def ledger_table(told: Mapping[str, Any]) -> Sheet:
@@ -120,7 +97,7 @@ def ledger_table(told: Mapping[str, Any]) -> Sheet:
     items: Sequence[Mapping[str, Any]] = told["items"]
     met = [fate for fate in FATES if fate == FATES[0] or any(item[fate] for item in items)]
     # No column is hidden on a narrow terminal: tuples in a hidden column would seem lost.
-    table = plain_table("", ("class", "stream", *met), left=2, whole=True)
+    table = Sheet("", ("class", "stream", *met), left=2, whole=True)
     for item in items:
         mark = "" if item["closes"] else "[bold red]"
         counts = (f"{mark}{item[fate]:,}" for fate in met)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,8 +17,8 @@ from configs.numbers import figure
 from services.catalog.redaction import shown_document
 from services.cli.completion import kinds, names_of_kind
 from services.cli.input.documents import FilesArgument, FilesOption, RecursiveOption, wanted_documents
-from services.cli.input.durations import seconds_of
-from services.cli.service_location import Declarations, declarations, named_query, service
+from services.cli.service_location import declarations, named_query, service
+from services.cli.shared_options import YesOption, confirm, seconds_of
 from services.cli.tables.catalog_views import (
     OutputOption,
     declarations_table,
@@ -31,9 +30,11 @@ from services.cli.tables.catalog_views import (
 )
 from services.cli.tables.feed_views import feed_declared, feeds_view
 from services.cli.tables.sheet import Description, Sheet, plain, screen
+from services.cli.usage import excluded, missing
 from services.remote.models import Applied, Change
 
 if TYPE_CHECKING:
+    from services.cli.service_location import Declarations
     from services.client import Client
 
 EXIT_DIFFERS = 1
@@ -49,7 +50,6 @@ NameArgument = Annotated[
     str,
     typer.Argument(help="Name of the declaration; TENANT/QUERY for a query.", autocompletion=names_of_kind),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def apply(
@@ -156,7 +156,7 @@ def describe(kind: KindArgument, name: NameArgument, output: OutputOption = "tab
                     for change in weir.audit(declared.ref.kind, name)
                 ]
     # Only a running service knows the status, so without a service the status is left out.
-    # For a feed of which a tenant may see only the status, an error is raised instead.
+    # If the key permits only the status (a tenant's key, for a feed), an error of the service ends the command.
     with suppress(WeirError) if fields else nullcontext():
         status = STATUS.get(ref.kind)
         if status is not None:
@@ -216,15 +216,12 @@ def rounded(value: Any) -> Any:
 
 
 def delete(
-    kind: Annotated[
-        str | None, typer.Argument(help=KIND_HELP, show_default=False, autocompletion=kinds)
-    ] = None,
+    kind: Annotated[str | None, typer.Argument(help=KIND_HELP, autocompletion=kinds)] = None,
     names: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="NAME",
             help="Names of declarations of the kind; TENANT/QUERY for queries.",
-            show_default=False,
             autocompletion=names_of_kind,
         ),
     ] = None,
@@ -238,18 +235,13 @@ def delete(
     """Delete declarations that no other declaration uses: by name, from files, or all of a kind."""
     if files:
         if kind is not None:
-            raise InvalidInput(
-                "this option cannot be combined with --file",
-                "KIND",
-                kind,
-                "leave out --file, or KIND and NAME",
-            )
+            raise excluded("KIND", kind, "--file", "leave out --file, or KIND and NAME")
         documents = wanted_documents(files, recursive=recursive)
         with declarations() as weir:
             delete_all(weir, [document.ref for document in documents])
         return
     if kind is None:
-        raise InvalidInput("a required value is missing", "KIND", hint="write KIND NAME, or -f FILE")
+        raise missing("KIND", "write KIND NAME, or -f FILE")
     with declarations() as weir:
         delete_named(weir, kind, names, everything, yes)
 
@@ -275,13 +267,10 @@ def delete_named(
         return
     refs = [entry.ref for entry in weir.all(kind, tenant)]
     if refs and not yes:
-        if not sys.stdin.isatty():
-            hint = "add --yes"
-            raise InvalidInput(
-                "this command needs a confirmation, and there is no terminal to ask on", "--all", hint=hint
-            )
         listed = ", ".join(map(name_of, refs[:NAMED])) + (", …" if refs[NAMED:] else "")
-        typer.confirm(f"Delete {len(refs):,} declarations of kind {kind} ({listed})?", abort=True)
+        title = "this command needs a confirmation, and there is no terminal to ask on"
+        unasked = InvalidInput(title, "--all", hint="add --yes")
+        confirm(f"Delete {len(refs):,} declarations of kind {kind} ({listed})?", unasked)
     delete_all(weir, refs)
 
 
@@ -318,7 +307,7 @@ def differences_table(made: Sequence[Change]) -> Sheet:
 
 
 def changed_lines(field: str, old: Any, new: Any) -> Iterator[str]:
-    """Yield a line for a changed field. For a field that contains other fields, yield a line for each of those that has changed."""
+    """Yield a line for a changed field. If the field contains other fields, yield a line for each inner field that has changed."""
     parts = [value for value in (old, new) if value is not None]
     if not parts or not all(isinstance(value, Mapping) for value in parts):
         yield f"{field}: {plain(old)} → {plain(new)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,10 +9,12 @@ from typing import Annotated, Any
 import pyarrow as pa
 import pyarrow.parquet
 import typer
+from rich.console import Group
 
 from configs.errors import UnknownName, nearest
+from services.cli.tables.catalog_views import show
 from services.cli.tables.progress import progress
-from services.cli.tables.sheet import Format, FormatOption, Sheet, plain_table, screen
+from services.cli.tables.sheet import FormatOption, Sheet
 from services.race import w11_workload
 from services.race.race import CONTESTANTS, ENGINE, TRIES, compared, contestants, race, right
 
@@ -23,10 +24,7 @@ WORKLOADS = ("w11",)
 def bench(
     workload: Annotated[str, typer.Argument(help=f"Workload to run: one of {', '.join(WORKLOADS)}.")],
     data: Annotated[
-        Path,
-        typer.Option(
-            help="Folder with the data that the workload's generator has written.", show_default=False
-        ),
+        Path, typer.Option(help="Folder with the data that the workload's generator has written.")
     ],
     train: Annotated[
         int,
@@ -34,15 +32,12 @@ def bench(
             min=1, max=10_000_000, help="Readings per train, the batch that one operator call processes."
         ),
     ] = 10_000,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the answers, as Parquet files.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the answers, as Parquet files.")] = None,
     beside: Annotated[
         str | None,
         typer.Option(
             help=f"Other implementations to run on the same processor for comparison, separated by commas: {','.join(CONTESTANTS)}.",
             metavar="NAMES",
-            show_default=False,
         ),
     ] = None,
     output: FormatOption = "table",
@@ -60,10 +55,7 @@ def bench(
     if names:
         reports = raced(data_read, train, names)
         report |= reports[ENGINE] | {"contestants": compared(reports)}
-    if output == "json":
-        typer.echo(json.dumps(report, indent=2))
-    else:
-        show(report, output)
+    show(output, report, lambda: report_tables(report))
     if right(report) is False or not all(
         contestant["equal"] for contestant in report["contestants"].values()
     ):
@@ -84,19 +76,17 @@ def write_answers(outcome: w11_workload.RaceOutcome, folder: Path) -> None:
         pyarrow.parquet.write_table(table, folder / f"{query}.parquet")
 
 
-def show(report: Mapping[str, Any], output: Format) -> None:
-    console = screen(output)
-    console.print(report_table(report))
-    if report["contestants"]:
-        console.print(contestant_table(report))
-    typer.echo(
+def report_tables(report: Mapping[str, Any]) -> Group:
+    figures = (
         f"{millions(report['readings_per_s'])} million readings per CPU-second; {report['elapsed_s']:.2f} s,"
         f" {report['cpu_s']:.2f} CPU-s, peak {report['peak_rss_mb']:.0f} MB"
     )
+    contestants = [contestant_table(report)] if report["contestants"] else []
+    return Group(report_table(report), *contestants, figures)
 
 
 def report_table(report: Mapping[str, Any]) -> Sheet:
-    table = plain_table(f"W11, trains of {report['train']:,}", ("query", "rows", "checksum", "oracle"))
+    table = Sheet(f"W11, trains of {report['train']:,}", ("query", "rows", "checksum", "oracle"))
     for name, query in report["queries"].items():
         table.add_row(name, f"{query['rows']:,}", query["checksum"], verdict(query.get("right")))
     return table
@@ -104,7 +94,7 @@ def report_table(report: Mapping[str, Any]) -> Sheet:
 
 def contestant_table(report: Mapping[str, Any]) -> Sheet:
     heads = ("contestant", "", "readings/CPU-s", "engine ÷ other", "answers")
-    table = plain_table(f"on one processor, the best of {TRIES} alternating tries", heads, left=2)
+    table = Sheet(f"on one processor, the best of {TRIES} alternating tries", heads, left=2)
     table.add_row(ENGINE, "SQL", f"{millions(report['readings_per_s'])} M", "", verdict(right(report)))
     for name, contestant in report["contestants"].items():
         answers = verdict(contestant["equal"])

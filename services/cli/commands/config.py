@@ -23,6 +23,7 @@ from services.catalog.redaction import HIDDEN
 from services.cli.lazy_commands import CommandGroup
 from services.cli.tables.catalog_views import OutputOption, lines_table, show
 from services.cli.upkeep.up_settings import settings_of
+from services.cli.usage import excluded
 from services.common.weir_home import CATALOG, ENDPOINT, HOME, PEPPER, PEPPER_FILE, Home, home_of
 from services.remote.wire import CA_FILE, KEY, checked_endpoint
 
@@ -68,8 +69,7 @@ def show_settings(output: OutputOption = "table") -> None:
 @config.command("render")
 def render(
     file: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", help="File of settings, as for `weir up`.", show_default=False),
+        Path | None, typer.Option("--config", "-c", help="File of settings, as for `weir up`.")
     ] = None,
     values: Annotated[
         list[Path] | None,
@@ -77,15 +77,12 @@ def render(
             "--values",
             "-f",
             help="Values file of the Helm chart: show the settings that its pod gets; may be repeated.",
-            show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Show the settings that `weir up` would use, including defaults, with a file or in a pod of the Helm chart."""
+    """Show all settings, including defaults, that `weir up` would use with a settings file or in a pod of the Helm chart."""
     if file is not None and values:
-        raise InvalidInput(
-            "this option cannot be combined with --config", "--values", hint="leave out --config or --values"
-        )
+        raise excluded("--values", None, "--config")
     rendered = chart_values(values).up_settings() if values else settings_of(file, {})
     content = rendered.model_dump(mode="json", exclude_none=True)
     typer.echo(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), nl=False)
@@ -97,7 +94,8 @@ def chart_values(files: Iterable[Path]) -> ChartValues:
     for path in files:
         said = read_data(path)
         if said is not None and not isinstance(said, dict):
-            raise InvalidInput("the file must hold keys and values", value=said, file=str(path))
+            hint = "write a values file of the chart"
+            raise InvalidInput("the file must hold keys and values", value=said, file=str(path), hint=hint)
         values = merged(values, said or {})
     return parse_model(ChartValues, values, ", ".join(map(str, files)))
 
@@ -109,13 +107,11 @@ def settings(environ: Mapping[str, str]) -> Iterator[Setting]:
     yield Setting(CATALOG, catalog, source_of(environ, CATALOG), "database of the catalog")
     yield pepper(home)
     yield from of_service(environ, home)
-    ca_file = environ.get(CA_FILE) or None
-    yield Setting(
-        CA_FILE,
-        ca_file,
-        source_of(environ, CA_FILE, ABSENT),
+    meaning, source = (
         "CA certificates to verify the service's certificate with",
+        source_of(environ, CA_FILE, ABSENT),
     )
+    yield Setting(CA_FILE, environ.get(CA_FILE) or None, source, meaning)
 
 
 def pepper(home: Home) -> Setting:
@@ -137,20 +133,16 @@ def of_service(environ: Mapping[str, str], home: Home) -> Iterator[Setting]:
         endpoint, source = here, str(home.endpoint)
         meaning = "service that runs from this home"
     else:
-        endpoint, source, meaning = (
-            None,
-            ABSENT,
-            "no address of a service; commands open the catalog of this home directly",
-        )
+        endpoint, source = None, ABSENT
+        meaning = "no address of a service; commands open the catalog of this home directly"
     yield Setting(ENDPOINT, endpoint, source, meaning)
     key_source = ABSENT
     if environ.get(KEY):
         key_source = ENVIRONMENT
     elif here is not None and not address and home.admin_key.is_file():
         key_source = str(home.admin_key)
-    yield Setting(
-        KEY, None if key_source is ABSENT else HIDDEN, key_source, "key that commands send to the service"
-    )
+    key = None if key_source is ABSENT else HIDDEN
+    yield Setting(KEY, key, key_source, "key that commands send to the service")
 
 
 def shown_dsn(dsn: str) -> str:

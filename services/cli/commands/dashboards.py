@@ -107,7 +107,7 @@ def annotate(
 
 
 def opened(url: str, token_file: Path | None, ca_file: str | None) -> Grafana:
-    # Imported here, so that `--help` does not wait for the import.
+    # Grafana's client is imported when it is used, so that `--help` does not wait for this import.
     from services.dashboards.grafana import Grafana
 
     return Grafana(url, token_of(token_file), ca_file)

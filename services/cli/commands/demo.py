@@ -6,8 +6,9 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from configs.classes.live_class import LiveClass, LiveSettings
+from configs.classes.live_class import LiveSettings
 from configs.classes.managers import MANAGERS, known_manager
 from configs.errors import InvalidInput
 from services.cli.commands.ingest import ended_by_signal
@@ -32,8 +33,9 @@ from services.cli.demonstration.demo_plan import (
     rates,
 )
 from services.cli.demonstration.live_run import Calibration, LiveRun, Watched, calibrated
+from services.cli.shared_options import RecordOption
 from services.cli.tables.class_tables import class_view_table
-from services.cli.tables.outcome_tables import answers_table, promise_table, result_table
+from services.cli.tables.outcome_tables import outcome_tables
 from services.cli.tables.sheet import Sheet, screen
 from services.ingest.java import find_java
 from services.ingest.job import GatewayAddress, IngestJob
@@ -44,8 +46,9 @@ from sim.outcome.report import write_report
 from sim.outcome.verdict import verdict
 
 if TYPE_CHECKING:
-    from services.cli.demonstration.demo_prometheus import Beside, PrometheusRecord
+    from services.cli.demonstration.demo_prometheus import PrometheusRecord
 
+Phase = Callable[[str], AbstractContextManager[Callable[[str], None]]]
 SECONDS = 60.0
 # Least and greatest duration in seconds: load managers need some seconds to react, and an hour is long enough for a demonstration.
 SECONDS_LEAST, SECONDS_MOST = 5.0, 3600.0
@@ -53,12 +56,12 @@ LOAD_LEAST, LOAD_MOST = 0.01, 10.0
 LANE_PART_LEAST = 0.01
 EXIT_BROKEN = 1
 ROWS = "rows.parquet"
-# In the demonstration a lane has only `lane_part` of a processor: with shorter trains, a call takes no longer than usual.
+# Maximum number of tuples per train, below the default: a lane of the demonstration is slow, because it has only a part of a processor.
 TRAIN_MAX = 1_000
-# Rounds are longer than the default, because a class with a tenth of a slow lane would otherwise get very short slices.
-# In very short slices it would spend most of its time on cache misses, and have to drop more of its input than any class may.
+# Length of a round in ms, above the default: in shorter rounds, a class with a tenth of a slow lane would get very short slices.
+# A class with very short slices would lose most of its time to cache misses, and would have to drop too much of its input.
 ROUND_MS = 20.0
-# Least fraction of the time that a lane with constant work spends in slices, unless other processes use its processor.
+# Fraction of a busy lane's time that slices use on an idle machine. A smaller fraction shows that other processes use the processor.
 BUSY_PART = 0.9
 
 
@@ -81,21 +84,13 @@ LanesOption = Annotated[int, typer.Option(min=1, max=256, help="Number of proces
 LanePartOption = Annotated[
     float | None,
     typer.Option(
-        help="Fraction of each of these processors that queries may use; Spark and other processes use the rest.",
+        help="Fraction of each processor of --lanes that queries may use; Spark and other processes use the rest.",
         show_default=", ".join(f"{preset.lane_part:g} for {name}" for name, preset in SCENARIOS.items()),
     ),
 ]
 ReportOption = Annotated[Path, typer.Option(help="Folder for the HTML report.")]
-ResultOption = Annotated[
-    Path | None, typer.Option("--result", help="JSON file for the result.", show_default=False)
-]
-RecordOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder in which the events and decisions of the run are recorded, for `weir sim --replay`.",
-        show_default=False,
-    ),
-]
+ResultOption = Annotated[Path | None, typer.Option("--result", help="JSON file for the result.")]
+
 PrometheusOption = Annotated[
     bool,
     typer.Option(
@@ -165,7 +160,10 @@ def demo(
     console = screen()
     outcome, panels = demonstrate(options, parts, console)
     promises = promises_of(preset, outcome)
-    print_outcome(console, outcome, promises)
+    console.print()
+    for sentence in verdict(outcome, promises):
+        console.print(sentence, highlight=False)
+    console.print(outcome_tables(outcome, promises))
     typer.echo(
         f"report: {write_report(outcome, promises, report, [] if panels is None else [panels.html()])}"
     )
@@ -183,14 +181,18 @@ def demonstrate(
 
     Return the outcome and, with `--prometheus`, the panels of the dashboards.
     """
+    # Prometheus and its dashboards are imported when they are needed, so that `weir demo --help` does not wait for the import.
+    from services.cli.demonstration.demo_prometheus import prometheus_beside, record_of
+
     java = find_java(None, os.environ)
-    preset, settings, phases = options.scenario, options.settings, TimedPhases(console)
+    preset, settings, seconds = options.scenario, options.settings, dict[str, float]()
+    phase = partial(timed_phase, console, seconds)
     with ended_by_signal(), ExitStack() as running:
         folder = Path(running.enter_context(TemporaryDirectory(prefix="weir-demo-")))
-        tables, watched = begun(options, folder, phases, running)
-        calibration = calibrate(watched, tables, options, phases)
+        tables, watched = begun(options, folder, phase, running)
+        calibration = calibrate(watched, tables, options, phase)
         classes, plan = live_classes(preset), rates(parts, calibration.tuples_per_s)
-        with phases.phase("Spark") as note:
+        with phase("Spark") as note:
             watched.host(classes)
             endpoint = watched.system.endpoint(watched.node)
             assert endpoint is not None
@@ -202,8 +204,12 @@ def demonstrate(
             note(f"{len(classes)} feeds are running")
         scrape = None
         if options.prometheus:
-            scrape = scraped(watched, feeds, classes, folder / "prometheus", phases=phases, running=running)
-        with phases.phase("run") as note:
+            with phase("Prometheus") as note:
+                priorities = {class_.name: f"priority {class_.priority:g}" for class_ in classes}
+                beside = prometheus_beside(watched.system, feeds.all, priorities, folder / "prometheus")
+                scrape = running.enter_context(beside)
+                note(scrape.url)
+        with phase("run") as note:
             run = LiveRun(
                 watched=watched,
                 name=options.name,
@@ -217,25 +223,25 @@ def demonstrate(
             watch(run, f"{options.name} at load {options.load:g} under {settings.manager}", console)
             note(f"{run.useful_per_s() / 1e6:.3f} million tuples/s processed, {run.offered_note()}")
             since, until = run.times()
-        outcome = run.outcome(calibration, options.load, phases.seconds)
+        outcome = run.outcome(calibration, options.load, seconds)
         # The dashboard of a single tenant shows the class that lost most rows, because fewest of its panels are empty.
         lost_most = max(outcome.classes, key=lambda result: float(result["loss_pct"]))["name"]
-        panels = None if scrape is None else scrape.seen(since, until, lost_most)
-        with phases.phase("stop"):
+        panels = None if scrape is None else record_of(scrape, since, until, lost_most)
+        with phase("stop"):
             running.close()
     return outcome, panels
 
 
 def begun(
-    options: DemoOptions, folder: Path, phases: TimedPhases, running: ExitStack
+    options: DemoOptions, folder: Path, phase: Phase, running: ExitStack
 ) -> tuple[Mapping[str, pa.Table], Watched]:
     """Write the file of rows for Spark, and start a system. The system ends when the exit stack `running` is closed."""
-    # Imported here, so that other commands do not wait for the import of Ray.
+    # Ray is imported when it is needed, so that `weir demo --help` does not wait for this import.
     from actors.system import start
     from services.ingest.flight import FlightSettings
 
     settings = options.settings
-    with phases.phase("start") as note:
+    with phase("start") as note:
         tables = inputs()
         write_rows(tables, folder / ROWS)
         pinned = settings.lane_part == 1
@@ -247,10 +253,10 @@ def begun(
 
 
 def calibrate(
-    watched: Watched, tables: Mapping[str, pa.Table], options: DemoOptions, phases: TimedPhases
+    watched: Watched, tables: Mapping[str, pa.Table], options: DemoOptions, phase: Phase
 ) -> Calibration:
     """Measure the capacity of the machine in tuples per second."""
-    with phases.phase("calibrate") as note:
+    with phase("calibrate") as note:
         classes = live_classes(options.scenario, "calibrate_", lossless=True)
         calibration = calibrated(watched, classes, tables, options.settings)
         note(
@@ -259,33 +265,6 @@ def calibrate(
         if calibration.busy_part < BUSY_PART:
             note(f"[yellow]queries got only {calibration.busy_part:.0%} of their processor time[/]")
     return calibration
-
-
-def scraped(
-    watched: Watched,
-    feeds: Feeds,
-    classes: Sequence[LiveClass],
-    folder: Path,
-    phases: TimedPhases,
-    running: ExitStack,
-) -> Beside:
-    """Start a Prometheus that scrapes the system until the exit stack `running` is closed."""
-    from services.cli.demonstration.demo_prometheus import prometheus_beside
-
-    with phases.phase("Prometheus") as note:
-        priorities = {class_.name: f"priority {class_.priority:g}" for class_ in classes}
-        scrape = running.enter_context(prometheus_beside(watched.system, feeds.all, priorities, folder))
-        note(scrape.url)
-    return scrape
-
-
-def print_outcome(console: Console, outcome: Outcome, promises: Sequence[Promise]) -> None:
-    console.print()
-    for sentence in verdict(outcome, promises):
-        console.print(sentence, highlight=False)
-    console.print(result_table(outcome.result))
-    console.print(answers_table(outcome.result))
-    console.print(promise_table(promises))
 
 
 def write_result(
@@ -308,23 +287,24 @@ def checked(value: float, option: str, least: float, most: float) -> float:
     return value
 
 
-class TimedPhases:
-    """Recorder of the phases of a demonstration, with the duration of each phase in seconds."""
+def promises_of(chosen: DemoScenario, outcome: Outcome) -> list[Promise]:
+    promises = check_promises(outcome)
+    if chosen.overloads:
+        result, first = outcome.result, outcome.classes[0]["name"]
+        capacity_per_s = result["calibration"]["tuples_per_s"]
+        promises += check_overload(outcome, first, result["useful_per_s"], capacity_per_s)
+    return promises
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self.seconds: dict[str, float] = {}
 
-    @contextmanager
-    def phase(self, name: str) -> Iterator[Callable[[str], None]]:
-        """Print a line with the duration of the block and the notes that the block made."""
-        notes: list[str] = []
-        began = time.monotonic()
-        console = self._console
-        with console.status(f"{name} …") if console.is_terminal and name != "run" else nullcontext():
-            yield notes.append
-        took_s = self.seconds[name] = time.monotonic() - began
-        console.print(f"{name:<10}{took_s:6.1f} s  {', '.join(notes)}", highlight=False, soft_wrap=True)
+@contextmanager
+def timed_phase(console: Console, seconds: dict[str, float], name: str) -> Iterator[Callable[[str], None]]:
+    """Run a `with` block as a phase, then print its duration and the notes that the block has made. Add the duration to `seconds`."""
+    notes: list[str] = []
+    began = time.monotonic()
+    with console.status(f"{name} …") if console.is_terminal and name != "run" else nullcontext():
+        yield notes.append
+    took_s = seconds[name] = time.monotonic() - began
+    console.print(f"{name:<10}{took_s:6.1f} s  {', '.join(notes)}", highlight=False, soft_wrap=True)
 
 
 def watch(run: LiveRun, title: str, console: Console) -> None:
@@ -341,15 +321,3 @@ def watch(run: LiveRun, title: str, console: Console) -> None:
     with Live(console=console, transient=True, auto_refresh=False) as screen:
         run.on_look = lambda _: screen.update(picture(), refresh=True)
         run.run()
-
-
-def promises_of(chosen: DemoScenario, outcome: Outcome) -> list[Promise]:
-    promises = check_promises(outcome)
-    if not chosen.overloads:
-        return promises
-    result = outcome.result
-    first = outcome.classes[0]["name"]
-    return [
-        *promises,
-        *check_overload(outcome, first, result["useful_per_s"], result["calibration"]["tuples_per_s"]),
-    ]

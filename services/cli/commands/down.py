@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from contextlib import suppress
 from typing import Annotated
@@ -16,6 +15,7 @@ import typer
 
 from configs.errors import Away, InvalidInput, UnknownName
 from services.cli.commands.top import reachable
+from services.cli.shared_options import YesOption, confirm
 from services.common.weir_home import HOME, Home, home_of
 
 # Longest wait until `weir up` has ended: first Spark's feeds end, then the system, each within about ten seconds.
@@ -31,7 +31,7 @@ def down(
             show_default="the system of WEIR_HOME",
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """End the system that `weir up` runs from WEIR_HOME, and the `weir up` process itself.
 
@@ -39,12 +39,17 @@ def down(
     """
     home = home_of(os.environ)
     if address is not None:
-        check_meant(address, yes)
+        if not yes:
+            title = "other users may use this system, and there is no terminal to ask for a confirmation"
+            hint = f"add --yes, or leave --address out to end the system of {HOME}"
+            # The system at the address may belong to another WEIR_HOME.
+            unasked = InvalidInput(title, "--address", address, hint)
+            confirm(f"End the system at {address} for all its users?", unasked)
         end_at(address, home)
         return
     own = home.system()
     if own is not None and own.on_cluster:
-        # The `weir up` process of this system need not be ended here: it ends itself when it notices that the system has ended.
+        # The `weir up` of this system gets no signal, because that process ends by itself when it notices that the system has ended.
         with suppress(UnknownName):
             end_at(None, home)
         home.forget_system()
@@ -54,24 +59,10 @@ def down(
         typer.echo(f"nothing runs from {home.folder}")
 
 
-def check_meant(address: str, yes: bool) -> None:
-    """Ask for confirmation before ending the system at an address, which may belong to another WEIR_HOME."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise InvalidInput(
-            "other users may use this system, and there is no terminal to ask for a confirmation",
-            "--address",
-            address,
-            f"add --yes, or leave --address out to end the system of {HOME}",
-        )
-    typer.confirm(f"End the system at {address} for all its users?", abort=True)
-
-
 def end_at(address: str | None, home: Home) -> None:
     """End the system on the Ray cluster at an address; without an address, the system of WEIR_HOME."""
     address = reachable(address, home)
-    # Imported here, so that other commands do not wait for the import of Ray.
+    # Ray is imported when it is needed, because a system of this machine is ended without Ray.
     from actors.system import attach
 
     system = attach(address)

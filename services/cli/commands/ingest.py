@@ -26,8 +26,9 @@ from engine.data.schema import StreamSchema
 from services.cli.commands.sim import make_folder
 from services.cli.tables.cells import milliseconds
 from services.cli.tables.feed_views import STATES
-from services.cli.tables.sheet import Format, FormatOption, Sheet, plain_table, screen, table_of
+from services.cli.tables.sheet import Format, FormatOption, Sheet, screen, table_of
 from services.cli.tables.state_log import LOOK_S, States, feed_problems, feed_states, log_states
+from services.cli.usage import excluded, missing
 from services.common.gateway_trust import SCHEMES, trust_from
 from services.common.weir_home import home_of
 from services.ingest.declared_streams import check_gateway, declared
@@ -42,8 +43,7 @@ KEY_VARIABLE = "WEIR_API_KEY"
 ALIVE = "alive"
 
 FileOption = Annotated[
-    Path | None,
-    typer.Option("--file", "-f", help="File with the streams and their sources.", show_default=False),
+    Path | None, typer.Option("--file", "-f", help="File with the streams and their sources.")
 ]
 FolderOption = Annotated[
     Path | None,
@@ -65,7 +65,6 @@ KeyOption = Annotated[
     typer.Option(
         envvar=KEY_VARIABLE,
         help="Key of the gateway. Set this key with the environment variable, because other users can read command lines.",
-        show_default=False,
     ),
 ]
 CheckOption = Annotated[
@@ -91,19 +90,13 @@ def ingest(
     if from_service:
         if file is not None or endpoint is not None or check:
             hint = "leave out these options: the service returns the feeds and the gateways"
-            raise InvalidInput(
-                "this option cannot be combined with --file, --endpoint or --check",
-                "--from-service",
-                hint=hint,
-            )
+            raise excluded("--from-service", None, "--file, --endpoint or --check", hint)
         folder = folder or home.ingest(None)
         make_folder("--folder", folder)
         follow_service(folder, quiet, output)
         return
     if file is None:
-        raise InvalidInput(
-            "a required value is missing", "--file", hint="write --file FILE, or --from-service"
-        )
+        raise missing("--file", "write --file FILE, or --from-service")
     streams = load_streams(file)
     schemas = declared(streams, file)
     java = find_java(streams.session.java_home, os.environ)
@@ -166,7 +159,7 @@ def door_of(endpoint: str | None, api_key: str | None) -> GatewayAddress | None:
     here = doors_here()
     if endpoint is None:
         home = str(home_of(os.environ).folder)
-        # If no system runs from this home, use a demonstration, which has no home, but never the system of another home.
+        # If no system runs from this home, a running `weir demo` is used, which has no home. The system of another home is never used.
         near = [url for url, door in here.items() if door.home == home]
         near = near or [url for url, door in here.items() if door.home is None]
         if not near:
@@ -227,7 +220,7 @@ def watch(
 ) -> NoReturn:
     """Show the current state until the command ends: a table on a terminal, elsewhere a line per change, or JSON."""
     console = screen(output)
-    # A table that changes in place cannot be wider than the terminal.
+    # Only `-o table` is updated in place: a wide table does not fit into the terminal, so a new table is printed at each update.
     if output == "table" and console.is_terminal:
         with Live(picture(), console=console, auto_refresh=False) as live:
             while True:
@@ -271,7 +264,7 @@ def ingest_table(title: str, feeds: Sequence[FeedProgress]) -> Sheet:
 def check_table(title: str, file: StreamsFile, schemas: dict[str, StreamSchema]) -> Sheet:
     """Return a table of the streams and feeds that would be started."""
     heads = ("stream", "columns", "event time", "feed", "format", "sent by", "every ms", "mode")
-    table = plain_table(title, heads, left=6, wrapped=1)
+    table = Sheet(title, heads, left=6, prose=(1,))
     for name, feed in file.all_feeds().items():
         source = feed.source
         for stream in feed.streams:

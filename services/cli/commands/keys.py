@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli.input.durations import seconds_of
 from services.cli.lazy_commands import CommandGroup
 from services.cli.service_location import declarations
+from services.cli.shared_options import seconds_of
 from services.cli.tables.catalog_views import OutputOption, lines_table, moment, show, when
 from services.cli.tables.sheet import Description
 from services.remote.models import KeyInfo
@@ -23,7 +23,7 @@ keys = CommandGroup(help="Create, list and revoke the keys that the service acce
 def create(
     principal: Annotated[
         str,
-        typer.Argument(help="Person or program that the key is for. Each can have at most two live keys."),
+        typer.Argument(help="Person or program that uses the key, and can have at most two valid keys."),
     ],
     scope: Annotated[
         list[str],
@@ -39,7 +39,7 @@ def create(
     ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Create a key. It is shown only once."""
+    """Create a key and print it. A key cannot be shown again later."""
     expires_s = None if expires is None else seconds_of(expires, "--expires")
     with declarations() as weir:
         created = weir.create_key(principal, scope, expires_s)
@@ -65,7 +65,7 @@ def ls(output: OutputOption = "table") -> None:
 def revoke(
     id: Annotated[str, typer.Argument(help="Identifier of the key, as `weir keys ls` shows it.")],
 ) -> None:
-    """Revoke a key. The service refuses it within seconds."""
+    """Revoke a key. The service refuses a revoked key within seconds."""
     with declarations() as weir:
         weir.revoke_key(id)
     typer.echo(f"revoked {id}")

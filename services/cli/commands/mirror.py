@@ -13,7 +13,7 @@ from configs.numbers import compact
 from engine.sql import Mirror
 from services.cli.commands.ingest import ended_by_signal, watch
 from services.cli.service_location import service
-from services.cli.tables.sheet import FormatOption, Sheet, plain_table, screen, table_of
+from services.cli.tables.sheet import FormatOption, Sheet, screen, table_of
 from services.cli.tables.state_log import States, mirror_problems, mirror_states
 from services.mirror.doors import RemoteDoor
 from services.mirror.mirror_definition import check_hosts, checked_keys, profile_of
@@ -25,7 +25,7 @@ PROBLEMS_SHOWN = 5
 
 
 def mirror(
-    file: Annotated[Path, typer.Argument(help="File with CREATE MIRROR statements.", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="File with CREATE MIRROR statements.")],
     check: Annotated[
         bool, typer.Option("--check", help="Check the file and the objects, then exit without polling.")
     ] = False,
@@ -67,14 +67,13 @@ MIRROR_COLUMNS: Mapping[str, Callable[[MirrorProgress], str]] = {
     "changes": lambda mirror: compact(mirror.statistics.changes),
     "published": lambda mirror: compact(mirror.published),
     "failing": lambda mirror: f"{mirror.statistics.failing:,}",
-    "fresh": lambda mirror: measured_freshness(mirror),
-    "expected": lambda mirror: f"{mirror.statistics.perceived_expected:.1%}",
+    "fresh": lambda mirror: share(mirror.statistics.perceived_measured),
+    "expected": lambda mirror: share(mirror.statistics.perceived_expected),
 }
 
 
-def measured_freshness(mirror: MirrorProgress) -> str:
-    measured = mirror.statistics.perceived_measured
-    return "–" if measured is None else f"{measured:.1%}"
+def share(part: float | None) -> str:
+    return "–" if part is None else f"{part:.1%}"
 
 
 def mirror_table(title: str, mirrors: Sequence[MirrorProgress]) -> Sheet:
@@ -92,7 +91,7 @@ def mirror_table(title: str, mirrors: Sequence[MirrorProgress]) -> Sheet:
 
 def check_table(title: str, mirrors: Sequence[Mirror]) -> Sheet:
     """Check each mirror and its objects, and return a table of what would be polled."""
-    table = plain_table(title, ("mirror", "columns", "objects", "bandwidth"), left=2, wrapped=1)
+    table = Sheet(title, ("mirror", "columns", "objects", "bandwidth"), left=2, prose=(1,))
     for mirror in mirrors:
         check_hosts(mirror)
         objects = objects_of(mirror, 1)

@@ -19,7 +19,7 @@ from services.catalog.catalog import opened
 from services.cli.input.documents import FilesArgument, FilesOption, RecursiveOption, wanted_documents
 from services.cli.tables.catalog_views import OutputOption, show
 from services.cli.tables.cells import milliseconds
-from services.cli.tables.sheet import Sheet, plain_table
+from services.cli.tables.sheet import Sheet
 from services.client import Client
 from services.common.weir_home import home_of
 from services.remote.wire import address_of
@@ -35,11 +35,7 @@ def plan(
     recursive: RecursiveOption = False,
     rates: Annotated[
         list[str] | None,
-        typer.Option(
-            "--rate",
-            help="Expected rows per second of a stream, as STREAM=ROWS; may be repeated.",
-            show_default=False,
-        ),
+        typer.Option("--rate", help="Expected rows per second of a stream, as STREAM=ROWS; may be repeated."),
     ] = None,
     lanes: Annotated[
         int | None,
@@ -73,7 +69,7 @@ def planned(documents: Sequence[Document], rates: Mapping[str, float], lanes: in
             raise InvalidInput("this option cannot be used while a service runs", "--lanes", lanes, hint)
         with Client() as client:
             return client.plan(documents, rates)
-    # Imported here, so that other commands do not wait for the import of the simulator.
+    # The simulator is imported when it is needed: the plan of a running service needs no simulator in this process.
     from services.plan.planner import Planner
 
     settings = LiveSettings() if lanes is None else LiveSettings(lanes=lanes)
@@ -95,9 +91,6 @@ def rates_of(told: Iterable[str]) -> dict[str, float]:
     return rates
 
 
-# -- tables of a prediction -----------------------------------------------------------------------------------
-
-
 def plan_view(found: Mapping[str, Any]) -> RenderableType:
     """Return a table of the declared classes and of other classes that they affect, followed by warnings and assumptions."""
     parts: list[RenderableType] = [plan_table(found)]
@@ -108,7 +101,7 @@ def plan_view(found: Mapping[str, Any]) -> RenderableType:
 
 def plan_table(found: Mapping[str, Any]) -> Sheet:
     verdict = "all targets hold" if found["holds"] else "targets would be missed"
-    table = plain_table(f"plan: {verdict}; lanes busy for {found['busy']:.0%}", COLUMNS, left=2)
+    table = Sheet(f"plan: {verdict}; lanes busy for {found['busy']:.0%}", COLUMNS, left=2)
     for class_ in found["classes"]:
         runs = [(name, class_[key]) for key, name in RUNS if class_[key] is not None]
         for place, (name, run) in enumerate(runs):
@@ -125,20 +118,16 @@ def plan_table(found: Mapping[str, Any]) -> Sheet:
 
 
 def figures(run: Mapping[str, Any], target_ms: float) -> Iterable[str]:
-    p95_ms, p99_ms = run["p95_ms"], run["p99_ms"]
+    p95_ms = run["p95_ms"]
     yield f"{run['share']:.3f}"
     yield f"{run['load']:.3f}"
-    yield (
-        UNKNOWN
-        if p95_ms is None
-        else f"[red]{planned_ms(p95_ms)}[/]"
-        if p95_ms > target_ms
-        else planned_ms(p95_ms)
-    )
-    yield UNKNOWN if p99_ms is None else planned_ms(p99_ms)
+    yield f"[red]{planned_ms(p95_ms)}[/]" if (p95_ms or 0.0) > target_ms else planned_ms(p95_ms)
+    yield planned_ms(run["p99_ms"])
     yield f"{run['drop']:.1%}"
 
 
-def planned_ms(value: float) -> str:
+def planned_ms(value: float | None) -> str:
     """Return a predicted response time as a text. Times below 1 ms are shorter than a slice, and are not predicted exactly."""
+    if value is None:
+        return UNKNOWN
     return "<1" if value < 1 else f"{value:.0f}" if value < 1000 else milliseconds(value)

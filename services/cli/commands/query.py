@@ -16,10 +16,11 @@ from configs.documents.declarations import Document, QueryDeclaration, name_of, 
 from configs.errors import InvalidInput, WeirError
 from configs.yaml_loading import parse_model, read_text
 from services.catalog.redaction import shown_document
-from services.cli.commands.apply import YesOption, change_told, changes_table, delete_named
+from services.cli.commands.apply import change_told, changes_table, delete_named
 from services.cli.completion import queries, tenants
 from services.cli.lazy_commands import CommandGroup
 from services.cli.service_location import declarations, named_query, service
+from services.cli.shared_options import QUERY_HELP, TenantArgument, TenantsArgument, YesOption
 from services.cli.tables.catalog_views import OutputOption, declarations_table, show, warn
 from services.cli.tables.class_tables import quality_table
 from services.cli.tables.sheet import Sheet
@@ -35,23 +36,14 @@ query = CommandGroup(help="Add, list and remove the queries of tenants.", no_arg
 def add(
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="TENANT/QUERY",
-            help="Tenant and name of the query; with a tenant's own key, QUERY is enough.",
-        ),
+        typer.Argument(metavar="TENANT/QUERY", help=QUERY_HELP),
     ],
     sql: Annotated[
-        str | None,
-        typer.Argument(help="The SELECT statement; `-` reads it from standard input.", show_default=False),
+        str | None, typer.Argument(help="The SELECT statement; `-` reads it from standard input.")
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(
-            "--file",
-            "-f",
-            help="File with the SELECT statement, instead of the argument SQL.",
-            show_default=False,
-        ),
+        typer.Option("--file", "-f", help="File with the SELECT statement, instead of the argument SQL."),
     ] = None,
     utility: Annotated[
         str | None,
@@ -88,16 +80,13 @@ def add(
 def rm(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="TENANT/QUERY", help="Queries to remove.", show_default=False, autocompletion=queries
-        ),
+        typer.Argument(metavar="TENANT/QUERY", help="Queries to remove.", autocompletion=queries),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Remove every query, after a confirmation.")
     ] = False,
     tenant: Annotated[
-        str | None,
-        typer.Option(help="Tenant to which --all is limited.", show_default=False, autocompletion=tenants),
+        str | None, typer.Option(help="Tenant to which --all is limited.", autocompletion=tenants)
     ] = None,
     yes: YesOption = False,
 ) -> None:
@@ -115,12 +104,7 @@ def rm(
 
 @query.command()
 def ls(
-    tenant: Annotated[
-        str | None,
-        typer.Argument(
-            help="Tenant to list the queries of.", show_default="all tenants", autocompletion=tenants
-        ),
-    ] = None,
+    tenant: TenantsArgument = None,
     output: OutputOption = "table",
 ) -> None:
     """List queries in the order in which they were added, one per line."""
@@ -142,32 +126,23 @@ def queries_table(found: Sequence[Declared], failing: Mapping[str, str]) -> Shee
 
 def failing_queries() -> dict[str, str]:
     """Return a text for each query in which rows failed: the part of failed rows, and the reason. Without a service, return no texts."""
-    failing: dict[str, tuple[float, str]] = {}
+    losses: list[tuple[float, str, str]] = []
     with suppress(WeirError), service() as weir:
-        for shown in weir.live.classes():
-            for failure in shown.get("failures", ()):
-                for name in failure["queries"]:
-                    key = f"{shown['name']}/{name}"
-                    failing[key] = max(
-                        failing.get(key, (FAILED_LEAST, "")), (failure["part"], failure["reason"])
-                    )
+        for class_ in weir.live.classes():
+            for failure in class_.get("failures", ()):
+                names = (f"{class_['name']}/{query}" for query in failure["queries"])
+                losses += [(failure["part"], failure["reason"], name) for name in names]
+    # If several operators of a query fail, the text with the largest part replaces the other texts.
     return {
         name: f"{part:.0%} of its rows in the last minute of input failed: {reason}"
-        for name, (part, reason) in failing.items()
-        if reason
+        for part, reason, name in sorted(losses)
+        if part >= FAILED_LEAST
     }
 
 
 @query.command()
 def quality(
-    tenant: Annotated[
-        str | None,
-        typer.Argument(
-            help="Tenant to show the queries of.",
-            show_default="the tenant of the key",
-            autocompletion=tenants,
-        ),
-    ] = None,
+    tenant: TenantArgument = None,
     output: OutputOption = "table",
 ) -> None:
     """Show the quality of past answers: response times, utility, missed deadlines and staleness."""

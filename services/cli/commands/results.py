@@ -17,13 +17,14 @@ import yaml
 from rich.cells import cell_len
 from rich.text import Text
 
-from configs.errors import InvalidInput
 from configs.numbers import digits
 from services.cli.completion import queries
 from services.cli.main import EXIT_INTERRUPTED
 from services.cli.service_location import service
+from services.cli.shared_options import QUERY_HELP
 from services.cli.tables.catalog_views import warn
-from services.cli.tables.sheet import GAP, UNLIMITED, cut_to, hidden_note, screen, wrapped
+from services.cli.tables.sheet import GAP, UNLIMITED, cut_to, hidden_note, printable, screen, wrapped
+from services.cli.usage import excluded
 
 if TYPE_CHECKING:
     from services.remote.results import RemoteResults
@@ -43,11 +44,7 @@ DELETED = "the query was deleted: there will be no more answers"
 def results(
     query: Annotated[
         str,
-        typer.Argument(
-            metavar="TENANT/QUERY",
-            help="Tenant and name of the query; with a tenant's own key, QUERY is enough.",
-            autocompletion=queries,
-        ),
+        typer.Argument(metavar="TENANT/QUERY", help=QUERY_HELP, autocompletion=queries),
     ],
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for new answers and show them as they arrive.")
@@ -63,10 +60,7 @@ def results(
         int | None, typer.Option(min=1, help="Maximum number of rows to show.", show_default="all")
     ] = None,
     tail: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Start with the last N rows that are kept.", metavar="N", show_default=False
-        ),
+        int | None, typer.Option(min=1, help="Start with the last N rows that are kept.", metavar="N")
     ] = None,
     output: Annotated[
         Output,
@@ -84,9 +78,7 @@ def results(
     Rows that were discarded before they could be read are reported on stderr.
     """
     if tail is not None and after is not None:
-        raise InvalidInput(
-            "this option cannot be combined with --after", "--tail", tail, "leave out --tail or --after"
-        )
+        raise excluded("--tail", tail, "--after")
     with service() as weir, ended_by_ctrl_c(), until_nobody_reads():
         rows = weir.results(query, after=after, follow=follow, forgotten=tell, limit=limit, tail=tail)
         write(rows, writer_of(output, follow))
@@ -114,9 +106,6 @@ def tell(lost: RowsForgotten) -> None:
     warn([lost.title])
 
 
-# -- end of the command on Ctrl-C, or when the reader of its output closes the pipe ----------------------------
-
-
 @contextmanager
 def ended_by_ctrl_c() -> Iterator[None]:
     """End the process at once on Ctrl-C.
@@ -124,7 +113,7 @@ def ended_by_ctrl_c() -> Iterator[None]:
     An exception inside a call could leave the connection pool locked, and closing the pool would then hang.
     """
     before = signal.getsignal(signal.SIGINT)
-    # SIGINT is ignored or has a handler of its own, which stays.
+    # A process that ignores SIGINT, or has its own handler, keeps this setting.
     if before is not signal.default_int_handler:
         yield
         return
@@ -148,7 +137,7 @@ def until_nobody_reads() -> Iterator[None]:
 
 
 def check_read() -> None:
-    """Raise BrokenPipeError if the reader has closed the pipe, which no write shows while there are no new rows."""
+    """Raise BrokenPipeError if the reader has closed the pipe. While there are no new rows, no write would show that the pipe is closed."""
     try:
         out = sys.stdout.fileno()
     except (OSError, ValueError):
@@ -159,16 +148,13 @@ def check_read() -> None:
         raise BrokenPipeError
 
 
-# -- writers of rows in the output formats --------------------------------------------------------------------
-
-
 class ResultsWriter(Protocol):
     """Base class of the output formats: writes rows page by page as they arrive."""
 
     def write(self, columns: Sequence[str], rows: Sequence[Row]) -> None: ...
 
     def end(self) -> None:
-        """Write what the format has below its last row, if anything."""
+        """Write the lines that belong below the last row, if the format has such lines."""
         return
 
 
@@ -248,7 +234,7 @@ class Table(ResultsWriter):
         while len(widths) > 1 and total(widths) > width:
             widths.popitem()
         if values and values[0] not in widths:
-            # If only the row number would fit, the first value is shown too, shortened to the room that is left.
+            # If only the row number would fit, the first value is shown as well, shortened to the rest of the line.
             first = names[0]
             room = width - widths[first] - GAP
             widths = {first: widths[first], values[0]: room} if room > 0 else widths
@@ -271,7 +257,7 @@ class Table(ResultsWriter):
 
 
 def total(widths: Mapping[str, int]) -> int:
-    """Return the width of a line."""
+    """Return the width of a table line with columns of these widths."""
     return sum(widths.values()) + GAP * (len(widths) - 1)
 
 
@@ -320,8 +306,3 @@ def text_of(value: object, absent: str) -> str:
         case float():
             return digits(value, 10)
     return str(value)
-
-
-def printable(text: str) -> str:
-    """Return a text with each unprintable character replaced, since control characters could move the cursor."""
-    return "".join(character if character.isprintable() else "�" for character in text)

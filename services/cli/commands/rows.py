@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -23,6 +24,7 @@ from services.cli.lazy_commands import CommandGroup
 from services.cli.service_location import service
 from services.cli.tables.catalog_views import OutputOption, show, warn
 from services.cli.tables.sheet import Description
+from services.common.weir_home import unusable
 from services.ingest.declared_streams import read_declaration
 from services.remote.models import RowsPut
 
@@ -63,29 +65,22 @@ def put(
     output: OutputOption = "table",
 ) -> None:
     """Send the rows of a file to a stream. Exit code 1 if some rows were rejected."""
-    total = RowsPut(accepted=0, rejected=0)
+    accepted, rejected, reasons = 0, 0, Counter[str]()
     with service() as weir:
         try:
             for number, part in enumerate(batches(file, partial(kinds_of, weir, stream))):
                 name = None if batch is None else f"{batch}-{number}"
-                total = together(total, weir.put_rows(stream, part, name, force=force))
+                answer = weir.put_rows(stream, part, name, force=force)
+                accepted, rejected = accepted + answer.accepted, rejected + answer.rejected
+                reasons.update(answer.reasons)
         except WeirError:
-            if total.accepted:
-                warn([f"{total.accepted:,} rows were accepted before this error"])
+            if accepted:
+                warn([f"{accepted:,} rows were accepted before this error"])
             raise
-    fields = total.model_dump()
+    fields = RowsPut(accepted=accepted, rejected=rejected, reasons=dict(reasons)).model_dump()
     show(output, fields, lambda: Description(stream, fields))
-    if total.rejected:
+    if rejected:
         raise typer.Exit(1)
-
-
-def together(one: RowsPut, other: RowsPut) -> RowsPut:
-    reasons = dict(one.reasons)
-    for reason, count in other.reasons.items():
-        reasons[reason] = reasons.get(reason, 0) + count
-    return RowsPut(
-        accepted=one.accepted + other.accepted, rejected=one.rejected + other.rejected, reasons=reasons
-    )
 
 
 def kinds_of(weir: Client, stream: str) -> dict[str, TypeKind] | None:
@@ -131,8 +126,7 @@ def rows_of_text(path: Path) -> Iterator[tuple[Mapping[str, Any], int]]:
                 if line.strip():
                     yield row_of(line, f"{path}: line {number}")
     except OSError as problem:
-        why = (problem.strerror or str(problem)).lower()
-        raise InvalidInput(f"the file cannot be read: {why}", "FILE", str(path), "check the path") from None
+        raise unusable(problem, "the file cannot be read", path, "FILE", hint="check the path") from None
 
 
 def rows_of_csv(path: Path, kinds: Mapping[str, TypeKind]) -> Iterator[tuple[Mapping[str, Any], int]]:
@@ -152,8 +146,7 @@ def rows_of_csv(path: Path, kinds: Mapping[str, TypeKind]) -> Iterator[tuple[Map
                 }
                 yield row, sum(map(len, cells)) + 4 * len(cells)
     except OSError as problem:
-        why = (problem.strerror or str(problem)).lower()
-        raise InvalidInput(f"the file cannot be read: {why}", "FILE", str(path), "check the path") from None
+        raise unusable(problem, "the file cannot be read", path, "FILE", hint="check the path") from None
     except (UnicodeDecodeError, csv.Error) as problem:
         raise InvalidInput(
             f"the file is not valid CSV: {problem}", "FILE", str(path), "save it as UTF-8"

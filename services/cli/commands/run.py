@@ -6,6 +6,7 @@ import csv
 import json
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,14 +36,14 @@ from services.cli.input.run_input import (
     assigned,
     given,
     sql_of,
-    static_table,
+    static_tables,
     table_schema,
 )
 from services.cli.input.schema_inference import create_stream
 from services.cli.tables.catalog_views import warn
 from services.cli.tables.cells import response
 from services.cli.tables.progress import progress
-from services.cli.tables.sheet import Sheet, plain_table, screen
+from services.cli.tables.sheet import Sheet, screen
 
 Output = Literal["table", "wide", "json", "csv"]
 # Endings with which --out names a file; any other path is a folder.
@@ -57,26 +58,19 @@ WINDOWS = WindowSettings()
 class CollectedAnswers:
     """Collector of the answers of all queries, with sequence numbers and kept fractions, until the end of the run."""
 
-    plain: dict[str, Schema] = field(default_factory=dict)
-    schemas: dict[str, pa.Schema] = field(default_factory=dict)
-    batches: dict[str, list[pa.RecordBatch]] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
-
-    def expect(self, query: Query) -> None:
-        extra = [pa.field("_seq", pa.int64()), pa.field("_kept", pa.float64())]
-        self.schemas[query.name] = pa.schema([*query.plan.schema.arrow, *extra])
-        self.plain[query.name] = query.plan.schema
-        self.batches[query.name], self.rows[query.name] = [], 0
+    schemas: Mapping[str, Schema]
+    trains: dict[str, list[Train]] = field(default_factory=lambda: defaultdict(list))
 
     def __call__(self, query: str, out: Train) -> None:
-        first = self.rows[query]
-        self.rows[query] = first + len(out)
-        arrays = train_to_arrow(out, self.plain[query]).columns
-        arrays += [pa.array(np.arange(first, first + len(out))), pa.array(np.full(len(out), out.kept))]
-        self.batches[query].append(pa.RecordBatch.from_arrays(arrays, schema=self.schemas[query]))
+        self.trains[query].append(out)
 
     def table(self, query: str) -> pa.Table:
-        return pa.Table.from_batches(self.batches[query], self.schemas[query])
+        schema, trains = self.schemas[query], self.trains[query]
+        table = pa.Table.from_batches([train_to_arrow(train, schema) for train in trains], schema.arrow)
+        kept = np.repeat(
+            np.array([train.kept for train in trains], float), np.array([*map(len, trains)], int)
+        )
+        return table.append_column("_seq", [np.arange(len(table))]).append_column("_kept", [kept])
 
 
 SqlArgument = Annotated[
@@ -84,7 +78,6 @@ SqlArgument = Annotated[
     typer.Argument(
         metavar="SQL",
         help="SQL queries: a file, SQL in quotes, or `-` for stdin. CREATE STREAM is needed only for types that differ from the files.",
-        show_default=False,
     ),
 ]
 InputsOption = Annotated[
@@ -93,14 +86,11 @@ InputsOption = Annotated[
         "--input",
         "-i",
         help="Rows of a stream, as STREAM=FILE. FILE is Parquet, Arrow, CSV or JSON (also .gz), a folder, a pattern in quotes, or `-` for stdin.",
-        show_default=False,
     ),
 ]
 TablesOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--table", help="Rows of a static table, as NAME=FILE, in the formats of --input.", show_default=False
-    ),
+    typer.Option("--table", help="Rows of a static table, as NAME=FILE, in the formats of --input."),
 ]
 TimesOption = Annotated[
     list[str] | None,
@@ -118,12 +108,11 @@ OutOption = Annotated[
     Path | None,
     typer.Option(
         help="Folder for the answers, with one Parquet file per query; for a single query also "
-        "a .parquet, .csv or .jsonl file.",
-        show_default=False,
+        "a .parquet, .csv or .jsonl file."
     ),
 ]
 RateOption = Annotated[
-    float | None, typer.Option(help="Rows per second to feed, instead of full speed.", show_default=False)
+    float | None, typer.Option(help="Number of rows to feed per second.", show_default="full speed")
 ]
 TrainOption = Annotated[
     int,
@@ -201,15 +190,13 @@ def run(
         None if sql is None else sql_of(sql), assigned(inputs or [], "--input"), static, times or []
     )
     if schema:
-        typer.echo(content.declarations())
+        typer.echo("\n".join(map(create_stream, content.streams)))
         warn([*notes, *content.notes])
         return
     showing = Showing(output, out, explain or content.wants_explain)
     showing.check(content.queries)
     data = timed_inputs(content)
-    answers = CollectedAnswers()
-    for query in content.queries:
-        answers.expect(query)
+    answers = CollectedAnswers({query.name: query.plan.schema for query in content.queries})
     runner = ClassRunner(
         sink=answers,
         policy=policy_of(policy),
@@ -227,16 +214,6 @@ def run(
         showing.show(answers, content, runner, measured, [*notes, *content.notes])
 
 
-def static_tables(arguments: Sequence[str]) -> tuple[dict[str, pa.Table], list[str]]:
-    """Return the tables of NAME=FILE arguments, and notes about them."""
-    tables: dict[str, pa.Table] = {}
-    notes: list[str] = []
-    for name, path in assigned(arguments, "--table").items():
-        tables[name], of_table = static_table(name, path)
-        notes += of_table
-    return tables, notes
-
-
 def timed_inputs(content: RunInput) -> dict[StreamSchema, pa.Table]:
     """Return the rows of each stream without the rows that lack an event time; a note states the number of rows left out."""
     data = {}
@@ -250,13 +227,14 @@ def timed_inputs(content: RunInput) -> dict[StreamSchema, pa.Table]:
 
 def timed_run(
     runner: ClassRunner, data: Mapping[StreamSchema, pa.Table], train: int, rate: float | None
-) -> RunSpeed:
-    """Feed all rows with a progress bar, and return their number and the duration."""
+) -> str:
+    """Feed all rows with a progress bar, and return a text with their number and the duration."""
     total = sum(len(table) for table in data.values())
     began = time.perf_counter()
     with progress("running", total) as advance:
         feed(runner, data, train, rate, advance)
-    return RunSpeed(total, time.perf_counter() - began)
+    elapsed_s = time.perf_counter() - began
+    return f"{total:,} tuples in {elapsed_s:.2f} s: {total / max(elapsed_s, 1e-9):,.0f} tuples/s"
 
 
 def conformed(table: pa.Table, stream: StreamSchema) -> tuple[pa.Table, int]:
@@ -307,7 +285,7 @@ def drain(runner: ClassRunner) -> None:
 
 
 def turns(data: Mapping[StreamSchema, pa.Table], train: int) -> Iterator[tuple[StreamSchema, pa.Table]]:
-    """Yield a train of the stream with most rows, then trains of the other streams up to the same event time, and so on."""
+    """Yield the trains of all streams in turns: one train of the longest stream, then the other streams' trains up to its event time."""
     leader = max(data, key=lambda stream: len(data[stream]), default=None)
     if leader is None:
         return
@@ -342,18 +320,6 @@ def event_times(stream: StreamSchema, table: pa.Table) -> Any:
 
 
 @dataclass(frozen=True)
-class RunSpeed:
-    """Number of tuples of a run, and its duration."""
-
-    tuples: int
-    elapsed_s: float
-
-    def __str__(self) -> str:
-        rate = self.tuples / max(self.elapsed_s, 1e-9)
-        return f"{self.tuples:,} tuples in {self.elapsed_s:.2f} s: {rate:,.0f} tuples/s"
-
-
-@dataclass(frozen=True)
 class Showing:
     """Format and destination of answers."""
 
@@ -380,7 +346,7 @@ class Showing:
         answers: CollectedAnswers,
         content: RunInput,
         runner: ClassRunner,
-        measured: RunSpeed,
+        measured: str,
         notes: Sequence[str],
     ) -> None:
         """Write the answers, the measurements, and notes on rows that were left out."""
@@ -406,7 +372,7 @@ class Showing:
                 console.print(create_stream(stream), markup=False, highlight=False, soft_wrap=True)
             console.print(explain_table(runner))
         console.print(closing_table(content.queries, answers, runner))
-        for line in [str(measured), *notes]:
+        for line in [measured, *notes]:
             console.print(line, markup=False, highlight=False)
 
 
@@ -436,12 +402,9 @@ def write_csv(table: pa.Table, _: str, file: TextIO) -> None:
 
 
 def rows_table(name: str, table: pa.Table) -> Sheet:
-    shown = plain_table(
-        f"{name}: {len(table):,} rows" + (", the last rows shown" if len(table) > ROWS_SHOWN else ""),
-        table.column_names,
-        left=0,
-        least=("_seq", "_kept"),
-    )
+    note = ", the last rows shown" if len(table) > ROWS_SHOWN else ""
+    title = f"{name}: {len(table):,} rows{note}"
+    shown = Sheet(title, table.column_names, left=0, least=("_seq", "_kept"))
     for row in table.slice(max(0, len(table) - ROWS_SHOWN)).to_pylist():
         shown.add_row(*(cell(value) for value in row.values()))
     return shown
@@ -455,11 +418,8 @@ def cell(value: object) -> str:
 
 def explain_table(runner: ClassRunner) -> Sheet:
     """Return a table of the operators with their measurements in the whole run."""
-    table = plain_table(
-        "operator network",
-        ("#", "operator", "feeds", "queries", "tuples", "out", "selectivity", "ns/tuple"),
-        left=4,
-    )
+    heads = ("#", "operator", "feeds", "queries", "tuples", "out", "selectivity", "ns/tuple")
+    table = Sheet("operator network", heads, left=4)
     for line, node in zip(explained(runner), runner.network.nodes, strict=True):
         # A pane operator emits only the progress of event time, no tuples, so the table shows no output and selectivity for it.
         passes = not node.tells
@@ -479,12 +439,12 @@ def explain_table(runner: ClassRunner) -> Sheet:
 
 
 def closing_table(queries: Sequence[Query], answers: CollectedAnswers, runner: ClassRunner) -> Sheet:
-    table = plain_table("response times", ("query", "rows", "mean ms", "p95 ms", "max ms"))
+    table = Sheet("response times", ("query", "rows", "mean ms", "p95 ms", "max ms"))
     for query in queries:
         measured = runner.answers.quality[query.name].responses.response_ms()
         table.add_row(
             query.name,
-            f"{len(answers.table(query.name)):,}",
+            f"{sum(map(len, answers.trains[query.name])):,}",
             response(measured["mean"]),
             response(measured["p95"]),
             response(measured["max"]),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Group, RenderableType
 
 from configs.classes.managers import MANAGERS, known_manager
 from configs.classes.periodic_schedules import PERIODIC_KINDS
@@ -23,18 +23,15 @@ from configs.scenario.scenario import Scenario
 from configs.scenario.scenario_files import preset_names
 from configs.scenario.scenarios import load_any_scenario
 from scheduler.tuning import last_of
+from services.cli.shared_options import RecordOption
 from services.cli.simulation.periodic_sim import run_periodic_sim, wanted_schedule
 from services.cli.simulation.replay import Recording, replay_logs
-from services.cli.tables.outcome_tables import (
-    answers_table,
-    claim_table,
-    compare_table,
-    policy_tables,
-    promise_table,
-    result_table,
-)
+from services.cli.tables.catalog_views import show
+from services.cli.tables.outcome_tables import claim_table, compare_table, outcome_tables, policy_tables
 from services.cli.tables.progress import progress
-from services.cli.tables.sheet import Format, FormatOption, screen
+from services.cli.tables.sheet import Format, FormatOption
+from services.cli.usage import excluded, missing
+from services.common.weir_home import unusable
 from sim.outcome.promises import check_promises
 from sim.outcome.report import write_report
 from sim.outcome.results import outcome_of, results
@@ -68,9 +65,7 @@ def presets(incomplete: str) -> list[str]:
 ScenarioArgument = Annotated[
     str | None,
     typer.Argument(
-        help=f"Scenario: a preset ({', '.join(preset_names())}) or a YAML file.",
-        show_default=False,
-        autocompletion=presets,
+        help=f"Scenario: a preset ({', '.join(preset_names())}) or a YAML file.", autocompletion=presets
     ),
 ]
 ManagerOption = Annotated[
@@ -91,12 +86,10 @@ PolicyOption = Annotated[
     ),
 ]
 SeedOption = Annotated[
-    int | None, typer.Option(help="Seed of the random numbers; the same seed gives the same output.")
+    int | None, typer.Option(min=0, help="Seed of the random numbers; the same seed gives the same output.")
 ]
 SecondsOption = Annotated[float | None, typer.Option(help="Length of the run in seconds of virtual time.")]
-ReportOption = Annotated[
-    Path | None, typer.Option(help="Folder for an HTML page with plots.", show_default=False)
-]
+ReportOption = Annotated[Path | None, typer.Option(help="Folder for an HTML page with plots.")]
 CompareOption = Annotated[
     bool,
     typer.Option("--compare", help="Run the scenario under every load manager, and compare the results."),
@@ -124,22 +117,13 @@ SchedulesOption = Annotated[
 ]
 ExplainOption = Annotated[
     str | None,
-    typer.Option(
-        help="Class to explain. The last decisions about this class are printed in words.", show_default=False
-    ),
+    typer.Option(help="Class to explain. The last decisions about this class are printed in words."),
 ]
-RecordOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder in which the events and decisions of the run are recorded, for --replay.",
-        show_default=False,
-    ),
-]
+
 ReplayOption = Annotated[
     Path | None,
     typer.Option(
-        help="Event log, or folder of event logs: make the recorded decisions again, and compare new and recorded decisions.",
-        show_default=False,
+        help="Event log, or folder of event logs: make the recorded decisions again, and compare new and recorded decisions."
     ),
 ]
 
@@ -183,16 +167,11 @@ def sim(
     if replay is not None:
         others = (scenario, manager, policy, schedule, seed, seconds, report, explain, record)
         if compare or policies or schedules or any(option is not None for option in others):
-            raise InvalidInput(
-                "this option cannot be combined with options of a run",
-                "--replay",
-                hint="write --replay LOG alone, or with -o json",
-            )
+            raise excluded("--replay", None, "options of a run", "write --replay LOG alone, or with -o json")
         replay_logs(replay, output)
         return
     if scenario is None:
-        hint = "write the name of a scenario, or --replay LOG"
-        raise InvalidInput("a required value is missing", "SCENARIO", hint=hint)
+        raise missing("SCENARIO", "write the name of a scenario, or --replay LOG")
     options = SimOptions(
         manager=manager,
         policy=policy,
@@ -228,7 +207,7 @@ def sim_periodic(scenario: PeriodicScenario, options: SimOptions) -> None:
         },
     )
     schedule = wanted_schedule(scenario, options.schedule, options.schedules)
-    seed = checked_seed(scenario.seed if options.seed is None else options.seed)
+    seed = scenario.seed if options.seed is None else options.seed
     if options.seconds is not None:
         scenario = scenario.model_copy(update={"seconds": checked_seconds(options.seconds)})
     if options.report is not None:
@@ -249,7 +228,7 @@ def sim_classes(scenario: Scenario, options: SimOptions) -> None:
         make_folder("--report", options.report)
     if options.record is not None:
         make_folder("--record", options.record)
-    seed = checked_seed(scenario.seed if options.seed is None else options.seed)
+    seed = scenario.seed if options.seed is None else options.seed
     if options.compare or options.policies:
         print_comparison(scenario, options, manager, seed)
     else:
@@ -270,21 +249,10 @@ def check_of_classes(scenario: Scenario, options: SimOptions) -> None:
         raise InvalidInput("--compare and --policies cannot be combined", hint="run the command twice")
     if options.manager is not None:
         known_manager(options.manager)
-    hint = "leave out one of these options"
     if options.compare and options.manager is not None:
-        raise InvalidInput(
-            "this option cannot be combined with --compare, which runs every manager",
-            "--manager",
-            options.manager,
-            hint,
-        )
+        raise excluded("--manager", options.manager, "--compare, which runs every manager")
     if options.policies and options.policy is not None:
-        raise InvalidInput(
-            "this option cannot be combined with --policies, which runs every policy",
-            "--policy",
-            options.policy,
-            hint,
-        )
+        raise excluded("--policy", options.policy, "--policies, which runs every policy")
     of_one_run = {"--report": options.report, "--explain": options.explain, "--record": options.record}
     for option, value in of_one_run.items():
         if value is not None and compares:
@@ -296,18 +264,15 @@ def check_of_classes(scenario: Scenario, options: SimOptions) -> None:
 def print_comparison(scenario: Scenario, options: SimOptions, manager: str, seed: int) -> None:
     """Run the scenario under every manager or policy, and print one row for each."""
     rows = run_all(comparison(scenario, options.policies, options.policy, manager, seed))
-    if options.output == "json":
-        typer.echo(json.dumps(list(rows.values()), indent=2))
-        return
-    out = screen(options.output)
-    if options.policies:
-        out.print(
-            policy_tables(f"{scenario.name}, manager {manager}, {scenario.seconds:g} s, seed {seed}", rows)
-        )
-        if scenario.claims:
-            out.print(claim_table(scenario.claims, rows))
-    else:
-        out.print(compare_table(f"{scenario.name}, {scenario.seconds:g} s, seed {seed}", rows))
+
+    def table() -> RenderableType:
+        length = f"{scenario.seconds:g} s, seed {seed}"
+        if not options.policies:
+            return compare_table(f"{scenario.name}, {length}", rows)
+        tables = policy_tables(f"{scenario.name}, manager {manager}, {length}", rows)
+        return Group(tables, claim_table(scenario.claims, rows)) if scenario.claims else tables
+
+    show(options.output, list(rows.values()), table)
 
 
 def print_run(scenario: Scenario, options: SimOptions, manager: str, seed: int) -> None:
@@ -317,13 +282,7 @@ def print_run(scenario: Scenario, options: SimOptions, manager: str, seed: int) 
     outcome = outcome_of(run, policy)
     promises = check_promises(outcome)
     on_stderr = options.output == "json"
-    if options.output == "json":
-        typer.echo(json.dumps(outcome.result, indent=2))
-    else:
-        out = screen(options.output)
-        out.print(result_table(outcome.result))
-        out.print(answers_table(outcome.result))
-        out.print(promise_table(promises))
+    show(options.output, outcome.result, lambda: outcome_tables(outcome, promises))
     if options.explain is not None:
         for line in explanations(run, options.explain):
             typer.echo(line, err=on_stderr)
@@ -336,7 +295,7 @@ def refuse_of_classes(name: str, options: Mapping[str, object]) -> None:
     for option, value in options.items():
         if value is not None:
             hint = INSTEAD.get(option, f"leave {option} out")
-            title = f"needs a scenario of classes, and {name} has periodic queries"
+            title = f"this option needs a scenario of classes, and {name} has periodic queries"
             raise InvalidInput(title, option, None if value is True else str(value), hint)
 
 
@@ -346,11 +305,13 @@ def configured(scenario: Scenario, policy: str | None, seconds: float | None) ->
         checked_seconds(seconds)
         faults = tuple(fault for fault in scenario.faults if fault.at_s < seconds)
         scenario = scenario.model_copy(update={"seconds": seconds, "faults": faults})
-    if policy is not None:
-        settings = policy_of(policy)
-        classes = tuple(class_.model_copy(update={"policy": settings}) for class_ in scenario.classes)
-        scenario = scenario.model_copy(update={"classes": classes})
-    return scenario
+    return scenario if policy is None else with_policy(scenario, policy)
+
+
+def with_policy(scenario: Scenario, policy: str) -> Scenario:
+    settings = policy_of(policy)
+    classes = tuple(class_.model_copy(update={"policy": settings}) for class_ in scenario.classes)
+    return scenario.model_copy(update={"classes": classes})
 
 
 def make_folder(option: str, folder: Path) -> None:
@@ -358,10 +319,7 @@ def make_folder(option: str, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
-        raise InvalidInput(
-            f"the folder cannot be created: {why}", option, str(folder), "choose another folder"
-        ) from None
+        raise unusable(error, "the folder cannot be created", folder, option) from None
 
 
 def checked_seconds(seconds: float) -> float:
@@ -373,12 +331,6 @@ def checked_seconds(seconds: float) -> float:
     return seconds
 
 
-def checked_seed(seed: int) -> int:
-    if seed < 0:
-        raise InvalidInput("the seed must not be negative", "--seed", seed, "write a whole number, 0 or more")
-    return seed
-
-
 def policy_name(scenario: Scenario) -> str:
     return ",".join(dict.fromkeys(class_.policy_name for class_ in scenario.classes))
 
@@ -387,23 +339,8 @@ def comparison(
     scenario: Scenario, policies: bool, policy: str | None, manager: str, seed: int
 ) -> list[SimulationJob]:
     if policies:
-        return [
-            SimulationJob(
-                name,
-                scenario.model_copy(
-                    update={
-                        "classes": tuple(
-                            class_.model_copy(update={"policy": policy_of(name)})
-                            for class_ in scenario.classes
-                        )
-                    }
-                ),
-                manager,
-                name,
-                seed,
-            )
-            for name in compared_policies(scenario)
-        ]
+        names = compared_policies(scenario)
+        return [SimulationJob(name, with_policy(scenario, name), manager, name, seed) for name in names]
     return [SimulationJob(name, scenario, name, policy or policy_name(scenario), seed) for name in MANAGERS]
 
 
@@ -437,11 +374,10 @@ def run_all(jobs: Sequence[SimulationJob]) -> Mapping[str, dict[str, Any]]:
         progress("comparing", len(jobs)) as advance,
         ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
     ):
-        pending = {pool.submit(result_of, job): job.label for job in jobs}
-        for future in as_completed(pending):
-            done[pending[future]] = future.result()
+        for job, result in zip(jobs, pool.map(result_of, jobs), strict=True):
+            done[job.label] = result
             advance(len(done))
-    return {job.label: done[job.label] for job in jobs}
+    return done
 
 
 def result_of(job: SimulationJob) -> dict[str, Any]:

@@ -50,9 +50,9 @@ def top(
 ) -> None:
     """Show the current state of the classes of a running system, until Ctrl-C.
 
-    Without --address, it shows the classes of the service at WEIR_ENDPOINT, or else of the system that runs from WEIR_HOME.
+    Without --address, the classes are those of the service at WEIR_ENDPOINT, or else of the system that runs from WEIR_HOME.
 
-    With a tenant's key, it shows only the tenant's own class.
+    A tenant's key shows only the tenant's own class.
     """
     table = class_quality_table if quality else class_view_table
     home = home_of(os.environ)
@@ -61,7 +61,7 @@ def top(
             watch(partial(picture_of, weir, table), partial(told_by, weir), once, output, interval)
         return
     address = reachable(address, home)
-    # Imported only now: `reachable` has set the environment that Ray reads, and other commands do not wait for Ray.
+    # Ray is imported after `reachable` has set the environment variable that Ray reads at its import.
     from actors.system import attach
 
     system = attach(address)
@@ -82,7 +82,7 @@ def watch(
     if output == "json":
         typer.echo(json.dumps(described(), indent=2))
         return
-    # A table that changes in place cannot be wider than the terminal.
+    # A table that is updated in place must fit into the terminal, so `-o wide` is effective only with --once.
     console = screen(output if once else "table")
     if once or not console.is_terminal:
         console.print(picture())
@@ -107,7 +107,7 @@ def reachable(address: str | None, home: Home) -> str:
         systems = {own.name: Cluster(own.address, own.auth_mode)}
     elif address is None:
         home.must_not_be_killed()
-        # If no system runs from this home, use a demonstration, which has no home, but never the system of another home.
+        # If no system runs from this home, a running `weir demo` is used, which has no home. The system of another home is never used.
         systems = {name: cluster for name, cluster in here.items() if cluster.home is None}
     else:
         systems = {name: cluster for name, cluster in here.items() if cluster.address == address}
@@ -124,27 +124,20 @@ def reachable(address: str | None, home: Home) -> str:
     return address
 
 
-def picture(system: System, table: ClassTable = class_view_table) -> Sheet:
+def picture(system: System, table: ClassTable) -> Sheet:
     status = system.status()
     views = class_views(status.system, system.lending())
-    return table(title(system, views, len(status.system.nodes)), views)
-
-
-def title(system: System, views: list[ClassView], nodes: int) -> str:
-    units = sum(view.units for view in views)
-    parts = (
-        count(len(views), "class", "classes"),
-        count(units, "unit", "units"),
-        count(nodes, "node", "nodes"),
-    )
-    return "system {}: {} in {} on {}".format(system.name, *parts)
+    classes = count(len(views), "class", "classes")
+    units = count(sum(view.units for view in views), "unit", "units")
+    nodes = count(len(status.system.nodes), "node", "nodes")
+    return table(f"system {system.name}: {classes} in {units} on {nodes}", views)
 
 
 def count(number: int, one: str, several: str) -> str:
     return f"{number:,} {one if number == 1 else several}"
 
 
-def picture_of(weir: Client, table: ClassTable = class_view_table) -> Sheet:
+def picture_of(weir: Client, table: ClassTable) -> Sheet:
     views = [view_told(class_) for class_ in weir.live.classes()]
     return table(f"{weir.endpoint}: {count(len(views), 'class', 'classes')}", views)
 

@@ -11,6 +11,7 @@ import signal
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,7 +36,7 @@ from services.cli.commands.ingest import (
 from services.cli.commands.mirror import mirror_table, mirrors_told
 from services.cli.commands.sim import DEFAULT_MANAGER, make_folder
 from services.cli.input.documents import wanted_documents
-from services.cli.local_catalog import Admit, CatalogHere
+from services.cli.local_catalog import CatalogHere
 from services.cli.service_location import who
 from services.cli.tables.catalog_views import warn
 from services.cli.tables.class_tables import class_view_table
@@ -72,12 +73,7 @@ if TYPE_CHECKING:
 EVERYWHERE = ("0.0.0.0", "[::]")
 ConfigOption = Annotated[
     Path | None,
-    typer.Option(
-        "--config",
-        "-c",
-        help="File of settings, which options on the command line override.",
-        show_default=False,
-    ),
+    typer.Option("--config", "-c", help="File of settings, which options on the command line override."),
 ]
 
 
@@ -87,7 +83,6 @@ FilesOption = Annotated[
         "--file",
         "-f",
         help="Documents to apply first: a file, a folder, or `-` for standard input; may be repeated.",
-        show_default=False,
     ),
 ]
 AddressOption = Annotated[
@@ -140,20 +135,11 @@ AdmissionOption = Annotated[
         show_default="warn",
     ),
 ]
-CertificateOption = Annotated[
-    Path | None,
-    typer.Option(help="TLS certificate with its chain (PEM file).", show_default=False),
-]
-PrivateKeyOption = Annotated[
-    Path | None, typer.Option(help="Private key of the TLS certificate (PEM file).", show_default=False)
-]
+CertificateOption = Annotated[Path | None, typer.Option(help="TLS certificate with its chain (PEM file).")]
+PrivateKeyOption = Annotated[Path | None, typer.Option(help="Private key of the TLS certificate (PEM file).")]
 OperatorsOption = Annotated[
     bool | None,
-    typer.Option(
-        "--metrics-operators",
-        help="Export the metrics of each operator to Prometheus, too.",
-        show_default=False,
-    ),
+    typer.Option("--metrics-operators", help="Export the metrics of each operator to Prometheus, too."),
 ]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", help="Print only problems, when they begin and when they end.")
@@ -204,17 +190,17 @@ def up(
     console = Console(highlight=False, soft_wrap=True, quiet=silent)
     with ended_by_signal(), ExitStack() as running:
         if not silent:
-            running.push(EndLine(settings.on_cluster))  # first, so that its line is printed last
+            # The function is registered before everything else, so that it is called after everything else has ended.
+            running.push(partial(log_end, settings.on_cluster))
         running.enter_context(held(home))
         catalog = running.enter_context(opened(home))
         keys = given_keys(os.environ)
         # The service starts first: if its port is taken, the documents are not applied.
         service = running.enter_context(served(catalog, home, settings.service, who(), keys)) if api else None
         if files:
-            here = CatalogHere(catalog, who(), planned_by(catalog, settings))
+            here = CatalogHere(catalog, who(), partial(admitted, catalog, settings))
             warn(here.apply(wanted_documents(files)).warnings)
         check_feeds(catalog, folder := folder or home.feeds, settings)
-        print_places(console, service)
         parts = Startup(settings=settings, home=home, catalog=catalog, service=service, running=running)
         overview = parts.overview(folder, console)
         if quiet:
@@ -230,49 +216,31 @@ def check_feeds(catalog: Catalog, folder: Path, settings: UpSettings) -> None:
     make_folder("--folder", folder)
 
 
-def print_places(console: Console, service: Served | None) -> None:
-    """Print the addresses of the service."""
-    places = {} if service is None else service.told()
-    for name, place in places.items():
-        console.print(f"{name.replace('_', ' ')}: {place}")
+def log_end(on_cluster: bool, _kind: object, problem: BaseException | None, _trace: object) -> None:
+    """Log which part has ended and which signal has ended it; `problem` is the exception that the signal has raised."""
+    ended = "the service has ended, the system keeps running" if on_cluster else "the system has ended"
+    match problem:
+        case KeyboardInterrupt():
+            log_line(f"{ended}: by Ctrl-C")
+        case SystemExit(code=code) if code == 128 + signal.SIGTERM:
+            log_line(f"{ended}: by SIGTERM, as weir down sends it")
 
 
-@dataclass(frozen=True)
-class EndLine:
-    """Last line of the log, which names the part that has ended and the signal that ended it."""
+def admitted(catalog: Catalog, settings: UpSettings, documents: Sequence[Document]) -> Sequence[str]:
+    """Check delay targets before a system runs, and return warnings. Loads come from the options of sources, or are assumed."""
+    admission = settings.service.admission
+    if admission == "off":
+        return ()
+    # The simulator is imported when a plan is made, so that `weir up` starts sooner.
+    from services.plan.planner import Planner
+    from services.remote.wire import WouldMissTarget
 
-    on_cluster: bool
-
-    def __call__(self, kind: type[BaseException] | None, problem: BaseException | None, _: object) -> None:
-        ended = (
-            "the service has ended, the system keeps running" if self.on_cluster else "the system has ended"
-        )
-        match problem:
-            case KeyboardInterrupt():
-                log_line(f"{ended}: by Ctrl-C")
-            case SystemExit(code=code) if code == 128 + signal.SIGTERM:
-                log_line(f"{ended}: by SIGTERM, as weir down sends it")
-
-
-def planned_by(catalog: Catalog, settings: UpSettings) -> Admit:
-    """Return a function that checks delay targets before a system runs. It takes loads from the options of sources, or assumes them."""
-
-    def admit(documents: Sequence[Document]) -> Sequence[str]:
-        admission = settings.service.admission
-        if admission == "off":
-            return ()
-        # Imported here, so that other commands do not wait for the import of the simulator.
-        from services.plan.planner import Planner
-        from services.remote.wire import WouldMissTarget
-
-        plan = Planner(catalog, settings.live).plan(documents)
-        if admission == "refuse" and not plan.holds:
-            title = plan.warnings[0] if plan.warnings else "a delay target would be missed"
-            hint = "reduce the requirements; `weir plan` shows what would fit"
-            raise WouldMissTarget(title, hint=hint, plan=plan.as_json())
-        return plan.warnings
-
-    return admit
+    plan = Planner(catalog, settings.live).plan(documents)
+    if admission == "refuse" and not plan.holds:
+        title = plan.warnings[0] if plan.warnings else "a delay target would be missed"
+        hint = "reduce the requirements; `weir plan` shows what would fit"
+        raise WouldMissTarget(title, hint=hint, plan=plan.as_json())
+    return plan.warnings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,7 +254,9 @@ class Startup:
     running: ExitStack
 
     def overview(self, folder: Path, console: Console) -> Overview:
-        """Start the system, its feeds and its mirrors, connect the service to them, and return a view of all."""
+        """Print the service's addresses, start the system, its feeds and its mirrors, connect the service to them, and return a view of all."""
+        for name, place in ({} if self.service is None else self.service.told()).items():
+            console.print(f"{name.replace('_', ' ')}: {place}")
         system, endpoint = self._system(), None
         own_key, brings = new_key(), None
         if not self.settings.on_cluster:
@@ -338,7 +308,7 @@ class Startup:
 
 
 def begun(settings: UpSettings, home: Home) -> System:
-    # Imported here, so that other commands do not wait for the import of Ray.
+    # Ray is imported when the system is started, so that `weir up --help` does not wait for this import.
     from actors.system import found_or_started, start
     from services.ingest.flight import FlightSettings
 
@@ -372,26 +342,22 @@ def from_here(endpoint: str, host: str) -> str:
     return f"{scheme}://127.0.0.1:{port}"
 
 
+@dataclass(frozen=True)
 class Overview:
     """View of the system and its feeds for the terminal; while the coordinator does not answer, the view shows the last known state."""
 
-    def __init__(
-        self,
-        watch: Watch,
-        endpoint: str | None,
-        machine: SystemMachine,
-        reconciling: Reconciling,
-        service: Served | None,
-    ) -> None:
-        self._watch, self._endpoint, self._service = watch, endpoint, service
-        self._machine, self._reconciling = machine, reconciling
+    _watch: Watch
+    _endpoint: str | None
+    _machine: SystemMachine
+    _reconciling: Reconciling
+    _service: Served | None
 
     def picture(self) -> Group:
         classes = self._classes()
         feeds = [ingest_table("feeds", self._machine.feeds())]
         if mirrors := self._machine.mirrors():
             feeds.append(mirror_table("mirrors", mirrors))
-        # Problems of classes and feeds are left out here, because their tables show them.
+        # Problems of classes and feeds are not repeated below the tables of classes and feeds.
         problems = (
             Text(problem, style="yellow")
             for problem in (
@@ -449,7 +415,7 @@ class Overview:
         return ()
 
 
-# States of a class that the log names. The other states follow each other all the time: the log calls all of them `running`.
+# States of a class that the log names. All other states alternate frequently, so the log calls each of them `running`.
 LOGGED = TROUBLED | {ClassState.STARTING, ClassState.NO_QUERIES}
 
 

@@ -1,6 +1,6 @@
 """The demonstration's input: the rows of workload W11 in one file, and a Spark feed per class that replays them.
 
-Feeds begin before the scenario, at a low rate, because Spark's first micro-batches take seconds. Then they have its rates.
+Feeds begin before the scenario, at a low rate, because Spark's first micro-batches take seconds. Then feeds have the scenario's rates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from actors.system import System
 
 # PERIOD_S is the length of the input in event time; a feed repeats the input again and again.
-# READINGS_PER_S is the number of readings per second of event time; per second of real time, a class gets as many, or a few times more.
+# READINGS_PER_S is the number of readings per second of event time. A class gets about as many readings per second, or a few times more.
 PERIOD_S, READINGS_PER_S = 20, 20_000
 # LEAD_S is the length of the warm-up in seconds, after which Spark's micro-batches take their usual time.
 # LEAD_PART is the rate of rows in the warm-up, as a fraction of the first rate of the scenario.

@@ -37,7 +37,7 @@ class DemoScenario:
 
 
 # Classes 1, 2 and 3 are entitled to 0.6, 0.3 and 0.1 of the machine. At first, each has more than it needs.
-# Then class 1 becomes idle, and class 2 asks for far more than its share, so that even with less input a loan is visible.
+# Then class 1 becomes idle, and class 2 asks for far more than its share: a loan is visible even if Spark brings less input than planned.
 # Later, class 1 asks for its share again while class 2 still asks for more than its own. At the end, class 3 borrows from both.
 LENDING: Mapping[str, Sequence[tuple[float, float]]] = {
     "class1": ((0.0, 0.3), (0.2, 0.05), (0.5, 0.45), (0.75, 0.05)),
@@ -73,10 +73,9 @@ SCENARIOS: Mapping[str, DemoScenario] = {
 
 
 def demo_scenario(name: str) -> DemoScenario:
-    try:
-        return SCENARIOS[name]
-    except KeyError:
-        raise UnknownName("no such scenario", "--scenario", name, nearest(name, SCENARIOS)) from None
+    if name not in SCENARIOS:
+        raise UnknownName("no such scenario", "--scenario", name, nearest(name, SCENARIOS))
+    return SCENARIOS[name]
 
 
 def live_classes(scenario: DemoScenario, prefix: str = "", lossless: bool = False) -> list[LiveClass]:

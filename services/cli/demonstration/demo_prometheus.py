@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,17 +50,7 @@ class PrometheusRecord:
                 }
                 for panel in self.panels
             ],
-            "rules": [
-                {
-                    "name": rule.name,
-                    "kind": rule.kind,
-                    "health": rule.health,
-                    "error": rule.error,
-                    "state": rule.state,
-                    "series": self.recorded.get(rule.name),
-                }
-                for rule in self.rules
-            ],
+            "rules": [asdict(rule) | {"series": self.recorded.get(rule.name)} for rule in self.rules],
         }
 
     def html(self) -> str:
@@ -72,32 +62,20 @@ class PrometheusRecord:
         return f"<h2>Dashboards</h2>{about}{boards_html(self.panels, self.span)}"
 
 
-class Beside:
-    """Running Prometheus that scrapes the demonstration."""
-
-    def __init__(self, prometheus: Prometheus) -> None:
-        self._prometheus = prometheus
-        self.url = prometheus.url
-
-    def seen(self, begin: float, end: float, tenant: str) -> PrometheusRecord:
-        """Return the record of a run between two Unix times; the dashboard of single tenants shows `tenant`."""
-        self._wait_evaluated()
-        span = TimeSpan(begin, end, RATE_INTERVAL_S)
-        panels: list[AnsweredPanel] = []
-        for board in BOARDS:
-            variables = {"tenant": tenant} if any(each.is_one for each in board.variables) else {}
-            panels += answers(self._prometheus, [board], span, variables)
-        rules = self._prometheus.rules()
-        recorded = {
-            rule.name: len(self._prometheus.ask(rule.name)) for rule in rules if rule.kind == "recording"
-        }
-        return PrometheusRecord(span, panels, rules, recorded)
-
-    def _wait_evaluated(self) -> None:
-        """Wait until each rule has been evaluated once, for at most three evaluation intervals."""
-        until = time.monotonic() + 3 * EVALUATE_S
-        while time.monotonic() < until and any(rule.health == "unknown" for rule in self._prometheus.rules()):
-            time.sleep(LOOK_S)
+def record_of(prometheus: Prometheus, begin: float, end: float, tenant: str) -> PrometheusRecord:
+    """Return the record of a run between two Unix times; the dashboard of single tenants shows `tenant`."""
+    # A rule may not have been evaluated yet, if the run was short.
+    until = time.monotonic() + 3 * EVALUATE_S
+    while time.monotonic() < until and any(rule.health == "unknown" for rule in prometheus.rules()):
+        time.sleep(LOOK_S)
+    span = TimeSpan(begin, end, RATE_INTERVAL_S)
+    panels: list[AnsweredPanel] = []
+    for board in BOARDS:
+        variables = {"tenant": tenant} if any(each.is_one for each in board.variables) else {}
+        panels += answers(prometheus, [board], span, variables)
+    rules = prometheus.rules()
+    recorded = {rule.name: len(prometheus.ask(rule.name)) for rule in rules if rule.kind == "recording"}
+    return PrometheusRecord(span, panels, rules, recorded)
 
 
 @contextmanager
@@ -106,7 +84,7 @@ def prometheus_beside(
     feeds: Callable[[], Sequence[FeedProgress]],
     priorities: Mapping[str, str],
     folder: Path,
-) -> Iterator[Beside]:
+) -> Iterator[Prometheus]:
     """Run a Prometheus that scrapes the system until the block ends."""
     source = RunningSystem(system)
     with Watch(source) as watch, Nodes(source, watch, SCRAPE_S, with_operators=True) as nodes:
@@ -115,4 +93,4 @@ def prometheus_beside(
             Exporter(collector.text) as exporter,
             Prometheus(folder, exporter.address, exporter.token) as prometheus,
         ):
-            yield Beside(prometheus)
+            yield prometheus

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,14 +49,10 @@ class Calibration:
     """Tuples that one lane processes per second of its slices."""
     busy_part: float
     """Fraction of the lanes' time spent in slices; the rest went to the lanes' scheduling and to other processes."""
-    lane_part: float
-    """Fraction of a processor that one lane may use."""
-    seconds: float
-
-    @property
-    def tuple_us(self) -> float:
-        """Processor time of all operators per input tuple, in microseconds."""
-        return 1e6 * self.lane_part / self.tuples_per_lane_s
+    tuple_us: float
+    """Processor time of all operators per input tuple, in microseconds."""
+    seconds: float = CALIBRATE_S
+    """Duration of the measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +62,9 @@ class RunMoment:
     at: float
     classes: Mapping[str, ClassView]
     system: SystemStatus
+
+    def delivered(self) -> int:
+        return sum(class_.figures.delivered for class_ in self.classes.values())
 
 
 class Watched:
@@ -83,7 +82,7 @@ class Watched:
         return RunMoment(status.at, {view.name: view for view in views}, status.system)
 
     def host(self, classes: Sequence[LiveClass]) -> None:
-        """Add these classes, and wait until they read their streams: they would miss rows that come earlier."""
+        """Add these classes, and wait until they read their streams, because they would miss all earlier rows."""
         self.system.apply(classes)
         self.system.wait_ready()
         streams = [stream for class_ in classes for stream in w11.names(f"{class_.name}_").values()]
@@ -118,12 +117,8 @@ def calibrated(
             time.sleep(LOOK_S)
             look = watched.look()
             if elapsed >= SETTLE_S:
-                figures = [class_.figures for class_ in look.classes.values()]
-                delivered, used_s = (
-                    sum(figure.delivered for figure in figures),
-                    sum(figure.used_s for figure in figures),
-                )
-                looks.append((look.at, delivered, used_s))
+                used_s = sum(class_.figures.used_s for class_ in look.classes.values())
+                looks.append((look.at, look.delivered(), used_s))
     finally:
         feeder.stop()
     for class_ in classes:
@@ -133,8 +128,12 @@ def calibrated(
     per_s = float(np.polyfit(at - at[0], delivered_at, 1)[0])
     lanes_used = float(np.polyfit(at - at[0], used_at, 1)[0])
     per_lane_s = per_s / lanes_used
-    lanes = settings.lanes
-    return Calibration(per_lane_s * lanes, per_lane_s, lanes_used / lanes, settings.lane_part, CALIBRATE_S)
+    return Calibration(
+        tuples_per_s=per_lane_s * settings.lanes,
+        tuples_per_lane_s=per_lane_s,
+        busy_part=lanes_used / settings.lanes,
+        tuple_us=1e6 * settings.lane_part / per_lane_s,
+    )
 
 
 @dataclass
@@ -159,7 +158,7 @@ class LiveRun:
     _shares: dict[str, float] = field(init=False, default_factory=dict)
     _turns: tuple[TurnStatus, TurnStatus] = field(init=False)
     _begun: RunMoment = field(init=False)
-    _offered: tuple[FeedTotals, FeedTotals] = field(init=False)
+    _offered_before: FeedTotals = field(init=False)
     _ended: RunMoment = field(init=False)
 
     def __post_init__(self) -> None:
@@ -170,12 +169,12 @@ class LiveRun:
         """Seconds since the scenario began."""
         return self.last.at - self.began
 
-    def run(self) -> LiveRun:
+    def run(self) -> None:
         """Record the state of the classes until the scenario ends, and wait until the queues are empty. Nothing in the run is changed."""
         system, node = self.watched.system, self.watched.node
         self.began = self.feeds.wait_flowing()
         time.sleep(max(0.0, self.began - time.monotonic()))
-        begun, turns_before = self.feeds.offered(), system.turns(node)
+        self._offered_before, turns_before = self.feeds.offered(), system.turns(node)
         self._begun = self.last = self.watched.look()
         while (left_s := self.began + self.seconds - time.monotonic()) > 0:
             time.sleep(min(LOOK_S, left_s))
@@ -183,8 +182,6 @@ class LiveRun:
         self._ended, self._turns = self.last, (turns_before, system.turns(node))
         self.offered = self.feeds.offered()
         self._cool_down()
-        self._offered = (begun, self.offered)
-        return self
 
     def _look(self) -> None:
         before, self.last = self.last, self.watched.look(lending=True)
@@ -223,17 +220,11 @@ class LiveRun:
 
     def offered_note(self) -> str:
         """Return a text with the offered rate and, if the feeds brought fewer rows than scheduled, the missing part in percent."""
-        accepted, missed = (
-            sum(
-                sum(getattr(offered, what).values()) * sign
-                for offered, sign in zip(self._offered, (-1, 1), strict=True)
-            )
-            for what in ("accepted", "missed")
-        )
+        begun, ended = self._offered_before, self.offered
+        accepted = sum(ended.accepted.values()) - sum(begun.accepted.values())
+        missed = sum(ended.missed.values()) - sum(begun.missed.values())
         note = f"{accepted / self.seconds / 1e6:.2f} offered"
         return note + (f" ({missed / (accepted + missed):.1%} of the plan missed)" if missed else "")
-
-    # -- results of the run -----------------------------------------------------------------------------
 
     def times(self) -> tuple[float, float]:
         """Return when the scenario began and ended, in seconds since 1970."""
@@ -243,11 +234,7 @@ class LiveRun:
 
     def useful_per_s(self) -> float:
         """Return the number of tuples that were processed per second of the scenario."""
-        begun, ended = (
-            sum(class_.figures.delivered for class_ in look.classes.values())
-            for look in (self._begun, self._ended)
-        )
-        return (ended - begun) / self.seconds
+        return (self._ended.delivered() - self._begun.delivered()) / self.seconds
 
     def outcome(self, calibration: Calibration, load: float, phases_s: Mapping[str, float]) -> Outcome:
         result = rounded(self._result(calibration, load) | {"phases_s": dict(phases_s)})
@@ -263,11 +250,12 @@ class LiveRun:
         )
 
     def _result(self, calibration: Calibration, load: float) -> dict[str, Any]:
+        before, (turns_before, turns_after) = self._offered_before, self._turns
         busy_s, in_slices_s = (
-            sum(getattr(after, what) - getattr(before, what) for before, after in self._lanes())
+            sum(getattr(lane, what) for lane in turns_after.lanes)
+            - sum(getattr(lane, what) for lane in turns_before.lanes)
             for what in ("busy_s", "in_slices_s")
         )
-        begun, _ = self._offered
         return {
             "scenario": self.name,
             "manager": self.settings.manager,
@@ -281,19 +269,13 @@ class LiveRun:
             "scheduling_overhead_pct": 100 * (busy_s - in_slices_s) / busy_s if busy_s else 0.0,
             "load": load,
             "useful_per_s": self.useful_per_s(),
-            "calibration": {
-                "tuples_per_s": calibration.tuples_per_s,
-                "tuples_per_lane_s": calibration.tuples_per_lane_s,
-                "tuple_us": calibration.tuple_us,
-                "busy_part": calibration.busy_part,
-                "seconds": calibration.seconds,
-            },
+            "calibration": asdict(calibration),
             "offered": {
                 name: {
                     "planned_per_s": planned(plan, self.seconds) / self.seconds,
                     "accepted": self.offered.accepted[name],
-                    "accepted_per_s": (self.offered.accepted[name] - begun.accepted[name]) / self.seconds,
-                    "missed": self.offered.missed[name] - begun.missed[name],
+                    "accepted_per_s": (self.offered.accepted[name] - before.accepted[name]) / self.seconds,
+                    "missed": self.offered.missed[name] - before.missed[name],
                 }
                 for name, plan in self.plan.items()
             },
@@ -301,16 +283,9 @@ class LiveRun:
                 "cores": os.cpu_count(),
                 "lanes": self.settings.lanes,
                 "lane_part": self.settings.lane_part,
-                "not_pinned": self._not_pinned(),
+                "not_pinned": turns_after.not_pinned,
             },
         }
-
-    def _lanes(self) -> list[tuple[Any, Any]]:
-        before, after = self._turns
-        return list(zip(before.lanes, after.lanes, strict=True))
-
-    def _not_pinned(self) -> str:
-        return self._turns[1].not_pinned
 
     def _class(self, settings: LiveClass) -> dict[str, Any]:
         view, during = self.last.classes[settings.name], self._ended.classes[settings.name].figures
@@ -328,26 +303,16 @@ class LiveRun:
             queries={query.query: query_results(query) for query in queries},
             share={
                 "original": view.original,
-                "mean": self._shares[settings.name] / self._ended_after(),
+                "mean": self._shares[settings.name] / (self._ended.at - self.began),
                 "last": self._ended.classes[settings.name].share,
             },
             headroom=during.headroom if sheds(self.settings.manager) != "nobody" else None,
             target_met_pct=during.within_target_pct,
         )
 
-    def _ended_after(self) -> float:
-        return self._ended.at - self.began
-
     def _ledger(self, name: str) -> TupleLedger:
         figures = self.last.classes[name].figures
-        return TupleLedger(
-            offered=figures.offered,
-            delivered=figures.delivered,
-            shed=figures.shed,
-            late=figures.late,
-            rejected=figures.rejected,
-            failed=figures.failed,
-        )
+        return TupleLedger(**{count.name: getattr(figures, count.name) for count in fields(TupleLedger)})
 
     def _closes(self, name: str) -> bool:
         """Return True if the ledger of a class closes and agrees with the number of tuples that the gateway accepted."""

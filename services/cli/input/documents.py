@@ -12,14 +12,14 @@ import typer
 from configs.documents.declarations import Document, check_differ, documents_of
 from configs.errors import InvalidInput, Several
 from configs.yaml_loading import FILE_BYTES_MAX, read_text
+from services.cli.usage import missing
 
 STDIN = Path("-")
 STDIN_NAME = "standard input"
 ENDINGS = (".yaml", ".yml", ".json")
 
 FilesArgument = Annotated[
-    list[Path] | None,
-    typer.Argument(metavar="FILE", help="Files or folders of documents, as with --file.", show_default=False),
+    list[Path] | None, typer.Argument(metavar="FILE", help="Files or folders of documents, as with --file.")
 ]
 FilesOption = Annotated[
     list[Path] | None,
@@ -27,11 +27,10 @@ FilesOption = Annotated[
         "--file",
         "-f",
         help="YAML or JSON file of documents, folder of such files, or `-` for standard input; may be repeated.",
-        show_default=False,
     ),
 ]
 RecursiveOption = Annotated[
-    bool, typer.Option("--recursive", "-R", help="Read the subfolders of folders, too.", show_default=False)
+    bool, typer.Option("--recursive", "-R", help="Read the subfolders of folders, too.")
 ]
 
 
@@ -41,8 +40,7 @@ def wanted_documents(
     """Return the documents of all files; an error lists every wrong document with its file and position."""
     named = [*(files or ()), *(more or ())]
     if not named:
-        hint = "write -f FILE, -f FOLDER, or -f - for standard input"
-        raise InvalidInput("a required value is missing", "--file", hint=hint)
+        raise missing("--file", "write -f FILE, -f FOLDER, or -f - for standard input")
     documents: list[Document] = []
     problems: list[InvalidInput] = []
     for path in (file for name in named for file in files_of(name, recursive)):
@@ -82,5 +80,5 @@ def text_of(path: Path) -> str:
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:
-        title = f"cannot be read: byte {error.start + 1} is not UTF-8 text"
+        title = f"the input cannot be read: byte {error.start + 1} is not UTF-8 text"
         raise InvalidInput(title, file=STDIN_NAME, hint="send UTF-8 text") from None

@@ -28,7 +28,7 @@ FORMATS = (*PARQUET, *ARROW, *CSV, *JSON)
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 USE_FORMATS = "use .parquet, .arrow, .csv or .jsonl; .csv and .jsonl may be compressed (.gz)"
 PATTERN = "*?["
-# Number of bytes that show whether JSON is an array.
+# Number of bytes at the beginning of a JSON file that are read to find out whether the file holds an array.
 BEGINNING_BYTES = 1_000
 GZIP, PARQUET_BYTES = b"\x1f\x8b", b"PAR1"
 

@@ -16,7 +16,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from configs.errors import InvalidInput, UnknownName, nearest
 from engine.data.schema import STRING, Field, Schema, StreamSchema, TableSchema
-from engine.plan.plan import Plan, Query, Scan, inputs
+from engine.plan.plan import Query, Scan
+from engine.plan.plan_references import sources
 from engine.sql import (
     PlanningError,
     SqlCatalog,
@@ -30,7 +31,7 @@ from engine.sql.dialect import WINDOW_FUNCTIONS, tokenized
 from engine.sql.select import NO_SUCH_STREAM
 from engine.sql.statements import FILE_BYTES_MAX
 from services.cli.input.files import has_format, read_table
-from services.cli.input.schema_inference import create_stream, fitting, infer, times_of, type_of
+from services.cli.input.schema_inference import fitting, infer, times_of, type_of
 
 STDIN = "-"
 GIVE_SQL = 'write a file, SQL in quotes such as "SELECT * FROM s", or - for stdin'
@@ -61,10 +62,6 @@ class RunInput:
     inferred: list[StreamSchema] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     wants_explain: bool = False
-
-    def declarations(self) -> str:
-        """Return the CREATE STREAM statements of all streams."""
-        return "\n".join(map(create_stream, self.streams))
 
 
 def sql_of(argument: str) -> Sql:
@@ -148,7 +145,7 @@ def is_after_from(tokens: Sequence[Token], place: int) -> bool:
         return False
     if before[-1].token_type is TokenType.L_PAREN:
         return before[0].text.upper() in WINDOW_FUNCTIONS
-    # in x IS DISTINCT FROM 'text', FROM names no stream
+    # The FROM of `x IS DISTINCT FROM 'text'` names no stream.
     return (
         before[-1].token_type in (TokenType.FROM, TokenType.JOIN)
         and before[0].token_type is not TokenType.DISTINCT
@@ -258,7 +255,7 @@ def plan(content: RunInput, sql: Sql, statements: Iterable[Statement], catalog: 
 def check_inputs(content: RunInput) -> None:
     """Raise InvalidInput if a query reads a stream that has no rows."""
     for query in content.queries:
-        for name in scanned(query.plan):
+        for name in (source.stream.name for source in sources(query.plan) if isinstance(source, Scan)):
             if name not in content.rows:
                 raise InvalidInput(
                     f"query {query.name} reads this stream, and no --input gives its rows",
@@ -266,18 +263,6 @@ def check_inputs(content: RunInput) -> None:
                     name,
                     f"add --input {name}=FILE",
                 )
-
-
-def scanned(plan: Plan) -> list[str]:
-    """Return the streams that a plan reads."""
-    streams: list[str] = []
-    stack = [plan]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, Scan):
-            streams.append(part.stream.name)
-        stack += inputs(part)
-    return streams
 
 
 def assigned(pairs: Sequence[str], option: str) -> dict[str, Path]:
@@ -293,14 +278,15 @@ def assigned(pairs: Sequence[str], option: str) -> dict[str, Path]:
     return files
 
 
-def static_table(name: str, path: Path) -> tuple[pa.Table, list[str]]:
-    """Return the rows of a static table in supported types, and a note for each column that is left out."""
-    table, left_out = fitting(read_table(path, f"--table {name}"))
-    notes = [
-        f"{name}: column {column} is left out: tables have no type for {left_out[column]}"
-        for column in left_out
-    ]
-    return table, notes
+def static_tables(pairs: Sequence[str]) -> tuple[dict[str, pa.Table], list[str]]:
+    """Return the rows of static tables in supported types, and a note for each column that is left out."""
+    tables: dict[str, pa.Table] = {}
+    notes: list[str] = []
+    for name, path in assigned(pairs, "--table").items():
+        tables[name], left_out = fitting(read_table(path, f"--table {name}"))
+        for column, type_ in left_out.items():
+            notes.append(f"{name}: column {column} is left out: tables have no type for {type_}")
+    return tables, notes
 
 
 def table_schema(name: str, table: pa.Table) -> TableSchema:

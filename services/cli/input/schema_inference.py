@@ -94,7 +94,7 @@ def time_place(name: str, schema: pa.Schema, time: str | None) -> int | None:
 
 
 def disorder_us(times: pa.ChunkedArray, unit_us: int) -> int:
-    """Return how far event times go back at most, compared with earlier rows, rounded up to a whole second or millisecond."""
+    """Return the longest time by which a row is older than an earlier row, rounded up to a whole second or millisecond."""
     times_us = times.drop_null().cast(pa.int64()).to_numpy()
     if not len(times_us):
         return 0
@@ -125,9 +125,6 @@ def quoted(name: str) -> str:
                 return '"' + name + '"'
         return name
     return '"' + name.replace('"', '""') + '"'
-
-
-# -- conversion of the columns of a file to the types of streams -----------------------------------------
 
 
 def fitting(table: pa.Table) -> tuple[pa.Table, Mapping[str, str]]:

@@ -8,11 +8,11 @@ from pathlib import Path
 import typer
 
 from configs.classes.periodic_schedules import PeriodicSettings, schedule_of
-from configs.errors import InvalidInput
 from configs.scenario.periodic_scenario import PeriodicScenario
 from services.cli.tables.periodic_tables import claims_table, groups_table, schedules_table
 from services.cli.tables.progress import progress
 from services.cli.tables.sheet import Format, screen
+from services.cli.usage import excluded
 from sim.windows.periodic_report import write_report
 from sim.windows.periodic_results import compare, compared, run_scenario
 
@@ -23,12 +23,7 @@ def wanted_schedule(
     """Return the schedule to run, or None to compare all schedules."""
     if schedules:
         if schedule is not None:
-            raise InvalidInput(
-                "this option cannot be combined with --schedules, which runs every schedule",
-                "--schedule",
-                schedule,
-                "leave out one of these options",
-            )
+            raise excluded("--schedule", schedule, "--schedules, which runs every schedule")
         return None
     return scenario.schedule if schedule is None else schedule_of(schedule, scenario.schedule)
 

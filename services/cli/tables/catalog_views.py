@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import yaml
@@ -13,23 +13,10 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 
 from configs.classes.utility import told as utility_told
-from configs.documents.declarations import (
-    Declaration,
-    FeedDeclaration,
-    MirrorDeclaration,
-    NoticeDeclaration,
-    PriorityClassDeclaration,
-    QueryDeclaration,
-    SessionDeclaration,
-    StreamDeclaration,
-    TenantDeclaration,
-    name_of,
-)
+from configs.documents.declarations import name_of
 from configs.numbers import UNKNOWN, ago, exact
 from services.cli.tables.sheet import Output, Sheet, screen
 from services.remote.models import Declared
-
-NOTHING_RUNS = "not running"
 
 OutputOption = Annotated[
     Output,
@@ -58,12 +45,13 @@ def declarations_table(
     kind: str, stored: Sequence[Declared], states: Mapping[str, str] | None = None
 ) -> Sheet:
     """Return a table with a line per declaration; for tenants, `states` are the states of their classes, if known."""
-    heads = ("name", *COLUMNS[kind], *(() if states is None else ("state",)), "version")
+    columns = COLUMNS[kind]
+    heads = ("name", *columns, *(() if states is None else ("state",)), "version")
     rows = (
         (
             name_of(entry.ref),
-            *map(cell, summary(entry.declaration)),
-            *(() if states is None else (states.get(entry.declaration.name, NOTHING_RUNS),)),
+            *(cell(value_in(entry.declaration)) for value_in in columns.values()),
+            *(() if states is None else (states.get(entry.declaration.name, "not running"),)),
             str(entry.version),
         )
         for entry in stored
@@ -78,36 +66,38 @@ def declarations_table(
 LONG = {"text", "sql", "declared as", "overrides", "streams"}
 
 
-COLUMNS: Mapping[str, Sequence[str]] = {
-    "PriorityClass": ("priority", "target ms", "min share", "max drop"),
-    "Tenant": ("class", "overrides", "shards"),
-    "Stream": ("declared as", "source"),
-    "Feed": ("source", "streams"),
-    "Session": ("master",),
-    "Mirror": ("declared as",),
-    "Query": ("sql", "utility", "weight"),
-    "Notice": ("text", "until"),
+COLUMNS: Mapping[str, Mapping[str, Callable[[Any], object]]] = {
+    "PriorityClass": {
+        "priority": lambda terms: terms.priority,
+        "target ms": lambda terms: terms.delay_target_ms,
+        "min share": lambda terms: terms.min_share,
+        "max drop": lambda terms: terms.max_drop,
+    },
+    "Tenant": {
+        "class": lambda tenant: tenant.priority_class,
+        "overrides": lambda tenant: ", ".join(tenant.overrides.model_dump(exclude_none=True)),
+        "shards": lambda tenant: tenant.shards,
+    },
+    "Stream": {
+        "declared as": lambda stream: stream.declaration(stream.name),
+        "source": lambda stream: "" if stream.source is None else stream.source.format,
+    },
+    "Feed": {
+        "source": lambda feed: feed.source.format,
+        "streams": lambda feed: ", ".join(feed.streams),
+    },
+    "Session": {"master": lambda session: session.master},
+    "Mirror": {"declared as": lambda mirror: mirror.sql},
+    "Query": {
+        "sql": lambda query: query.sql,
+        "utility": lambda query: utility_told(query.utility),
+        "weight": lambda query: query.weight,
+    },
+    "Notice": {
+        "text": lambda notice: notice.text,
+        "until": lambda notice: UNKNOWN if notice.until is None else notice.until.isoformat(),
+    },
 }
-
-
-def summary(one: Declaration) -> tuple[object, ...]:
-    match one:
-        case PriorityClassDeclaration():
-            return (one.priority, one.delay_target_ms, one.min_share, one.max_drop)
-        case TenantDeclaration():
-            return (one.priority_class, ", ".join(one.overrides.model_dump(exclude_none=True)), one.shards)
-        case StreamDeclaration():
-            return (one.declaration(one.name), "" if one.source is None else one.source.format)
-        case FeedDeclaration():
-            return (one.source.format, ", ".join(one.streams))
-        case SessionDeclaration():
-            return (one.master,)
-        case MirrorDeclaration():
-            return (one.sql,)
-        case QueryDeclaration():
-            return (one.sql, utility_told(one.utility), one.weight)
-        case NoticeDeclaration():
-            return (one.text, UNKNOWN if one.until is None else one.until.isoformat())
 
 
 def cell(value: object) -> str:
@@ -124,7 +114,7 @@ def lines_table(
 ) -> Sheet:
     """Return a table of texts. Columns in `least` are hidden first, columns in `cut` are shortened to one line, and columns in `prose` are wrapped."""
     places, cuts = ([heads.index(head) for head in named] for named in (prose, cut))
-    table = Sheet(heads, left=len(heads), prose=places, least=least, cut=cuts)
+    table = Sheet("", heads, left=len(heads), prose=places, least=least, cut=cuts)
     for row in rows:
         table.add_row(*map(escape, row))
     return table

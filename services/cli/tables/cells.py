@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from configs.numbers import UNKNOWN, compact, figure, percent
 
-if TYPE_CHECKING:
-    pass
-
 
 def milliseconds(value: float) -> str:
-    """Return a time in ms with three significant digits, for a column without units; from 10,000 ms in seconds."""
+    """Return a time in ms as a text with three significant digits and no unit. From 10,000 ms on, the text is in seconds, such as `12s`."""
     if value >= 10_000:
         return f"{value / 1e3:,.0f}s" if value < 1e9 else f"{compact(value / 1e3)}s"
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
@@ -64,6 +61,15 @@ def three_figures(value: float) -> str:
 def against(value: float, target: float) -> str:
     text = response(value)
     return f"[red]{text}[/]" if value > target else text
+
+
+def best(texts: Sequence[str], values: Sequence[float | None]) -> list[str]:
+    """Return the texts, with each text that belongs to the smallest value in bold."""
+    least = min((value for value in values if value is not None), default=None)
+    return [
+        f"[bold green]{text}[/]" if value is not None and value == least else text
+        for text, value in zip(texts, values, strict=True)
+    ]
 
 
 def loss(percent: float) -> str:

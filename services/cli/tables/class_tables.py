@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
 from configs.numbers import UNKNOWN, compact, exact, figure, percent
 from services.cli.tables.cells import against, missed_of, response, tardy, three_figures, times, worth
-from services.cli.tables.sheet import Sheet, plain_table
+from services.cli.tables.sheet import Sheet, table_of
 from services.watch.losses import failing
 from services.watch.states import TROUBLED, WARNED, ClassState
 
@@ -29,8 +29,40 @@ CLASS_COLUMNS: Mapping[str, Callable[[ClassView], str]] = {
     "lent/got": lambda view: f"{three_figures(view.lent_s)}/{three_figures(view.borrowed_s)}",
     "res/s": lambda view: compact(view.figures.results_per_s),
 }
+QUALITY_COLUMNS: Mapping[str, Callable[[ClassView], str]] = {
+    "class": lambda view: name_of(view),
+    "worth": lambda view: worth(view.figures.utility_now) if answers(view) else UNKNOWN,
+    "missed": lambda view: percent(view.figures.missed_now) if answers(view) else UNKNOWN,
+    "in all": lambda view: compact(view.figures.utility.get("missed", 0)),
+    "stale": lambda view: percent(view.figures.staleness_now) if answers(view) else UNKNOWN,
+    "tardy": lambda view: percent(view.figures.tardy_now) if view.figures.tardiness.get("due") else UNKNOWN,
+    "mean/target": lambda view: f"{mean(view)}/{exact(view.settings.delay_target_ms)}",
+    "slow": lambda view: times(view.figures.slowdown_now),
+    "queue": lambda view: compact(view.figures.queued),
+    "bytes": lambda view: compact(view.figures.queue_bytes),
+    "res/s": lambda view: compact(view.figures.results_per_s),
+}
 # Columns that are filled even for a class that does not run; its other cells stay empty.
 DECLARED = ("class", "share/own")
+QUERY_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "query": lambda query: escape(query["query"]),
+    "answers": lambda query: compact(query["answers"]),
+    "ms/deadline": lambda query: f"{mean_of(query)}/{figure(query['deadline_ms'])}",
+    "slow": lambda query: times(query["slowdown"]),
+    "worth": lambda query: worth(query["utility"]["mean"]) if query["answers"] else UNKNOWN,
+    "missed": lambda query: missed_of(query["utility"]["missed"], query["answers"]),
+    "stale": lambda query: percent(query["staleness"]) if query["answers"] else UNKNOWN,
+    "tardy": lambda query: tardy(query["tardiness"]),
+    "failed": lambda query: compact(query["failed"]),
+}
+
+
+def mean(view: ClassView) -> str:
+    return against(view.figures.mean_ms, view.settings.delay_target_ms) if answers(view) else UNKNOWN
+
+
+def mean_of(query: Mapping[str, Any]) -> str:
+    return against(query["mean_ms"], query["deadline_ms"]) if query["answers"] else UNKNOWN
 
 
 def answers(view: ClassView) -> bool:
@@ -47,14 +79,8 @@ def runs(view: ClassView) -> bool:
 
 def class_view_table(title: str, views: Sequence[ClassView]) -> Sheet:
     """Return a table of the current figures of classes: times in ms; lent and borrowed capacity in processor-seconds."""
-    table = plain_table(title, tuple(CLASS_COLUMNS), least=("lent/got", "head", "p50"), wrapped=0)
-    for view in views:
-        table.add_row(
-            *(
-                cell(view) if runs(view) or head in DECLARED else UNKNOWN
-                for head, cell in CLASS_COLUMNS.items()
-            )
-        )
+    table = class_table(title, CLASS_COLUMNS, views)
+    table.least, table.prose = ("lent/got", "head", "p50"), (0,)
     notes = [policy_of(view) for view in views if view.tunes_itself or view.settings.objective != "response"]
     late = late_rows(
         [(view.name, view.figures.late_now) for view in views if view.condition.state is not ClassState.LATE]
@@ -64,6 +90,16 @@ def class_view_table(title: str, views: Sequence[ClassView]) -> Sheet:
     )
     lines = state_lines(views) + [escape(shortened(parts)) for parts in (late, failed, notes) if parts]
     table.caption = "\n".join(lines)
+    return table
+
+
+def class_table(
+    title: str, columns: Mapping[str, Callable[[ClassView], str]], views: Sequence[ClassView]
+) -> Sheet:
+    table = Sheet(title, tuple(columns))
+    for view in views:
+        shown = columns if runs(view) else DECLARED
+        table.add_row(*(cell(view) if head in shown else UNKNOWN for head, cell in columns.items()))
     return table
 
 
@@ -80,17 +116,18 @@ LATE_LEAST = 0.005
 def late_rows(classes: Sequence[tuple[str, Mapping[str, float]]]) -> list[str]:
     """Return a text for each stream with a notable part of late rows, the largest part first."""
     shares = [(part, stream, name) for name, streams in classes for stream, part in streams.items()]
-    worst = sorted((share for share in shares if share[0] >= LATE_LEAST), key=lambda one: (-one[0], *one[1:]))
-    return [f"late rows: {part:.0%} of {stream} in {name}" for part, stream, name in worst]
+    return worst_first("late", [share for share in shares if share[0] >= LATE_LEAST])
 
 
 def failed_rows(classes: Sequence[tuple[str, Sequence[Failure]]]) -> list[str]:
     """Return a text for each query with a notable part of failed rows, the largest part first."""
     losses = [(loss.part, loss.query, name) for name, failures in classes for loss in failing(failures)]
-    return [
-        f"failed rows: {part:.0%} of {query} in {name}"
-        for part, query, name in sorted(losses, key=lambda loss: (-loss[0], *loss[1:]))
-    ]
+    return worst_first("failed", losses)
+
+
+def worst_first(fate: str, losses: Iterable[tuple[float, str, str]]) -> list[str]:
+    worst = sorted(losses, key=lambda loss: (-loss[0], *loss[1:]))
+    return [f"{fate} rows: {part:.0%} of {place} in {name}" for part, place, name in worst]
 
 
 # Number of classes with an explanation below a table; `weir explain` explains the other classes.
@@ -113,7 +150,7 @@ def coloured(text: str, state: ClassState) -> str:
     return f"[{colour}]{escape(text)}[/]" if colour else escape(text)
 
 
-# Age of a class's last report in seconds from which it is shown as busy: units report per load cycle, unless a call takes longer.
+# Seconds without a report after which a class is shown as busy. Units report once per load cycle, unless a call takes longer.
 SILENT_S = 3.0
 
 
@@ -157,52 +194,18 @@ def policy_of(one: ClassView) -> str:
 
 def class_quality_table(title: str, views: Sequence[ClassView]) -> Sheet:
     """Return a table of the quality of classes' answers in the last seconds, with all missed deadlines since the start."""
-    # A terminal has no room for the columns `bytes` and `tardy` together, so this table has only `tardy`.
-    windows = any(view.figures.tardiness.get("due") for view in views)
-    heads = ["class", "worth", "missed", "in all", "stale", *(["tardy"] if windows else [])]
-    heads += ["mean/target", "slow", "queue", *([] if windows else ["bytes"]), "res/s"]
-    table = plain_table(title, heads)
-    for view in views:
-        figures, target = view.figures, view.settings.delay_target_ms
-        if not runs(view):
-            table.add_row(name_of(view), *[UNKNOWN] * (len(heads) - 1))
-            continue
-        are_there = answers(view)
-        table.add_row(
-            name_of(view),
-            *((worth(figures.utility_now), percent(figures.missed_now)) if are_there else (UNKNOWN, UNKNOWN)),
-            compact(figures.utility.get("missed", 0)),
-            percent(figures.staleness_now) if are_there else UNKNOWN,
-            *([percent(figures.tardy_now) if figures.tardiness.get("due") else UNKNOWN] if windows else []),
-            f"{against(figures.mean_ms, target) if are_there else UNKNOWN}/{exact(target)}",
-            times(figures.slowdown_now),
-            compact(figures.queued),
-            *([] if windows else [compact(figures.queue_bytes)]),
-            compact(figures.results_per_s),
-        )
-    return table
+    # A terminal has no room for the columns `tardy` and `bytes` together. Only classes with windows need `tardy`.
+    omitted = "bytes" if any(view.figures.tardiness.get("due") for view in views) else "tardy"
+    columns = {head: cell for head, cell in QUALITY_COLUMNS.items() if head != omitted}
+    return class_table(title, columns, views)
 
 
 def quality_table(told: Mapping[str, Any]) -> Sheet:
     """Return a table of the quality of a tenant's queries, from the service's response."""
-    heads = ["query", "answers", "ms/deadline", "slow", "worth", "missed", "stale"]
-    windows = any(item["tardiness"] for item in told["items"])
     failed = [line for line in told["items"] if line.get("failed")]
-    heads += [*(["tardy"] if windows else []), *(["failed"] if failed else [])]
-    table = plain_table("", heads)
-    for item in told["items"]:
-        answers, missed = item["answers"], item["utility"]["missed"]
-        table.add_row(
-            escape(item["query"]),
-            compact(answers),
-            f"{against(item['mean_ms'], item['deadline_ms']) if answers else UNKNOWN}/{figure(item['deadline_ms'])}",
-            times(item["slowdown"]),
-            worth(item["utility"]["mean"]) if answers else UNKNOWN,
-            missed_of(missed, answers),
-            percent(item["staleness"]) if answers else UNKNOWN,
-            *([tardy(item["tardiness"])] if windows else []),
-            *([compact(item["failed"])] if failed else []),
-        )
+    needed = {"tardy": any(item["tardiness"] for item in told["items"]), "failed": bool(failed)}
+    columns = {head: cell for head, cell in QUERY_COLUMNS.items() if needed.get(head, True)}
+    table = table_of("", columns, told["items"])
     late = late_rows([(told["tenant"], told.get("late_now", {}))])
     lines = ["; ".join(late)] if late else []
     lines += [failed_of(line) for line in failed]

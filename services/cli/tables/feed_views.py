@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
@@ -14,17 +14,17 @@ from rich.text import Text
 from configs.documents.declarations import FeedDeclaration, StreamDeclaration
 from configs.errors import NotAllowed, UnknownName, WeirError, sentence
 from configs.numbers import UNKNOWN, compact, duration, figure
-from services.cli.service_location import Declarations, declarations, service
-from services.cli.tables.sheet import Sheet
+from services.cli.service_location import declarations, service
+from services.cli.tables.sheet import table_of
 from services.ingest.progress import State
 from services.remote.models import Declared
 from services.watch.losses import MOSTLY
 
+if TYPE_CHECKING:
+    from services.cli.service_location import Declarations
+
 Status = Mapping[str, Any]
-HEADS = ("feed", "source", "state", "rows/s", "lag", "behind", "late", "rejected", "restarts")
-WIDE_HEADS = ("rows", "batch ms", "last batch", "streams", "last error")
-TEXTS = ("last batch", "streams", "last error")
-NOT_KNOWN = "states are not known"
+
 STATES: Mapping[State, str] = {
     "starting": "starting",
     "running": "[green]running[/]",
@@ -32,10 +32,32 @@ STATES: Mapping[State, str] = {
     "waiting": "[yellow]waiting[/]",
     "stopped": "[red]stopped[/]",
 }
+FEED_COLUMNS: Mapping[str, Callable[[Status], str]] = {
+    "feed": lambda feed: escape(feed["name"]),
+    "source": lambda feed: escape(feed.get("format") or UNKNOWN),
+    "state": lambda feed: STATES[feed["state"]] if "state" in feed else UNKNOWN,
+    "rows/s": lambda feed: compact(feed["rows_per_s"]) if "state" in feed else UNKNOWN,
+    "lag": lambda feed: UNKNOWN if feed.get("lag") is None else compact(feed["lag"]),
+    "behind": lambda feed: UNKNOWN if feed.get("behind_s") is None else duration(1e3 * feed["behind_s"]),
+    "late": lambda feed: late_part(feed.get("streams", ())),
+    "rejected": lambda feed: rejected_rows(feed.get("streams", ())),
+    "restarts": lambda feed: str(feed.get("restarts", UNKNOWN)),
+}
+WIDE_NUMBERS: Mapping[str, Callable[[Status], str]] = {
+    "rows": lambda feed: f"{feed['rows']:,}" if "rows" in feed else UNKNOWN,
+    "batch ms": lambda feed: UNKNOWN if feed.get("batch_ms") is None else figure(feed["batch_ms"]),
+}
+WIDE_TEXTS: Mapping[str, Callable[[Status], str]] = {
+    "last batch": lambda feed: UNKNOWN if feed.get("batch_at") is None else clock(feed["batch_at"]),
+    "streams": lambda feed: (
+        escape(", ".join(stream["name"] for stream in feed.get("streams", ()))) or UNKNOWN
+    ),
+    "last error": lambda feed: last_error(feed),
+}
 
 
 def feeds_view(name: str | None = None, is_wide: bool = False) -> RenderableType:
-    """Return a table of one feed, or of all feeds and streams with a source. Below the table, unless it is wide, are the errors."""
+    """Return a table of one feed, or of all feeds and streams with a source. Errors are listed below the table, except below a wide table."""
     try:
         with service() as weir:
             statuses = weir.live.feed_statuses() if name is None else [weir.live.feed_status(name)]
@@ -47,8 +69,11 @@ def feeds_view(name: str | None = None, is_wide: bool = False) -> RenderableType
         if name is not None:
             formats = {name: formats[name]} if name in formats else {}
         if name is not None and not formats:
-            raise UnknownName("no such Feed", value=name) from None
-        why = problem.title if isinstance(problem, NotAllowed) else f"{NOT_KNOWN}: {sentence(problem)}"
+            raise UnknownName(
+                "no such Feed", value=name, hint="list the feeds with `weir get feeds`"
+            ) from None
+        unknown = f"states are not known: {sentence(problem)}"
+        why = problem.title if isinstance(problem, NotAllowed) else unknown
         statuses = [{"name": feed, "format": source} for feed, source in formats.items()]
         return Group(feeds_table(statuses, is_wide), Text(why, style="yellow"))
     return Group(
@@ -71,34 +96,17 @@ def formats_of(weir: Declarations) -> dict[str, str]:
 def feeds_table(statuses: Sequence[Status], is_wide: bool = False) -> RenderableType:
     if not statuses:
         return Text("no feed is declared: declare a stream with a source, or a document of kind Feed")
-    heads = HEADS + WIDE_HEADS if is_wide else HEADS
-    table = Sheet(heads, left=3, texts=[heads.index(head) for head in TEXTS if head in heads])
-    for status in statuses:
-        table.add_row(
-            escape(status["name"]),
-            escape(status.get("format") or UNKNOWN),
-            STATES[status["state"]] if "state" in status else UNKNOWN,
-            UNKNOWN if "state" not in status else compact(status["rows_per_s"]),
-            UNKNOWN if status.get("lag") is None else compact(status["lag"]),
-            UNKNOWN if status.get("behind_s") is None else duration(1e3 * status["behind_s"]),
-            late_part(status.get("streams", ())),
-            rejected_rows(status.get("streams", ())),
-            str(status.get("restarts", UNKNOWN)),
-            *(wide_cells(status) if is_wide else ()),
-        )
+    numbers = {**FEED_COLUMNS, **WIDE_NUMBERS} if is_wide else FEED_COLUMNS
+    table = table_of("", {**numbers, **WIDE_TEXTS} if is_wide else numbers, statuses, left=3)
+    table.texts = range(len(numbers), len(table.heads))
     return table
 
 
-def wide_cells(one: Status) -> tuple[str, ...]:
-    """Return the cells that only the wide table has."""
-    batch_ms, at, error = one.get("batch_ms"), one.get("last_error_at"), one.get("last_error")
-    return (
-        UNKNOWN if "rows" not in one else f"{one['rows']:,}",
-        UNKNOWN if batch_ms is None else figure(batch_ms),
-        UNKNOWN if one.get("batch_at") is None else clock(one["batch_at"]),
-        escape(", ".join(stream["name"] for stream in one.get("streams", ()))) or UNKNOWN,
-        UNKNOWN if not error else escape(f"{'' if at is None else f'{clock(at)}: '}{error}{next_try(one)}"),
-    )
+def last_error(feed: Status) -> str:
+    if not feed.get("last_error"):
+        return UNKNOWN
+    when = "" if feed["last_error_at"] is None else f"{clock(feed['last_error_at'])}: "
+    return escape(f"{when}{feed['last_error']}{next_try(feed)}")
 
 
 def next_try(one: Status) -> str:
@@ -113,11 +121,10 @@ def errors(statuses: Sequence[Status]) -> list[Text]:
         if not status.get("last_error"):
             continue
         when = "" if status["last_error_at"] is None else f" at {clock(status['last_error_at'])}"
-        tries = next_try(status)
-        running = status["state"] == "running"
-        style = "dim" if running else "red"
-        word = "running again after an error" if running else "error"
-        lines.append(Text(f"{status['name']}: {word}{when}: {status['last_error']}{tries}", style=style))
+        is_running = status["state"] == "running"
+        word = "running again after an error" if is_running else "error"
+        text = f"{status['name']}: {word}{when}: {status['last_error']}{next_try(status)}"
+        lines.append(Text(text, style="dim" if is_running else "red"))
     return lines
 
 

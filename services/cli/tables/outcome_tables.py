@@ -11,6 +11,7 @@ from rich.markup import escape
 from configs.numbers import UNKNOWN, compact, exact, percent
 from services.cli.tables.cells import (
     against,
+    best,
     four_figures,
     is_late,
     loss,
@@ -20,10 +21,11 @@ from services.cli.tables.cells import (
     times,
     worth,
 )
-from services.cli.tables.sheet import Sheet, plain_table, table_of
+from services.cli.tables.sheet import Sheet, findings_table, table_of
 
 if TYPE_CHECKING:
     from configs.scenario.scenario import Claim
+    from sim.outcome.outcome import Outcome
     from sim.outcome.promises import Promise
     from sim.replay import CoreReport, ReplayReport
 
@@ -43,11 +45,15 @@ RESULT_COLUMNS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 
 def result_table(result: Mapping[str, Any]) -> Sheet:
     """Return the table of one run, with a line per class."""
-    # Imported here, so that commands that run no simulation need not import the simulator.
+    # The simulator is imported when it is needed, so that commands without a simulation do not wait for the import.
     from sim.outcome.report import length
 
     title = f"{result['scenario']}, manager {result['manager']}, policy {result['policy']}, {length(result)}"
     return table_of(title, RESULT_COLUMNS, result["classes"])
+
+
+def outcome_tables(outcome: Outcome, promises: Sequence[Promise]) -> Group:
+    return Group(result_table(outcome.result), answers_table(outcome.result), promise_table(promises))
 
 
 # Number of queries per class in the table of a run; the JSON output has all queries.
@@ -58,7 +64,7 @@ def answers_table(result: Mapping[str, Any]) -> Sheet:
     """Return a table of the quality of a run's answers: a line per class and, below it, the queries that lost most by late answers."""
     heads = ["class", "answers", "mean ms", "slow", "worth", "missed", "stale"]
     windows = any(class_["tardiness"] for class_ in result["classes"])
-    table = plain_table("answers", [*heads, "tardy"] if windows else heads)
+    table = Sheet("answers", [*heads, "tardy"] if windows else heads)
     more = 0
     for class_ in result["classes"]:
         utility, slowdown, staleness = class_["utility"], class_["slowdown"], class_["staleness"]
@@ -94,11 +100,8 @@ def answers_table(result: Mapping[str, Any]) -> Sheet:
 
 def compare_table(title: str, rows: Mapping[str, Mapping[str, Any]]) -> Sheet:
     """Return a table of several runs of one scenario: a block per manager, with a line per class."""
-    table = plain_table(
-        title,
-        ("manager", "class", "loss", "mean ms", "p95", "target", "share", "overhead"),
-        left=2,
-    )
+    heads = ("manager", "class", "loss", "mean ms", "p95", "target", "share", "overhead")
+    table = Sheet(title, heads, left=2)
     for name, result in rows.items():
         for place, class_ in enumerate(result["classes"]):
             figures = [RESULT_COLUMNS[head](class_) for head in ("class", "loss", "mean ms", "p95", "target")]
@@ -153,43 +156,33 @@ def metric_table(
         head: [metric_of(result, metric, place) for result in rows.values()] for metric, head in heads.items()
     }
     had = {head: [value for value in column if value is not None] for head, column in columns.items()}
-    shown = {head: marked(column) for head, column in had.items() if len(column) == len(rows)}
-    table = plain_table(title, ("policy", *shown))
+    shown = {
+        head: best(list(map(four_figures, column)), column)
+        for head, column in had.items()
+        if len(column) == len(rows)
+    }
+    table = Sheet(title, ("policy", *shown))
     for row, name in enumerate(rows):
         table.add_row(name, *(column[row] for column in shown.values()))
     return table
 
 
-def marked(values: Sequence[float]) -> list[str]:
-    """Return the values as texts, with the smallest values in bold."""
-    least = min(values)
-    texts = [four_figures(value) for value in values]
-    return [
-        f"[bold green]{text}[/]" if value == least else text
-        for value, text in zip(values, texts, strict=True)
-    ]
-
-
 def claim_table(claims: Sequence[Claim], rows: Mapping[str, Mapping[str, Any]]) -> Sheet:
-    """Return a table of a paper's claims. A claim names the better of two policies; it holds if that has the lower value for the first class."""
-    table = plain_table("the paper's findings", ("finding", "claimed", "here", "holds", "source"), wrapped=0)
+    """Return a table of a paper's claims. A claim holds if the policy that it calls better has the lower value for the first class."""
+    findings = []
     for claim in claims:
         if claim.policy not in rows or claim.below not in rows:
             continue
         # A run without windows has no tardiness, so its tardiness counts as 0 under each policy.
         got, other = (metric_of(rows[policy], claim.metric) or 0.0 for policy in (claim.policy, claim.below))
-        table.add_row(
-            f"{claim.metric}: {claim.policy} below {claim.below}",
-            f"−{exact(claim.by_pct)}%",
-            f"{100 * (got / other - 1):+.0f}%".replace("-", "−") if other else UNKNOWN,
-            "[green]yes[/]" if got < other else "[red]no[/]",
-            claim.source,
-        )
-    return table
+        finding = f"{claim.metric}: {claim.policy} below {claim.below}"
+        here = f"{100 * (got / other - 1):+.0f}%".replace("-", "−") if other else UNKNOWN
+        findings.append((finding, f"−{exact(claim.by_pct)}%", here, got < other, claim.source))
+    return findings_table(findings)
 
 
 def metric_of(result: Mapping[str, Any], metric: str, place: int = 0) -> float | None:
-    """Return a metric of a class by its path; None if the class does not have it, such as tardiness without windows."""
+    """Return a metric of a class by its path, such as `tardiness.mean_ms`; None if the class does not have this metric."""
     group, name = metric.split(".")
     group_of_class = result["classes"][place][group]
     value: float | None = None if group_of_class is None else group_of_class[name]
@@ -197,7 +190,7 @@ def metric_of(result: Mapping[str, Any], metric: str, place: int = 0) -> float |
 
 
 def promise_table(promises: Sequence[Promise]) -> Sheet:
-    table = plain_table("promises", ("promise", "", "measured"), left=3, wrapped=(0, 2))
+    table = Sheet("promises", ("promise", "", "measured"), left=3, prose=(0, 2))
     for promise in promises:
         mark = "[green]✓ kept[/]" if promise.kept else "[bold red]✗ broken[/]"
         table.add_row(escape(promise.text), mark, escape(promise.detail))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.markup import escape
 
 from configs.numbers import UNKNOWN, compact, exact, figure, percent
-from services.cli.tables.cells import milliseconds, three_figures
-from services.cli.tables.sheet import Sheet, plain_table
+from services.cli.tables.cells import best, milliseconds, three_figures
+from services.cli.tables.sheet import Sheet, findings_table
 from sim.windows.periodic_results import metric_of, title_of, words_of
 
 # Maximum number of sub-groups in a table (divided equally among the groups), and the minimum number per group.
@@ -24,23 +24,23 @@ def schedules_table(answer: Mapping[str, Any]) -> Sheet:
     """
     rows: Sequence[Mapping[str, Any]] = answer["schedules"]
     eager = all(row["settings"]["eager"] for row in rows)
-    throughput = [per_second(row) for row in rows]
+
+    def column(texts: Iterable[str], metric: str, sign: int = 1) -> list[str]:
+        values = [metric_of(row, metric) for row in rows]
+        return best(list(texts), [None if value is None else sign * value for value in values])
+
     columns = {
-        "ans/s": best(throughput, [-row["throughput"] for row in rows]),
-        "latency": best([latency(row) for row in rows], [metric_of(row, "latency_updates") for row in rows]),
-        "tardy ms": best(
-            [tardiness(row, "mean_ms") for row in rows], [metric_of(row, "tardiness.mean_ms") for row in rows]
-        ),
-        "max": best(
-            [tardiness(row, "max_ms") for row in rows], [metric_of(row, "tardiness.max_ms") for row in rows]
-        ),
+        "ans/s": column(map(per_second, rows), "throughput", sign=-1),
+        "latency": column(map(latency, rows), "latency_updates"),
+        "tardy ms": column((tardiness(row, "mean_ms") for row in rows), "tardiness.mean_ms"),
+        "max": column((tardiness(row, "max_ms") for row in rows), "tardiness.max_ms"),
         "shared": [shared(row) for row in rows],
     }
     if eager:
         columns["sooner"] = [percent(row["shortened_pct"] / 100) for row in rows]
     else:
-        columns["busy s"] = best([figure(row["busy_s"]) for row in rows], [row["busy_s"] for row in rows])
-    table = plain_table(escape(title_of(answer)), ("schedule", *columns))
+        columns["busy s"] = column((figure(row["busy_s"]) for row in rows), "busy_s")
+    table = Sheet(escape(title_of(answer)), ("schedule", *columns))
     for place, schedule in enumerate(rows):
         table.add_row(escape(schedule["schedule"]), *(column[place] for column in columns.values()))
     return table
@@ -48,10 +48,8 @@ def schedules_table(answer: Mapping[str, Any]) -> Sheet:
 
 def groups_table(answer: Mapping[str, Any]) -> Sheet:
     """Return the table of one schedule: a line per group and, below each group, its most tardy sub-groups."""
-    table = plain_table(
-        escape(title_of(answer)),
-        ("group", "queries", "ans/s", "latency", "tardy ms", "max", "runs", "shared"),
-    )
+    heads = ("group", "queries", "ans/s", "latency", "tardy ms", "max", "runs", "shared")
+    table = Sheet(escape(title_of(answer)), heads)
     more, most = 0, max(OF_EACH_TOLD, SUB_GROUPS_TOLD // len(answer["groups"]))
     for group in answer["groups"]:
         subs = sorted(group["sub_groups"], key=lateness)
@@ -71,17 +69,7 @@ def groups_table(answer: Mapping[str, Any]) -> Sheet:
 
 def claims_table(claims: Sequence[Mapping[str, Any]]) -> Sheet:
     """Return a table of a paper's claims. A claim holds if the schedules are in the claimed order in this run."""
-    table = plain_table("the paper's findings", ("finding", "claimed", "here", "holds", "source"), wrapped=0)
-    for claim in claims:
-        finding, claimed, got = words_of(claim)
-        table.add_row(
-            escape(finding),
-            claimed,
-            got,
-            "[green]yes[/]" if claim["holds"] else "[red]no[/]",
-            escape(claim["source"]),
-        )
-    return table
+    return findings_table((*words_of(claim), claim["holds"], claim["source"]) for claim in claims)
 
 
 def figures(one: Mapping[str, Any]) -> list[str]:
@@ -114,15 +102,6 @@ def slides(sub_group: Mapping[str, Any]) -> str:
 
 def sooner(answer: Mapping[str, Any]) -> str:
     return f"{percent(answer['shortened_pct'] / 100)} of the queries run sooner than they must"
-
-
-def best(texts: Sequence[str], values: Sequence[float | None]) -> list[str]:
-    """Return the texts, with each text that belongs to the smallest value in bold."""
-    least = min((value for value in values if value is not None), default=None)
-    return [
-        f"[bold green]{text}[/]" if value is not None and value == least else text
-        for text, value in zip(texts, values, strict=True)
-    ]
 
 
 def per_second(one: Mapping[str, Any]) -> str:

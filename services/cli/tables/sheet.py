@@ -12,12 +12,14 @@ Numbered properties:
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markup import escape
 from rich.style import Style
 from rich.text import Text
 
@@ -48,12 +50,24 @@ def screen(output: str = "table", stderr: bool = False) -> Console:
     return console
 
 
+class Lines(ABC):
+    """Base class of layouts that rich prints: a subclass returns its lines for a given width."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for line in self.lines(console, options.max_width):
+            line.rstrip()
+            yield from line.render(console, end="\n")
+
+    @abstractmethod
+    def lines(self, console: Console, width: int) -> Iterator[Text]: ...
+
+
 @dataclass
-class Sheet:
+class Sheet(Lines):
     """Table without a frame. Cells are texts in rich's markup."""
 
+    title: str
     heads: Sequence[str]
-    title: str = ""
     left: int = 1
     """Number of text columns at the left. All other columns except `texts` hold numbers, aligned to the right."""
     prose: Sequence[int] = ()
@@ -80,11 +94,6 @@ class Sheet:
 
     def add_section(self) -> None:
         self.ends.add(len(self.rows))
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in self.lines(console, options.max_width):
-            line.rstrip()
-            yield from line.render(console, end="\n")
 
     def lines(self, console: Console, width: int) -> Iterator[Text]:
         if self.title:
@@ -138,8 +147,7 @@ class Sheet:
         """Return the width of the longest word in a column of prose; 0 for other columns."""
         if place not in self.prose:
             return 0
-        words = (word for row in self.rows for word in row[place].plain.split())
-        return max((Text(word).cell_len for word in words), default=0)
+        return max((longest_word(row[place]) for row in self.rows), default=0)
 
     def table(self, console: Console, width: int, shown: Sequence[int]) -> Iterator[Text]:
         gap = self.gap(width)
@@ -188,30 +196,8 @@ class Sheet:
             if number:
                 yield Text()
             for head, cell in zip(self.heads, row, strict=True):
-                if not cell.plain:
-                    continue
-                space = width - label - GAP
-                longest = max((Text(word).cell_len for word in cell.plain.split()), default=0)
-                name = Text(head.ljust(label) + " " * GAP, HEAD)
-                if longest > space:
-                    yield from wrapped(console, name, width)
-                    yield from wrapped(console, cell, width)
-                    continue
-                for place, line in enumerate(wrapped(console, cell, space)):
-                    yield Text.assemble(Text(" " * len(name)) if place else name, line)
-
-
-def plain_table(
-    title: str,
-    columns: Sequence[str],
-    left: int = 1,
-    wrapped: int | Sequence[int] = (),
-    least: Sequence[str] = (),
-    whole: bool = False,
-) -> Sheet:
-    """Return a table: the first `left` columns are text, `wrapped` are prose, and `least` are hidden first."""
-    prose = (wrapped,) if isinstance(wrapped, int) else wrapped
-    return Sheet(columns, title, left, prose, least=least, whole=whole)
+                if cell.plain:
+                    yield from labelled(console, Text(head, HEAD), cell, label + GAP, width)
 
 
 Row = TypeVar("Row")
@@ -221,9 +207,18 @@ def table_of(
     title: str, columns: Mapping[str, Callable[[Row], str]], rows: Iterable[Row], left: int = 1
 ) -> Sheet:
     """Return a table with a line per row; a column is a head and a function from a row to its cell."""
-    table = Sheet(tuple(columns), title, left)
+    table = Sheet(title, tuple(columns), left)
     for row in rows:
         table.add_row(*(cell(row) for cell in columns.values()))
+    return table
+
+
+def findings_table(findings: Iterable[tuple[str, str, str, bool, str]]) -> Sheet:
+    """Return a table of a paper's findings: the finding, the claimed figure, the figure of this run, whether they agree, and the source."""
+    table = Sheet("the paper's findings", ("finding", "claimed", "here", "holds", "source"), prose=(0,))
+    for finding, claimed, here, holds, source in findings:
+        mark = "[green]yes[/]" if holds else "[red]no[/]"
+        table.add_row(escape(finding), claimed, here, mark, escape(source))
     return table
 
 
@@ -234,13 +229,13 @@ def hidden_note(heads: Sequence[str]) -> str:
 
 
 def clean(text: Text) -> Text:
+    """Return the text with each unprintable character replaced, except line breaks."""
+    return Text("\n".join(map(printable, text.plain.split("\n"))), spans=text.spans)
+
+
+def printable(text: str) -> str:
     """Return the text with each unprintable character replaced, since control characters could move the cursor."""
-    if text.plain.replace("\n", "").isprintable():
-        return text
-    plain = "".join(
-        character if character.isprintable() or character == "\n" else "�" for character in text.plain
-    )
-    return Text(plain, spans=text.spans)
+    return "".join(character if character.isprintable() else "�" for character in text)
 
 
 def cut_to(text: Text, width: int) -> Text:
@@ -260,17 +255,27 @@ def wrapped(console: Console, text: Text, width: int) -> list[Text]:
     return list(text.wrap(console, max(1, width), overflow="fold")) or [Text()]
 
 
+def longest_word(text: Text) -> int:
+    return max((Text(word).cell_len for word in text.plain.split()), default=0)
+
+
+def labelled(console: Console, name: Text, text: Text, start: int, width: int) -> Iterator[Text]:
+    """Yield the lines of a text that starts in column `start`, with its name at the left. A text with a very long word is below its name."""
+    if longest_word(text) > width - start:
+        yield from wrapped(console, name, width)
+        yield from wrapped(console, text, width)
+        return
+    for place, line in enumerate(wrapped(console, text, min(width - start, PROSE_MOST))):
+        head = Text() if place else name
+        yield Text.assemble(head, " " * (start - head.cell_len), line)
+
+
 @dataclass
-class Description:
+class Description(Lines):
     """Layout of one declaration, or one response of the service, with a line per field. Fields inside a field are indented below it."""
 
     title: str
     fields: Mapping[str, Any]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in self.lines(console, options.max_width):
-            line.rstrip()
-            yield from line.render(console, end="\n")
 
     def lines(self, console: Console, width: int) -> Iterator[Text]:
         if self.title:
@@ -287,16 +292,8 @@ def fields_of(console: Console, fields: Mapping[str, Any], width: int) -> Iterat
         if is_nested(value):
             yield name_text
             yield from (Text.assemble("  ", line) for line in nested(console, value, width - 2))
-            continue
-        space = width - label - GAP
-        text = clean(Text(plain(value)))
-        if max((Text(word).cell_len for word in text.plain.split()), default=0) > space:
-            yield name_text
-            yield from wrapped(console, text, width)
-            continue
-        for place, line in enumerate(wrapped(console, text, min(space, PROSE_MOST))):
-            head = Text() if place else name_text
-            yield Text.assemble(head, " " * (label + GAP - head.cell_len), line)
+        else:
+            yield from labelled(console, name_text, clean(Text(plain(value))), label + GAP, width)
 
 
 def nested(console: Console, value: Any, width: int) -> Iterator[Text]:
@@ -304,7 +301,7 @@ def nested(console: Console, value: Any, width: int) -> Iterator[Text]:
         yield from fields_of(console, value, width)
     elif all(isinstance(item, Mapping) and not any(map(is_nested, item.values())) for item in value):
         heads = list(dict.fromkeys(head for item in value for head in item))
-        sheet = Sheet(heads, left=len(heads))
+        sheet = Sheet("", heads, left=len(heads))
         for item in value:
             sheet.rows.append([clean(Text(plain(item.get(head)))) for head in heads])
         yield from sheet.lines(console, width)

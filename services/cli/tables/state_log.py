@@ -14,7 +14,6 @@ from services.ingest.progress import FeedProgress
 from services.mirror.poll_loop import MirrorProgress
 
 LOOK_S = 1.0
-ALL_SOLVED = "all problems are solved"
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def tell_problems(before: Sequence[str], after: Sequence[str]) -> None:
         if problem not in before:
             typer.echo(problem, err=True)
     if before and not after:
-        typer.echo(ALL_SOLVED, err=True)
+        typer.echo("all problems are solved", err=True)
 
 
 def feed_states(feeds: Sequence[FeedProgress]) -> dict[str, str]:

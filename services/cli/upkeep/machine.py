@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # Maximum seconds to wait until gateways and hosts have made a change: a slow host must not delay the changes of other tenants.
 SET_S = 10.0
 LOOK_S = 0.02
-# Minimum seconds between two messages about the same feed that inform gateways that the feed has nothing left to publish.
+# Minimum seconds between two reports to gateways that a feed has nothing left to publish.
 NEWS_S = 1.0
 
 
@@ -100,7 +100,7 @@ class SystemMachine:
         return () if self._brings is None else self._brings.progress()
 
     def report_caught_up(self) -> None:
-        """Inform all gateways when each feed last had nothing left to publish; feeds without a newer moment than last time are left out."""
+        """Inform all gateways when each feed last had nothing left to publish. Feeds without news since the last report are left out."""
         if self._file is None:
             return
         streams = {name: feed.streams for name, feed in self._file.all_feeds().items()}
@@ -165,5 +165,5 @@ class SystemMachine:
         try:
             return call(getattr(self._system.gateway(node), method), *arguments)
         except RayActorError:
-            # Ray's own message describes Ray's internals.
+            # Ray's own message is not shown, because it describes internals of Ray.
             raise Away(f"the gateway of node {node} ended and is being restarted") from None

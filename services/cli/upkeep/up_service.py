@@ -69,7 +69,7 @@ def served(
         try:
             yield Served(service, serving, None if ADMIN in given else home)
         finally:
-            # Another service may have overwritten the file meanwhile; its address must stay.
+            # Another service may have written its own address to the file meanwhile. That address must stay.
             with suppress(OSError):
                 if home.endpoint.read_text(encoding="utf-8") == serving.url:
                     home.endpoint.unlink()
@@ -81,6 +81,8 @@ class Served:
     def __init__(self, service: Service, serving: Serving, home: Home | None) -> None:
         """`home` is the folder with the administrator's key; None if the key was given in the environment."""
         self._service, self._serving, self._home = service, serving, home
+        self.feeds = service.feeds
+        """Function that returns the progress of each declared feed, regardless of the process that runs it."""
 
     def told(self) -> dict[str, object]:
         """Return the addresses of the service and the path of the administrator's key, but never the key."""
@@ -89,10 +91,6 @@ class Served:
             "console": f"{self._serving.url}/console/",
             **({} if self._home is None else {"admin_key": str(self._home.admin_key)}),
         }
-
-    def feeds(self) -> list[FeedProgress]:
-        """Return the progress of each declared feed, regardless of the process that runs it."""
-        return self._service.feeds()
 
     def attach(
         self,
@@ -105,7 +103,7 @@ class Served:
         running: ExitStack,
     ) -> None:
         """Connect the service to the system until `running` is closed. Without `feeds`, other processes report the progress of feeds."""
-        # These modules import Ray, which `--help` must not wait for.
+        # These modules import Ray. They are imported when a system runs, so that `weir up --help` does not wait for Ray.
         from services.api.routes.results import results_of
         from services.metrics.collector import SystemCollector
         from services.metrics.nodes import Nodes
@@ -185,6 +183,7 @@ def make_admin_key(catalog: Catalog, service: Service, home: Home, who: str) -> 
     try:
         write_private(path, f"{key}\n")
     except InvalidInput:
-        catalog.keys.revoke(info.id, who)  # no file has this key
+        # The key could not be written to its file, so that no user can ever read it.
+        catalog.keys.revoke(info.id, who)
         raise
     service.snapshot.refresh()

@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from configs.errors import InvalidInput, UnknownName
 from services.cli.main import app
 from services.race import w11_workload
-from services.race.measure import peak_rss_mb
 from services.race.race import CONTESTANTS, SPAWN, Contestant, contestants
+from services.race.w11_workload import peak_rss_mb
 
 
 @pytest.fixture

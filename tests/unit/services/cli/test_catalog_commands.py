@@ -47,7 +47,7 @@ def here(terminal: Terminal) -> Terminal:
 def weir(
     request: pytest.FixtureRequest, here: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[Terminal]:
-    """Return a terminal that uses the catalog of its home, or a service as its administrator; then its home stays empty."""
+    """Return a terminal that uses the catalog of its home, or a service with the administrator's key. With a service, no home is created."""
     if request.param == "here":
         yield here
         return
@@ -106,7 +106,7 @@ def test_commands_use_the_service_of_the_home_which_refuses_impossible_targets(
         assert here("delete", "query", "acme/q")[0] == 0
         assert here("query", "rm", "acme/r")[0] == 0
         assert [ref for ref in map(str, running.catalog.state()) if "hasty" in ref or "Query" in ref] == []
-        # The audit names `admin`, because the service made the changes, not the user of the command line.
+        # The audit log has entries by `admin`, because changes by the service are logged under the principal of the API key.
         assert {entry.who for entry in running.catalog.audit()} == {"weir", "admin", "test"}
 
 

@@ -19,7 +19,7 @@ from configs.classes.policies import POLICY_KINDS
 from configs.errors import UnknownName
 from services.cli.commands.sim import comparison, sim
 from services.cli.tables.cells import milliseconds
-from services.cli.tables.sheet import plain_table
+from services.cli.tables.sheet import Sheet
 from tests.support.checkout import ROOT
 from tests.support.recordings import lending, lines_of, recorded_run, write_lines
 from tests.support.scenarios import preset
@@ -137,7 +137,7 @@ def test_seconds_set_the_length_of_the_run(weir: Terminal) -> None:
 
 
 def test_a_shorter_run_leaves_out_the_faults_that_would_come_after_it(weir: Terminal, tmp_path: Path) -> None:
-    # A drained run continues after its last arrival, so a later fault would still strike.
+    # A run with `drain` continues after its last arrival. A fault at 2 s would still strike if the shorter run did not leave it out.
     for name, fault in (("faulty", "{kind: clock_jumps, at_s: 2, by_s: 1}"), ("sound", "")):
         (tmp_path / f"{name}.yaml").write_text(SMALL + f"drain: true\nfaults: [{fault}]\n", encoding="utf-8")
     short, without = (
@@ -169,17 +169,16 @@ def test_an_invalid_length_of_a_run_is_refused(weir: Terminal, value: str, shown
 
 def test_a_negative_seed_is_refused(weir: Terminal) -> None:
     assert weir("sim", "small.yaml", "--seed=-1") == refusal(
-        "--seed: the seed must not be negative (got -1)",
-        "  hint: write a whole number, 0 or more",
+        "--seed: the value must be at least 0 (got -1)",
+        "  hint: write 0 or more",
     )
 
 
 def test_the_option_policy_replaces_the_policy_of_every_class(weir: Terminal) -> None:
     answer = weir("sim", "small.yaml", "-o", "json", "--policy", "fcfs").json
     assert answer["policy"] == "fcfs"
-    assert (
-        answer["classes"] == weir("sim", "small.yaml", "-o", "json").json["classes"]
-    )  # with a single query, all policies pick alike
+    # The scenario has a single query, so all policies make the same choices.
+    assert answer["classes"] == weir("sim", "small.yaml", "-o", "json").json["classes"]
 
 
 @pytest.mark.parametrize(
@@ -304,7 +303,8 @@ def test_an_interrupted_run_exits_with_130_and_prints_no_traceback(weir: Termina
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    gc.disable()  # hypothesis runs a callback in garbage collections, where an exception would be lost
+    # Hypothesis runs a callback in garbage collections. An exception in this callback would be lost.
+    gc.disable()
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.3)
         done = weir("sim", "small.yaml", "--seconds", "86400")
@@ -568,7 +568,7 @@ def test_milliseconds_are_shortened_for_tables(value: float, shown: str) -> None
 
 
 def test_only_the_first_columns_of_a_table_are_left_aligned() -> None:
-    table = plain_table("", ("first", "second", "third"), left=2)
+    table = Sheet("", ("first", "second", "third"), left=2)
     table.add_row("a", "b", "1")
     console = Console(width=80, file=StringIO(), record=True)
     console.print(table)

@@ -54,7 +54,7 @@ def test_in_the_lending_scenario_a_class_idles_while_another_exceeds_its_share()
         return [name for name, part in at(moment).items() if part > shares[name]]
 
     assert [beyond(moment) for moment in (0, 30, 55, 70, 90)] == [[], ["class2"], ["class2"], [], ["class3"]]
-    # All loads together fit into the machine, so that idle capacity can be lent, except at 55 s, when class 1 is busy again.
+    # All loads together are below the machine's capacity, except at 55 s, when class 1 is busy again.
     assert [sum(at(moment).values()) < 1 for moment in (0, 30, 55, 70, 90)] == [True, True, False, True, True]
     assert at(30)["class1"] < 0.1 < 0.4 < at(55)["class1"] < shares["class1"]
     assert loads(SCENARIOS["lending"], 0.5, 100)["class2"][1] == (20, 0.425)

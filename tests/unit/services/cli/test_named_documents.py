@@ -98,7 +98,7 @@ def test_several_queries_are_deleted_together_or_not_at_all(weir: Terminal) -> N
         "deleted Query acme/third\ndeleted Query acme/second\n",
         "",
     )
-    # With a single tenant, its name may be left out.
+    # If the catalog has a single tenant, the tenant's name may be left out.
     assert weir("query", "rm", "first") == (0, "deleted Query acme/first\n", "")
 
 

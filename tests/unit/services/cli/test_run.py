@@ -23,7 +23,8 @@ CREATE QUERY mean AS
 @pytest.fixture
 def readings(tmp_path: Path) -> Path:
     path = tmp_path / "readings.parquet"
-    seconds = np.array([0, 1, 1, 3, 0, 5])  # the fifth row is late
+    # The fifth row is late, because its second is before the second of the fourth row.
+    seconds = np.array([0, 1, 1, 3, 0, 5])
     table = pa.table(
         {
             "ts": pa.array(seconds * 1_000_000, pa.timestamp("us", tz="UTC")),

@@ -21,7 +21,8 @@ Row = dict[str, object]
 ROWS: list[Row] = [
     {"ts": "2026-01-01 00:00:01", "page": "/a", "amount": 1.5, "ok": True},
     {"ts": "2026-01-01 00:00:07", "page": "/b", "amount": 2.0, "ok": False},
-    {"ts": "2026-01-01 00:00:03", "page": "/a", "amount": 4.0, "ok": True},  # four seconds out of order
+    # The third row is four seconds older than the second row.
+    {"ts": "2026-01-01 00:00:03", "page": "/a", "amount": 4.0, "ok": True},
     {"ts": "2026-01-01 00:00:12", "page": "/b", "amount": 8.0, "ok": True},
 ]
 SUMS = "SELECT page, SUM(amount) AS total FROM clicks [RANGE 10 SECONDS] GROUP BY page"
@@ -215,7 +216,8 @@ def test_a_declared_text_keeps_its_leading_zeros(tmp_path: Path) -> None:
 
 
 def test_column_types_are_inferred_from_all_rows_of_a_file(tmp_path: Path) -> None:
-    count = 300_000  # more rows than the first block, from which types are inferred
+    # The file has more rows than its first block, from which Arrow would infer the types.
+    count = 300_000
     for name, lines in (
         ("c.csv", ["x", *["12345"] * count, "many"]),
         ("c.jsonl", [*['{"x": 12345}'] * count, '{"x": 1.5}']),

@@ -73,7 +73,7 @@ class Running:
     def account(self, queued: int) -> None:
         ledger = TupleLedger(offered=100, delivered=60, shed=10, late=2, rejected=3, failed=1)
         self.system.cycle("gold", 0.2, (ledger, queued), p99_ms=12.5)
-        # Without a later time, the watch would return its earlier view.
+        # The clock is advanced, because the watch would otherwise return its earlier view.
         self.now += 1
 
     def give_up(self, name: str, why: str) -> None:
@@ -227,7 +227,7 @@ def test_repeated_decisions_are_folded_into_one_line() -> None:
         decision(30, "wait", "nothing to change", repeated=3, since="2026-11-19T16:00:05+00:00"),
         decision(31, "wait", "nothing to change"),
     ]
-    assert [(line.at[17:19], line.words) for line in folded(items)] == [
+    assert [(at[17:19], words) for at, words in folded(items)] == [
         ("02", "overloaded; drop 10% → 20% (and 1 more like it since 16:00:01)"),
         ("03", "redistribution: gold 0.500 → 0.700"),
         ("31", "nothing to change (and 4 more like it since 16:00:05)"),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import datetime
+from functools import partial
 
 import pytest
 
-from services.cli.commands.up import EndLine
+from services.cli.commands.up import log_end
 from services.cli.tables.state_log import States, changes, feed_problems, feed_states, log_states
 from services.ingest.progress import FeedProgress
 
@@ -90,6 +91,6 @@ def test_the_last_log_line_names_the_process_that_ended_and_the_reason(
     capsys: pytest.CaptureFixture[str], problem: BaseException, on_cluster: bool, line: str
 ) -> None:
     running = ExitStack()
-    running.push(EndLine(on_cluster))
+    running.push(partial(log_end, on_cluster))
     assert not running.__exit__(type(problem), problem, None)
     assert capsys.readouterr().out.partition(" ")[2] == f"{line}\n"

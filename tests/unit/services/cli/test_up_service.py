@@ -125,7 +125,8 @@ def test_only_one_weir_up_runs_from_a_home(
         assert "stop that `weir up`, or set WEIR_HOME to another folder" in printed
         assert home.endpoint.read_text(encoding="utf-8") == "http://127.0.0.1:1"
         assert stat.S_IMODE(home.lock.stat().st_mode) == 0o600
-    with pytest.raises(InvalidInput, match="--folder"):  # the wrong value of --folder ends the start early
+    # `weir up` ends before it starts a system, because --folder names a file.
+    with pytest.raises(InvalidInput, match="--folder"):
         up(files=[], api_port=0, folder=a_file(tmp_path))
     assert not home.endpoint.exists()
 

@@ -64,7 +64,8 @@ def test_stopping_does_not_wait_for_a_plan(aside: Aside) -> None:
     aside.plan(SITUATION)
     pid = aside.pid
     assert pid is not None
-    os.kill(pid, signal.SIGSTOP)  # a plan that never ends
+    # After SIGSTOP, the worker process never finishes its plan.
+    os.kill(pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as others:
         waiting = others.submit(aside.plan, SITUATION)
         aside.stop()

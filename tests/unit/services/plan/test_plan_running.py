@@ -101,10 +101,8 @@ def test_a_plan_does_not_wait_if_no_row_has_come_for_long(
     assert system.counts == asked + 1
 
 
-def test_rows_from_long_ago_do_not_count_in_the_present_rate(
-    clock: Clock,
-) -> None:
-    """Use a stream without a reader. No class reports about it, so its old counts must not count as its present rate."""
+def test_rows_from_long_ago_do_not_count_in_the_present_rate(clock: Clock) -> None:
+    """Check a stream that no class reads. The watch sees no report about its rows, so old samples must not be used for its rate."""
 
     class Coming(InProcess):
         """System with a stream that receives more rows at each call, while time passes."""

@@ -123,7 +123,7 @@ def test_limit_and_tail_bound_the_number_of_rows(answering: Answering, weir: Ser
         assert list(client.results("hot", tail=3)) == hot(24_997, 25_000)
         assert list(client.results("hot", tail=5, limit=2)) == hot(24_995, 24_997)
         assert list(client.results("hot", after="24990", limit=2)) == hot(24_991, 24_993)
-        # Rows that arrive after the call are read, too, until the limit is reached.
+        # With `follow`, rows that arrive after the call are also read, until the limit is reached.
         following = client.results("hot", tail=2, limit=4, follow=True)
         assert [next(following), next(following)] == hot(24_998, 25_000)
         answering.publish(10)
@@ -412,7 +412,7 @@ def test_unknown_query_is_an_error_with_exit_code_2(weir_command: WeirCommand) -
     assert err.startswith("error: no such Query (got 'cold')")
 
 
-# Ctrl-C at the worst moment: a call has acquired the lock of the connection pool, but `__enter__` has not returned yet.
+# Program that sends itself SIGINT (Ctrl-C) at the worst moment: just after a call has acquired the lock of the connection pool.
 CTRL_C_WITH_LOCKED_POOL = """
 import os, signal
 from httpcore import _synchronization
@@ -429,7 +429,7 @@ main()
 def test_ctrl_c_ends_weir_results_while_the_connection_pool_is_locked(weir: Served) -> None:
     environ = os.environ | {"WEIR_ENDPOINT": weir.url, "WEIR_API_KEY": weir.key("tenant:gold")}
     command = [sys.executable, "-c", CTRL_C_WITH_LOCKED_POOL, "results", "hot", "--follow"]
-    # A deadlock would last until the timeout.
+    # If Ctrl-C caused a deadlock, the command would be killed only after the timeout.
     found = subprocess.run(
         command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False
     )

@@ -163,7 +163,7 @@ def test_timestamps_and_decimals_are_sent_as_text() -> None:
         ([1, 2], "rows[0]: a row cannot be of type int"),
         (
             [{"x": object()}],
-            "rows: holds a value that JSON cannot represent: Type is not JSON serializable: object",
+            "rows: a row has a value that JSON cannot represent: Type is not JSON serializable: object",
         ),
     ],
 )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 TRIES = 5
 POLL_S = 0.02
@@ -20,8 +18,8 @@ class Figure:
     name: str
     value: float
     unit: str
-    limit: float | None = None  # largest accepted value; None if no value is too large
-    least: float | None = None  # smallest accepted value; None if no value is too small
+    limit: float | None = None  # Largest accepted value; None if no value is too large.
+    least: float | None = None  # Smallest accepted value; None if no value is too small.
 
     @property
     def met(self) -> bool:
@@ -51,18 +49,6 @@ def seconds_each(work: Callable[[], object], times: int) -> float:
         if enabled:
             gc.enable()
     return best
-
-
-def peak_rss_mb() -> float:
-    """Return the peak of this process's resident memory, in MB.
-
-    getrusage is used only without /proc, because its value includes the memory that the parent process had when it started this process.
-    """
-    status = Path("/proc/self/status")
-    if not status.is_file():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    lines = dict(line.split(":", 1) for line in status.read_text(encoding="utf-8").splitlines())
-    return int(lines["VmHWM"].split()[0]) / 1024
 
 
 def wait(look: Callable[[], bool], what: str, most_s: float) -> None:

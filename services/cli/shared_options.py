@@ -1,0 +1,46 @@
+"""Arguments and options that several commands have, with confirmations and durations."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from configs.errors import InvalidInput
+from services.cli.completion import tenants
+
+TenantArgument = Annotated[
+    str | None,
+    typer.Argument(help="Tenant to show.", show_default="the tenant of the key", autocompletion=tenants),
+]
+TenantsArgument = Annotated[
+    str | None,
+    typer.Argument(help="Tenant to show.", show_default="all tenants", autocompletion=tenants),
+]
+QUERY_HELP = "Tenant and name of the query; with a tenant's own key, QUERY is enough."
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+RecordOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder in which the run's events and decisions are recorded, for `weir sim --replay`."
+    ),
+]
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def confirm(question: str, unasked: InvalidInput) -> None:
+    """Ask for a confirmation, and end the command without one; raise `unasked` if there is no terminal to ask on."""
+    if not sys.stdin.isatty():
+        raise unasked
+    typer.confirm(question, abort=True)
+
+
+def seconds_of(text: str, option: str) -> float:
+    """Return the seconds of a duration such as 90d, 12h, 30m or 10s; `option` is named in the error message."""
+    match = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
+    if match is None:
+        raise InvalidInput("this is not a duration", option, text, "write 90d, 12h or 30m")
+    return float(int(match[1]) * UNITS_S[match[2]])
