@@ -98,7 +98,7 @@ class Caller:
             )
 
     def must_bring_feeds(self) -> None:
-        """Raise Forbidden unless the key has the scope `feeds`. Keys of administrators are refused: they may not see secrets of sources."""
+        """Raise Forbidden unless the key has the scope `feeds`. An administrator's key is refused, so that it never reads secrets of sources."""
         if FEEDS not in self.scopes:
             raise Forbidden("the key is not for feeds", hint=f"use a key with the scope {FEEDS}")
 
@@ -114,7 +114,7 @@ COMPARED_MOST = 2000
 
 
 def not_there(kind: str, name: str, known: Collection[str] | None = None) -> NotFound:
-    """Return the same NotFound for a name that does not exist and for a name that the caller may not see.
+    """Return the NotFound for a name that does not exist. A name that the caller may not see gets the same NotFound.
 
     `known` has the names that the caller may see; the hint lists the most similar names in `known`.
     """
@@ -215,7 +215,7 @@ class Gatekeeper:
     def _caller(self, holder: Holder) -> Caller:
         caller = self._callers.get(holder.id)
         if caller is None:
-            # The scopes of a key never change, so cached callers stay correct; the cache may be cleared at any time.
+            # The scopes of a key never change, so a cached caller stays correct.
             if len(self._callers) >= 10_000:
                 self._callers.clear()
             caller = self._callers[holder.id] = Caller(holder.principal, holder.id, holder.scopes)

@@ -4,7 +4,7 @@
 - A share decision is a redistribution, a reclaim or a change of classes.
 - A policy decision is a comparison of policies for a class that tunes itself.
 
-A tenant sees all other classes together as ANOTHER: it learns neither the names nor the number of other classes.
+A tenant sees all other classes together as ANOTHER, so that the tenant learns neither their names nor their number.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class ShareDecision(BaseModel):
 
 
 class PolicyFigures(BaseModel):
-    """Objective of a class (smaller is better): its measured value, and its forecast for each policy and plan, such as `hr, joins first`."""
+    """Figures of a policy decision. The objective of the class (smaller is better) is measured, and forecast for each policy and plan."""
 
     objective: Objective
     measured: float | None
@@ -135,7 +135,7 @@ def by_name(name: str) -> str:
 
 
 def for_tenant(tenant: str) -> Naming:
-    """Return a function that returns the names of the tenant's own units and classes unchanged, and ANOTHER for all other names."""
+    """Return a function that hides the names of other tenants: it keeps the names of the tenant's class and units, and returns ANOTHER otherwise."""
     return lambda name: name if class_of(name) == tenant else ANOTHER
 
 
@@ -210,7 +210,7 @@ def share_decision(move: ShareMove, epoch_s: float, naming: Naming) -> ShareDeci
         figures=ShareFigures(
             before=before,
             after=after,
-            # The usage of other classes is not shown to a tenant.
+            # A tenant does not see the usage of other classes.
             usage={name: used for name, used in move.usage.items() if naming(name) == name},
             loans=loans,
         ),
@@ -243,7 +243,7 @@ def together(shares: Mapping[str, float], naming: Naming) -> dict[str, float]:
 
 
 def loans_of(loans: Iterable[tuple[str, str, float]], naming: Naming) -> list[Loan]:
-    """Return the loans with the names shown to the caller. Loans between two classes that are both hidden are left out."""
+    """Return the loans with the names shown to the caller, without the loans between two hidden classes."""
     shares: dict[tuple[str, str], float] = {}
     for lender, borrower, share in loans:
         pair = naming(lender), naming(borrower)

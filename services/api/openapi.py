@@ -1,7 +1,6 @@
 """OpenAPI 3.1 description of the API, made from the routes and completed by the errors and keys that all routes have in common.
 
-python -m services.api.openapi            writes docs/openapi.json
-python -m services.api.openapi --check    exits with 1 if docs/openapi.json differs from the routes
+`python -m services.api.openapi` writes docs/openapi.json. With `--check`, it exits with 1 if docs/openapi.json differs from the routes.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def complete(operation: dict[str, Any], is_open: bool) -> None:
     if invalid is None or "application/json" in invalid.get("content", {}):
         answers.pop("422", None)
         if not is_open:
-            # Every route with a key can return this problem: a route without parameters refuses a request that has parameters.
+            # Every route with a key can return the problem `invalid`: even a route without parameters refuses unknown parameters.
             answers |= keyed(responses("invalid"))
     if is_open:
         operation["security"] = []

@@ -1,10 +1,10 @@
-"""Problem responses (RFC 9457): a WeirError becomes a response of type `application/problem+json`.
+"""Problem responses (RFC 9457): a WeirError becomes a response of type `application/problem+json` with these members:
 
-    type    urn:weir:problem:SLUG, which programs compare
-    title   text of the type
-    detail  what is wrong with this request, with the offending value
-    hint    how to correct it
-    errors  where each error is: JSON pointer into the body (`pointer`), or name of the parameter or header (`parameter`)
+- `type`: `urn:weir:problem:SLUG`, which programs compare
+- `title`: one text for all problems of a type
+- `detail`: what is wrong with this request, with the offending value
+- `hint`: how to correct the request
+- `errors`: place of each error, as a JSON pointer into the body (`pointer`), or as a name of a parameter or header (`parameter`)
 
 Unexpected exceptions become status 500 without details, so that callers learn nothing about the internals; the log has the details.
 """
@@ -166,7 +166,7 @@ def retry_after(seconds: float) -> dict[str, str]:
 
 
 def problem_response(problem: WeirError, body: object = None) -> Response:
-    """Return the response for a problem. If the parsed body is given, JSON pointers into the body are exact."""
+    """Return the response for a problem. Its JSON pointers into the body are exact only if the parsed body is given."""
     kind = KINDS[slug_of(problem)]
     members: dict[str, Any] = {"detail": detail_of(problem), "hint": problem.hint}
     errors = list(errors_of(problem, body))
@@ -188,7 +188,7 @@ def problem_response(problem: WeirError, body: object = None) -> Response:
 def told_as(kind: ProblemKind, told: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     head = {"type": URN + kind.slug, "title": kind.title, "status": kind.status}
     content = head | {key: value for key, value in told.items() if value not in ("", None)}
-    # The offending value is part of the text, and may hold characters that cannot be encoded.
+    # The text contains the offending value, which may hold characters that cannot be encoded.
     return Response(
         orjson.dumps(encodable(content)), kind.status, headers=dict(headers or {}), media_type=MEDIA_TYPE
     )
@@ -217,13 +217,13 @@ def detail_of(problem: WeirError) -> str:
     return text if problem.value is None else f"{text} (got {shown(problem.value)})"
 
 
-# Values of a problem's `file` if the document is in a body: BODY for the only document, IN_BODY for one of a list of documents.
+# Values of a problem's `file` for a document in a request body: BODY for a single document, IN_BODY for a document in a list.
 BODY = "body"
 IN_BODY = re.compile(r"documents\[(\d+)\](?: \(.*\))?", re.DOTALL)
 
 
 def is_of_body(file: str) -> bool:
-    """Return True if the problem is about the body's only document, which its message then need not name."""
+    """Return True if the problem is about the only document in the body, so that its message need not name the document."""
     return file == BODY or file.startswith(f"{BODY} (")
 
 

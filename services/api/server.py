@@ -112,7 +112,7 @@ class ApiServer(uvicorn.Server):
         """Stop serving; this method is called from another thread than the server's."""
         self.should_exit = True
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended already
+            with contextlib.suppress(RuntimeError):  # The event loop has already ended.
                 self._loop.call_soon_threadsafe(ending.end)
 
 

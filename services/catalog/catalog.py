@@ -276,7 +276,7 @@ class Catalog:
                     fields=change.fields,
                 )
                 after.put(save(connection, before.get(change.ref), after[change.ref], revision))
-        # A change of a tenant or a query may change the lists of inputs of the tenant's other queries, so these rows are written too.
+        # A change may alter what the tenant's other queries read, so the rows of the tenant's other queries are updated as well.
         for tenant in dict.fromkeys(change.ref.tenant or change.ref.name for change in made):
             for stored in after.queries_of(tenant):
                 was = before.get(stored.ref)

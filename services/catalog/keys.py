@@ -124,7 +124,7 @@ class KeyStore:
         return key, info
 
     def adopt(self, key: str, principal: str, scopes: Iterable[str], who: str) -> None:
-        """Store a key that was made outside Weir. Of the principal's other keys, the newest stays valid, and the older ones are revoked.
+        """Store a key that was made outside Weir. The principal's newest other key stays valid, and the principal's older keys are revoked.
 
         Repeating the call has no effect. Raise InvalidInput if the key was revoked, or has another principal or other scopes.
         """

@@ -30,13 +30,13 @@ Life = Hashable
 
 @dataclass(slots=True)
 class LastCount:
-    """Value of one count when it was last seen, and the life of the process that reported the value."""
+    """Last value of one count, and the life (run) of the process that reported the value."""
 
     life: Life
     value: float
 
     def gain(self, life: Life, value: float, goes_on: bool) -> float:
-        """Return the increase since the last value. `goes_on` is true for a kept count, which does not start at 0 after a restart."""
+        """Return the increase since the last value. `goes_on` is True for a count that does not start at 0 after a restart of its process."""
         if goes_on or life == self.life:
             self.life = life
             gained = max(0.0, value - self.value)
@@ -128,7 +128,7 @@ class ClassCounters:
         self, known: UnitSeen, total: ClassCounts, life: Life, answered: ResponseCounts, target_s: float
     ) -> None:
         if answered.target_s != target_s:
-            return  # counts for an earlier delay target have buckets with other limits, so they cannot be added
+            return  # Counts for an earlier delay target cannot be added, because their buckets have other limits.
         if total.times.target_s != target_s:
             total.times = ResponseBuckets(target_s, within=[0.0] * len(answered.within))
         goes_on = known.life == life and known.answered.target_s == target_s
@@ -157,7 +157,7 @@ class Counters:
         self._asked: set[Key] = set()
 
     def of_life(self, key: Key, value: float, life: Life) -> float:
-        """Return the counter for a count that starts at 0 whenever its process restarts; `life` identifies the process."""
+        """Return the counter for a count that starts at 0 whenever its process restarts; `life` identifies one run of the process."""
         return self._total(key, gained(self._seen, key, life, value, goes_on=False))
 
     def until_it_falls(self, key: Key, value: float) -> float:
@@ -174,7 +174,7 @@ class Counters:
         return self._total(key, gained(self._seen, key, object(), value, goes_on))
 
     def changes(self, key: Key, pid: int) -> float:
-        """Return how often the process was restarted: the number of calls with another process id than the call before."""
+        """Return how often the process was restarted: the number of calls with another process id than the previous call."""
         counter = self._seen.get(key)
         return self._total(
             key, gained(self._seen, key, pid, counter is not None and counter.life != pid, False)

@@ -187,7 +187,7 @@ def column_of(type_: DataType, values: Sequence[Any]) -> tuple[pa.Array, Iterabl
         try:
             return pa.array(values, type_.arrow), ()
         except (pa.ArrowException, OverflowError):
-            pass  # one of the values is too large, and the loop below finds it
+            pass  # One of the values is too large, and the loop below finds it.
     convert, converted, bad = CONVERSIONS[type_.kind], [], []
     for place, value in enumerate(values):
         try:
@@ -237,7 +237,7 @@ def moment(type_: DataType, value: Any) -> int:
     if type(value) is int:
         return whole(type_, value)
     moment_given = datetime.fromisoformat(typed(value, str))
-    if moment_given.tzinfo is None:  # a time without a zone defines no moment, so the value is rejected
+    if moment_given.tzinfo is None:  # A time without a zone defines no moment, so the value is rejected.
         raise ValueError
     return (moment_given - EPOCH) // MICROSECOND
 

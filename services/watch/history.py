@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SAMPLES_MAX = 600
 BYTES_MAX = 64 << 20
-# Number of decimals to which a value is rounded; plots show fewer.
+# Number of decimals to which a value is rounded; plots show fewer decimals.
 DECIMALS = 6
 
 FIGURES = (

@@ -79,7 +79,7 @@ def response(view: ClassView) -> str:
 
 
 def worth(view: ClassView) -> str:
-    """Return a text with the utility of the answers; an empty text if the time that answers take reduces no utility."""
+    """Return a text with the mean utility of the answers; an empty text if the answers lose no utility."""
     figures = view.figures
     if figures.utility_now > 1 - LEAST:
         return ""

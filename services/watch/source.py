@@ -142,8 +142,7 @@ class RunningSystem:
         return {
             stream["stream"].lower(): StreamCounts(stream["accepted_rows"], stream["accepted_batches"])
             for stream in self._gateway(node)["streams"]
-            if stream["origin"]
-            is None  # only streams that arrive at this node, no copies of streams that arrive at another node
+            if stream["origin"] is None  # A copy of a stream that arrives at another node is left out.
         }
 
     def _gateway(self, node: str) -> dict[str, Any]:

@@ -87,9 +87,8 @@ class Watch(BackgroundThread):
         self._problem = ""
         self._answered = self._began
         self._has_ended = False
-        self._reports: dict[
-            str, tuple[float, float]
-        ] = {}  # times of each unit's last report: one by the unit's clock, one by the watch's clock
+        # Time of each unit's last report: first by the unit's clock, then by the watch's clock.
+        self._reports: dict[str, tuple[float, float]] = {}
         self._looks = 0
         self._wanted = False
 
@@ -156,7 +155,7 @@ class Watch(BackgroundThread):
         return self._has_ended
 
     def places(self, class_name: str) -> Sequence[AnswersPlace]:
-        """Return where the answers of a class are, as far as is known: one location per unit, in the order of shards."""
+        """Return the known locations of a class's answers: one location per unit, in the order of shards."""
         return self._places.places(class_name)
 
     def endpoint(self, node: str) -> str | None:

@@ -1,9 +1,9 @@
 """Routes of the console, a web page for users with a key, and of the files that the page loads.
 
-    /console/sign-in            begins a session for the key in the form, and sets the session's cookie; the key is not kept
-    /console/                   the page; without a session, it redirects to /console/sign-in
-    /console/assets/HASH/FILE files of the page; HASH changes with any of them, so browsers may cache them for ever
-    /console/session            principal and scopes of the signed-in caller
+- /console/sign-in begins a session for the key in the form, and sets the session's cookie; the key is not kept.
+- /console/ is the page; without a session, the page redirects to /console/sign-in.
+- /console/assets/HASH/FILE are the files of the page; HASH changes with the files, so browsers may cache the files for ever.
+- /console/session returns the principal and scopes of the signed-in caller.
 
 The page calls the API like any other client. Its content security policy allows only scripts, styles and requests of this
 service, no inline scripts or styles, and no text inserted as markup.
@@ -196,9 +196,9 @@ def must_have_session(request: Request) -> Caller:
 
 
 def must_be_from_here(request: Request) -> None:
-    """Raise Forbidden for a form from another site, because such a form could sign the user out, or in with a key of that site."""
+    """Raise Forbidden for a form from another site: such a form could sign the user out, or sign the user in with a foreign key."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is None and origin is not None:  # without TLS, browsers send Sec-Fetch-Site only to localhost
+    if site is None and origin is not None:  # Without TLS, browsers send Sec-Fetch-Site only to localhost.
         is_ours = origin.partition("://")[2] == request.headers.get("host")
         site = "same-origin" if is_ours else "cross-site"
     if site not in (None, "same-origin", "none"):

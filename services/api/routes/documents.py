@@ -106,7 +106,7 @@ Put = Annotated[PutRequest, Depends(put_request)]
 
 
 class VisibleKind:
-    """Access of callers to the declarations of one kind: listing, reading and changing."""
+    """Declarations of one kind that callers may list and read."""
 
     def __init__(self, service: Service, kind: str) -> None:
         self._service, self._kind = service, kind
@@ -171,7 +171,7 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-# -- routes of all kinds with names, except queries -------------------------------------------------------------
+# -- routes of all kinds of declarations except queries and the session ------------------------------------------
 
 
 def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
@@ -321,7 +321,7 @@ def add_apply(routes: APIRouter, service: Service) -> None:
 
 
 def documents_of(request: Request, content: bytes) -> list[Document]:
-    """Return the documents of a JSON body `{"documents": [...]}`, or of a YAML body in the format of files."""
+    """Return the documents of a JSON body `{"documents": [...]}`, or of a YAML body in the format of declaration files."""
     documents = read_all(request, content)
     if media_type(request) == JSON:
         (body,) = documents

@@ -127,7 +127,7 @@ def add_decisions(routes: APIRouter, service: Service) -> None:
                 tenant=tenant, running=False, words=not_running(service, tenant).reason, items=[]
             )
         shown = view.classes[tenant]
-        if is_given_up(shown):  # the host keeps no decisions about this class
+        if is_given_up(shown):  # No host keeps decisions about a class that is given up.
             return Explanation(tenant=tenant, running=False, given_up=True, words=in_words(shown), items=[])
         explained = answered(lambda: watch.source.decisions(tenant, last))
         items = decisions_of(explained, naming_for(caller, tenant))
@@ -240,7 +240,7 @@ def given_up_of(view: View, tenants: Iterable[str]) -> list[str]:
 
 def lately(watch: Watch, view: View, tenant: str, items: Iterable[Decision]) -> Lately:
     """Return the largest fractions of input and of queue that a class dropped in the last minute, from its history and last decisions."""
-    # The decisions were read later than the history and may show more shedding, so the larger of both figures is returned.
+    # The decisions were read later than the history and may show more shedding, so the larger figure is returned.
     past = watch.history.past(LATELY_S, [tenant]).classes[tenant]["drop"]
     since = moment(view.at - LATELY_S)
     figures = [item.figures for item in items if isinstance(item, LoadDecision) and item.at >= since]
@@ -270,7 +270,7 @@ def answered(ask: Callable[[], Answer]) -> Answer:
     except SourceAway as problem:
         raise NotRunning(problem.title, hint=problem.hint) from None
     except UnknownName as problem:
-        # The class ran when the view was made, but its host no longer knows it.
+        # The class ran when the view was made, but the host no longer knows the class.
         hint = "see the status of the tenant for the reason; try again in a second"
         raise NotRunning(
             f"the class is starting, stopping, or has failed: {problem.title}", hint=hint
@@ -347,7 +347,7 @@ def rejected_rows(watch: Watch, read: Iterable[StreamAccount] | None) -> list[Re
 
 
 def lent_lines(view: View, naming: Naming) -> list[LentLine]:
-    """Return the loans with the names shown to the caller. Loans between two classes that are both shown as ANOTHER are left out."""
+    """Return the loans with the names shown to the caller, without the loans between two hidden classes."""
     loans: dict[tuple[str, str], tuple[float, float]] = {}
     for loan in lending(view.system, view.look.lending):
         pair = naming(loan.lender), naming(loan.borrower)

@@ -125,6 +125,6 @@ def rates_of(told: list[str] | tuple[str, ...]) -> dict[str, float]:
             stream = ""
         if not stream:
             raise InvalidInput(
-                "the rate is not of the form STREAM:ROWS", "?rate", rate, f"for example {RATE}"
+                "the rate is not of the form STREAM:ROWS", "?rate", rate, f"write, for example, {RATE}"
             )
     return rates

@@ -158,7 +158,7 @@ class EventStream(StreamingResponse):
     """Streaming response that counts its caller as a waiting reader until the response has been sent."""
 
     def __init__(self, told: AsyncIterator[bytes], held: AbstractContextManager[None]) -> None:
-        # These headers keep proxies from buffering events.
+        # Without these headers, a proxy could buffer the events and deliver them late.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(told, headers=headers, media_type=EVENTS)
         self._held = held
