@@ -74,10 +74,8 @@ def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
         units = by_class.get(settings.name, [])
         reports = [unit.report for unit in units if unit.report is not None]
         share = sum(unit.share * system.nodes.get(unit.node, 0) for unit in units) / lanes
-        figures, asleep = (
-            together([report.figures for report in reports]),
-            bool(reports) and all(report.asleep for report in reports),
-        )
+        figures = together([report.figures for report in reports])
+        asleep = bool(reports) and all(report.asleep for report in reports)
         failures = failures_together(report.failures for report in reports)
         troubles = [(report.trouble, trouble_of(report, settings)) for report in reports if report.trouble]
         views.append(

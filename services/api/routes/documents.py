@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
@@ -32,7 +32,7 @@ from services.api.schemas import (
     APPLY_BODY,
     CHANGES,
     DELETED,
-    document_answers,
+    document_answer,
     document_body,
     list_answer,
     put_answers,
@@ -64,10 +64,9 @@ IfNew = Annotated[
     ),
 ]
 IfNoneMatch = Annotated[str | None, Header(description="ETags of the versions that the caller already has.")]
-NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+READ = responses("forbidden", "not-found") | {
     304: {"description": "The caller has the current version already."}
 }
-READ = responses("forbidden", "not-found") | NOT_MODIFIED
 CHANGED = BODY_PROBLEMS | responses("forbidden", "not-found", "version-differs", "would-miss-target")
 GONE = responses("forbidden", "not-found", "in-use", "version-differs")
 
@@ -186,7 +185,7 @@ def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
         item_path,
         operation_id=f"get{kind}",
         summary=f"Show a {kind}",
-        responses=document_answers(kind) | READ,
+        responses={200: document_answer(kind)} | READ,
     )
     async def get(caller: CallerOf, name: PathName, if_none_match: IfNoneMatch = None) -> Response:
         return shown(reading, caller, Ref(kind, name), if_none_match)
@@ -232,7 +231,7 @@ def add_queries(routes: APIRouter, service: Service) -> None:
         must_know_tenant(service, caller, tenant)
         return listed(reading, caller, service.snapshot.now.queries.get(tenant, ()), limit, after)
 
-    @routes.get(item_path, operation_id="getQuery", responses=document_answers("Query") | READ)
+    @routes.get(item_path, operation_id="getQuery", responses={200: document_answer("Query")} | READ)
     async def get_query(
         caller: CallerOf, tenant: PathName, query: PathName, if_none_match: IfNoneMatch = None
     ) -> Response:
@@ -277,7 +276,7 @@ def must_know_tenant(service: Service, caller: Caller, name: str) -> None:
 def add_session(routes: APIRouter, service: Service) -> None:
     reading, path = VisibleKind(service, "Session"), "/session"
 
-    @routes.get(path, operation_id="getSession", responses=document_answers("Session") | READ)
+    @routes.get(path, operation_id="getSession", responses={200: document_answer("Session")} | READ)
     async def get_session(caller: CallerOf, if_none_match: IfNoneMatch = None) -> Response:
         """Show the settings of the Spark session; 404 if no settings are declared, so that defaults apply."""
         return shown(reading, caller, SESSION, if_none_match)

@@ -16,7 +16,17 @@ from configs.errors import InvalidInput
 from services.api.callers import Caller, CallerOf, not_live, unknown
 from services.api.problems import NotAcceptable, RowsForgottenProblem, responses
 from services.api.request_bodies import JSON
-from services.api.schemas import content
+from services.api.schemas import (
+    STRING,
+    WHOLE,
+    RouteResponses,
+    array,
+    content,
+    header,
+    record,
+    response,
+    typed,
+)
 from services.api.service import Service, running
 from services.ingest.answers import KEPT, SEQ
 from services.results.cursors import LATEST, OLDEST, Cursor, cursor_of
@@ -59,99 +69,56 @@ Wait = Annotated[
 LastEvent = Annotated[str | None, Header(alias="Last-Event-ID", max_length=CURSOR_MAX)]
 Accept = Annotated[str, Header(include_in_schema=False)]
 
-ROW = {
-    "type": "object",
-    "required": [SEQ, KEPT],
-    "properties": {
-        SEQ: {"type": "integer"},
-        KEPT: {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 1,
-            "description": "Fraction of the input for this row that Weir processed; the rest was shed or late.",
-        },
-    },
-}
-PAGE = {
-    "type": "object",
-    "required": ["columns", "rows", "next"],
-    "properties": {
-        "columns": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["name", "type"],
-                "properties": {"name": {"type": "string"}, "type": {"type": "string"}},
-            },
-        },
-        "rows": {"type": "array", "items": ROW},
-        "next": {
-            "type": ["string", "null"],
-            "description": "Cursor of the next page, which the next call sends as `after`; null until the query has begun.",
-        },
-        "restarted": {
-            "type": "boolean",
-            "description": "True if the query was restarted or declared again since the cursor was issued: "
+ABOUT_KEPT = "Fraction of the input for this row that Weir processed; the rest was shed or late."
+ROW = record({SEQ: WHOLE, KEPT: {"type": "number", "minimum": 0, "maximum": 1, "description": ABOUT_KEPT}})
+PAGE = record(
+    {
+        "columns": array(record({"name": STRING, "type": STRING})),
+        "rows": array(ROW),
+        "next": typed(
+            ["string", "null"],
+            "Cursor of the next page, which the next call sends as `after`; null until the query has begun.",
+        ),
+        "restarted": typed(
+            "boolean",
+            "True if the query was restarted or declared again since the cursor was issued: "
             "reading begins with the oldest row. Otherwise the field is absent.",
-        },
+        ),
     },
-}
-FLIGHT = {
-    "type": "object",
-    "required": ["units"],
-    "properties": {
-        "units": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["endpoint", "unit", "query", "first", "next"],
-                "properties": {
-                    "endpoint": {"type": ["string", "null"]},
-                    "unit": {"type": "string"},
-                    "query": {"type": "string"},
-                    "first": {
-                        "type": "integer",
-                        "description": "Number (`_seq`) of the oldest kept row of the shard.",
-                    },
-                    "next": {
-                        "type": "integer",
-                        "description": "Number (`_seq`) that the next new row of the shard will have.",
-                    },
-                },
-            },
-        }
-    },
-}
+    optional=("restarted",),
+)
+FLIGHT_UNIT = record(
+    {
+        "endpoint": {"type": ["string", "null"]},
+        "unit": STRING,
+        "query": STRING,
+        "first": typed("integer", "Number (`_seq`) of the oldest kept row of the shard."),
+        "next": typed("integer", "Number (`_seq`) that the next new row of the shard will have."),
+    }
+)
 READ = responses("forbidden", "not-found", "not-running")
 PROBLEMS = READ | responses("invalid", "rows-forgotten", "not-acceptable")
-PAGES: dict[int | str, dict[str, Any]] = {
+BINARY = {"type": "string", "format": "binary"}
+PAGES: RouteResponses = {
     200: {
         "description": "Rows, ordered by `_seq` within each shard.",
-        "headers": {
-            NEXT: {
-                "description": "Cursor of the next page: the same value as `next` in the body.",
-                "schema": {"type": "string"},
-            },
-            RESTARTED: {
-                "description": "`true` if the query was restarted since the cursor was issued, like `restarted` in the body.",
-                "schema": {"type": "string"},
-            },
-        },
-        "content": content(PAGE) | content({"type": "string", "format": "binary"}, ARROW),
+        "headers": header(NEXT, "Cursor of the next page: the same value as `next` in the body.")
+        | header(
+            RESTARTED,
+            "`true` if the query was restarted since the cursor was issued, like `restarted` in the body.",
+        ),
+        "content": content(PAGE) | content(BINARY, ARROW),
     }
 }
-STREAM: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Stream of the events `rows`, `gap` and `end`; reading can be resumed from the id of every event.",
-        "content": content({"type": "string"}, EVENTS),
-    }
-}
-PLACES: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Arrow Flight endpoint of each shard, with the numbers of its first kept row and its next row.",
-        "content": content(FLIGHT),
-    }
-}
+STREAM = response(
+    "Stream of the events `rows`, `gap` and `end`; reading can be resumed from the id of every event.",
+    STRING,
+    EVENTS,
+)
+PLACES = response(
+    "Arrow Flight endpoint of each shard, with the numbers of its first kept row and its next row.",
+    record({"units": array(FLIGHT_UNIT)}),
+)
 
 
 class EventStream(StreamingResponse):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -25,8 +24,8 @@ from services.api.problems import (
     retry_after,
 )
 from services.api.request_bodies import JSON, Content, media_type
-from services.api.routes.results import ARROW
-from services.api.schemas import content as content_told
+from services.api.routes.results import ARROW, BINARY
+from services.api.schemas import STRING, WHOLE, array, body, content, record, response, typed
 from services.api.service import Service, running
 from services.results.row_parsing import Brought, NotReadable, TooMany, from_arrow, from_json, from_lines
 from services.results.rows import NoRoom, RowsOutcome
@@ -48,30 +47,20 @@ Force = Annotated[
     bool, Query(description="Accept rows for a stream even if a source or a feed supplies its rows.")
 ]
 EXAMPLE = [{"ts": "2026-01-01T00:00:00Z", "value": 1}]
-BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": content_told({"type": "array", "items": {"type": "object"}}, example=EXAMPLE)
-        | content_told({"type": "string"}, NDJSON[0], example='{"ts":"2026-01-01T00:00:00Z","value":1}\n')
-        | content_told({"type": "string", "format": "binary"}, ARROW),
+BODY = body(
+    content(array({"type": "object"}), example=EXAMPLE)
+    | content(STRING, NDJSON[0], example='{"ts":"2026-01-01T00:00:00Z","value":1}\n')
+    | content(BINARY, ARROW)
+)
+TOLD = record(
+    {
+        "accepted": WHOLE,
+        "rejected": WHOLE,
+        "reasons": {"type": "object", "additionalProperties": WHOLE},
+        "repeated": typed("boolean", "True if the rows had been sent before with the same Idempotency-Key."),
     }
-}
-TOLD: dict[str, Any] = {
-    "type": "object",
-    "required": ["accepted", "rejected", "reasons", "repeated"],
-    "properties": {
-        "accepted": {"type": "integer"},
-        "rejected": {"type": "integer"},
-        "reasons": {"type": "object", "additionalProperties": {"type": "integer"}},
-        "repeated": {
-            "type": "boolean",
-            "description": "True if the rows had been sent before with the same Idempotency-Key.",
-        },
-    },
-}
-ANSWERS: Mapping[int | str, dict[str, Any]] = {
-    200: {"description": "Number of accepted and rejected rows.", "content": content_told(TOLD)}
-}
+)
+ANSWERS = response("Number of accepted and rejected rows.", TOLD)
 PROBLEMS = BODY_PROBLEMS | responses("forbidden", "not-found", "not-running")
 
 
