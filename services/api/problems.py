@@ -68,13 +68,6 @@ KINDS: Mapping[str, ProblemKind] = {
         ProblemKind("catalog-away", 503, "The catalog does not answer"),
     )
 }
-# Slugs of the problem types for requests that the web framework refuses, by HTTP status.
-BY_STATUS = {400: "malformed", 401: "unauthenticated", 403: "forbidden", 404: "not-found"} | {
-    405: "method-not-allowed",
-    406: "not-acceptable",
-    413: "too-large",
-    415: "unsupported-media",
-}
 
 
 @dataclass(eq=False)
@@ -291,11 +284,10 @@ def install(app: FastAPI) -> None:
     """Register handlers with the application, which turn every error in a route into a problem response."""
 
     async def told(request: Request, problem: Exception) -> Response:
-        assert isinstance(problem, WeirError)
-        if slug_of(problem) == "internal":
-            LOG.error("%s %s", request.method, request.url.path, exc_info=problem)
-            return told_as(KINDS["internal"], {"detail": "the error is in the log of the service"})
-        return problem_response(problem, getattr(request.state, "body", None))
+        if isinstance(problem, WeirError) and slug_of(problem) != "internal":
+            return problem_response(problem, getattr(request.state, "body", None))
+        LOG.error("%s %s", request.method, request.url.path, exc_info=problem)
+        return told_as(KINDS["internal"], {"detail": "the error is in the log of the service"})
 
     async def invalid(_: Request, problem: Exception) -> Response:
         assert isinstance(problem, RequestValidationError)
@@ -303,17 +295,14 @@ def install(app: FastAPI) -> None:
 
     async def http(_: Request, problem: Exception) -> Response:
         assert isinstance(problem, HTTPException)
-        slug = BY_STATUS.get(problem.status_code, "malformed" if problem.status_code < 500 else "internal")
-        return told_as(KINDS[slug], {"detail": str(problem.detail)}, problem.headers)
-
-    async def internal(request: Request, problem: Exception) -> Response:
-        LOG.error("%s %s", request.method, request.url.path, exc_info=problem)
-        return told_as(KINDS["internal"], {"detail": "the error is in the log of the service"})
+        other = KINDS["malformed" if problem.status_code < 500 else "internal"]
+        kind = next((kind for kind in KINDS.values() if kind.status == problem.status_code), other)
+        return told_as(kind, {"detail": str(problem.detail)}, problem.headers)
 
     app.add_exception_handler(WeirError, told)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(Exception, internal)
+    app.add_exception_handler(Exception, told)
 
 
 def of_validation(problem: RequestValidationError) -> tuple[ProblemKind, dict[str, Any]]:

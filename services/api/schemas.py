@@ -107,6 +107,10 @@ def document_answer(kind: str, told: str = "The declared document, without secre
     return {"description": told, "headers": ETAG, "content": content(ref(kind), example=example)}
 
 
+def document_answers(kind: str) -> RouteResponses:
+    return {200: document_answer(kind)}
+
+
 def put_answers(kind: str) -> RouteResponses:
     created = document_answer(kind, "The document was created.")
     kept = document_answer(

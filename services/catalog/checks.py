@@ -122,7 +122,8 @@ class Changing:
 
     def check_names(self) -> None:
         """Check that new names are free, and that declarations refer only to existing names."""
-        queries = self._query_names() if self.touches(StreamDeclaration) else {}
+        refs = self.after if self.touches(StreamDeclaration) else ()
+        queries = {ref.name.lower(): ref for ref in refs if ref.kind == "Query"}
         for declaration in self.touched:
             ref = ref_of(declaration)
             other = self.before.in_use(ref) or ref
@@ -162,9 +163,6 @@ class Changing:
         if ref not in self.after:
             hint = nearest(ref.name, self.after.names(ref.kind))
             raise UnknownName(f"no such {ref.kind}", field, ref.name, hint)
-
-    def _query_names(self) -> dict[str, Ref]:
-        return {ref.name.lower(): ref for ref in self.after if ref.kind == "Query"}
 
     # -- checks of streams, feeds and mirrors ------------------------------------------------------------
 

@@ -85,8 +85,8 @@ class Results:
         """Create a reader of results; `key` returns the key for the gateways of other nodes."""
         self._desk = Desk(places, key)
         self._thread = ThreadPoolExecutor(1, "results")
-        self.pieces = Pieces(self._made, piece_rows)
-        self.topics = Topics(self._look, is_declared)
+        self.pieces = Pieces(lambda wanted: self._run(self._make, wanted), piece_rows)
+        self.topics = Topics(lambda wanted: self._run(self._desk.look, wanted), is_declared)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.is_closed = False
 
@@ -180,9 +180,6 @@ class Results:
         """Return consecutive rows of a unit in encoded form; the encoded rows are shared by all readers of these rows."""
         return await self.pieces.get(PieceAddress(place, query, spot.mark, spot.row, most))
 
-    async def _made(self, wanted: PieceAddress) -> RowsPiece | None:
-        return await self._run(self._make, wanted)
-
     def _make(self, wanted: PieceAddress) -> RowsPiece | None:
         rows = self._desk.some(wanted.place, wanted.query, wanted.row, wanted.most)
         if rows is None:
@@ -197,9 +194,6 @@ class Results:
             raise Away("the service is stopping", hint="try again later")
         self._loop = asyncio.get_running_loop()
         return await self._loop.run_in_executor(self._thread, work, *arguments)
-
-    async def _look(self, wanted: Sequence[QueryAddress]) -> tuple[list[View], bool]:
-        return await self._run(self._desk.look, wanted)
 
 
 def from_now(view: View) -> dict[int, Spot]:

@@ -150,16 +150,15 @@ class RunningSystem:
         return status
 
     def _ask(self, method: str, *arguments: Any) -> Any:
+        def call() -> Any:
+            self._coordinator = self._coordinator or self._system.coordinator
+            return getattr(self._coordinator, method).remote(*arguments)
+
         try:
-            return answer(lambda: getattr(self._known_coordinator(), method).remote(*arguments))
+            return answer(call)
         except SourceAway:
             self._coordinator = None
             raise
-
-    def _known_coordinator(self) -> Any:
-        if self._coordinator is None:
-            self._coordinator = self._system.coordinator
-        return self._coordinator
 
 
 def answer(call: Any) -> Any:

@@ -27,7 +27,6 @@ from services.api.problems import Forbidden, Malformed, NotFound, TooManyRequest
 from services.api.routes.caller import caller_view
 from services.api.service import Service
 from services.api.sessions import COOKIE, LASTS_S
-from services.catalog.keys import Holder
 from services.ingest.keys import ADMIN, TENANT
 
 FOLDER = Path(__file__).parents[1] / "console"
@@ -155,7 +154,7 @@ def add_signing_in(routes: APIRouter, assets: Assets, service: Service) -> None:
             except TooManyRequests as problem:
                 return form(f"{problem.title}: {problem.hint}".capitalize(), 429, problem.headers)
             return form(WRONG, 401)
-        if not sees_something(holder):
+        if not any(scope == ADMIN or scope.startswith(TENANT) for scope in holder.scopes):
             return form(WRITES_ONLY, 403)
         service.sessions.end(request.cookies.get(COOKIE, ""))
         answer = sent_to(HOME)
@@ -222,7 +221,3 @@ async def key_in(request: Request) -> bytes:
     except ValueError:
         return b""
     return fields.get("key", [""])[0].strip().encode("utf-8", "replace")
-
-
-def sees_something(holder: Holder) -> bool:
-    return any(scope == ADMIN or scope.startswith(TENANT) for scope in holder.scopes)

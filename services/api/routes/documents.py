@@ -23,7 +23,7 @@ from configs.documents.declarations import (
     declared_in,
 )
 from configs.errors import InvalidInput
-from services.api.callers import Caller, CallerOf, unknown
+from services.api.callers import Caller, CallerOf, must_know_tenant, unknown
 from services.api.catalog_changes import Declaring, check_name, document_at, is_fresh, wanted_version
 from services.api.catalog_snapshot import SnapshotEntry, page
 from services.api.problems import BODY_PROBLEMS, responses
@@ -32,7 +32,7 @@ from services.api.schemas import (
     APPLY_BODY,
     CHANGES,
     DELETED,
-    document_answer,
+    document_answers,
     document_body,
     list_answer,
     put_answers,
@@ -76,32 +76,14 @@ class PutRequest:
     """Request that declares one document."""
 
     request: Request
-    caller: Caller
-    content: bytes
-    if_match: str | None
-    if_none_match: str | None
-    dry_run: bool
+    caller: CallerOf
+    content: Content
+    if_match: IfMatch = None
+    if_none_match: IfNew = None
+    dry_run: DryRun = False
 
 
-async def put_request(
-    request: Request,
-    caller: CallerOf,
-    content: Content,
-    if_match: IfMatch = None,
-    if_none_match: IfNew = None,
-    dry_run: DryRun = False,
-) -> PutRequest:
-    return PutRequest(
-        request=request,
-        caller=caller,
-        content=content,
-        if_match=if_match,
-        if_none_match=if_none_match,
-        dry_run=dry_run,
-    )
-
-
-Put = Annotated[PutRequest, Depends(put_request)]
+Put = Annotated[PutRequest, Depends()]
 
 
 class VisibleKind:
@@ -185,7 +167,7 @@ def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
         item_path,
         operation_id=f"get{kind}",
         summary=f"Show a {kind}",
-        responses={200: document_answer(kind)} | READ,
+        responses=document_answers(kind) | READ,
     )
     async def get(caller: CallerOf, name: PathName, if_none_match: IfNoneMatch = None) -> Response:
         return shown(reading, caller, Ref(kind, name), if_none_match)
@@ -231,7 +213,7 @@ def add_queries(routes: APIRouter, service: Service) -> None:
         must_know_tenant(service, caller, tenant)
         return listed(reading, caller, service.snapshot.now.queries.get(tenant, ()), limit, after)
 
-    @routes.get(item_path, operation_id="getQuery", responses={200: document_answer("Query")} | READ)
+    @routes.get(item_path, operation_id="getQuery", responses=document_answers("Query") | READ)
     async def get_query(
         caller: CallerOf, tenant: PathName, query: PathName, if_none_match: IfNoneMatch = None
     ) -> Response:
@@ -263,20 +245,13 @@ def add_queries(routes: APIRouter, service: Service) -> None:
         return delete_one(service, caller, Ref("Query", query, tenant), if_match, dry_run)
 
 
-def must_know_tenant(service: Service, caller: Caller, name: str) -> None:
-    """Raise NotFound unless the tenant exists and the caller may see it."""
-    caller.must_see_tenant(name)
-    if not service.snapshot.now.has_tenant(name):
-        raise unknown(service, caller, Ref("Tenant", name))
-
-
 # -- routes of the Spark session -------------------------------------------------------------------------------
 
 
 def add_session(routes: APIRouter, service: Service) -> None:
     reading, path = VisibleKind(service, "Session"), "/session"
 
-    @routes.get(path, operation_id="getSession", responses={200: document_answer("Session")} | READ)
+    @routes.get(path, operation_id="getSession", responses=document_answers("Session") | READ)
     async def get_session(caller: CallerOf, if_none_match: IfNoneMatch = None) -> Response:
         """Show the settings of the Spark session; 404 if no settings are declared, so that defaults apply."""
         return shown(reading, caller, SESSION, if_none_match)

@@ -7,8 +7,9 @@ read every stream. Only administrators see sources and errors, because errors ma
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path
@@ -129,9 +130,7 @@ def inputs_of(service: Service, caller: Caller) -> dict[str, StreamRowCounts]:
     """Return the row counts of all streams by lower-case name, in the order of declaration."""
     intakes = service.intakes()
     inputs = {}
-    for entry in service.snapshot.now.of_kind.get("Stream", ()):
-        declared = entry.stored.declaration
-        assert isinstance(declared, StreamDeclaration)
+    for declared in service.snapshot.now.state.of_kind(StreamDeclaration):
         key = declared.name.lower()
         inputs[key] = input_of(declared.name, intakes.get(key))
     try:
@@ -163,34 +162,18 @@ def input_of(name: str, intake: StreamIntake | None) -> StreamRowCounts:
 
 
 def seen_by(
-    caller: Caller, one: FeedProgress, declared: FeedDeclared, inputs: Mapping[str, StreamRowCounts]
+    caller: Caller, feed: FeedProgress, declared: FeedDeclared, inputs: Mapping[str, StreamRowCounts]
 ) -> FeedStatus | FeedView:
-    view = FeedView(
-        name=one.feed,
-        state=one.state,
-        rows_per_s=round(one.rows_per_s, DECIMALS),
-        rows=one.rows,
-        lag=one.lag,
-        behind_s=None if one.event_time is None else round(max(0.0, time.time() - one.event_time), DECIMALS),
-        batch_at=moment(one.batch_at),
-        restarts=one.restarts,
-        next_try_s=None if one.next_try_s is None else round(one.next_try_s, DECIMALS),
-        streams=list(known(inputs, declared.streams)),
-    )
-    if not caller.is_admin:
-        return view
-    return FeedStatus(
-        **dict(view),
-        format=declared.format,
-        batch_ms=None if one.batch_ms is None else round(one.batch_ms, DECIMALS),
-        last_error=one.last_error,
-        last_error_at=moment(one.last_error_at),
-    )
-
-
-def known(inputs: Mapping[str, StreamRowCounts], streams: Iterable[str]) -> Iterable[StreamRowCounts]:
-    return (inputs[name.lower()] for name in streams if name.lower() in inputs)
-
-
-def moment(at: float | None) -> datetime | None:
-    return None if at is None else datetime.fromtimestamp(at, UTC)
+    event_time = feed.event_time
+    figures = {
+        "rows_per_s": feed.rows_per_s,
+        "behind_s": None if event_time is None else max(0.0, time.time() - event_time),
+        "next_try_s": feed.next_try_s,
+        "batch_ms": feed.batch_ms,
+    }
+    rounded = {name: value and round(value, DECIMALS) for name, value in figures.items()}
+    names = [name.lower() for name in declared.streams]
+    streams = [inputs[name] for name in names if name in inputs]
+    more = {"name": feed.feed, "format": declared.format, "streams": streams}
+    model = FeedStatus if caller.is_admin else FeedView
+    return model.model_validate(asdict(feed) | rounded | more)

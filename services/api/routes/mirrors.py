@@ -6,7 +6,7 @@ of lookups, and the errors of stores.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path
@@ -119,42 +119,13 @@ def router(service: Service) -> APIRouter:
 def progress(service: Service) -> dict[str, MirrorProgress]:
     """Return the progress of all declared mirrors, including mirrors that have not started yet."""
     working = {mirror.mirror: mirror for mirror in running(service.mirrors, service)()}
-    mirrors = {}
-    for entry in service.snapshot.now.of_kind.get("Mirror", ()):
-        declared = entry.stored.declaration
-        assert isinstance(declared, MirrorDeclaration)
-        mirrors[declared.name] = working.get(declared.name) or begun(read_mirror(declared))
-    return mirrors
+    mirrors = service.snapshot.now.state.of_kind(MirrorDeclaration)
+    return {mirror.name: working.get(mirror.name) or begun(read_mirror(mirror)) for mirror in mirrors}
 
 
-def seen_by(caller: Caller, one: MirrorProgress) -> MirrorStatus | MirrorView:
-    statistics = one.statistics
+def seen_by(caller: Caller, mirror: MirrorProgress) -> MirrorStatus | MirrorView:
+    statistics = mirror.statistics
     freshness = Freshness(measured=statistics.perceived_measured, expected=statistics.perceived_expected)
-    view = MirrorView(
-        name=one.mirror,
-        state=one.state,
-        objects=statistics.objects,
-        held=statistics.held,
-        failing=statistics.failing,
-        perceived_freshness=freshness,
-    )
-    if not caller.is_admin:
-        return view
-    last = one.last_problem
-    return MirrorStatus(
-        **dict(view),
-        bandwidth=one.bandwidth,
-        unit=one.unit,
-        spent=statistics.spent,
-        spent_per_s=one.spent_per_s,
-        bytes=one.bytes,
-        polls=statistics.polls,
-        changes=statistics.changes,
-        failures=statistics.failures,
-        published=one.published,
-        uses=statistics.uses,
-        unknown_uses=one.unknown_uses,
-        solves=statistics.solved,
-        problems=one.problems,
-        last_problem=last and MirrorProblem(told=last.told, at=datetime.fromtimestamp(last.at, UTC)),
-    )
+    names = {"name": mirror.mirror, "perceived_freshness": freshness, "solves": statistics.solved}
+    model = MirrorStatus if caller.is_admin else MirrorView
+    return model.model_validate(mirror.as_json() | names)

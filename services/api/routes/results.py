@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from configs.documents.declarations import Ref
 from configs.errors import InvalidInput
-from services.api.callers import Caller, CallerOf, not_live, unknown
+from services.api.callers import Caller, CallerOf, must_know_tenant, not_live, unknown
 from services.api.problems import NotAcceptable, RowsForgottenProblem, responses
 from services.api.request_bodies import JSON
 from services.api.schemas import (
@@ -206,11 +206,8 @@ def results_of(service: Service, places: Places, key: Callable[[], str]) -> Resu
 
 def known(service: Service, caller: Caller, tenant: str, query: str) -> QueryAddress:
     """Return the address of a declared query that the caller may see; raise NotFound otherwise."""
-    caller.must_see_tenant(tenant)
-    declarations = service.snapshot.now
-    if not declarations.has_tenant(tenant):
-        raise unknown(service, caller, Ref("Tenant", tenant))
-    if declarations.get(Ref("Query", query, tenant)) is None:
+    must_know_tenant(service, caller, tenant)
+    if service.snapshot.now.get(Ref("Query", query, tenant)) is None:
         raise unknown(service, caller, Ref("Query", query, tenant))
     return QueryAddress(tenant, query)
 

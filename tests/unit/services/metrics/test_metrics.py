@@ -252,12 +252,11 @@ def test_operator_metrics_are_written_only_if_requested(metered: Metering) -> No
 def test_with_many_classes_operators_of_a_few_classes_are_read_per_update() -> None:
     asked: list[str] = []
 
-    class Asked:
-        def plan(self, class_name: str) -> list[PlanLine]:
-            asked.append(class_name)
-            return []
+    def plan_of(class_name: str) -> list[PlanLine]:
+        asked.append(class_name)
+        return []
 
-    names, operators = [f"t{number}" for number in range(50)], OperatorLooks(Asked())
+    names, operators = [f"t{number}" for number in range(50)], OperatorLooks(plan_of)
     for _ in range(5):
         operators.look(names)
     assert asked == [names[place % 50] for place in range(5 * CLASSES_ASKED)]
