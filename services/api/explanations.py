@@ -24,7 +24,7 @@ from scheduler.tuning import TuningDecision as Tuned
 from services.api.schemas import AnswerModel
 
 ANOTHER = "another class"
-# A smaller change of a share, as a fraction of the lanes, is not shown.
+# Smallest change of a share that is shown, as a fraction of the lanes.
 LEAST = 0.0005
 
 Naming = Callable[[str], str]

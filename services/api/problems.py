@@ -261,7 +261,7 @@ def pointer_of(field_: str, document: object = None) -> str:
 
 
 def key_at(rest: str, here: object) -> str:
-    """Return the next key of the path `rest`: the longest key of `here` that the path begins with."""
+    """Return the next key of the path `rest`: the longest key of the object `here` with which the path begins."""
     if isinstance(here, Mapping):
         keys = [
             key

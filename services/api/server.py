@@ -114,7 +114,7 @@ class ApiServer(uvicorn.Server):
 
 
 class Ending:
-    """ASGI application around the routes: when the service stops, requests that only read end at once, and changes may still finish."""
+    """ASGI application around the routes. When the service stops, it ends read requests at once, and lets changes finish."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -165,7 +165,7 @@ class Results:
         return found
 
     async def _before_last(self, topic: Topic, count: int) -> dict[int, Spot]:
-        """Return a position in each shard such that the last `count` kept rows of all shards follow, or all kept rows if there are fewer."""
+        """Return one position per shard after which `count` kept rows follow in total, or all kept rows if there are fewer."""
         view = topic.view
         oldest = await self._oldest(topic, view)
         kept = {shard: seen.given - oldest[shard] for shard, (_, seen) in view.items()}

@@ -200,10 +200,6 @@ def column_of(type_: DataType, values: Sequence[Any]) -> tuple[pa.Array, Iterabl
     return pa.array(converted, type_.arrow), bad
 
 
-def boolean(_: DataType, value: Any) -> bool:
-    return typed(value, bool)
-
-
 def whole(type_: DataType, value: Any) -> int:
     number = typed(value, int)
     most = 1 << (31 if type_.kind is TypeKind.INT32 else 63)
@@ -218,10 +214,6 @@ def real(type_: DataType, value: Any) -> float:
     if is_changed or (type_.kind is TypeKind.FLOAT32 and abs(number) > FLOAT32_MAX):
         raise ValueError
     return number
-
-
-def text(_: DataType, value: Any) -> str:
-    return typed(value, str)
 
 
 def exact(type_: DataType, value: Any) -> Decimal:
@@ -249,12 +241,12 @@ def typed(value: Any, wanted: type[Value]) -> Value:
 
 
 CONVERSIONS: Mapping[TypeKind, Callable[[DataType, Any], Any]] = {
-    TypeKind.BOOLEAN: boolean,
+    TypeKind.BOOLEAN: lambda _, value: typed(value, bool),
     TypeKind.INT32: whole,
     TypeKind.INT64: whole,
     TypeKind.FLOAT32: real,
     TypeKind.FLOAT64: real,
-    TypeKind.STRING: text,
+    TypeKind.STRING: lambda _, value: typed(value, str),
     TypeKind.DECIMAL: exact,
     TypeKind.TIMESTAMP: moment,
 }

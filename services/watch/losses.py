@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.ratios import ratio
 
 if TYPE_CHECKING:
-    # Imported only to check types: tables of the command line import this module and must not wait for this import.
+    # Imported only to check types, so that tables of the command line do not wait for the import of `actors`.
     from actors.messages.unit_messages import Failure
 
 # Fraction of lost rows above which a stream or a query is reported as one that loses most of its rows.

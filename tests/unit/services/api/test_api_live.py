@@ -128,7 +128,7 @@ class Running:
         self.system.managers[name].handle(ended, self.system.now)
 
     def lend(self) -> None:
-        """Give gold and silver little load and bronze much, and let bronze borrow."""
+        """Give the classes gold and silver little load, and bronze much load, so that bronze borrows capacity."""
         for _ in range(3):
             self.system.cycle("gold", 0.02)
             self.system.cycle("silver", 0.28)

@@ -345,7 +345,7 @@ def test_documents_of_another_tenant_answer_like_documents_of_a_missing_tenant(
 
 
 def test_tenants_and_feeders_see_no_other_tenants_and_no_secrets(callers: Callers) -> None:
-    """Each caller calls every route, and no response may contain texts that are hidden from it."""
+    """Each caller calls every route, and no response may contain texts that are hidden from the caller."""
     own = {
         path: {"acme": "globex", "brass": "copper"}.get(name, name) for path, name in callers.names.items()
     }

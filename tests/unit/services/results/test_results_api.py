@@ -249,7 +249,7 @@ def test_replaced_query_is_read_from_its_beginning(reading: Reading, log: ClassL
     assert after["rows"] == rows(0, 20, "w")
     assert after["restarted"] is True
     assert reading.page(after="19")["rows"] == reading.page(after=after["next"])["rows"] == []
-    # A plain number beyond the last row must have been read from the query that was replaced.
+    # A cursor that is a plain number beyond the last row must come from the query that was replaced.
     beyond = reading.page(after="20")
     assert (beyond["rows"], beyond["restarted"]) == (rows(0, 20, "w"), True)
     assert "restarted" not in reading.page(after="5")
