@@ -82,7 +82,7 @@ def test_cached_pieces_are_limited_and_made_once(dirs: RunDirs) -> None:
 
     async def read() -> tuple[list[int], int]:
         results = Results(LocalPlaces(dirs), piece_rows=100)
-        pieces = Pieces(results._made, 100, bytes_max=10_000)
+        pieces = Pieces(lambda wanted: results._run(results._make, wanted), 100, bytes_max=10_000)
         mark = results._desk.view(ASKED)[0][1].mark
         wanted = [PieceAddress(place, "q", mark, row, 1000) for row in range(0, 1000, 100)]
         for _ in range(2):
