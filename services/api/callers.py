@@ -65,15 +65,11 @@ class Caller:
         return self.is_admin or bool(self.tenants) or name.lower() in self.streams
 
     def must_be_admin(self) -> None:
-        if not self.is_admin:
-            raise Forbidden("the key is not an administrator's", hint=f"use a key with the scope {ADMIN}")
+        must(self.is_admin, "the key is not an administrator's", ADMIN)
 
     def must_have_tenant(self) -> None:
         """Raise Forbidden unless the key is for a tenant (any tenant) or for administrators."""
-        if not (self.is_admin or self.tenants):
-            raise Forbidden(
-                "the key is not for a tenant", hint=f"use a key with the scope {TENANT}NAME or {ADMIN}"
-            )
+        must(self.is_admin or bool(self.tenants), "the key is not for a tenant", f"{TENANT}NAME or {ADMIN}")
 
     def must_see_tenant(self, name: str) -> None:
         self.must_have_tenant()
@@ -81,26 +77,26 @@ class Caller:
             raise not_there("Tenant", name, self.tenants)
 
     def must_see_stream(self, name: str) -> None:
-        if not self.sees_stream(name):
-            raise Forbidden(
-                "the key is not for that stream", "stream", name, f"use a key with the scope {INGEST}{name}"
-            )
+        must(self.sees_stream(name), "the key is not for that stream", f"{INGEST}{name}", name)
 
     def must_ingest(self, stream: str) -> None:
-        if not (self.is_admin or stream.lower() in self.streams):
-            hint = f"use a key with the scope {INGEST}{stream}"
-            raise Forbidden("the key may not write to that stream", "stream", stream, hint)
+        is_allowed = self.is_admin or stream.lower() in self.streams
+        must(is_allowed, "the key may not write to that stream", f"{INGEST}{stream}", stream)
 
     def must_see_metrics(self) -> None:
-        if not (self.is_admin or METRICS in self.scopes):
-            raise Forbidden(
-                "the key is not for metrics", hint=f"use a key with the scope {METRICS} or {ADMIN}"
-            )
+        is_allowed = self.is_admin or METRICS in self.scopes
+        must(is_allowed, "the key is not for metrics", f"{METRICS} or {ADMIN}")
 
     def must_bring_feeds(self) -> None:
-        """Raise Forbidden unless the key has the scope `feeds`. Keys of administrators are refused: they may not see secrets of sources."""
-        if FEEDS not in self.scopes:
-            raise Forbidden("the key is not for feeds", hint=f"use a key with the scope {FEEDS}")
+        """Raise Forbidden unless the key has the scope `feeds`. An administrator's key is refused, so that it never reads secrets of sources."""
+        must(FEEDS in self.scopes, "the key is not for feeds", FEEDS)
+
+
+def must(is_allowed: bool, title: str, scope: str, stream: str | None = None) -> None:
+    """Raise Forbidden unless the request is allowed; the hint names the scope that allows the request."""
+    if not is_allowed:
+        field = "" if stream is None else "stream"
+        raise Forbidden(title, field, stream, f"use a key with the scope {scope}")
 
 
 def not_live() -> Unauthenticated:
@@ -114,7 +110,7 @@ COMPARED_MOST = 2000
 
 
 def not_there(kind: str, name: str, known: Collection[str] | None = None) -> NotFound:
-    """Return the same NotFound for a name that does not exist and for a name that the caller may not see.
+    """Return the NotFound for a name that does not exist. A name that the caller may not see gets the same NotFound.
 
     `known` has the names that the caller may see; the hint lists the most similar names in `known`.
     """
@@ -126,17 +122,24 @@ def not_there(kind: str, name: str, known: Collection[str] | None = None) -> Not
 
 def unknown(service: Service, caller: Caller, ref: Ref) -> NotFound:
     """Return the NotFound for a missing declaration; its hint lists the most similar names that the caller may see."""
-    now = service.snapshot.now
+    state = service.snapshot.now.state
     if ref.kind == "Query":
-        entries = now.queries.get(ref.tenant, ()) if caller.sees_tenant(ref.tenant) else ()
-        return not_there(ref.kind, ref.name, [entry.ref.name for entry in entries])
-    names = [entry.ref.name for entry in now.of_kind.get(ref.kind, ())]
+        queries = state.queries_of(ref.tenant) if caller.sees_tenant(ref.tenant) else ()
+        return not_there(ref.kind, ref.name, [query.ref.name for query in queries])
+    names = state.names(ref.kind)
     if not caller.is_admin:
         sees = {"Tenant": caller.sees_tenant, "Stream": caller.sees_stream}.get(ref.kind)
         if sees is None:
             return not_there(ref.kind, ref.name)
         names = list(filter(sees, names))
     return not_there(ref.kind, ref.name, names)
+
+
+def must_know_tenant(service: Service, caller: Caller, name: str) -> None:
+    """Raise NotFound unless the tenant exists and the caller may see it."""
+    caller.must_see_tenant(name)
+    if service.snapshot.now.get(Ref("Tenant", name)) is None:
+        raise unknown(service, caller, Ref("Tenant", name))
 
 
 async def caller_of(request: Request) -> Caller:
@@ -203,7 +206,7 @@ class Gatekeeper:
         return holder
 
     def _of_session(self, scope: Scope, cookies: bytes) -> Holder | None:
-        token = cookie_in(cookies)
+        token = cookie_parser(cookies.decode("latin-1")).get(COOKIE)
         key_id = self._service.sessions.key_id(token) if token else None
         holder = self._service.snapshot.holder(key_id) if key_id else None
         is_change = scope["method"] not in READS and not scope["path"].startswith(f"{CONSOLE}/")
@@ -215,13 +218,8 @@ class Gatekeeper:
     def _caller(self, holder: Holder) -> Caller:
         caller = self._callers.get(holder.id)
         if caller is None:
-            # The scopes of a key never change, so cached callers stay correct; the cache may be cleared at any time.
+            # The scopes of a key never change, so a cached caller stays correct.
             if len(self._callers) >= 10_000:
                 self._callers.clear()
             caller = self._callers[holder.id] = Caller(holder.principal, holder.id, holder.scopes)
         return caller
-
-
-def cookie_in(cookies: bytes) -> str | None:
-    """Return the value of the session's cookie in a Cookie header; None if the header lacks this cookie."""
-    return cookie_parser(cookies.decode("latin-1")).get(COOKIE)

@@ -108,7 +108,7 @@ class Declaring:
         if not needs_plan(self.service.catalog.diff(documents, self.versions)):
             return None, ()
         if planner is None:
-            # While the system starts, no forecast can be made. Admission `refuse` then refuses each change, because none can be checked.
+            # While the system starts, no forecast can be made, so admission `refuse` refuses each change.
             if admission == "refuse":
                 raise NotRunning(
                     starting,
@@ -118,14 +118,14 @@ class Declaring:
         try:
             plan = planner.plan(documents, tenants=None if self.caller.is_admin else self.caller.tenants)
         except (Away, TooManyRequests) as problem:
-            # If the running system does not answer or is busy with other forecasts, the change fails only with admission `refuse`.
+            # Only admission `refuse` refuses a change for which the running system makes no forecast.
             if admission == "refuse":
                 raise
             return None, (f"no plan was made: {problem.title}",)
         return plan, tuple(plan.warnings)
 
     def _with_secrets(self, one: Document) -> Document:
-        """Return the document with its hidden secrets replaced by the stored ones."""
+        """Return the document with each `(hidden)` replaced by the secret that the catalog stores."""
         entry = self.service.snapshot.now.get(one.ref)
         whole = restored(one, entry.stored.declaration if entry else None)
         if whole is not one and entry is not None:

@@ -22,7 +22,7 @@ from configs.errors import WeirError
 from services.catalog.catalog import Catalog
 from services.catalog.keys import Holder
 from services.catalog.redaction import shown_document
-from services.catalog.state import StoredDeclaration
+from services.catalog.state import CatalogState, StoredDeclaration
 from services.common.background_thread import BackgroundThread
 
 LOG = logging.getLogger(__name__)
@@ -55,6 +55,7 @@ class SnapshotContents:
     """Snapshot of all declarations and live keys at one moment."""
 
     revision: int
+    state: CatalogState
     entries: Mapping[Ref, SnapshotEntry]
     of_kind: Mapping[str, Sequence[SnapshotEntry]]
     """Declarations by kind, each kind in the order of declaration."""
@@ -67,9 +68,6 @@ class SnapshotContents:
     def get(self, ref: Ref) -> SnapshotEntry | None:
         return self.entries.get(ref)
 
-    def has_tenant(self, name: str) -> bool:
-        return Ref("Tenant", name) in self.entries
-
 
 class CatalogSnapshot(BackgroundThread):
     """Holder of the current snapshot of the catalog (`now`); a thread keeps the snapshot up to date between `start` and `stop`."""
@@ -81,7 +79,9 @@ class CatalogSnapshot(BackgroundThread):
         self._used: dict[str, float] = {}
         self._noted_at = time.monotonic()
         self._is_away = False
-        self.now = SnapshotContents(revision=-1, entries={}, of_kind={}, queries={}, holders={}, by_id={})
+        self.now = SnapshotContents(
+            revision=-1, state=CatalogState(), entries={}, of_kind={}, queries={}, holders={}, by_id={}
+        )
         self.refresh()
 
     # -- methods that read the snapshot ------------------------------------------------------------------
@@ -101,12 +101,8 @@ class CatalogSnapshot(BackgroundThread):
 
     def priority_classes(self) -> dict[str, str]:
         """Return the priority class of each tenant."""
-        tenants = (
-            declaration_entry.stored.declaration for declaration_entry in self.now.of_kind.get("Tenant", ())
-        )
-        return {
-            tenant.name: tenant.priority_class for tenant in tenants if isinstance(tenant, TenantDeclaration)
-        }
+        tenants = self.now.state.of_kind(TenantDeclaration)
+        return {tenant.name: tenant.priority_class for tenant in tenants}
 
     def note_used(self, key_id: str) -> None:
         self._used[key_id] = time.time()
@@ -138,6 +134,7 @@ class CatalogSnapshot(BackgroundThread):
         by_id = {holder.id: holder for holder in holders.values()}
         return SnapshotContents(
             revision=change.revision,
+            state=change.state,
             entries=entries,
             of_kind=dict(of_kind),
             queries=dict(queries),
@@ -158,7 +155,8 @@ class CatalogSnapshot(BackgroundThread):
                 self._note()
         except Exception as problem:
             if not self._is_away:
-                LOG.warning("cannot read the catalog: %s", problem, exc_info=not_ours(problem))
+                is_ours = isinstance(problem, WeirError)
+                LOG.warning("cannot read the catalog: %s", problem, exc_info=None if is_ours else problem)
             self._is_away = True
         else:
             self._is_away = False
@@ -176,11 +174,6 @@ def entry_of(stored: StoredDeclaration) -> SnapshotEntry:
     if document.pop("source", None) is None:
         return SnapshotEntry(stored, whole, whole)
     return SnapshotEntry(stored, whole, orjson.dumps(document))
-
-
-def not_ours(problem: Exception) -> Exception | None:
-    """Return the exception if its traceback is to be logged; None for a WeirError, which is logged without a traceback."""
-    return None if isinstance(problem, WeirError) else problem
 
 
 def page(entries: Sequence[SnapshotEntry], after: int, limit: int) -> Sequence[SnapshotEntry]:

@@ -4,7 +4,7 @@
 - A share decision is a redistribution, a reclaim or a change of classes.
 - A policy decision is a comparison of policies for a class that tunes itself.
 
-A tenant sees all other classes together as ANOTHER: it learns neither the names nor the number of other classes.
+A tenant sees all other classes together as ANOTHER, so that the tenant learns neither their names nor their number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from actors.coordinator.coordinator_status import Decisions
 from actors.messages.unit_messages import class_of
@@ -21,58 +21,54 @@ from configs.classes.objectives import Objective
 from loadshed.manager import ManagerDecision
 from scheduler.capacity.core import ShareMove
 from scheduler.tuning import TuningDecision as Tuned
+from services.api.schemas import AnswerModel
 
 ANOTHER = "another class"
-# A smaller change of a share, as a fraction of the lanes, is not shown.
+# Smallest change of a share that is shown, as a fraction of the lanes.
 LEAST = 0.0005
 
 Naming = Callable[[str], str]
 Share = Annotated[float, Field(description="Share of a class, as a fraction of the node's lanes.")]
 
 
-class LoadFigures(BaseModel):
+class LoadFigures(AnswerModel):
     """Figures of a class before and after a load decision. Loads and headroom are in processors."""
 
-    offered_load: float = Field(description="Load that was offered to the class, in processors.")
-    load: float = Field(description="Load that the class admitted, in processors.")
+    offered_load: float
+    """Load that was offered to the class, in processors."""
+    load: float
+    """Load that the class admitted, in processors."""
     headroom_before: float
     headroom: float
-    drop_before: float = Field(description="Fraction of the input that was dropped before the decision.")
+    drop_before: float
+    """Fraction of the input that was dropped before the decision."""
     drop: float
-    response_of_target: float | None = Field(
-        description="Largest mean response time of a query divided by the delay target; null without answers."
-    )
+    response_of_target: float | None
+    """Largest mean response time of a query divided by the delay target; null without answers."""
     verdict: Literal["normal", "accumulating", "over target", "critical"]
     rising: bool
     falling: bool
     queued_work_ms: float
-    streak: int = Field(
-        description="Number of consecutive load cycles, including this one, with the same decision (`branch`)."
-    )
-    queue_limited: bool = Field(
-        description="True if the class admits less input than the decision allows, because its queue is already long."
-    )
+    streak: int
+    """Number of consecutive load cycles, including this one, with the same decision (`branch`)."""
+    queue_limited: bool
+    """True if the class admits less input than the decision allows, because its queue is already long."""
     at_max_drop: bool
-    trimmed: float = Field(
-        description="Fraction of the queued tuples that were dropped because their answers would come too late."
-    )
-    repeated: int = Field(
-        0,
-        description="Number of load decisions directly before this decision that changed nothing; 0 if this decision changed something.",
-    )
-    since: datetime | None = Field(
-        None,
-        description="Time of the earliest decision counted in `repeated`; null if `repeated` is 0.",
-    )
+    trimmed: float
+    """Fraction of the queued tuples that were dropped because their answers would come too late."""
+    repeated: int = 0
+    """Number of load decisions directly before this decision that changed nothing; 0 if this decision changed something."""
+    since: datetime | None = None
+    """Time of the earliest decision counted in `repeated`; null if `repeated` is 0."""
 
 
-class Loan(BaseModel):
+class Loan(AnswerModel):
     lender: str
     borrower: str
     share: Share
 
 
-class ShareFigures(BaseModel):
+class ShareFigures(AnswerModel):
     """Figures of a share decision: shares before and after, each class's reported usage (load divided by capacity), and the loans afterwards."""
 
     before: dict[str, Share]
@@ -81,47 +77,45 @@ class ShareFigures(BaseModel):
     loans: list[Loan]
 
 
-class LoadDecision(BaseModel):
+class LoadDecision(AnswerModel):
     about: Literal["load"] = "load"
     at: datetime
     unit: str
-    branch: str = Field(
-        description="Decision of the load manager: `drop more`, `raise headroom`, `ease`, `hold for reclaim`, …"
-    )
+    branch: str
+    """Decision of the load manager: `drop more`, `raise headroom`, `ease`, `hold for reclaim`, …"""
     words: str
     figures: LoadFigures
 
 
-class ShareDecision(BaseModel):
+class ShareDecision(AnswerModel):
     about: Literal["shares"] = "shares"
     at: datetime
-    branch: str = Field(
-        description="Cause of the share decision: `redistribution`, `reclaim by NAME` or `classes set`."
-    )
+    branch: str
+    """Cause of the share decision: `redistribution`, `reclaim by NAME` or `classes set`."""
     words: str
     figures: ShareFigures
 
 
-class PolicyFigures(BaseModel):
-    """Objective of a class (smaller is better): its measured value, and its forecast for each policy and plan, such as `hr, joins first`."""
+class PolicyFigures(AnswerModel):
+    """Figures of a policy decision. The objective of the class (smaller is better) is measured, and forecast for each policy and plan."""
 
     objective: Objective
     measured: float | None
     forecasts: dict[str, float]
-    before: str = Field(description="Policy and plan of the class before the decision.")
+    before: str
+    """Policy and plan of the class before the decision."""
     after: str
-    streak: int = Field(
-        description="Number of consecutive comparisons in which the best policy was clearly better."
-    )
-    wait: int = Field(description="Number of comparisons until Weir considers the next switch.")
+    streak: int
+    """Number of consecutive comparisons in which the best policy was clearly better."""
+    wait: int
+    """Number of comparisons until Weir considers the next switch."""
 
 
-class PolicyDecision(BaseModel):
+class PolicyDecision(AnswerModel):
     about: Literal["policy"] = "policy"
     at: datetime
-    branch: str = Field(
-        description="Outcome of the comparison: `stay`, `consider`, `switch`, `watch`, `go back`, `give up`, `pause` or `no forecast`."
-    )
+    branch: str
+    """Outcome of the comparison: `stay`, `consider`, `switch`, `watch`, `go back`, `give up`, `pause` or `no forecast`."""
     words: str
     figures: PolicyFigures
 
@@ -135,7 +129,7 @@ def by_name(name: str) -> str:
 
 
 def for_tenant(tenant: str) -> Naming:
-    """Return a function that returns the names of the tenant's own units and classes unchanged, and ANOTHER for all other names."""
+    """Return a function that hides the names of other tenants: it keeps the names of the tenant's class and units, and returns ANOTHER otherwise."""
     return lambda name: name if class_of(name) == tenant else ANOTHER
 
 
@@ -210,7 +204,7 @@ def share_decision(move: ShareMove, epoch_s: float, naming: Naming) -> ShareDeci
         figures=ShareFigures(
             before=before,
             after=after,
-            # The usage of other classes is not shown to a tenant.
+            # A tenant does not see the usage of other classes.
             usage={name: used for name, used in move.usage.items() if naming(name) == name},
             loans=loans,
         ),
@@ -243,7 +237,7 @@ def together(shares: Mapping[str, float], naming: Naming) -> dict[str, float]:
 
 
 def loans_of(loans: Iterable[tuple[str, str, float]], naming: Naming) -> list[Loan]:
-    """Return the loans with the names shown to the caller. Loans between two classes that are both hidden are left out."""
+    """Return the loans with the names shown to the caller, without the loans between two hidden classes."""
     shares: dict[tuple[str, str], float] = {}
     for lender, borrower, share in loans:
         pair = naming(lender), naming(borrower)

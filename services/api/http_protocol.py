@@ -11,7 +11,7 @@ from services.api.problems import KINDS, MEDIA_TYPE, told_as
 
 HEAD_BYTES_MAX = 64 << 10
 HEAD_S = 30.0
-# Seconds for which a refused connection is still read, because the caller may not get the response if the connection closes at once.
+# Seconds for which a refused connection stays open, so that the caller gets the response before the connection closes.
 LINGER_S = 1.0
 
 
@@ -40,7 +40,7 @@ class BoundedProtocol(HttpToolsProtocol):
             if self._head_bytes > HEAD_BYTES_MAX:
                 self._is_refused = True
                 problem = {
-                    "detail": f"path and headers may have at most {HEAD_BYTES_MAX:,} bytes",
+                    "detail": f"path and headers have more than {HEAD_BYTES_MAX:,} bytes",
                     "hint": "send a shorter path or fewer headers",
                 }
                 self._refuse("head-too-large", problem)

@@ -1,7 +1,6 @@
 """OpenAPI 3.1 description of the API, made from the routes and completed by the errors and keys that all routes have in common.
 
-python -m services.api.openapi            writes docs/openapi.json
-python -m services.api.openapi --check    exits with 1 if docs/openapi.json differs from the routes
+`python -m services.api.openapi` writes docs/openapi.json. With `--check`, it exits with 1 if docs/openapi.json differs from the routes.
 """
 
 from __future__ import annotations
@@ -66,12 +65,9 @@ def describe(app: FastAPI) -> dict[str, Any]:
     assert not ours.keys() & schemas.keys(), "a route's model has the same name as a declaration's schema"
     schemas |= ours
     description["components"]["schemas"] = dict(sorted(schemas.items()))
+    about_key = "API key; `weir keys create` prints it once."
     description["components"]["securitySchemes"] = {
-        KEY: {
-            "type": "http",
-            "scheme": "bearer",
-            "description": "API key; `weir keys create` prints it once.",
-        }
+        KEY: {"type": "http", "scheme": "bearer", "description": about_key}
     }
     description["security"] = [{KEY: []}]
     return description
@@ -84,22 +80,14 @@ def complete(operation: dict[str, Any], is_open: bool) -> None:
     if invalid is None or "application/json" in invalid.get("content", {}):
         answers.pop("422", None)
         if not is_open:
-            # Every route with a key can return this problem: a route without parameters refuses a request that has parameters.
-            answers |= keyed(responses("invalid"))
+            # Every route with a key can return the problem `invalid`: even a route without parameters refuses unknown parameters.
+            answers["422"] = responses("invalid")[422]
     if is_open:
         operation["security"] = []
     else:
-        for status, answer in keyed(COMMON).items():
-            answers.setdefault(status, answer)
+        for status, answer in COMMON.items():
+            answers.setdefault(str(status), answer)
     operation["responses"] = dict(sorted(answers.items()))
-
-
-def keyed(told: dict[int | str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {str(status): answer for status, answer in told.items()}
-
-
-def text_of(description: dict[str, Any]) -> str:
-    return json.dumps(description, indent=1, ensure_ascii=False, sort_keys=False) + "\n"
 
 
 def described() -> str:
@@ -110,7 +98,8 @@ def described() -> str:
     from services.common.weir_home import Home
 
     with tempfile.TemporaryDirectory() as folder, opened(Home(Path(folder))) as catalog:
-        return text_of(make_app(service_of(catalog)).openapi())
+        description = make_app(service_of(catalog)).openapi()
+    return json.dumps(description, indent=1, ensure_ascii=False) + "\n"
 
 
 def main(arguments: list[str]) -> int:

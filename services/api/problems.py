@@ -1,10 +1,10 @@
-"""Problem responses (RFC 9457): a WeirError becomes a response of type `application/problem+json`.
+"""Problem responses (RFC 9457): a WeirError becomes a response of type `application/problem+json` with these members:
 
-    type    urn:weir:problem:SLUG, which programs compare
-    title   text of the type
-    detail  what is wrong with this request, with the offending value
-    hint    how to correct it
-    errors  where each error is: JSON pointer into the body (`pointer`), or name of the parameter or header (`parameter`)
+- `type`: `urn:weir:problem:SLUG`, which programs compare
+- `title`: one text for all problems of a type
+- `detail`: what is wrong with this request, with the offending value
+- `hint`: how to correct the request
+- `errors`: place of each error, as a JSON pointer into the body (`pointer`), or as a name of a parameter or header (`parameter`)
 
 Unexpected exceptions become status 500 without details, so that callers learn nothing about the internals; the log has the details.
 """
@@ -67,13 +67,6 @@ KINDS: Mapping[str, ProblemKind] = {
         ProblemKind("not-running", 503, "The running system is not available"),
         ProblemKind("catalog-away", 503, "The catalog does not answer"),
     )
-}
-# Slugs of the problem types for requests that the web framework refuses, by HTTP status.
-BY_STATUS = {400: "malformed", 401: "unauthenticated", 403: "forbidden", 404: "not-found"} | {
-    405: "method-not-allowed",
-    406: "not-acceptable",
-    413: "too-large",
-    415: "unsupported-media",
 }
 
 
@@ -166,7 +159,7 @@ def retry_after(seconds: float) -> dict[str, str]:
 
 
 def problem_response(problem: WeirError, body: object = None) -> Response:
-    """Return the response for a problem. If the parsed body is given, JSON pointers into the body are exact."""
+    """Return the response for a problem. Its JSON pointers into the body are exact only if the parsed body is given."""
     kind = KINDS[slug_of(problem)]
     members: dict[str, Any] = {"detail": detail_of(problem), "hint": problem.hint}
     errors = list(errors_of(problem, body))
@@ -188,7 +181,7 @@ def problem_response(problem: WeirError, body: object = None) -> Response:
 def told_as(kind: ProblemKind, told: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     head = {"type": URN + kind.slug, "title": kind.title, "status": kind.status}
     content = head | {key: value for key, value in told.items() if value not in ("", None)}
-    # The offending value is part of the text, and may hold characters that cannot be encoded.
+    # The text contains the offending value, which may hold characters that cannot be encoded.
     return Response(
         orjson.dumps(encodable(content)), kind.status, headers=dict(headers or {}), media_type=MEDIA_TYPE
     )
@@ -217,13 +210,13 @@ def detail_of(problem: WeirError) -> str:
     return text if problem.value is None else f"{text} (got {shown(problem.value)})"
 
 
-# Values of a problem's `file` if the document is in a body: BODY for the only document, IN_BODY for one of a list of documents.
+# Values of a problem's `file` for a document in a request body: BODY for a single document, IN_BODY for a document in a list.
 BODY = "body"
 IN_BODY = re.compile(r"documents\[(\d+)\](?: \(.*\))?", re.DOTALL)
 
 
 def is_of_body(file: str) -> bool:
-    """Return True if the problem is about the body's only document, which its message then need not name."""
+    """Return True if the problem is about the only document in the body, so that its message need not name the document."""
     return file == BODY or file.startswith(f"{BODY} (")
 
 
@@ -268,7 +261,7 @@ def pointer_of(field_: str, document: object = None) -> str:
 
 
 def key_at(rest: str, here: object) -> str:
-    """Return the next key of the path `rest`: the longest key of `here` that the path begins with."""
+    """Return the next key of the path `rest`: the longest key of the object `here` with which the path begins."""
     if isinstance(here, Mapping):
         keys = [
             key
@@ -291,11 +284,10 @@ def install(app: FastAPI) -> None:
     """Register handlers with the application, which turn every error in a route into a problem response."""
 
     async def told(request: Request, problem: Exception) -> Response:
-        assert isinstance(problem, WeirError)
-        if slug_of(problem) == "internal":
-            LOG.error("%s %s", request.method, request.url.path, exc_info=problem)
-            return told_as(KINDS["internal"], {"detail": "the error is in the log of the service"})
-        return problem_response(problem, getattr(request.state, "body", None))
+        if isinstance(problem, WeirError) and slug_of(problem) != "internal":
+            return problem_response(problem, getattr(request.state, "body", None))
+        LOG.error("%s %s", request.method, request.url.path, exc_info=problem)
+        return told_as(KINDS["internal"], {"detail": "the error is in the log of the service"})
 
     async def invalid(_: Request, problem: Exception) -> Response:
         assert isinstance(problem, RequestValidationError)
@@ -303,17 +295,14 @@ def install(app: FastAPI) -> None:
 
     async def http(_: Request, problem: Exception) -> Response:
         assert isinstance(problem, HTTPException)
-        slug = BY_STATUS.get(problem.status_code, "malformed" if problem.status_code < 500 else "internal")
-        return told_as(KINDS[slug], {"detail": str(problem.detail)}, problem.headers)
-
-    async def internal(request: Request, problem: Exception) -> Response:
-        LOG.error("%s %s", request.method, request.url.path, exc_info=problem)
-        return told_as(KINDS["internal"], {"detail": "the error is in the log of the service"})
+        other = KINDS["malformed" if problem.status_code < 500 else "internal"]
+        kind = next((kind for kind in KINDS.values() if kind.status == problem.status_code), other)
+        return told_as(kind, {"detail": str(problem.detail)}, problem.headers)
 
     app.add_exception_handler(WeirError, told)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(Exception, internal)
+    app.add_exception_handler(Exception, told)
 
 
 def of_validation(problem: RequestValidationError) -> tuple[ProblemKind, dict[str, Any]]:

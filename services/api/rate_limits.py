@@ -1,7 +1,6 @@
 """Limits on the requests of a caller, so that one caller cannot block the service for other callers.
 
-RateLimits    limits requests per key, wrong keys per address, and waiting readers per key
-bounded       limits the size of a body, with or without a Content-Length
+`RateLimits` limits requests per key, wrong keys per address, and waiting readers per key. `bounded` limits the size of a body.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from starlette.types import Message, Receive, Scope
 from configs.service.service_settings import ServiceSettings
 from services.api.problems import TooManyRequests, retry_after
 
-# Maximum number of token buckets. Beyond it the least recently used one is dropped; a caller without a bucket gets a full one.
+# Maximum number of token buckets. Beyond this number, the least recently used bucket is dropped, and its caller later starts with a full bucket.
 REMEMBERED = 100_000
 TOO_LARGE = 413
 # Maximum size of the console's sign-in form; it holds a key, and callers send it before they have authenticated.
@@ -77,7 +76,7 @@ class RateLimits:
 
     @contextmanager
     def waiting(self, key_id: str) -> Iterator[None]:
-        """Count the caller as a waiting reader while the block runs; raise TooManyRequests if it has too many."""
+        """Count the caller as a waiting reader while the block runs; raise TooManyRequests if the caller has too many waiting readers."""
         most = self.settings.streams_per_key
         with self._lock:
             if self._streams[key_id] >= most:
@@ -111,7 +110,7 @@ def bytes_max(settings: ServiceSettings, path: str) -> int:
 
 
 def bounded(scope: Scope, receive: Receive, most: int) -> Receive:
-    """Return a receiver of the body that refuses a body above the limit, immediately if Content-Length is above the limit."""
+    """Return a function that receives the body and refuses a body above the limit. A Content-Length above the limit is refused at once."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > most:
             raise too_large(most)
@@ -129,7 +128,7 @@ def bounded(scope: Scope, receive: Receive, most: int) -> Receive:
 
 
 def too_large(most: int) -> HTTPException:
-    """Return the exception for a body above the limit: an HTTPException, which FastAPI passes on. The rest of the body is not read."""
+    """Return the HTTPException for a body above the limit. FastAPI passes it on, and the rest of the body is not read."""
     return HTTPException(
-        TOO_LARGE, f"the body may have at most {most:,} bytes; send less at a time", {"Connection": "close"}
+        TOO_LARGE, f"the body has more than {most:,} bytes; send less at a time", {"Connection": "close"}
     )

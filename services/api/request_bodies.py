@@ -46,7 +46,7 @@ def media_type(request: Request) -> str:
 
 
 def read_data(request: Request, content: bytes) -> Any:
-    """Return the one document in the body, and store the document in `request.state` so that problems can point into it."""
+    """Return the only document in the body, and store it in `request.state` so that problems can point to its invalid values."""
     documents = read_all(request, content)
     if len(documents) != 1:
         raise InvalidInput(
@@ -105,7 +105,7 @@ def of_json(text: str) -> Any:
         raise Malformed(
             "the body is nested too deeply", hint=f"send at most {DEPTH_MAX} levels of nesting"
         ) from None
-    except ValueError as problem:  # raised, for example, for a number with thousands of digits
+    except ValueError as problem:  # `json.loads` refuses, for example, a number with thousands of digits.
         why = str(problem).partition(";")[0].partition(" (")[0]
         raise Malformed(
             f"the body contains a value out of range: {why}", hint="send smaller numbers"
@@ -128,7 +128,7 @@ def no_number(name: str) -> float:
 def of_yaml(text: str) -> list[Any]:
     if len(text) > YAML_BYTES_MAX:
         raise TooLarge(
-            f"a YAML body may have at most {YAML_BYTES_MAX:,} characters",
+            f"the YAML body has more than {YAML_BYTES_MAX:,} characters",
             value=len(text),
             hint="send the documents as JSON",
         )
@@ -138,7 +138,7 @@ def of_yaml(text: str) -> list[Any]:
         raise Malformed(problem.title, problem.field, problem.value, problem.hint) from None
 
 
-# Path of a value in the body, as a pair: path of the object or list that holds the value, and key or index in it. None: whole body.
+# Path of a value in the body: the path of the enclosing object or list, and the key or index of the value. None stands for the whole body.
 Way = tuple[Any, str | int] | None
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import models_json_schema
 
 from configs.documents.declarations import DOCUMENTS_MAX, KINDS
@@ -13,19 +14,21 @@ from services.api.request_bodies import JSON, YAML
 COMPONENTS = "#/components/schemas/"
 # Fields that a body may leave out, because the path of the request contains their values.
 SAID_BY_PATH = ("kind", "tenant", "name")
-ETAG = {
-    "ETag": {
-        "description": "Version of the document; send this ETag as If-Match with a change.",
-        "schema": {"type": "string"},
-    }
-}
-WARNING = {
-    "Weir-Warning": {
-        "description": "Warnings about the change, for example classes that would miss their delay targets.",
-        "schema": {"type": "string"},
-    }
-}
+Schema = dict[str, Any]
+RouteResponses = dict[int | str, Schema]
+"""OpenAPI descriptions of the responses of a route, by HTTP status."""
 STRING, WHOLE = {"type": "string"}, {"type": "integer"}
+
+Count = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0)]
+Ratio = Annotated[float, Field(ge=0, le=1)]
+
+
+class AnswerModel(BaseModel):
+    """Base class of the models of answers: the docstrings of its fields are their descriptions in OpenAPI."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "PriorityClass": {"priority": 8, "delay_target_ms": 200, "max_drop": 0.1, "limits": {"queries": 50}},
@@ -53,30 +56,62 @@ def ref(name: str) -> dict[str, str]:
     return {"$ref": COMPONENTS + name}
 
 
-def content(schema: dict[str, Any], *media: str, example: Any = None) -> dict[str, Any]:
+def typed(kind: str | list[str], description: str, **more: object) -> Schema:
+    return {"type": kind, "description": description, **more}
+
+
+def record(properties: Mapping[str, Schema], optional: Collection[str] = ()) -> Schema:
+    """Return the schema of an object with these properties; all properties except the optional ones are required."""
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "required": required, "properties": dict(properties)}
+
+
+def array(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def content(schema: Schema, *media: str, example: Any = None) -> Schema:
     description = {"schema": schema} if example is None else {"schema": schema, "example": example}
     return dict.fromkeys(media or (JSON,), description)
 
 
+def response(description: str, schema: Schema, *media: str, status: int = 200) -> RouteResponses:
+    """Return the description of a route's response with this schema."""
+    return {status: {"description": description, "content": content(schema, *media)}}
+
+
+def body(told: Schema) -> Schema:
+    """Return the description of a required request body with this content."""
+    return {"requestBody": {"required": True, "content": told}}
+
+
+def header(name: str, description: str) -> Schema:
+    return {name: {"description": description, "schema": STRING}}
+
+
 # -- bodies of requests and responses --------------------------------------------------------------------------
 
+ETAG = header("ETag", "Version of the document; send this ETag as If-Match with a change.")
+WARNING = header(
+    "Weir-Warning", "Warnings about the change, for example classes that would miss their delay targets."
+)
 
-def document_body(kind: str) -> dict[str, Any]:
+
+def document_body(kind: str) -> Schema:
     """Return the description of the body of a PUT."""
-    described = content(ref(kind), JSON, YAML[0], example=EXAMPLES[kind])
-    return {"requestBody": {"required": True, "content": described}}
+    return body(content(ref(kind), JSON, YAML[0], example=EXAMPLES[kind]))
 
 
-def document_answer(kind: str, told: str = "The declared document, without secrets.") -> dict[str, Any]:
+def document_answer(kind: str, told: str = "The declared document, without secrets.") -> Schema:
     example = {"kind": kind, "name": "spark" if kind == "Session" else "one", **EXAMPLES[kind]}
     return {"description": told, "headers": ETAG, "content": content(ref(kind), example=example)}
 
 
-def document_answers(kind: str) -> dict[int | str, dict[str, Any]]:
+def document_answers(kind: str) -> RouteResponses:
     return {200: document_answer(kind)}
 
 
-def put_answers(kind: str) -> dict[int | str, dict[str, Any]]:
+def put_answers(kind: str) -> RouteResponses:
     created = document_answer(kind, "The document was created.")
     kept = document_answer(
         kind,
@@ -86,79 +121,49 @@ def put_answers(kind: str) -> dict[int | str, dict[str, Any]]:
     return {200: kept | {"headers": ETAG | WARNING}, 201: created | {"headers": ETAG | WARNING}}
 
 
-def list_answer(kind: str) -> dict[int | str, dict[str, Any]]:
-    item = {
-        "type": "object",
-        "required": ["version", "document"],
-        "properties": {"version": WHOLE, "document": ref(kind)},
-    }
-    return {
-        200: {
-            "description": "Documents in the order in which they were declared.",
-            "content": content(paged(item)),
-        }
-    }
+def list_answer(kind: str) -> RouteResponses:
+    item = record({"version": WHOLE, "document": ref(kind)})
+    return response("Documents in the order in which they were declared.", paged(item))
 
 
-def paged(item: dict[str, Any]) -> dict[str, Any]:
+def paged(item: Schema) -> Schema:
     """Return the schema of one page of a list, with the cursor of the next page."""
-    return {
-        "type": "object",
-        "required": ["items", "next"],
-        "properties": {
-            "items": {"type": "array", "items": item},
-            "next": {
-                "type": ["string", "null"],
-                "description": "Cursor of the next page, which the next call sends as `after`; null on the last page.",
-            },
-        },
-    }
+    about = "Cursor of the next page, which the next call sends as `after`; null on the last page."
+    return record({"items": array(item), "next": typed(["string", "null"], about)})
 
 
-DELETED: dict[int | str, dict[str, Any]] = {
+DELETED: RouteResponses = {
     204: {"description": "The declaration was deleted."},
-    200: {
-        "description": "With `dry_run`: the declaration can be deleted; nothing was changed.",
-        "content": content(ref("Changes")),
-    },
+    **response("With `dry_run`: the declaration can be deleted; nothing was changed.", ref("Changes")),
 }
-CHANGES: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Changes that were made, or with `dry_run` would be made.",
-        "content": content(ref("Changes")),
-    }
-}
-APPLY_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": content(
-            {
-                "type": "object",
-                "required": ["documents"],
-                "additionalProperties": False,
-                "properties": {
-                    "documents": {
-                        "type": "array",
-                        "minItems": 1,
-                        "maxItems": DOCUMENTS_MAX,
-                        "items": ref("Document"),
-                    }
-                },
-            },
-            example={"documents": [{"kind": "Tenant", "name": "acme", **EXAMPLES["Tenant"]}]},
-        )
-        | {
-            YAML[0]: {
-                "schema": STRING,
-                "example": "kind: Tenant\nname: acme\npriority_class: gold\n",
-            }
+CHANGES = response("Changes that were made, or with `dry_run` would be made.", ref("Changes"))
+DOCUMENTS = {"type": "array", "minItems": 1, "maxItems": DOCUMENTS_MAX, "items": ref("Document")}
+APPLY_BODY = body(
+    content(
+        {
+            "type": "object",
+            "required": ["documents"],
+            "additionalProperties": False,
+            "properties": {"documents": DOCUMENTS},
         },
-    }
-}
+        example={"documents": [{"kind": "Tenant", "name": "acme", **EXAMPLES["Tenant"]}]},
+    )
+    | content(STRING, YAML[0], example="kind: Tenant\nname: acme\npriority_class: gold\n")
+)
 
 
 # -- schemas that several routes share -------------------------------------------------------------------------
 
+PROBLEM_ERROR = record(
+    {
+        "pointer": typed("string", "JSON pointer to the invalid part of the body."),
+        "parameter": typed("string", "Name of the invalid parameter or header."),
+        "detail": STRING,
+        "line": typed("integer", "Line of the error in the SQL text; `column` is the column of the error."),
+        "column": WHOLE,
+    },
+    optional=("pointer", "parameter", "line", "column"),
+)
 PROBLEM = {
     "type": "object",
     "description": "Problem details (RFC 9457).",
@@ -168,72 +173,39 @@ PROBLEM = {
         "title": STRING,
         "status": WHOLE,
         "detail": STRING,
-        "hint": {"type": "string", "description": "How to correct the request."},
-        "errors": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["detail"],
-                "properties": {
-                    "pointer": {
-                        "type": "string",
-                        "description": "JSON pointer to the invalid part of the body.",
-                    },
-                    "parameter": {
-                        "type": "string",
-                        "description": "Name of the invalid parameter or header.",
-                    },
-                    "detail": STRING,
-                    "line": {
-                        "type": "integer",
-                        "description": "Line of the error in the SQL text; `column` is the column of the error.",
-                    },
-                    "column": WHOLE,
-                },
-            },
-        },
+        "hint": typed("string", "How to correct the request."),
+        "errors": array(PROBLEM_ERROR),
     },
 }
-CHANGE = {
-    "type": "object",
-    "required": ["kind", "name", "action", "fields", "changes"],
-    "properties": {
+CHANGE = record(
+    {
         "kind": STRING,
-        "tenant": {"type": "string", "description": "Tenant of a query; absent for other kinds."},
+        "tenant": typed("string", "Tenant of a query; absent for other kinds."),
         "name": STRING,
         "action": {"enum": ["created", "changed", "unchanged", "deleted"]},
-        "fields": {"type": "array", "items": STRING},
-        "changes": {
-            "type": "object",
-            "description": "Changed fields; the value of a field is a pair of its values before and after the change.",
-            "additionalProperties": {"type": "array", "minItems": 2, "maxItems": 2},
-        },
+        "fields": array(STRING),
+        "changes": typed(
+            "object",
+            "Changed fields; the value of a field is a pair of its values before and after the change.",
+            additionalProperties={"type": "array", "minItems": 2, "maxItems": 2},
+        ),
     },
-}
-CHANGES_MADE = {
-    "type": "object",
-    "required": ["changes", "warnings"],
-    "properties": {
-        "changes": {"type": "array", "items": ref("Change")},
-        "warnings": {"type": "array", "items": STRING},
-        "plan": {
-            "type": "object",
-            "description": "With `dry_run`: forecast of delay targets, as POST /v1/plan returns it.",
-        },
+    optional=("tenant",),
+)
+CHANGES_MADE = record(
+    {
+        "changes": array(ref("Change")),
+        "warnings": array(STRING),
+        "plan": typed("object", "With `dry_run`: forecast of delay targets, as POST /v1/plan returns it."),
     },
-}
+    optional=("plan",),
+)
 # Times of a key's creation, expiry, last use and revocation. A time is null if the event has not happened or will never happen.
 TIMES = ("created_at", "expires_at", "used_at", "revoked_at")
-KEY = {
-    "type": "object",
-    "required": ["id", "principal", "scopes", *TIMES],
-    "properties": {
-        "id": STRING,
-        "principal": STRING,
-        "scopes": {"type": "array", "items": STRING},
-        **{name: {"type": ["string", "null"], "format": "date-time"} for name in TIMES},
-    },
-}
+KEY = record(
+    {"id": STRING, "principal": STRING, "scopes": array(STRING)}
+    | {name: {"type": ["string", "null"], "format": "date-time"} for name in TIMES}
+)
 
 
 def components() -> dict[str, Any]:

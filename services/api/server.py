@@ -14,7 +14,6 @@ import logging
 import socket
 import ssl
 import threading
-from types import TracebackType
 
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -79,9 +78,7 @@ class Serving:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _run(self) -> None:
@@ -112,12 +109,12 @@ class ApiServer(uvicorn.Server):
         """Stop serving; this method is called from another thread than the server's."""
         self.should_exit = True
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended already
+            with contextlib.suppress(RuntimeError):  # The event loop has already ended.
                 self._loop.call_soon_threadsafe(ending.end)
 
 
 class Ending:
-    """ASGI application around the routes: when the service stops, requests that only read end at once, and changes may still finish."""
+    """ASGI application around the routes. When the service stops, it ends read requests at once, and lets changes finish."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

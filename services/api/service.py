@@ -100,14 +100,12 @@ class Service:
 
     def feeds_declared(self) -> dict[str, FeedDeclared]:
         """Return all declared feeds by name, in the order in which they were declared."""
-        feeds = {}
-        for kind in ("Stream", "Feed"):
-            for entry in self.snapshot.now.of_kind.get(kind, ()):
-                match entry.stored.declaration:
-                    case StreamDeclaration(name=name, source=source) if source is not None:
-                        feeds[name] = FeedDeclared(source.format, (name,))
-                    case FeedDeclaration(name=name, source=source, streams=streams):
-                        feeds[name] = FeedDeclared(source.format, tuple(streams))
+        state, feeds = self.snapshot.now.state, {}
+        for stream in state.of_kind(StreamDeclaration):
+            if stream.source is not None:
+                feeds[stream.name] = FeedDeclared(stream.source.format, (stream.name,))
+        for feed in state.of_kind(FeedDeclaration):
+            feeds[feed.name] = FeedDeclared(feed.source.format, tuple(feed.streams))
         return feeds
 
     def feeds(self) -> list[FeedProgress]:

@@ -52,15 +52,5 @@ def entries(
         query = query.where(audit.c.name == name)
     if before is not None:
         query = query.where(audit.c.id < before)
-    return [
-        AuditRecord(
-            id=row.id,
-            at=row.at,
-            who=row.who,
-            action=row.action,
-            kind=row.kind,
-            name=row.name,
-            fields=tuple(json.loads(row.fields)),
-        )
-        for row in connection.execute(query)
-    ]
+    rows = connection.execute(query).mappings()
+    return [AuditRecord(**{**row, "fields": tuple(json.loads(row["fields"]))}) for row in rows]

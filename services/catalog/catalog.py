@@ -1,7 +1,7 @@
 """Catalog: all declarations, with versions and an audit log of changes.
 
     with opened(home_of(os.environ)) as catalog:
-        catalog.apply(read_documents(paths), who="ops")
+        catalog.apply(read_documents(paths), "ops")
 
 Numbered properties:
 1. A change is made completely or not at all, and only if all declarations are consistent afterwards
@@ -276,7 +276,7 @@ class Catalog:
                     fields=change.fields,
                 )
                 after.put(save(connection, before.get(change.ref), after[change.ref], revision))
-        # A change of a tenant or a query may change the lists of inputs of the tenant's other queries, so these rows are written too.
+        # A change may alter what the tenant's other queries read, so the rows of the tenant's other queries are updated as well.
         for tenant in dict.fromkeys(change.ref.tenant or change.ref.name for change in made):
             for stored in after.queries_of(tenant):
                 was = before.get(stored.ref)

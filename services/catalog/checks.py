@@ -1,7 +1,7 @@
 """Checks that declarations are consistent: names refer to declarations, SQL is valid, and all classes can run together.
 
-    applied(before, documents)      the state of the catalog after these documents are declared, or an error
-    users(stored, ref) the declarations that use a declaration
+`applied` returns the state of the catalog after documents are declared, or raises an error. `users` returns the declarations that use a
+declaration.
 
 Every error is an InvalidInput that names its document: file and line, or the declaration in the catalog. This module
 stores and reads nothing; `services.catalog.catalog` does that.
@@ -48,7 +48,7 @@ MIRRORS_MAX = 100
 
 
 def completed(before: CatalogState, documents: Sequence[Document]) -> Sequence[Document]:
-    """Return the documents. If the stream of a mirror is not declared separately, a document of the stream is added."""
+    """Return the documents, and a document of the stream of each mirror, unless the stream is declared separately."""
     if not any(isinstance(document.declaration, MirrorDeclaration) for document in documents):
         return documents
     said = {document.ref.folded for document in documents}
@@ -56,7 +56,7 @@ def completed(before: CatalogState, documents: Sequence[Document]) -> Sequence[D
     for document in documents:
         if isinstance(document.declaration, MirrorDeclaration):
             ref = Ref("Stream", document.declaration.name)
-            # Errors of the mirror are reported by `check_mirrors`.
+            # An invalid mirror is skipped here, because `check_mirrors` reports its errors.
             with suppress(InvalidInput):
                 stream = stream_of(read_mirror(document.declaration))
                 if ref.folded not in said and is_its_own(before, ref, stream):
@@ -122,7 +122,8 @@ class Changing:
 
     def check_names(self) -> None:
         """Check that new names are free, and that declarations refer only to existing names."""
-        queries = self._query_names() if self.touches(StreamDeclaration) else {}
+        refs = self.after if self.touches(StreamDeclaration) else ()
+        queries = {ref.name.lower(): ref for ref in refs if ref.kind == "Query"}
         for declaration in self.touched:
             ref = ref_of(declaration)
             other = self.before.in_use(ref) or ref
@@ -163,9 +164,6 @@ class Changing:
             hint = nearest(ref.name, self.after.names(ref.kind))
             raise UnknownName(f"no such {ref.kind}", field, ref.name, hint)
 
-    def _query_names(self) -> dict[str, Ref]:
-        return {ref.name.lower(): ref for ref in self.after if ref.kind == "Query"}
-
     # -- checks of streams, feeds and mirrors ------------------------------------------------------------
 
     def check_streams(self) -> None:
@@ -204,7 +202,9 @@ class Changing:
             with self.about(ref_of(declared_mirror)):
                 if len(mirrors) > MIRRORS_MAX:
                     raise InvalidInput(
-                        f"the catalog would have more than {MIRRORS_MAX} mirrors", value=len(mirrors)
+                        f"the catalog would have more than {MIRRORS_MAX} mirrors",
+                        value=len(mirrors),
+                        hint="delete a mirror first",
                     )
                 mirror = read_mirror(declared_mirror)
             ref = Ref("Stream", declared_mirror.name)
@@ -351,7 +351,7 @@ class Changing:
             if queries > entitled.limits.queries:
                 with self.about(Ref("PriorityClass", tenant.priority_class)):
                     raise InvalidInput(
-                        f"tenant {tenant.name} has {queries} queries",
+                        f"the limit is too low: tenant {tenant.name} already has {queries} queries",
                         "limits.queries",
                         entitled.limits.queries,
                         "raise the limit, or delete some queries first",

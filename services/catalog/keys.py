@@ -17,7 +17,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
@@ -48,9 +48,9 @@ class IssuedKey:
     principal: str
     scopes: tuple[str, ...]
     created_at: float
-    expires_at: float | None
-    used_at: float | None
-    revoked_at: float | None
+    expires_at: float | None = None
+    used_at: float | None = None
+    revoked_at: float | None = None
 
     def is_live(self, now: float) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
@@ -99,7 +99,6 @@ class KeyStore:
                 expires_at,
                 "give a time in the future",
             )
-        pepper = self._home.pepper()
         with self._database.changing() as connection:
             expanded = known_scopes(connection, scopes)
             live = [info for info in infos(connection) if info.principal == principal and info.is_live(now)]
@@ -109,22 +108,13 @@ class KeyStore:
                 raise InvalidInput(
                     f"the principal already has {LIVE_KEYS} live keys", "principal", principal, hint
                 )
-            key, id_ = new_key(), f"k{secrets.token_hex(6)}"
-            info = IssuedKey(
-                id=id_,
-                principal=principal,
-                scopes=expanded,
-                created_at=now,
-                expires_at=expires_at,
-                used_at=None,
-                revoked_at=None,
-            )
-            digest = KeyRing((), pepper).digest_of(key)
-            add_key(connection, info, digest, who)
+            key = new_key()
+            info = IssuedKey(new_id(), principal, expanded, now, expires_at)
+            add_key(connection, info, self.digest_of(key.encode()), who)
         return key, info
 
     def adopt(self, key: str, principal: str, scopes: Iterable[str], who: str) -> None:
-        """Store a key that was made outside Weir. Of the principal's other keys, the newest stays valid, and the older ones are revoked.
+        """Store a key that was made outside Weir. The principal's newest other key stays valid, and the principal's older keys are revoked.
 
         Repeating the call has no effect. Raise InvalidInput if the key was revoked, or has another principal or other scopes.
         """
@@ -132,8 +122,7 @@ class KeyStore:
         if not GIVEN.fullmatch(key):
             hint = "write weir_ and at least 32 random letters and digits"
             raise InvalidInput("this is not an API key", "key", hint=hint)
-        now, pepper = self._clock(), self._home.pepper()
-        digest = KeyRing((), pepper).digest_of(key)
+        now, digest = self._clock(), self.digest_of(key.encode())
         with self._database.changing() as connection:
             expanded = known_scopes(connection, scopes)
             rows = connection.execute(sa.select(tables.keys.c.id).where(tables.keys.c.digest == digest))
@@ -142,32 +131,14 @@ class KeyStore:
             for info in related:
                 if info.id in same:
                     if info.principal != principal or info.scopes != expanded or not info.is_live(now):
-                        hint = "create another key"
-                        raise InvalidInput(
-                            "the key was revoked, or has another principal or other scopes",
-                            "key",
-                            info.id,
-                            hint,
-                        )
+                        title = "the key was revoked, or has another principal or other scopes"
+                        raise InvalidInput(title, "key", info.id, "create another key")
                     return
             live = [info for info in related if info.is_live(now)]
             for info in live[: max(0, len(live) - LIVE_KEYS + 1)]:
                 set_columns(connection, info.id, revoked_at=now)
                 note(connection, now, who, "revoked", info.ref)
-            add_key(
-                connection,
-                IssuedKey(
-                    id=f"k{secrets.token_hex(6)}",
-                    principal=principal,
-                    scopes=expanded,
-                    created_at=now,
-                    expires_at=None,
-                    used_at=None,
-                    revoked_at=None,
-                ),
-                digest,
-                who,
-            )
+            add_key(connection, IssuedKey(new_id(), principal, expanded, now), digest, who)
 
     def revoke(self, id_: str, who: str) -> None:
         """Revoke a key; raise UnknownName if it does not exist. Calling it again has no effect."""
@@ -234,6 +205,10 @@ class KeyStore:
         return [f"key {info.id}" for info in infos(connection) if scope in info.scopes and info.is_live(now)]
 
 
+def new_id() -> str:
+    return f"k{secrets.token_hex(6)}"
+
+
 def check_principal(principal: str) -> None:
     try:
         NAME.validate_python(principal)
@@ -282,32 +257,15 @@ def parts_of(scope: str, names: dict[str, list[str]]) -> Iterable[str]:
 
 
 def infos(connection: sa.Connection) -> list[IssuedKey]:
-    rows = connection.execute(sa.select(tables.keys).order_by(tables.keys.c.created_at, tables.keys.c.id))
-    return [
-        IssuedKey(
-            id=row.id,
-            principal=row.principal,
-            scopes=tuple(json.loads(row.scopes)),
-            created_at=row.created_at,
-            expires_at=row.expires_at,
-            used_at=row.used_at,
-            revoked_at=row.revoked_at,
-        )
-        for row in rows
-    ]
+    columns = [column for column in tables.keys.c if column.name != "digest"]
+    query = sa.select(*columns).order_by(tables.keys.c.created_at, tables.keys.c.id)
+    rows = connection.execute(query).mappings()
+    return [IssuedKey(**{**row, "scopes": tuple(json.loads(row["scopes"]))}) for row in rows]
 
 
 def add_key(connection: sa.Connection, info: IssuedKey, digest: bytes, who: str) -> None:
-    connection.execute(
-        sa.insert(tables.keys).values(
-            id=info.id,
-            principal=info.principal,
-            digest=digest,
-            scopes=json.dumps(info.scopes),
-            created_at=info.created_at,
-            expires_at=info.expires_at,
-        )
-    )
+    columns = {**asdict(info), "scopes": json.dumps(info.scopes), "digest": digest}
+    connection.execute(sa.insert(tables.keys).values(columns))
     note(connection, info.created_at, who, "created", info.ref)
 
 

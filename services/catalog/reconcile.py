@@ -67,7 +67,7 @@ class ApplyClasses:
 
 @dataclass(frozen=True)
 class Bring:
-    """Step: run exactly these feeds in Spark, and stop all other feeds."""
+    """Step that runs exactly the feeds of `file` in Spark, and stops all other feeds."""
 
     file: StreamsFile | None
 
@@ -79,7 +79,7 @@ class PublishKeys:
 
 @dataclass(frozen=True)
 class BeginMirror:
-    """Step: poll a mirror; it replaces a running mirror of the same name."""
+    """Step that starts to poll a mirror, in place of a running mirror of the same name."""
 
     mirror: MirrorDeclaration
 
@@ -122,7 +122,7 @@ def steps(wanted: Desired, running: SystemState) -> list[Step]:
     }
     before = {class_.name: class_ for class_ in running.classes}
     named = {class_.name: class_ for class_ in wanted.classes}
-    # Classes that read a changed stream. Until the stream is replaced, they run without the stream and the queries that read it.
+    # Classes that read a changed stream, without the stream and the queries that read it: they run in this form until the stream is replaced.
     parted = {
         name: without_streams(class_, changed)
         for name, class_ in before.items()
@@ -193,7 +193,7 @@ class Reconciling(BackgroundThread):
         self._enacted = NOTHING
         self._problems: tuple[str, ...] = ()
         self._wanted = catalog.desired()
-        # Classes that run without some of their queries, which cannot be planned; by class name.
+        # Classes that run without those of their queries that cannot be planned, by class name.
         self._reduced: dict[str, Reduced] = {}
         self._backoff = Backoff(look_s)
 

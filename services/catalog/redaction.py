@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from services.catalog.catalog import DeclarationChange
 
 HIDDEN = "(hidden)"
-# Fields with options by name; the values of some options are secret.
+# Fields that hold a mapping of options to values; some of these values are secret.
 SECRETIVE = ("options", "conf")
 
 

@@ -37,7 +37,7 @@ def has_changed(connection: sa.Connection, kind: str, since: int) -> bool:
 
 
 def later(connection: sa.Connection, seen: StateAtRevision) -> CatalogState:
-    """Return the current state. If few declarations have changed since the earlier state `seen`, only the changed ones are read."""
+    """Return the current state. If few declarations have changed since the earlier state `seen`, only the changed declarations are read."""
     rows = tables.audit.c
     query = sa.select(rows.kind, rows.name).distinct().where(rows.id > seen.revision).limit(READ_ANEW)
     changed = connection.execute(query).all()

@@ -1,9 +1,7 @@
 """All declarations at one moment, with indexes and cached plans, so that a change is checked without reading all of them.
 
-    before.copy() takes some microseconds per thousand declarations
-    copy.put(stored)    stores a declaration, and discards only the cached objects that depend on it
-
-Only the code that made a copy may change it. A state that other code has seen never changes.
+A change is made in a `copy`, which takes some microseconds per thousand declarations. `put` discards only the cached objects that depend on
+the stored declaration. Only the code that made a copy may change the copy: a state that other code has seen never changes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Collector for prometheus-client that exports metrics of the whole running system, so that Prometheus needs one target.
-
-    collector.collect()     return the metrics for a registry
-    collector.text()        return the metrics as text for a scrape
+"""Collector of the metrics of the whole running system, so that Prometheus needs one target.
 
 Guarantees:
 1. A scrape polls no process: it reads the watch's latest view, and figures of dispatchers and gateways (`services.metrics.nodes`).
@@ -14,12 +11,9 @@ from __future__ import annotations
 import platform
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from operator import attrgetter
-
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from actors.messages.unit_messages import UnitCounts
 from services.ingest.progress import FeedProgress
@@ -27,7 +21,7 @@ from services.metrics.class_rows import ClassSeen, Rows, add_accounts, add_class
 from services.metrics.families import FAMILIES, RESULTS
 from services.metrics.monotonic_counters import ClassCounters, Counters
 from services.metrics.nodes import Nodes
-from services.metrics.text import CONTENT_TYPE, Samples, metrics_of, text_of
+from services.metrics.text import CONTENT_TYPE, Samples, text_of
 from services.mirror.poll_loop import MirrorProgress
 from services.watch.accounts import StreamAccount, accounts
 from services.watch.loans import lending
@@ -38,7 +32,7 @@ LOANS_MAX = 500
 MAX_AGE_S = 1.0
 
 
-class SystemCollector(Collector):
+class SystemCollector:
     """Collector of all metrics of a running system; its methods may be called from several threads."""
 
     content_type = CONTENT_TYPE
@@ -57,10 +51,8 @@ class SystemCollector(Collector):
         self._classes, self._counters = ClassCounters(), Counters()
         self._lock = threading.Lock()
 
-    def collect(self) -> Iterator[Metric]:
-        return metrics_of(self.samples())
-
     def text(self) -> bytes:
+        """Return the metrics as text for a scrape."""
         return text_of(self.samples())
 
     def samples(self) -> Samples:
@@ -126,12 +118,8 @@ class SystemCollector(Collector):
         for tenant, lines in self._nodes.operators.seen.items():
             for line in lines:
                 # The label contains the operator's number too, because a query may have several operators with the same name.
-                labels = (
-                    tenant,
-                    declared.get(tenant, ""),
-                    ",".join(line.queries),
-                    f"{line.number} {line.name}",
-                )
+                operator = f"{line.number} {line.name}"
+                labels = tenant, declared.get(tenant, ""), ",".join(line.queries), operator
                 rows["weir_operator_cost_seconds"].append((labels, line.cost_us / 1e6))
                 rows["weir_operator_selectivity_ratio"].append((labels, line.selectivity))
                 rows["weir_operator_queued_tuples"].append((labels, line.queued))
@@ -228,17 +216,14 @@ class SystemCollector(Collector):
 
     def _add_system(self, rows: Rows, view: View) -> None:
         status, watch = view.look.status, self._watch
-        problems = (
-            len(watch.problems())
-            + len(watch.losses())
-            + sum(len(class_.problems) for class_ in view.classes.values())
-        )
+        problems = sum(len(class_.problems) for class_ in view.classes.values())
+        problems += len(watch.problems()) + len(watch.losses()) + bool(watch.problem)
         lost = self._counters.of_life(("weir_reports_lost_total",), status.reports_lost, status.pid)
         for name, value in (
             ("weir_units_unplaced", len(view.system.unplaced)),
             ("weir_actors_quarantined", len(status.quarantined)),
             ("weir_reports_lost_total", lost),
-            ("weir_problems", problems + bool(watch.problem)),
+            ("weir_problems", problems),
             ("weir_view_age_seconds", watch.age_s(view)),
             ("weir_service_uptime_seconds", watch.uptime_s),
         ):

@@ -30,13 +30,13 @@ Life = Hashable
 
 @dataclass(slots=True)
 class LastCount:
-    """Value of one count when it was last seen, and the life of the process that reported the value."""
+    """Last value of one count, and the life (run) of the process that reported the value."""
 
     life: Life
     value: float
 
     def gain(self, life: Life, value: float, goes_on: bool) -> float:
-        """Return the increase since the last value. `goes_on` is true for a kept count, which does not start at 0 after a restart."""
+        """Return the increase since the last value. `goes_on` is True for a count that does not start at 0 after a restart of its process."""
         if goes_on or life == self.life:
             self.life = life
             gained = max(0.0, value - self.value)
@@ -128,7 +128,7 @@ class ClassCounters:
         self, known: UnitSeen, total: ClassCounts, life: Life, answered: ResponseCounts, target_s: float
     ) -> None:
         if answered.target_s != target_s:
-            return  # counts for an earlier delay target have buckets with other limits, so they cannot be added
+            return  # Counts for an earlier delay target cannot be added, because their buckets have other limits.
         if total.times.target_s != target_s:
             total.times = ResponseBuckets(target_s, within=[0.0] * len(answered.within))
         goes_on = known.life == life and known.answered.target_s == target_s
@@ -157,7 +157,7 @@ class Counters:
         self._asked: set[Key] = set()
 
     def of_life(self, key: Key, value: float, life: Life) -> float:
-        """Return the counter for a count that starts at 0 whenever its process restarts; `life` identifies the process."""
+        """Return the counter for a count that starts at 0 whenever its process restarts; `life` identifies one run of the process."""
         return self._total(key, gained(self._seen, key, life, value, goes_on=False))
 
     def until_it_falls(self, key: Key, value: float) -> float:
@@ -174,7 +174,7 @@ class Counters:
         return self._total(key, gained(self._seen, key, object(), value, goes_on))
 
     def changes(self, key: Key, pid: int) -> float:
-        """Return how often the process was restarted: the number of calls with another process id than the call before."""
+        """Return how often the process was restarted: the number of calls with another process id than the previous call."""
         counter = self._seen.get(key)
         return self._total(
             key, gained(self._seen, key, pid, counter is not None and counter.life != pid, False)
@@ -206,29 +206,17 @@ def add(totals: dict[Key, float], key: Key, gain: float) -> float:
 
 def forget(counts: dict[Key, LastCount] | dict[Key, float], queries: Iterable[str]) -> None:
     """Remove the counts of all queries except those in `queries`."""
-    gone = [key for key in counts if key[0] in OF_QUERIES and key[1] not in queries]
+    gone = [key for key in counts if key[0].startswith(OF_QUERIES) and key[1] not in queries]
     for key in gone:
         del counts[key]
 
 
 # -- names and values of the counts in a unit's report -----------------------------------------------------------
 
-RESULTS, TUPLES, OFFERED = (
-    "weir_query_results_total",
-    "weir_class_tuples_total",
-    "weir_class_offered_tuples_total",
-)
-DECISIONS = "weir_class_decisions_total"
-LOST, MISSED, SLOWDOWN, STALE, TARDY, TARDINESS, FAILED = (
-    "weir_query_lost_utility_total",
-    "weir_query_missed_deadlines_total",
-    "weir_query_slowdown_total",
-    "weir_query_stale_seconds_total",
-    "weir_query_tardy_answers_total",
-    "weir_query_tardiness_seconds_total",
-    "weir_query_failed_tuples_total",
-)
-OF_QUERIES = (RESULTS, LOST, MISSED, SLOWDOWN, STALE, TARDY, TARDINESS, FAILED)
+RESULTS, TUPLES = "weir_query_results_total", "weir_class_tuples_total"
+OFFERED = "weir_class_offered_tuples_total"
+OF_QUERIES = "weir_query_"
+"""Beginning of the names of families that have a label for the query."""
 
 
 def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
@@ -246,19 +234,19 @@ def counts_of_life(report: UnitReport) -> Iterator[tuple[Key, float]]:
     yield ("weir_class_reclaims_overdue_total",), counted.reclaims_overdue
     yield ("weir_class_reclaim_seconds_total",), counted.reclaim_s
     for branch, count in zip(BRANCHES, counted.branches, strict=True):
-        yield (DECISIONS, branch), count
+        yield ("weir_class_decisions_total", branch), count
     for quality in counted.quality:
-        yield (LOST, quality.query), max(0.0, quality.answers - quality.utility)
-        yield (MISSED, quality.query), quality.missed
-        yield (SLOWDOWN, quality.query), quality.slowdown
-        yield (STALE, quality.query), quality.stale_s
-        yield (TARDY, quality.query), quality.tardy
-        yield (TARDINESS, quality.query), quality.tardiness_s
+        yield ("weir_query_lost_utility_total", quality.query), max(0.0, quality.answers - quality.utility)
+        yield ("weir_query_missed_deadlines_total", quality.query), quality.missed
+        yield ("weir_query_slowdown_total", quality.query), quality.slowdown
+        yield ("weir_query_stale_seconds_total", quality.query), quality.stale_s
+        yield ("weir_query_tardy_answers_total", quality.query), quality.tardy
+        yield ("weir_query_tardiness_seconds_total", quality.query), quality.tardiness_s
     # Queries without losses report 0: if a counter first appeared with a loss, Prometheus would compute no rate for that loss.
     lost = {quality.query: 0 for quality in counted.quality}
     lost |= {loss.query: loss.rows for loss in query_losses(report.failures)}
     for query, rows in lost.items():
-        yield (FAILED, query), rows
+        yield ("weir_query_failed_tuples_total", query), rows
 
 
 def counts_kept(report: UnitReport) -> Iterator[tuple[Key, float]]:

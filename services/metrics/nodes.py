@@ -58,7 +58,7 @@ class Nodes(BackgroundThread):
         self, source: NodeSource, watch: Watch, every_s: float = EVERY_S, with_operators: bool = False
     ) -> None:
         super().__init__("metrics")
-        self.operators = OperatorLooks(source) if with_operators else None
+        self.operators = OperatorLooks(source.plan) if with_operators else None
         self._source, self._watch, self._every_s = source, watch, every_s
         self._moves: Counter[str] = Counter(dict.fromkeys(MOVES, 0))
         self._moved_at: float | None = None

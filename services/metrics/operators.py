@@ -5,8 +5,7 @@ Each class needs a call to its host, so every poll asks only some classes: those
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from configs.errors import UnknownName
 from engine.class_.explain import PlanLine
@@ -16,17 +15,12 @@ from services.watch.source import SourceAway
 CLASSES_ASKED = 20
 
 
-class OperatorSource(Protocol):
-    """Interface that returns the figures of operators; it raises SourceAway, or UnknownName for a class that no longer exists."""
-
-    def plan(self, class_name: str) -> list[PlanLine]: ...
-
-
 class OperatorLooks:
     """Operators of the first unit of each class, in `seen`. One thread calls `look`; other threads may read `seen`."""
 
-    def __init__(self, source: OperatorSource) -> None:
-        self._source = source
+    def __init__(self, plan_of: Callable[[str], Sequence[PlanLine]]) -> None:
+        """Poll with `plan_of`, which raises SourceAway, or UnknownName for a class that no longer exists."""
+        self._plan_of = plan_of
         self.seen: Mapping[str, Sequence[PlanLine]] = {}
 
     def look(self, classes: Iterable[str]) -> None:
@@ -38,7 +32,7 @@ class OperatorLooks:
         for name in due:
             lines = lines_by_class.pop(name, ())
             try:
-                lines_by_class[name] = self._source.plan(name)
+                lines_by_class[name] = self._plan_of(name)
             except SourceAway:
                 lines_by_class[name] = lines
             except UnknownName:

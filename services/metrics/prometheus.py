@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import httpx
@@ -86,25 +85,19 @@ class Prometheus:
         self._folder.mkdir(parents=True, exist_ok=True)
         config = self._configured()
         try:
-            for tried in range(1, TRIES + 1):
+            for _ in range(TRIES):
                 if self._started(config):
                     return self
-                if tried == TRIES:
-                    raise Away(
-                        "Prometheus does not start; the end of its log follows", hint=self._log()[-LOG_TOLD:]
-                    )
+            raise Away("Prometheus does not start; the end of its log follows", hint=self._log()[-LOG_TOLD:])
         except BaseException:
             self.stop()
             raise
-        raise AssertionError("the loop has ended, although its last try either returns or raises")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
-        """Stop the process. Idempotent."""
+        """Stop the Prometheus process, if it still runs."""
         process, self._process = self._process, None
         if process is None:
             return

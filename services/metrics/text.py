@@ -10,9 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.metrics_core import Metric
-
 from services.metrics.families import BY_NAME, Family
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -40,26 +37,6 @@ class HistogramText:
 
 Samples = Mapping[str, Sequence[tuple[Labels, float | HistogramText]]]
 """Samples by family name: each sample is a tuple of label values and a value."""
-
-
-def metrics_of(samples: Samples) -> Iterator[Metric]:
-    """Yield the samples as metric objects of prometheus-client."""
-    for name, rows in samples.items():
-        family = BY_NAME[name]
-        match family.type:
-            case "histogram":
-                histogram = HistogramMetricFamily(name, family.help, labels=family.labels)
-                for labels, row in rows:
-                    assert isinstance(row, HistogramText)
-                    histogram.add_metric(labels, row.buckets, row.sum_s)
-                yield histogram
-            case "counter" | "gauge" | "info":
-                make = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
-                metric = make(name, family.help, labels=family.labels)
-                for labels, row in rows:
-                    assert not isinstance(row, HistogramText)
-                    metric.add_metric(labels, row)
-                yield metric
 
 
 def text_of(samples: Samples) -> bytes:

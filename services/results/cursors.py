@@ -1,7 +1,7 @@
 """Cursors: texts that hold the position of a reader in a query's answers, and that clients send back to continue from there.
 
-41.5ead07c1             number of the last row read, and the identifier (mark) of the query's answers
-41.5ead07c1,,7.0b5c…    positions in several shards, in order; empty for a shard without answers yet
+In `41.5ead07c1`, 41 is the number of the last row read, and 5ead07c1 is the identifier (mark) of the query's answers. The cursor
+`41.5ead07c1,,7.0b5c…` has a position per shard, in order; the position is empty for a shard without answers yet.
 
 The mark distinguishes the answers from those of an earlier query of the same name. A cursor that a user writes need not have it.
 """

@@ -1,12 +1,10 @@
 """Query results as server-sent events.
 
-id: 41.5ead07c1          cursor to resume from, also with `Last-Event-ID`
-event: rows
-data: {"rows":[{"_seq":40,"_kept":1.0,…},…]}
+The id of each event is a cursor to resume from, also with `Last-Event-ID`. There are three events:
 
-event: gap               rows were forgotten before they were read: {"unit","first","next","missing"};
-                         or the query has restarted: {"unit","anew":true}, and its rows begin with number 0 again
-event: end               the query was deleted
+- `rows` has rows: `{"rows":[{"_seq":40,"_kept":1.0,…},…]}`
+- `gap` reports forgotten rows, with `unit`, `first`, `next` and `missing`, or a query that has restarted at row 0
+- `end` reports that the query was deleted
 
 An SSE comment without content is sent with the headers, and whenever nothing else was sent for HEARTBEAT_S.
 """
@@ -61,7 +59,7 @@ async def round_of(results: Results, topic: Topic, spots: dict[int, Spot]) -> As
             continue
         piece = await results.piece(place, topic.asked.query, spot, PIECE_ROWS)
         if piece is None or piece.mark != spot.mark:
-            continue  # the unit has other answers now, which the next poll finds
+            continue  # The query has restarted, and the next poll finds its new answers.
         if piece.first > spot.row:
             spots[shard] = Spot(piece.first, spot.mark)
             if before is not None:

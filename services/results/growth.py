@@ -41,7 +41,7 @@ class GatewayLink:
     """Units for which the next announcement must still be requested."""
 
     def send(self) -> None:
-        """Request announcements for the units in `unsent`; units stay in it while the socket is full. Raise OSError without a gateway."""
+        """Request announcements for the units in `unsent`, where a unit stays while the socket is full. Raise OSError without a gateway."""
         with suppress(BlockingIOError):
             for unit in tuple(self.unsent):
                 self.channel.send(encode(AwaitGrowth(unit, self.announced[unit])))
@@ -136,7 +136,7 @@ class Growth:
                         link.unsent.add(message.name)
                         self._hear([message.name])
             except NotUnderstood:
-                pass  # a gateway of another version: answers are polled
+                pass  # A gateway of another version is not followed, so its answers are polled.
             self._lose(path)
 
     def _hear(self, units: Iterable[str]) -> None:

@@ -87,8 +87,8 @@ class Results:
         """Create a reader of results; `key` returns the key for the gateways of other nodes."""
         self._desk = Desk(places, key, trust=trust)
         self._thread = ThreadPoolExecutor(1, "results")
-        self.pieces = Pieces(self._made, piece_rows)
-        self.topics = Topics(self._look, is_declared)
+        self.pieces = Pieces(lambda wanted: self._run(self._make, wanted), piece_rows)
+        self.topics = Topics(lambda wanted: self._run(self._desk.look, wanted), is_declared)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.is_closed = False
 
@@ -167,7 +167,7 @@ class Results:
         return found
 
     async def _before_last(self, topic: Topic, count: int) -> dict[int, Spot]:
-        """Return the position in each shard after which the last `count` kept rows follow in total, or all kept rows if there are fewer."""
+        """Return one position per shard after which `count` kept rows follow in total, or all kept rows if there are fewer."""
         view = topic.view
         oldest = await self._oldest(topic, view)
         kept = {shard: seen.given - oldest[shard] for shard, (_, seen) in view.items()}
@@ -181,9 +181,6 @@ class Results:
     async def piece(self, place: AnswersPlace, query: str, spot: Spot, most: int) -> RowsPiece | None:
         """Return consecutive rows of a unit in encoded form; the encoded rows are shared by all readers of these rows."""
         return await self.pieces.get(PieceAddress(place, query, spot.mark, spot.row, most))
-
-    async def _made(self, wanted: PieceAddress) -> RowsPiece | None:
-        return await self._run(self._make, wanted)
 
     def _make(self, wanted: PieceAddress) -> RowsPiece | None:
         rows = self._desk.some(wanted.place, wanted.query, wanted.row, wanted.most)
@@ -200,19 +197,16 @@ class Results:
         self._loop = asyncio.get_running_loop()
         return await self._loop.run_in_executor(self._thread, work, *arguments)
 
-    async def _look(self, wanted: Sequence[QueryAddress]) -> tuple[list[View], bool]:
-        return await self._run(self._desk.look, wanted)
-
 
 def from_now(view: View) -> dict[int, Spot]:
     return {shard: Spot(answers.given, answers.mark) for shard, (_, answers) in view.items()}
 
 
 def begun_at(spot: Spot | None, seen: KnownAnswers) -> Spot:
-    """Return the position to continue from: `spot`, or row 0 if the query has restarted since.
+    """Return the position to continue from: `spot`, or row 0 if the query has restarted since the position was issued.
 
-    `seen` may be out of date, so a position with the present mark may be beyond it. A position without a mark that is
-    beyond `seen` belongs to an earlier query, so reading restarts at row 0.
+    A position with the mark of the present answers is valid even beyond the last row in `seen`, which may be out of date. A position
+    without a mark is valid only up to that row.
     """
     if spot is None or spot.mark not in ("", seen.mark) or (not spot.mark and spot.row > seen.given):
         return Spot(0, seen.mark)
@@ -228,7 +222,7 @@ async def gathered(
     limit: int,
     take: Callable[[AnswersPlace, str, Spot, int], Awaitable[Taken | None]],
 ) -> list[Taken]:
-    """Return rows of each unit and advance `spots`. Raise Forgotten if a unit no longer keeps the rows after the reader's position in it."""
+    """Return the next rows of each unit, and advance the reader's positions `spots`. Raise Forgotten if the rows after a position are gone."""
     view, found, size = topic.view, list[Taken](), 0
     misses = {shard for shard in view if shard in spots}
     began = {shard: begun_at(spots.get(shard), seen) for shard, (_, seen) in view.items()}
@@ -269,7 +263,7 @@ def forgotten(spots: Mapping[int, Spot], lost: Sequence[tuple[int, ForgottenRows
 
 
 def shared(limit: int, there: Mapping[int, int]) -> list[tuple[int, int]]:
-    """Divide `limit` evenly among the shards. If a shard has fewer rows than its part, the other shards share what is left of its part."""
+    """Divide `limit` evenly among the shards. If a shard has fewer rows than its part, the other shards share the rest of this part."""
     pieces, left = [], limit
     for place, shard in enumerate(sorted(there, key=lambda one: there[one])):
         most = min(max(0, there[shard]), -(-left // (len(there) - place)))

@@ -187,7 +187,7 @@ def column_of(type_: DataType, values: Sequence[Any]) -> tuple[pa.Array, Iterabl
         try:
             return pa.array(values, type_.arrow), ()
         except (pa.ArrowException, OverflowError):
-            pass  # one of the values is too large, and the loop below finds it
+            pass  # One of the values is too large, and the loop below finds it.
     convert, converted, bad = CONVERSIONS[type_.kind], [], []
     for place, value in enumerate(values):
         try:
@@ -198,10 +198,6 @@ def column_of(type_: DataType, values: Sequence[Any]) -> tuple[pa.Array, Iterabl
     if type_.kind is TypeKind.TIMESTAMP:
         return pa.array(converted, pa.int64()).view(type_.arrow), bad
     return pa.array(converted, type_.arrow), bad
-
-
-def boolean(_: DataType, value: Any) -> bool:
-    return typed(value, bool)
 
 
 def whole(type_: DataType, value: Any) -> int:
@@ -220,10 +216,6 @@ def real(type_: DataType, value: Any) -> float:
     return number
 
 
-def text(_: DataType, value: Any) -> str:
-    return typed(value, str)
-
-
 def exact(type_: DataType, value: Any) -> Decimal:
     if type(value) not in (str, int, float):
         raise ValueError
@@ -237,7 +229,7 @@ def moment(type_: DataType, value: Any) -> int:
     if type(value) is int:
         return whole(type_, value)
     moment_given = datetime.fromisoformat(typed(value, str))
-    if moment_given.tzinfo is None:  # a time without a zone defines no moment, so the value is rejected
+    if moment_given.tzinfo is None:  # A time without a zone defines no moment, so the value is rejected.
         raise ValueError
     return (moment_given - EPOCH) // MICROSECOND
 
@@ -249,12 +241,12 @@ def typed(value: Any, wanted: type[Value]) -> Value:
 
 
 CONVERSIONS: Mapping[TypeKind, Callable[[DataType, Any], Any]] = {
-    TypeKind.BOOLEAN: boolean,
+    TypeKind.BOOLEAN: lambda _, value: typed(value, bool),
     TypeKind.INT32: whole,
     TypeKind.INT64: whole,
     TypeKind.FLOAT32: real,
     TypeKind.FLOAT64: real,
-    TypeKind.STRING: text,
+    TypeKind.STRING: lambda _, value: typed(value, str),
     TypeKind.DECIMAL: exact,
     TypeKind.TIMESTAMP: moment,
 }

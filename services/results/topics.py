@@ -125,7 +125,7 @@ class Topics:
                     pause_s = max(REST_S, (clock() - looked_at) / TAKES_MOST)
                     self._all_at = min(self._all_at, clock() + pause_s)
         except Away:
-            pass  # raised if the service is stopping
+            pass  # The service is stopping.
         finally:
             self._growth.close()
         self._task = None

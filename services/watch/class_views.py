@@ -74,10 +74,8 @@ def class_views(system: SystemStatus, lending: Lending) -> list[ClassView]:
         units = by_class.get(settings.name, [])
         reports = [unit.report for unit in units if unit.report is not None]
         share = sum(unit.share * system.nodes.get(unit.node, 0) for unit in units) / lanes
-        figures, asleep = (
-            together([report.figures for report in reports]),
-            bool(reports) and all(report.asleep for report in reports),
-        )
+        figures = together([report.figures for report in reports])
+        asleep = bool(reports) and all(report.asleep for report in reports)
         failures = failures_together(report.failures for report in reports)
         troubles = [(report.trouble, trouble_of(report, settings)) for report in reports if report.trouble]
         views.append(
@@ -125,7 +123,7 @@ def lending_by_class(lending: Lending) -> tuple[dict[str, float], dict[str, floa
 
 
 def together(parts: Sequence[Figures]) -> Figures:
-    """Return the figures of a class, each merged from the same figure of its units. The metadata of a field in Figures say how."""
+    """Return the figures of a class, each merged from the same figure of its units. The metadata of each field of Figures say how to merge."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -143,7 +141,7 @@ def together(parts: Sequence[Figures]) -> Figures:
 
 
 def late_together(parts: Sequence[Figures]) -> dict[str, float]:
-    """Return the part of late rows by stream; of several units, the largest part counts."""
+    """Return the fraction of late rows by stream: for several units, the largest of their fractions."""
     streams = {stream for part in parts for stream in part.late_now}
     return {stream: max(part.late_now.get(stream, 0.0) for part in parts) for stream in streams}
 
@@ -184,7 +182,7 @@ def tardiness_together(parts: Sequence[Figures]) -> dict[str, float]:
 
 
 OF_UNITS_AS: Mapping[str, Callable[[Sequence[float]], float]] = {"sum": sum, "mean": mean, "worst": max}
-# Functions that merge a figure of several units; each gets all figures of the units, because it needs more than the merged one.
+# Functions that merge one figure of several units, by name of the figure. Each function gets all figures of the units.
 TOGETHER: Mapping[str, Callable[[Sequence[Figures]], Any]] = {
     "late_now": late_together,
     "utility": utilities_together,
@@ -247,7 +245,7 @@ def view_told(told: Mapping[str, Any]) -> ClassView:
     """Return the view of a class that the service has sent as JSON."""
     names = ("name", "priority", "delay_target_ms", "lossless", "objective")
     settings = {name: told[name] for name in names}
-    # Only the property `tunes_itself` depends on this setting; the name of the policy in use is passed as `policy` below.
+    # The setting `policy` matters only for the property `tunes_itself`. The policy in use is a field of the view.
     settings["policy"] = Automatic() if told["tunes_itself"] else None
     return ClassView(
         settings=LiveClass.model_validate(settings),

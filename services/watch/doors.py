@@ -9,8 +9,8 @@ from actors.runtime.run_dirs import RunDirs, shared_memory
 from services.results.places import endpoint_in
 from services.watch.source import SourceAway, WatchSource
 
-# Seconds for which a cached address is used (a restarted gateway may have another port).
-# A node that did not answer is asked again after the same time.
+# Seconds for which a cached address is used, because a restarted gateway may have another port.
+# A node that did not answer is also asked again after this number of seconds.
 KEPT_S = 5.0
 
 

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SAMPLES_MAX = 600
 BYTES_MAX = 64 << 20
-# Number of decimals to which a value is rounded; plots show fewer.
+# Number of decimals to which a value is rounded; plots show fewer decimals.
 DECIMALS = 6
 
 FIGURES = (
@@ -57,8 +57,7 @@ Values = npt.NDArray[np.float32]
 Series = Mapping[str, Sequence[float | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryCounts:
+class HistoryCounts(NamedTuple):
     """Counts of a class since it was started."""
 
     offered: int
@@ -145,13 +144,7 @@ def rates_of(before: HistoryCounts | None, now: HistoryCounts, gone_s: float) ->
     # Rates are unknown if counts have fallen: the counts of a class that was removed and declared again start at 0.
     if before is None or gone_s <= 0 or now.offered < before.offered or now.results < before.results:
         return (math.nan,) * 5
-    return (
-        (now.offered - before.offered) / gone_s,
-        (now.delivered - before.delivered) / gone_s,
-        (now.lost - before.lost) / gone_s,
-        (now.results - before.results) / gone_s,
-        (now.used_s - before.used_s) / gone_s,
-    )
+    return [(new - old) / gone_s for old, new in zip(before, now, strict=True)]
 
 
 def row_of(view: ClassView, lanes: int, rates: Sequence[float]) -> list[float]:

@@ -22,7 +22,7 @@ class Lent:
 
 
 def lending(system: SystemStatus, seconds: Mapping[str, Mapping[str, float]]) -> list[Lent]:
-    """Return one loan per lender and borrower, if there has ever been a loan between them. Loans between shards of a class are left out."""
+    """Return one loan for each pair of classes that has ever had a loan. Loans between shards of one class are left out."""
     now = lent_now(system)
     total = {
         (lender, other): lent

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.ratios import ratio
 
 if TYPE_CHECKING:
-    # Imported only to check types: tables of the command line import this module and must not wait for this import.
+    # Imported only to check types, so that tables of the command line do not wait for the import of `actors`.
     from actors.messages.unit_messages import Failure
 
 # Fraction of lost rows above which a stream or a query is reported as one that loses most of its rows.
@@ -150,7 +150,7 @@ class QueryLoss:
 
 
 def failures_together(units: Iterable[Sequence[Failure]]) -> tuple[Failure, ...]:
-    """Return the merged failures of several units. Equal failures of units become one, with the sum of the rows and the largest part."""
+    """Return the failures of several units. Units with the same failure share one entry, with the sum of their rows and the largest fraction."""
     merged: dict[tuple[str, tuple[str, ...], str], Failure] = {}
     for failure in (failure for failures in units for failure in failures):
         key = failure.operator, failure.queries, failure.reason

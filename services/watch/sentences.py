@@ -36,36 +36,19 @@ def in_words(view: ClassView, lately: Lately = NOTHING) -> str:
     if condition.state is ClassState.GIVEN_UP:
         return f"It is given up: {condition.reason}."
     if condition.state is ClassState.IDLE:
-        return (
-            "; ".join(
-                filter(
-                    None,
-                    (
-                        "It has no input and sleeps",
-                        shares(view),
-                        late(view),
-                        lost_in_queries(view),
-                        shed_lately(lately),
-                    ),
-                )
-            )
-            + "."
-        )
+        shed = shed_lately(lately)
+        return joined("It has no input and sleeps", shares(view), late(view), lost_in_queries(view), shed)
     if condition.state in NAMED:
         more = "" if condition.state in (ClassState.LATE, ClassState.LOSING) else condition.reason
-        rest = filter(None, (more, late(view), lost_in_queries(view), shares(view), loss(view, lately)))
-        return f"It is {condition.state}: {'; '.join(rest)}."
-    sentences = (
-        response(view),
-        worth(view),
-        tardy(view),
-        shares(view),
-        loss(view, lately),
-        late(view),
-        lost_in_queries(view),
-        *policy(view),
-    )
-    return "; ".join(filter(None, sentences)) + "."
+        rest = joined(more, late(view), lost_in_queries(view), shares(view), loss(view, lately))
+        return f"It is {condition.state}: {rest}"
+    losses = loss(view, lately), late(view), lost_in_queries(view)
+    return joined(response(view), worth(view), tardy(view), shares(view), *losses, *policy(view))
+
+
+def joined(*parts: str) -> str:
+    """Return the parts that are not empty as one sentence."""
+    return "; ".join(filter(None, parts)) + "."
 
 
 def response(view: ClassView) -> str:
@@ -79,7 +62,7 @@ def response(view: ClassView) -> str:
 
 
 def worth(view: ClassView) -> str:
-    """Return a text with the utility of the answers; an empty text if the time that answers take reduces no utility."""
+    """Return a text with the mean utility of the answers; an empty text if the answers lose no utility."""
     figures = view.figures
     if figures.utility_now > 1 - LEAST:
         return ""
@@ -108,8 +91,8 @@ def loss(view: ClassView, lately: Lately) -> str:
     if view.settings.lossless:
         return "nothing is shed, because it is lossless"
     if view.shed_now < LEAST:
-        parts = parts_of(lately, "was shed")
-        return f"nothing is shed now, but in the last minute {parts}" if parts else "nothing is shed"
+        shed = shed_lately(lately)
+        return f"nothing is shed now, but {shed}" if shed else "nothing is shed"
     why = "its load exceeds its capacity"
     if view.figures.load <= view.figures.headroom:
         why = "its queue is too long"
@@ -119,18 +102,12 @@ def loss(view: ClassView, lately: Lately) -> str:
 
 def shed_lately(lately: Lately) -> str:
     """Return a text about what was dropped in the last minute; an empty text if nothing was dropped."""
-    parts = parts_of(lately, "was shed")
-    return f"in the last minute {parts}" if parts else ""
-
-
-def parts_of(lately: Lately, verb: str) -> str:
-    """Return a text with the dropped parts of the input and of the queue."""
     parts = []
     if lately.drop >= LEAST:
-        parts.append(f"up to {lately.drop:.0%} of its input {verb}")
+        parts.append(f"up to {lately.drop:.0%} of its input was shed")
     if lately.trimmed >= LEAST:
         parts.append(f"up to {lately.trimmed:.0%} of its queue was dropped because it would have been late")
-    return " and ".join(parts)
+    return f"in the last minute {' and '.join(parts)}" if parts else ""
 
 
 def late(view: ClassView) -> str:

@@ -142,8 +142,7 @@ class RunningSystem:
         return {
             stream["stream"].lower(): StreamCounts(stream["accepted_rows"], stream["accepted_batches"])
             for stream in self._gateway(node)["streams"]
-            if stream["origin"]
-            is None  # only streams that arrive at this node, no copies of streams that arrive at another node
+            if stream["origin"] is None  # A copy of a stream that arrives at another node is left out.
         }
 
     def _gateway(self, node: str) -> dict[str, Any]:
@@ -151,16 +150,15 @@ class RunningSystem:
         return status
 
     def _ask(self, method: str, *arguments: Any) -> Any:
+        def call() -> Any:
+            self._coordinator = self._coordinator or self._system.coordinator
+            return getattr(self._coordinator, method).remote(*arguments)
+
         try:
-            return answer(lambda: getattr(self._known_coordinator(), method).remote(*arguments))
+            return answer(call)
         except SourceAway:
             self._coordinator = None
             raise
-
-    def _known_coordinator(self) -> Any:
-        if self._coordinator is None:
-            self._coordinator = self._system.coordinator
-        return self._coordinator
 
 
 def answer(call: Any) -> Any:

@@ -30,7 +30,7 @@ from configs.numbers import duration
 from services.watch.losses import MOSTLY, QueryLoss, query_losses
 
 if TYPE_CHECKING:
-    # Imported only to check types: tables of the command line import this module and must not wait for these imports.
+    # Imported only to check types, so that tables of the command line do not wait for the import of `actors`.
     from actors.messages.unit_messages import Failure, Figures
     from configs.classes.live_class import LiveClass
 

@@ -84,12 +84,13 @@ class Watch(BackgroundThread):
         self._began = clock()
         self._changed = threading.Condition()
         self._view: View | None = None
-        self._problem = ""
+        self.problem = ""
+        """Reason why the coordinator does not answer; empty if it answers."""
+        self.has_ended = False
+        """True if the system is known to have ended, so that it will not answer again."""
         self._answered = self._began
-        self._has_ended = False
-        self._reports: dict[
-            str, tuple[float, float]
-        ] = {}  # times of each unit's last report: one by the unit's clock, one by the watch's clock
+        # Time of each unit's last report: first by the unit's clock, then by the watch's clock.
+        self._reports: dict[str, tuple[float, float]] = {}
         self._looks = 0
         self._wanted = False
 
@@ -104,16 +105,15 @@ class Watch(BackgroundThread):
     def view(self, max_age_s: float = FRESH_S) -> View:
         """Return a view of at most this age, or the last view if the coordinator does not answer; raise SourceAway if there is no view."""
         with self._changed:
-            if not self._is_older(max_age_s):
-                assert self._view is not None
+            if self._view is not None and self.age_s(self._view) <= max_age_s:
                 return self._view
             # While the coordinator does not answer, the last view is returned at once, because waiting would not give a newer view.
-            if not self._problem or self._view is None:
+            if not self.problem or self._view is None:
                 self._wanted, before = True, self._looks
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._looks > before or self._stopping.is_set(), WAIT_S)
             if self._view is None:
-                raise SourceAway("the running system has not answered yet", hint=self._problem or "try again")
+                raise SourceAway("the running system has not answered yet", hint=self.problem or "try again")
             return self._view
 
     def states(self) -> list[ClassState]:
@@ -141,22 +141,12 @@ class Watch(BackgroundThread):
         return self._clock() - self._began
 
     @property
-    def problem(self) -> str:
-        """Reason why the coordinator does not answer; empty if it answers."""
-        return self._problem
-
-    @property
     def away_s(self) -> float:
         """Seconds since the coordinator's last answer; 0 while it answers."""
-        return self._clock() - self._answered if self._problem else 0.0
-
-    @property
-    def has_ended(self) -> bool:
-        """True if the system is known to have ended, so that it will not answer again."""
-        return self._has_ended
+        return self._clock() - self._answered if self.problem else 0.0
 
     def places(self, class_name: str) -> Sequence[AnswersPlace]:
-        """Return where the answers of a class are, as far as is known: one location per unit, in the order of shards."""
+        """Return the known locations of a class's answers: one location per unit, in the order of shards."""
         return self._places.places(class_name)
 
     def endpoint(self, node: str) -> str | None:
@@ -175,16 +165,13 @@ class Watch(BackgroundThread):
 
     # -- methods of the thread ------------------------------------------------------------------------------
 
-    def _is_older(self, age_s: float) -> bool:
-        return self._view is None or self.age_s(self._view) > age_s
-
     def _run(self) -> None:
         due = self._clock()
         while self._wait(due):
             self.look()
             now = self._clock()
             if now >= due:
-                if not self._problem and self._view is not None:
+                if not self.problem and self._view is not None:
                     self.history.note(self._view)
                 # Missed polls, for example while the machine was suspended, are not repeated.
                 due = max(due + self._every_s, now)
@@ -205,13 +192,13 @@ class Watch(BackgroundThread):
             view, problem_text = self._seen(before, answer), ""
         except SourceAway as problem:
             view, problem_text = before, str(problem)
-            self._has_ended = self.source.has_ended()
+            self.has_ended = self.source.has_ended()
         except Exception as problem:
             # Every exception is caught, so that a defect in our code does not end the thread: the next poll may succeed.
             LOG.exception("polling the running system has failed")
             view, problem_text = before, f"the running system cannot be polled: {sentence(problem)}"
         with self._changed:
-            self._view, self._problem = view, problem_text
+            self._view, self.problem = view, problem_text
             if not problem_text:
                 self._answered = self._clock()
             self._looks += 1

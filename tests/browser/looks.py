@@ -98,7 +98,7 @@ def overlapping(texts: Locator) -> list[tuple[str, str]]:
 
 
 def rows_of(elements: Locator) -> list[list[float]]:
-    """Return for each row of elements the edges on the left and on the right, by the row's position from the top."""
+    """Return the left and right edges of each row of elements, by the row's distance from the top."""
     edges: dict[int, list[float]] = defaultdict(list)
     for element in elements.all():
         box = element.bounding_box()

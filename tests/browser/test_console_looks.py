@@ -38,7 +38,7 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.browser
 
 TENANTS = {"acme": "gold", "globex": "silver", "initech": "bronze"}
-# Pairs: a second, and the tuples per second from then on. The lane is a small part of a processor, so these rates overload the lane.
+# Pairs of a time in seconds and the tuples per second from that time on. The lane is a small part of a processor, so these rates overload it.
 RATES: dict[str, list[tuple[float, float]]] = {
     "acme": [(0, 500), (15, 6000), (20, 600)],
     "globex": [(0, 6000), (10, 40_000)],

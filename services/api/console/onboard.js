@@ -220,7 +220,7 @@ function queryPart(fields, me, stream) {
     async offer() {
       if (me.is_admin) return;
       const items = await all("/v1/streams");
-      setText(streams, items.length ? `Streams: ${items.map(({ document: one }) => described(one)).join("; ")}` : "There is no stream yet; an administrator declares them.");
+      setText(streams, items.length ? `Streams: ${items.map(({ document: one }) => described(one)).join("; ")}` : "There is no stream yet. Ask an administrator to declare a stream.");
     },
     documents: (of) => [given({ kind: "Query", tenant: of, name: name.value.trim(), sql: sql.value.trim(), utility: pointsOf(utility.value), weight: numberOf(weight.value) })],
   };

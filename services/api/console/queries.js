@@ -150,7 +150,7 @@ export function queriesView({ me, go }) {
   }
 
   async function remove(tenant, name, told) {
-    if (!(await confirmed(`Delete the query ${tenant}/${name}?`, "Its answers are deleted, too.", "Delete it"))) return;
+    if (!(await confirmed(`Delete the query ${tenant}/${name}?`, "The answers of the query are deleted as well.", "Delete it"))) return;
     try {
       await call("DELETE", path`/v1/tenants/${tenant}/queries/${name}`);
       say(`${tenant}/${name} has been deleted.`);

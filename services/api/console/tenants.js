@@ -79,7 +79,7 @@ export function tenantsView({ me, go }) {
     opened = now;
     setText(title, found ? name : wanted === NEW ? "New priority class" : "Tenant");
     if (wanted === NEW && me.is_admin) editClass({ document: {}, version: 0 });
-    else if (!found) show(root, empty(wanted ? "It no longer exists." : "Choose a tenant or a priority class to see its settings and limits."));
+    else if (!found) show(root, empty(wanted ? "The selected item no longer exists." : "Choose a tenant or a priority class to see its settings and limits."));
     else if (isClass) showClass(found);
     else showTenant(found);
   }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Query
@@ -14,7 +14,7 @@ from services.api.problems import responses
 from services.api.request_bodies import JSON
 from services.api.routes.documents import LIMIT, After, Limit
 from services.api.routes.keys import moment
-from services.api.schemas import STRING, WHOLE, content, paged
+from services.api.schemas import STRING, WHOLE, array, paged, record, response, typed
 from services.api.service import Service
 
 # Pattern of texts without NUL, which PostgreSQL cannot store.
@@ -29,22 +29,18 @@ Name = Annotated[
     str | None,
     Query(max_length=160, pattern=TEXT, description="Name of the changed item; TENANT/QUERY for a query."),
 ]
-ENTRY = {
-    "type": "object",
-    "required": ["id", "at", "who", "action", "kind", "name", "fields"],
-    "properties": {
+ENTRY = record(
+    {
         "id": WHOLE,
         "at": {"type": "string", "format": "date-time"},
-        "who": {"type": "string", "description": "Principal of the key, or user who ran the command."},
+        "who": typed("string", "Principal of the key, or user who ran the command."),
         "action": {"enum": ["created", "changed", "deleted", "revoked"]},
         "kind": STRING,
         "name": STRING,
-        "fields": {"type": "array", "items": STRING},
-    },
-}
-LISTED: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Changes, latest first.", "content": content(paged(ENTRY))}
-}
+        "fields": array(STRING),
+    }
+)
+LISTED = response("Changes, latest first.", paged(ENTRY))
 
 
 def router(service: Service) -> APIRouter:

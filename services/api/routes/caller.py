@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
 
 from services.api.callers import Caller, CallerOf
+from services.api.schemas import AnswerModel
 from services.api.service import Service
 
 
-class CallerView(BaseModel):
+class CallerView(AnswerModel):
     """Principal and scopes of the key of a request."""
 
-    principal: str = Field(description="Name under which the audit log records the key's changes.")
+    principal: str
+    """Name under which the audit log records the key's changes."""
     scopes: list[str]
     is_admin: bool
-    tenants: list[str] = Field(description="Tenants of which the key sees classes, queries and results.")
+    tenants: list[str]
+    """Tenants of which the key sees classes, queries and results."""
 
 
 def router(_: Service) -> APIRouter:

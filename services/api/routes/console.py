@@ -1,9 +1,9 @@
 """Routes of the console, a web page for users with a key, and of the files that the page loads.
 
-    /console/sign-in            begins a session for the key in the form, and sets the session's cookie; the key is not kept
-    /console/                   the page; without a session, it redirects to /console/sign-in
-    /console/assets/HASH/FILE files of the page; HASH changes with any of them, so browsers may cache them for ever
-    /console/session            principal and scopes of the signed-in caller
+- /console/sign-in begins a session for the key in the form, and sets the session's cookie; the key is not kept.
+- /console/ is the page; without a session, the page redirects to /console/sign-in.
+- /console/assets/HASH/FILE are the files of the page; HASH changes with the files, so browsers may cache the files for ever.
+- /console/session returns the principal and scopes of the signed-in caller.
 
 The page calls the API like any other client. Its content security policy allows only scripts, styles and requests of this
 service, no inline scripts or styles, and no text inserted as markup.
@@ -27,7 +27,6 @@ from services.api.problems import Forbidden, Malformed, NotFound, TooManyRequest
 from services.api.routes.caller import caller_view
 from services.api.service import Service
 from services.api.sessions import COOKIE, LASTS_S
-from services.catalog.keys import Holder
 from services.ingest.keys import ADMIN, TENANT
 
 FOLDER = Path(__file__).parents[1] / "console"
@@ -155,7 +154,7 @@ def add_signing_in(routes: APIRouter, assets: Assets, service: Service) -> None:
             except TooManyRequests as problem:
                 return form(f"{problem.title}: {problem.hint}".capitalize(), 429, problem.headers)
             return form(WRONG, 401)
-        if not sees_something(holder):
+        if not any(scope == ADMIN or scope.startswith(TENANT) for scope in holder.scopes):
             return form(WRITES_ONLY, 403)
         service.sessions.end(request.cookies.get(COOKIE, ""))
         answer = sent_to(HOME)
@@ -196,9 +195,9 @@ def must_have_session(request: Request) -> Caller:
 
 
 def must_be_from_here(request: Request) -> None:
-    """Raise Forbidden for a form from another site, because such a form could sign the user out, or in with a key of that site."""
+    """Raise Forbidden for a form from another site: such a form could sign the user out, or sign the user in with a foreign key."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is None and origin is not None:  # without TLS, browsers send Sec-Fetch-Site only to localhost
+    if site is None and origin is not None:  # Without TLS, browsers send Sec-Fetch-Site only to localhost.
         is_ours = origin.partition("://")[2] == request.headers.get("host")
         site = "same-origin" if is_ours else "cross-site"
     if site not in (None, "same-origin", "none"):
@@ -222,7 +221,3 @@ async def key_in(request: Request) -> bytes:
     except ValueError:
         return b""
     return fields.get("key", [""])[0].strip().encode("utf-8", "replace")
-
-
-def sees_something(holder: Holder) -> bool:
-    return any(scope == ADMIN or scope.startswith(TENANT) for scope in holder.scopes)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
@@ -23,7 +23,7 @@ from configs.documents.declarations import (
     declared_in,
 )
 from configs.errors import InvalidInput
-from services.api.callers import Caller, CallerOf, unknown
+from services.api.callers import Caller, CallerOf, must_know_tenant, unknown
 from services.api.catalog_changes import Declaring, check_name, document_at, is_fresh, wanted_version
 from services.api.catalog_snapshot import SnapshotEntry, page
 from services.api.problems import BODY_PROBLEMS, responses
@@ -64,10 +64,9 @@ IfNew = Annotated[
     ),
 ]
 IfNoneMatch = Annotated[str | None, Header(description="ETags of the versions that the caller already has.")]
-NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+READ = responses("forbidden", "not-found") | {
     304: {"description": "The caller has the current version already."}
 }
-READ = responses("forbidden", "not-found") | NOT_MODIFIED
 CHANGED = BODY_PROBLEMS | responses("forbidden", "not-found", "version-differs", "would-miss-target")
 GONE = responses("forbidden", "not-found", "in-use", "version-differs")
 
@@ -77,36 +76,18 @@ class PutRequest:
     """Request that declares one document."""
 
     request: Request
-    caller: Caller
-    content: bytes
-    if_match: str | None
-    if_none_match: str | None
-    dry_run: bool
+    caller: CallerOf
+    content: Content
+    if_match: IfMatch = None
+    if_none_match: IfNew = None
+    dry_run: DryRun = False
 
 
-async def put_request(
-    request: Request,
-    caller: CallerOf,
-    content: Content,
-    if_match: IfMatch = None,
-    if_none_match: IfNew = None,
-    dry_run: DryRun = False,
-) -> PutRequest:
-    return PutRequest(
-        request=request,
-        caller=caller,
-        content=content,
-        if_match=if_match,
-        if_none_match=if_none_match,
-        dry_run=dry_run,
-    )
-
-
-Put = Annotated[PutRequest, Depends(put_request)]
+Put = Annotated[PutRequest, Depends()]
 
 
 class VisibleKind:
-    """Access of callers to the declarations of one kind: listing, reading and changing."""
+    """Declarations of one kind that callers may list and read."""
 
     def __init__(self, service: Service, kind: str) -> None:
         self._service, self._kind = service, kind
@@ -171,7 +152,7 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-# -- routes of all kinds with names, except queries -------------------------------------------------------------
+# -- routes of all kinds of declarations except queries and the session ------------------------------------------
 
 
 def add_kind(routes: APIRouter, service: Service, kind: str, path: str) -> None:
@@ -264,13 +245,6 @@ def add_queries(routes: APIRouter, service: Service) -> None:
         return delete_one(service, caller, Ref("Query", query, tenant), if_match, dry_run)
 
 
-def must_know_tenant(service: Service, caller: Caller, name: str) -> None:
-    """Raise NotFound unless the tenant exists and the caller may see it."""
-    caller.must_see_tenant(name)
-    if not service.snapshot.now.has_tenant(name):
-        raise unknown(service, caller, Ref("Tenant", name))
-
-
 # -- routes of the Spark session -------------------------------------------------------------------------------
 
 
@@ -321,7 +295,7 @@ def add_apply(routes: APIRouter, service: Service) -> None:
 
 
 def documents_of(request: Request, content: bytes) -> list[Document]:
-    """Return the documents of a JSON body `{"documents": [...]}`, or of a YAML body in the format of files."""
+    """Return the documents of a JSON body `{"documents": [...]}`, or of a YAML body in the format of declaration files."""
     documents = read_all(request, content)
     if media_type(request) == JSON:
         (body,) = documents

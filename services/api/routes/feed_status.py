@@ -7,16 +7,18 @@ read every stream. Only administrators see sources and errors, because errors ma
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from configs.documents.declarations import StreamDeclaration
 from services.api.callers import Caller, CallerOf, not_there
 from services.api.problems import responses
+from services.api.schemas import Amount, AnswerModel, Count, Ratio
 from services.api.service import FeedDeclared, Service, running
 from services.ingest.progress import FeedProgress, State
 from services.watch.accounts import accounts
@@ -29,43 +31,27 @@ DECIMALS = 1
 Name = Annotated[str, Path(description="Name of a feed, or of a stream with a source.", max_length=200)]
 
 
-class StreamRowCounts(BaseModel):
+class StreamRowCounts(AnswerModel):
     """Number of rows of a stream that were accepted, offered, late or rejected."""
 
     name: str
-    rows: int | None = Field(
-        ge=0, description="Number of rows of the stream that gateways have accepted; null if unknown."
-    )
-    offered: int = Field(
-        ge=0,
-        description="Number of the stream's tuples that were offered to classes, summed over the classes that the caller sees.",
-    )
-    late: int = Field(
-        ge=0, description="Number of offered tuples that arrived after their windows had closed."
-    )
-    rejected: int = Field(
-        0,
-        ge=0,
-        description="Number of rows of the stream that gateways have rejected, "
-        "for example because event time is missing or a value does not fit.",
-    )
-    rejected_now: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="Rejected rows of the stream as a fraction of its rows in the last minute of input.",
-    )
-    last_reason: str | None = Field(
-        None,
-        description="Reason and column of the latest rejection, such as `no event time: ts`; null if no row was rejected.",
-    )
-    reasons: dict[str, int] = Field(
-        default_factory=dict,
-        description="Number of rejected rows by reason, for the ten most frequent reasons.",
-    )
+    rows: int | None = Field(ge=0)
+    """Number of rows of the stream that gateways have accepted; null if unknown."""
+    offered: Count
+    """Number of the stream's tuples that were offered to classes, summed over the classes that the caller sees."""
+    late: Count
+    """Number of offered tuples that arrived after their windows had closed."""
+    rejected: Count = 0
+    """Number of rows of the stream that gateways have rejected, for example because event time is missing or a value does not fit."""
+    rejected_now: Ratio = 0.0
+    """Rejected rows of the stream as a fraction of its rows in the last minute of input."""
+    last_reason: str | None = None
+    """Reason and column of the latest rejection, such as `no event time: ts`; null if no row was rejected."""
+    reasons: dict[str, int] = Field(default_factory=dict)
+    """Number of rejected rows by reason, for the ten most frequent reasons."""
 
 
-class FeedView(BaseModel):
+class FeedView(AnswerModel):
     """Status of a feed as tenants see it. Counts start when the process that runs the feed starts."""
 
     name: str
@@ -73,43 +59,38 @@ class FeedView(BaseModel):
         description="State of the feed. `starting`: no micro-batch has been tried yet; `failed`: an error occurred, and a retry is due; "
         "`waiting`: Spark is restarting; `stopped`: no process runs the feed."
     )
-    rows_per_s: float = Field(
-        ge=0, description="Number of rows per second that Spark read from the source in the last seconds."
-    )
-    rows: int = Field(
-        ge=0,
-        description="Number of rows that Spark has read from the source; a row that Spark reads again after a failure counts twice.",
-    )
-    lag: float | None = Field(
-        description="Number of offsets in the source that Spark has not read yet; null if unknown."
-    )
-    behind_s: float | None = Field(
-        description="Seconds from the latest event time of all published rows until now; null if unknown."
-    )
-    batch_at: datetime | None = Field(description="Time at which the feed's last micro-batch finished.")
-    restarts: int = Field(
-        ge=0, description="Number of times that the feed's Spark query was restarted after a failure."
-    )
-    next_try_s: float | None = Field(
-        description="Seconds until the failed feed is tried again; null if no retry is due."
-    )
+    rows_per_s: Amount
+    """Number of rows per second that Spark read from the source in the last seconds."""
+    rows: Count
+    """Number of rows that Spark has read from the source; a row that Spark reads again after a failure counts twice."""
+    lag: float | None
+    """Number of offsets in the source that Spark has not read yet; null if unknown."""
+    behind_s: float | None
+    """Seconds from the latest event time of all published rows until now; null if unknown."""
+    batch_at: datetime | None
+    """Time at which the feed's last micro-batch finished."""
+    restarts: Count
+    """Number of times that the feed's Spark query was restarted after a failure."""
+    next_try_s: float | None
+    """Seconds until the failed feed is tried again; null if no retry is due."""
     streams: list[StreamRowCounts]
 
 
 class FeedStatus(FeedView):
     """Status of a feed as administrators see it."""
 
-    format: str = Field(description="Format of the feed's source, as Spark names the format.")
-    batch_ms: float | None = Field(description="Duration of the feed's last micro-batch, in milliseconds.")
+    format: str
+    """Format of the feed's source, as Spark names the format."""
+    batch_ms: float | None
+    """Duration of the feed's last micro-batch, in milliseconds."""
     last_error: str | None
     last_error_at: datetime | None
 
 
-class FeedStatuses(BaseModel):
+class FeedStatuses(AnswerModel):
     items: list[FeedStatus | FeedView]
-    pushed: list[StreamRowCounts] = Field(
-        description="Row counts of each stream without a feed; producers send the rows of such streams."
-    )
+    pushed: list[StreamRowCounts]
+    """Row counts of each stream without a feed; producers send the rows of such streams."""
 
 
 def router(service: Service) -> APIRouter:
@@ -149,9 +130,7 @@ def inputs_of(service: Service, caller: Caller) -> dict[str, StreamRowCounts]:
     """Return the row counts of all streams by lower-case name, in the order of declaration."""
     intakes = service.intakes()
     inputs = {}
-    for entry in service.snapshot.now.of_kind.get("Stream", ()):
-        declared = entry.stored.declaration
-        assert isinstance(declared, StreamDeclaration)
+    for declared in service.snapshot.now.state.of_kind(StreamDeclaration):
         key = declared.name.lower()
         inputs[key] = input_of(declared.name, intakes.get(key))
     try:
@@ -183,34 +162,18 @@ def input_of(name: str, intake: StreamIntake | None) -> StreamRowCounts:
 
 
 def seen_by(
-    caller: Caller, one: FeedProgress, declared: FeedDeclared, inputs: Mapping[str, StreamRowCounts]
+    caller: Caller, feed: FeedProgress, declared: FeedDeclared, inputs: Mapping[str, StreamRowCounts]
 ) -> FeedStatus | FeedView:
-    view = FeedView(
-        name=one.feed,
-        state=one.state,
-        rows_per_s=round(one.rows_per_s, DECIMALS),
-        rows=one.rows,
-        lag=one.lag,
-        behind_s=None if one.event_time is None else round(max(0.0, time.time() - one.event_time), DECIMALS),
-        batch_at=moment(one.batch_at),
-        restarts=one.restarts,
-        next_try_s=None if one.next_try_s is None else round(one.next_try_s, DECIMALS),
-        streams=list(known(inputs, declared.streams)),
-    )
-    if not caller.is_admin:
-        return view
-    return FeedStatus(
-        **dict(view),
-        format=declared.format,
-        batch_ms=None if one.batch_ms is None else round(one.batch_ms, DECIMALS),
-        last_error=one.last_error,
-        last_error_at=moment(one.last_error_at),
-    )
-
-
-def known(inputs: Mapping[str, StreamRowCounts], streams: Iterable[str]) -> Iterable[StreamRowCounts]:
-    return (inputs[name.lower()] for name in streams if name.lower() in inputs)
-
-
-def moment(at: float | None) -> datetime | None:
-    return None if at is None else datetime.fromtimestamp(at, UTC)
+    event_time = feed.event_time
+    figures = {
+        "rows_per_s": feed.rows_per_s,
+        "behind_s": None if event_time is None else max(0.0, time.time() - event_time),
+        "next_try_s": feed.next_try_s,
+        "batch_ms": feed.batch_ms,
+    }
+    rounded = {name: value and round(value, DECIMALS) for name, value in figures.items()}
+    names = [name.lower() for name in declared.streams]
+    streams = [inputs[name] for name in names if name in inputs]
+    more = {"name": feed.feed, "format": declared.format, "streams": streams}
+    model = FeedStatus if caller.is_admin else FeedView
+    return model.model_validate(asdict(feed) | rounded | more)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Request
@@ -17,32 +17,25 @@ from services.api.callers import CallerOf
 from services.api.problems import BODY_PROBLEMS, responses
 from services.api.request_bodies import JSON, Content, read_model
 from services.api.routes.live import answered
-from services.api.schemas import STRING, content
+from services.api.schemas import STRING, RouteResponses, body, content, record, response, typed
 from services.api.service import Service, running
 from services.ingest.progress import FeedProgress
 from services.watch.watch import Watch
 
-TOLD: dict[str, Any] = {
-    "type": "object",
-    "required": ["file", "endpoints"],
-    "properties": {
-        "file": {
-            "type": ["object", "null"],
-            "description": "Feeds to run, in the format of `weir ingest -f`; null if no stream has a source.",
-        },
+TOLD = record(
+    {
+        "file": typed(
+            ["object", "null"],
+            "Feeds to run, in the format of `weir ingest -f`; null if no stream has a source.",
+        ),
         "endpoints": {
             "type": "object",
             "additionalProperties": STRING,
             "description": "Address of the gateway that takes the rows of a stream, by name of the stream.",
         },
-    },
-}
-SHOWN: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Feeds that Spark is to run, and the gateway that takes the rows of each stream.",
-        "content": content(TOLD),
     }
-}
+)
+SHOWN = response("Feeds that Spark is to run, and the gateway that takes the rows of each stream.", TOLD)
 
 
 class FeedsProgress(Settings):
@@ -51,24 +44,16 @@ class FeedsProgress(Settings):
     feeds: Annotated[tuple[FeedProgress, ...], Field(max_length=10_000)]
 
 
-BODY: dict[str, Any] = {
-    "type": "object",
-    "required": ["feeds"],
-    "properties": {
+BODY = record(
+    {
         "feeds": {
             "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["feed"],
-                "properties": {"feed": STRING, "state": STRING},
-            },
+            "items": record({"feed": STRING, "state": STRING}, optional=("state",)),
             "description": "Progress of each feed, in the format of `weir ingest -o json`.",
         }
-    },
-}
-TAKEN: dict[int | str, dict[str, Any]] = {
-    204: {"description": "The service has recorded the progress of the feeds."}
-}
+    }
+)
+TAKEN: RouteResponses = {204: {"description": "The service has recorded the progress of the feeds."}}
 
 
 def router(service: Service) -> APIRouter:
@@ -94,17 +79,12 @@ def router(service: Service) -> APIRouter:
         operation_id="tellFeedProgress",
         status_code=204,
         responses=TAKEN | BODY_PROBLEMS | responses("forbidden"),
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": content(BODY, example={"feeds": [{"feed": "ticks"}]}),
-            }
-        },
+        openapi_extra=body(content(BODY, example={"feeds": [{"feed": "ticks"}]})),
     )
-    def report_feed_progress(request: Request, caller: CallerOf, body: Content) -> Response:
+    def report_feed_progress(request: Request, caller: CallerOf, content: Content) -> Response:
         """Report the progress of the feeds. Metrics show a report for at most half a minute."""
         caller.must_bring_feeds()
-        progress = read_model(FeedsProgress, request, body)
+        progress = read_model(FeedsProgress, request, content)
         service.told_feeds.tell(progress.feeds, time.monotonic())
         return Response(status_code=204)
 

@@ -18,7 +18,18 @@ from services.api.callers import CallerOf, not_there
 from services.api.problems import BODY_PROBLEMS, responses
 from services.api.request_bodies import JSON, Content, read_model
 from services.api.routes.documents import LIMIT, After, Limit
-from services.api.schemas import TIMES, content, paged, ref, schema_of
+from services.api.schemas import (
+    STRING,
+    TIMES,
+    RouteResponses,
+    body,
+    content,
+    paged,
+    record,
+    ref,
+    response,
+    schema_of,
+)
 from services.api.service import Service
 from services.catalog.keys import IssuedKey
 
@@ -58,19 +69,14 @@ def router(service: Service) -> APIRouter:
         operation_id="createKey",
         status_code=201,
         responses=CREATED | BODY_PROBLEMS | responses("forbidden"),
-        openapi_extra={
-            "requestBody": {
-                "required": True,
-                "content": content(
-                    schema_of(KeyRequest), example={"principal": "feeder", "scopes": ["ingest:ticks"]}
-                ),
-            }
-        },
+        openapi_extra=body(
+            content(schema_of(KeyRequest), example={"principal": "feeder", "scopes": ["ingest:ticks"]})
+        ),
     )
-    def create_key(request: Request, caller: CallerOf, body: Content) -> Response:
+    def create_key(request: Request, caller: CallerOf, content: Content) -> Response:
         """Create a key. The answer is the only place where its secret is shown."""
         caller.must_be_admin()
-        key_request = read_model(KeyRequest, request, body)
+        key_request = read_model(KeyRequest, request, content)
         expires_at = None if key_request.expires_s is None else time.time() + key_request.expires_s
         key, info = service.catalog.keys.create(
             key_request.principal, key_request.scopes, caller.principal, expires_at
@@ -110,19 +116,7 @@ def moment(at: float | None) -> str | None:
 
 # -- OpenAPI descriptions of the responses ---------------------------------------------------------------------
 
-MADE = {
-    "allOf": [
-        ref("Key"),
-        {"type": "object", "required": ["key"], "properties": {"key": {"type": "string"}}},
-    ]
-}
-LISTED: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Keys, oldest first.", "content": content(paged(ref("Key")))}
-}
-CREATED: dict[int | str, dict[str, Any]] = {
-    201: {
-        "description": "The created key; its secret is shown only in this answer.",
-        "content": content(MADE),
-    }
-}
-REVOKED: dict[int | str, dict[str, Any]] = {204: {"description": "The key was revoked."}}
+MADE = {"allOf": [ref("Key"), record({"key": STRING})]}
+LISTED = response("Keys, oldest first.", paged(ref("Key")))
+CREATED = response("The created key; its secret is shown only in this answer.", MADE, status=201)
+REVOKED: RouteResponses = {204: {"description": "The key was revoked."}}

@@ -7,17 +7,16 @@ decisions and operators are requested from the coordinator and the class's host.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Path, Query
 
-from configs.documents.declarations import Ref
 from configs.errors import UnknownName
 from engine.class_.explain import PlanLine
-from services.api.callers import Caller, CallerOf, unknown
+from services.api.callers import Caller, CallerOf, must_know_tenant
 from services.api.explanations import (
     ANOTHER,
     Decision,
@@ -54,7 +53,7 @@ from services.api.live_models import (
 )
 from services.api.problems import NotRunning, responses
 from services.api.service import Service, running
-from services.watch.accounts import StreamAccount, accounts
+from services.watch.accounts import accounts
 from services.watch.class_views import ClassView, as_json, unit_lines
 from services.watch.loans import lending
 from services.watch.losses import QueryLoss, query_losses
@@ -108,7 +107,7 @@ def add_status(routes: APIRouter, service: Service) -> None:
     @routes.get("/tenants/{tenant}/status", operation_id="getTenantStatus", responses=FOR_TENANT)
     def get_tenant_status(caller: CallerOf, tenant: Tenant) -> ClassStatus | IdleTenant:
         """Show the present status of a tenant's class."""
-        must_know(service, caller, tenant)
+        must_know_tenant(service, caller, tenant)
         watch, view = seen(service)
         if tenant in view.classes:
             return status(watch, view, view.classes[tenant])
@@ -120,14 +119,14 @@ def add_decisions(routes: APIRouter, service: Service) -> None:
     @routes.get("/tenants/{tenant}/explain", operation_id="explainTenant", responses=FOR_TENANT)
     def explain_tenant(caller: CallerOf, tenant: Tenant, last: Last = 10) -> Explanation:
         """Explain the last decisions about a tenant's class: what was decided, and the figures that led to the decision."""
-        must_know(service, caller, tenant)
+        must_know_tenant(service, caller, tenant)
         watch, view = seen(service)
         if tenant not in view.classes:
             return Explanation(
                 tenant=tenant, running=False, words=not_running(service, tenant).reason, items=[]
             )
         shown = view.classes[tenant]
-        if is_given_up(shown):  # the host keeps no decisions about this class
+        if is_given_up(shown):  # No host keeps decisions about a class that is given up.
             return Explanation(tenant=tenant, running=False, given_up=True, words=in_words(shown), items=[])
         explained = answered(lambda: watch.source.decisions(tenant, last))
         items = decisions_of(explained, naming_for(caller, tenant))
@@ -137,7 +136,7 @@ def add_decisions(routes: APIRouter, service: Service) -> None:
     @routes.get("/tenants/{tenant}/operators", operation_id="listTenantOperators", responses=FOR_TENANT)
     def list_tenant_operators(caller: CallerOf, tenant: Tenant) -> Operators:
         """List the operators of a tenant's queries, with their measured costs and selectivities."""
-        must_know(service, caller, tenant)
+        must_know_tenant(service, caller, tenant)
         watch, view = seen(service)
         if tenant not in view.classes or is_given_up(view.classes[tenant]):
             return Operators(tenant=tenant, running=False, items=[])
@@ -149,51 +148,33 @@ def add_quality(routes: APIRouter, service: Service) -> None:
     @routes.get("/tenants/{tenant}/quality", operation_id="getTenantQuality", responses=FOR_TENANT)
     def get_tenant_quality(caller: CallerOf, tenant: Tenant) -> TenantQuality:
         """Show the quality of the answers of a tenant's queries: slowdown, utility, missed deadlines, staleness."""
-        must_know(service, caller, tenant)
+        must_know_tenant(service, caller, tenant)
         watch, view = seen(service)
-        class_view = view.classes.get(tenant)
-        items = (
-            []
-            if class_view is None
-            else quality_lines(worth_of(view.system, class_view.settings), query_losses(class_view.failures))
-        )
-        late = {} if class_view is None else class_view.figures.late_now
-        return TenantQuality(
-            tenant=tenant, running=class_view is not None, items=items, late_now=late, **as_of(watch, view)
-        )
+        shown, now = view.classes.get(tenant), as_of(watch, view)
+        if shown is None:
+            return TenantQuality(tenant=tenant, running=False, items=[], **now)
+        losses = {loss.query: loss for loss in query_losses(shown.failures)}
+        worths = worth_of(view.system, shown.settings)
+        items = [quality_line(worth, losses.get(worth.query)) for worth in worths]
+        late = shown.figures.late_now
+        return TenantQuality(tenant=tenant, running=True, items=items, late_now=late, **now)
 
 
 def add_ledgers(routes: APIRouter, service: Service) -> None:
     @routes.get("/tenants/{tenant}/ledger", operation_id="getTenantLedger", responses=FOR_TENANT)
     def get_tenant_ledger(caller: CallerOf, tenant: Tenant) -> TenantLedger:
         """Show the ledger of a tenant's class: the fate of every offered tuple, by stream."""
-        must_know(service, caller, tenant)
+        must_know_tenant(service, caller, tenant)
         watch, view = seen(service)
-        lines = accounts(view.system, [tenant])
-        return TenantLedger(
-            tenant=tenant,
-            running=tenant in view.classes,
-            items=[account_line(line) for line in lines],
-            closes=all(line.closes for line in lines),
-            given_up=given_up_of(view, [tenant]),
-            rejected_at_gateways=rejected_rows(watch, lines),
-            **as_of(watch, view),
-        )
+        shown = dict(ledger(watch, view, [tenant]))
+        return TenantLedger(tenant=tenant, running=tenant in view.classes, **shown)
 
     @routes.get("/ledger", operation_id="getLedger", responses=FOR_ALL)
     def get_ledger(caller: CallerOf) -> Ledger:
         """Show the ledger: the fate of every offered tuple, by class and stream."""
         caller.must_have_tenant()
         watch, view = seen(service)
-        lines = accounts(view.system, None if caller.is_admin else caller.tenants)
-        closes = all(line.closes for line in lines)
-        return Ledger(
-            items=[account_line(line) for line in lines],
-            closes=closes,
-            given_up=given_up_of(view, [name for name in view.classes if caller.sees_tenant(name)]),
-            rejected_at_gateways=rejected_rows(watch, None if caller.is_admin else lines),
-            **as_of(watch, view),
-        )
+        return ledger(watch, view, None if caller.is_admin else caller.tenants)
 
 
 def add_lending(routes: APIRouter, service: Service) -> None:
@@ -209,7 +190,7 @@ def add_lending(routes: APIRouter, service: Service) -> None:
     @routes.get("/tenants/{tenant}/lending", operation_id="getTenantLending", responses=FOR_TENANT)
     def get_tenant_lending(caller: CallerOf, tenant: Tenant) -> Lending:
         """Show the loans of a tenant's class. Tenants see all other classes together as `another class`."""
-        must_know(service, caller, tenant)
+        must_know_tenant(service, caller, tenant)
         watch, view = seen(service)
         naming = naming_for(caller, tenant)
         moves: list[ShareDecision] = []
@@ -223,24 +204,13 @@ def add_lending(routes: APIRouter, service: Service) -> None:
 # -- functions that return states of classes -------------------------------------------------------------------
 
 
-def must_know(service: Service, caller: Caller, tenant: str) -> None:
-    caller.must_see_tenant(tenant)
-    if not service.snapshot.now.has_tenant(tenant):
-        raise unknown(service, caller, Ref("Tenant", tenant))
-
-
 def is_given_up(view: ClassView) -> bool:
     return view.condition.state is ClassState.GIVEN_UP
 
 
-def given_up_of(view: View, tenants: Iterable[str]) -> list[str]:
-    """Return the tenants with a class that is given up: Weir does not start it again until its declaration changes."""
-    return [name for name in tenants if name in view.classes and is_given_up(view.classes[name])]
-
-
 def lately(watch: Watch, view: View, tenant: str, items: Iterable[Decision]) -> Lately:
     """Return the largest fractions of input and of queue that a class dropped in the last minute, from its history and last decisions."""
-    # The decisions were read later than the history and may show more shedding, so the larger of both figures is returned.
+    # The decisions were read later than the history and may show more shedding, so the larger figure is returned.
     past = watch.history.past(LATELY_S, [tenant]).classes[tenant]["drop"]
     since = moment(view.at - LATELY_S)
     figures = [item.figures for item in items if isinstance(item, LoadDecision) and item.at >= since]
@@ -270,7 +240,7 @@ def answered(ask: Callable[[], Answer]) -> Answer:
     except SourceAway as problem:
         raise NotRunning(problem.title, hint=problem.hint) from None
     except UnknownName as problem:
-        # The class ran when the view was made, but its host no longer knows it.
+        # The class ran when the view was made, but the host no longer knows the class.
         hint = "see the status of the tenant for the reason; try again in a second"
         raise NotRunning(
             f"the class is starting, stopping, or has failed: {problem.title}", hint=hint
@@ -298,19 +268,8 @@ def operator(line: PlanLine) -> OperatorFigures:
     return OperatorFigures.model_validate(fields | {"rate": rate, "measured": line.is_measured})
 
 
-def quality_lines(worths: Iterable[QueryWorth], losses: Iterable[QueryLoss]) -> list[QueryQuality]:
-    """Return the quality of each query's answers, with the number of rows that failed in the query."""
-    lost = {loss.query: loss for loss in losses}
-    lines = []
-    for worth in worths:
-        line, loss = quality_line(worth), lost.get(worth.query)
-        if loss is not None:
-            line.failed, line.failed_now, line.failed_reason = loss.rows, loss.part, loss.reason
-        lines.append(line)
-    return lines
-
-
-def quality_line(one: QueryWorth) -> QueryQuality:
+def quality_line(one: QueryWorth, loss: QueryLoss | None = None) -> QueryQuality:
+    """Return the quality of a query's answers, with the rows that failed in the query."""
     return QueryQuality(
         query=one.query,
         deadline_ms=1e3 * one.graph.deadline_s,
@@ -322,32 +281,35 @@ def quality_line(one: QueryWorth) -> QueryQuality:
         utility=Worth(mean=one.utility, missed=one.missed),
         staleness=one.staleness,
         tardiness=Tardiness(answers=one.due, tardy=one.tardy, mean_ms=one.tardiness_ms) if one.due else None,
+        failed=loss.rows if loss else 0,
+        failed_now=loss.part if loss else 0.0,
+        failed_reason=loss.reason if loss else None,
     )
 
 
-def account_line(one: StreamAccount) -> AccountLine:
-    return AccountLine(
-        tenant=one.tenant,
-        stream=one.stream,
-        queued=one.queued,
-        closes=one.closes,
-        ended=one.ended,
-        **asdict(one.ledger),
+def ledger(watch: Watch, view: View, tenants: Collection[str] | None) -> Ledger:
+    """Return the ledger of these tenants, with the rejected rows of the streams that they read; None for the whole ledger."""
+    lines = accounts(view.system, tenants)
+    read = {line.stream.lower() for line in lines}
+    return Ledger(
+        items=[AccountLine(**asdict(line) | asdict(line.ledger) | {"closes": line.closes}) for line in lines],
+        closes=all(line.closes for line in lines),
+        given_up=[
+            name
+            for name, shown in view.classes.items()
+            if is_given_up(shown) and (tenants is None or name in tenants)
+        ],
+        rejected_at_gateways=[
+            RejectedRows(stream=intake.stream, rows=intake.rejected, reason=intake.last_reason)
+            for stream, intake in watch.intakes().items()
+            if intake.rejected and (tenants is None or stream in read)
+        ],
+        **as_of(watch, view),
     )
-
-
-def rejected_rows(watch: Watch, read: Iterable[StreamAccount] | None) -> list[RejectedRows]:
-    """Return the rejected rows by stream. If `read` is given, only streams with an account in `read` are included."""
-    streams = None if read is None else {account.stream.lower() for account in read}
-    return [
-        RejectedRows(stream=intake.stream, rows=intake.rejected, reason=intake.last_reason)
-        for stream, intake in watch.intakes().items()
-        if intake.rejected and (streams is None or stream in streams)
-    ]
 
 
 def lent_lines(view: View, naming: Naming) -> list[LentLine]:
-    """Return the loans with the names shown to the caller. Loans between two classes that are both shown as ANOTHER are left out."""
+    """Return the loans with the names shown to the caller, without the loans between two hidden classes."""
     loans: dict[tuple[str, str], tuple[float, float]] = {}
     for loan in lending(view.system, view.look.lending):
         pair = naming(loan.lender), naming(loan.borrower)
@@ -383,17 +345,13 @@ def system_view(watch: Watch, view: View) -> SystemView:
     )
 
 
-def starving(views: Iterable[ClassView]) -> Iterator[str]:
-    """Yield a line for each starved class. The problems of units do not mention starvation."""
-    for view in views:
-        if view.condition.state is ClassState.STARVED:
-            yield f"{view.name}: {ClassState.STARVED}: {view.condition.reason}"
-
-
 def problems_of(watch: Watch, view: View) -> Iterator[str]:
     yield from watch.problems()
     yield from (problem for class_ in view.classes.values() for problem in class_.problems)
-    yield from starving(view.classes.values())
+    for class_ in view.classes.values():
+        # The problems of units do not mention that a class is starved.
+        if class_.condition.state is ClassState.STARVED:
+            yield f"{class_.name}: {ClassState.STARVED}: {class_.condition.reason}"
     yield from watch.losses()
     if watch.problem:
         yield watch.problem

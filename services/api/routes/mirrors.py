@@ -6,48 +6,48 @@ of lookups, and the errors of stores.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from configs.documents.declarations import MirrorDeclaration
 from services.api.callers import Caller, CallerOf, not_there
 from services.api.problems import responses
+from services.api.schemas import Amount, AnswerModel, Count, Ratio
 from services.api.service import Service, running
 from services.mirror.mirror_definition import read_mirror
 from services.mirror.poll_loop import MirrorProgress, State, begun
 
 Name = Annotated[str, Path(description="Name of a mirror.", max_length=200)]
-Ratio = Annotated[float, Field(ge=0, le=1)]
 
 
-class Freshness(BaseModel):
+class Freshness(AnswerModel):
     """Perceived freshness of a mirror: the fraction of uses of its objects that find a fresh copy."""
 
-    measured: Ratio | None = Field(
-        description="Perceived freshness measured over the last minutes; null until some object has been polled twice."
-    )
-    expected: Ratio = Field(
-        description="Perceived freshness that is expected from the poll frequencies and from the estimated change rates and interests."
-    )
+    measured: Ratio | None
+    """Perceived freshness measured over the last minutes; null until some object has been polled twice."""
+    expected: Ratio
+    """Perceived freshness that is expected from the poll frequencies and from the estimated change rates and interests."""
 
 
-class MirrorView(BaseModel):
+class MirrorView(AnswerModel):
     """Status of a mirror as tenants see it."""
 
-    name: str = Field(description="Name of the mirror and of its stream.")
-    state: State = Field(
-        description="State of the mirror; `waiting`: the mirror could not start, and Weir tries again."
-    )
-    objects: int = Field(ge=0)
-    held: int = Field(ge=0, description="Number of objects that have been fetched at least once.")
-    failing: int = Field(ge=0, description="Number of objects for which the last poll failed.")
+    name: str
+    """Name of the mirror and of its stream."""
+    state: State
+    """State of the mirror; `waiting`: the mirror could not start, and Weir tries again."""
+    objects: Count
+    held: Count
+    """Number of objects that have been fetched at least once."""
+    failing: Count
+    """Number of objects for which the last poll failed."""
     perceived_freshness: Freshness
 
 
-class MirrorProblem(BaseModel):
+class MirrorProblem(AnswerModel):
     """Last problem of a mirror."""
 
     told: str
@@ -57,39 +57,35 @@ class MirrorProblem(BaseModel):
 class MirrorStatus(MirrorView):
     """Status of a mirror at this moment. Counts start when its polling starts."""
 
-    bandwidth: float = Field(
-        gt=0, description="Declared bandwidth of the mirror: the maximum number of `unit` per second."
-    )
-    unit: Literal["polls", "bytes"] = Field(description="Unit of the mirror's bandwidth.")
-    spent: float = Field(
-        ge=0, description="Number of polls or bytes (see `unit`) that the mirror has used since its start."
-    )
-    spent_per_s: float = Field(
-        ge=0,
-        description="Number of polls or bytes (see `unit`) per second that the mirror used in the last ten seconds.",
-    )
-    bytes: int = Field(ge=0, description="Number of bytes that polls have received.")
-    polls: int = Field(ge=0)
-    changes: int = Field(ge=0, description="Number of polls that found a changed object.")
-    failures: int = Field(ge=0, description="Number of polls that failed.")
-    published: int = Field(ge=0, description="Number of rows published to the mirror's stream.")
-    uses: float = Field(
-        ge=0,
-        description="Number of uses of objects, counted from the answers of the query that reports which objects are used.",
-    )
-    unknown_uses: int = Field(
-        ge=0, description="Number of reported uses of keys that are not objects of the mirror."
-    )
-    solves: int = Field(
-        ge=0, description="Number of times that the mirror's poll frequencies were recomputed."
-    )
-    problems: dict[str, int] = Field(
-        description="Number of occurrences of each problem of the mirror, the most frequent problem first."
-    )
+    bandwidth: float = Field(gt=0)
+    """Declared bandwidth of the mirror: the maximum number of `unit` per second."""
+    unit: Literal["polls", "bytes"]
+    """Unit of the mirror's bandwidth."""
+    spent: Amount
+    """Number of polls or bytes (see `unit`) that the mirror has used since its start."""
+    spent_per_s: Amount
+    """Number of polls or bytes (see `unit`) per second that the mirror used in the last ten seconds."""
+    bytes: Count
+    """Number of bytes that polls have received."""
+    polls: Count
+    changes: Count
+    """Number of polls that found a changed object."""
+    failures: Count
+    """Number of polls that failed."""
+    published: Count
+    """Number of rows published to the mirror's stream."""
+    uses: Amount
+    """Number of uses of objects, counted from the answers of the query that reports which objects are used."""
+    unknown_uses: Count
+    """Number of reported uses of keys that are not objects of the mirror."""
+    solves: Count
+    """Number of times that the mirror's poll frequencies were recomputed."""
+    problems: dict[str, int]
+    """Number of occurrences of each problem of the mirror, the most frequent problem first."""
     last_problem: MirrorProblem | None
 
 
-class MirrorStatuses(BaseModel):
+class MirrorStatuses(AnswerModel):
     items: list[MirrorStatus | MirrorView]
 
 
@@ -123,42 +119,13 @@ def router(service: Service) -> APIRouter:
 def progress(service: Service) -> dict[str, MirrorProgress]:
     """Return the progress of all declared mirrors, including mirrors that have not started yet."""
     working = {mirror.mirror: mirror for mirror in running(service.mirrors, service)()}
-    mirrors = {}
-    for entry in service.snapshot.now.of_kind.get("Mirror", ()):
-        declared = entry.stored.declaration
-        assert isinstance(declared, MirrorDeclaration)
-        mirrors[declared.name] = working.get(declared.name) or begun(read_mirror(declared))
-    return mirrors
+    mirrors = service.snapshot.now.state.of_kind(MirrorDeclaration)
+    return {mirror.name: working.get(mirror.name) or begun(read_mirror(mirror)) for mirror in mirrors}
 
 
-def seen_by(caller: Caller, one: MirrorProgress) -> MirrorStatus | MirrorView:
-    statistics = one.statistics
+def seen_by(caller: Caller, mirror: MirrorProgress) -> MirrorStatus | MirrorView:
+    statistics = mirror.statistics
     freshness = Freshness(measured=statistics.perceived_measured, expected=statistics.perceived_expected)
-    view = MirrorView(
-        name=one.mirror,
-        state=one.state,
-        objects=statistics.objects,
-        held=statistics.held,
-        failing=statistics.failing,
-        perceived_freshness=freshness,
-    )
-    if not caller.is_admin:
-        return view
-    last = one.last_problem
-    return MirrorStatus(
-        **dict(view),
-        bandwidth=one.bandwidth,
-        unit=one.unit,
-        spent=statistics.spent,
-        spent_per_s=one.spent_per_s,
-        bytes=one.bytes,
-        polls=statistics.polls,
-        changes=statistics.changes,
-        failures=statistics.failures,
-        published=one.published,
-        uses=statistics.uses,
-        unknown_uses=one.unknown_uses,
-        solves=statistics.solved,
-        problems=one.problems,
-        last_problem=last and MirrorProblem(told=last.told, at=datetime.fromtimestamp(last.at, UTC)),
-    )
+    names = {"name": mirror.mirror, "perceived_freshness": freshness, "solves": statistics.solved}
+    model = MirrorStatus if caller.is_admin else MirrorView
+    return model.model_validate(mirror.as_json() | names)

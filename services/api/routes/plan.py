@@ -5,7 +5,7 @@ The plan changes nothing. A tenant plans for its own queries, and sees the losse
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Query, Request
@@ -16,8 +16,7 @@ from services.api.callers import CallerOf
 from services.api.problems import BODY_PROBLEMS, responses
 from services.api.request_bodies import JSON, Content
 from services.api.routes.documents import documents_of, must_declare
-from services.api.schemas import APPLY_BODY, STRING
-from services.api.schemas import content as described
+from services.api.schemas import APPLY_BODY, STRING, array, record, response, typed
 from services.api.service import Service, running
 
 RATES_MAX = 100
@@ -31,69 +30,49 @@ Rates = Annotated[
 ]
 
 NUMBER, FLAG = {"type": "number"}, {"type": "boolean"}
-MAYBE = {"type": ["number", "null"]}
-FORECAST: dict[str, Any] = {
+MAYBE = ["number", "null"]
+FORECAST = {
     "type": ["object", "null"],
     "properties": {
-        "share": {"type": "number", "description": "Mean share of the class, as a fraction of the lanes."},
-        "load": {"type": "number", "description": "Load that is offered to the class, in processors."},
-        "drop": {"type": "number", "description": "Fraction of the class's input that is lost."},
-        "mean_ms": MAYBE,
-        "p95_ms": MAYBE,
-        "p99_ms": MAYBE,
-        "within_target": {
-            **MAYBE,
-            "description": "Fraction of the class's answers that come within the delay target.",
-        },
-        "falls_behind": {
-            "type": "boolean",
-            "description": "True if the class's queue keeps growing for as long as the load lasts.",
-        },
+        "share": typed("number", "Mean share of the class, as a fraction of the lanes."),
+        "load": typed("number", "Load that is offered to the class, in processors."),
+        "drop": typed("number", "Fraction of the class's input that is lost."),
+        "mean_ms": {"type": MAYBE},
+        "p95_ms": {"type": MAYBE},
+        "p99_ms": {"type": MAYBE},
+        "within_target": typed(MAYBE, "Fraction of the class's answers that come within the delay target."),
+        "falls_behind": typed(
+            "boolean", "True if the class's queue keeps growing for as long as the load lasts."
+        ),
     },
 }
-CLASS: dict[str, Any] = {
-    "type": "object",
-    "required": ["name", "target_ms", "max_drop", "planned", "before", "after", "at_worst", "holds", "why"],
-    "properties": {
+CLASS = record(
+    {
         "name": STRING,
         "target_ms": NUMBER,
         "max_drop": NUMBER,
-        "planned": {"type": "boolean", "description": "True if the documents add or change this class."},
+        "planned": typed("boolean", "True if the documents add or change this class."),
         "before": FORECAST,
         "after": FORECAST,
         "at_worst": FORECAST,
         "holds": FLAG,
         "why": STRING,
-    },
-}
-PLAN: dict[str, Any] = {
-    "type": "object",
-    "required": ["holds", "holds_now", "busy", "classes", "warnings", "assumed"],
-    "properties": {
-        "holds": {
-            "type": "boolean",
-            "description": "True if every delay target that must hold also holds in the worst case.",
-        },
-        "holds_now": {
-            "type": "boolean",
-            "description": "True if every delay target that must hold holds with the present load.",
-        },
-        "busy": {
-            "type": "number",
-            "description": "Fraction of the lanes' time that would be used after the change.",
-        },
-        "classes": {"type": "array", "items": CLASS},
-        "warnings": {"type": "array", "items": STRING},
-        "assumed": {
-            "type": "array",
-            "items": STRING,
-            "description": "Values that the plan assumes because measurements are missing, as texts.",
-        },
-    },
-}
-PLANNED: dict[int | str, dict[str, Any]] = {
-    200: {"description": "Forecast of which delay targets would hold.", "content": described(PLAN)}
-}
+    }
+)
+PLAN = record(
+    {
+        "holds": typed("boolean", "True if every delay target that must hold also holds in the worst case."),
+        "holds_now": typed(
+            "boolean", "True if every delay target that must hold holds with the present load."
+        ),
+        "busy": typed("number", "Fraction of the lanes' time that would be used after the change."),
+        "classes": array(CLASS),
+        "warnings": array(STRING),
+        "assumed": array(STRING)
+        | {"description": "Values that the plan assumes because measurements are missing, as texts."},
+    }
+)
+PLANNED = response("Forecast of which delay targets would hold.", PLAN)
 PROBLEMS = BODY_PROBLEMS | responses("forbidden", "not-found", "not-running")
 
 
@@ -125,6 +104,6 @@ def rates_of(told: list[str] | tuple[str, ...]) -> dict[str, float]:
             stream = ""
         if not stream:
             raise InvalidInput(
-                "the rate is not of the form STREAM:ROWS", "?rate", rate, f"for example {RATE}"
+                "the rate is not of the form STREAM:ROWS", "?rate", rate, f"write, for example, {RATE}"
             )
     return rates

@@ -13,10 +13,20 @@ from starlette.types import Receive, Scope, Send
 
 from configs.documents.declarations import Ref
 from configs.errors import InvalidInput
-from services.api.callers import Caller, CallerOf, not_live, unknown
+from services.api.callers import Caller, CallerOf, must_know_tenant, not_live, unknown
 from services.api.problems import NotAcceptable, RowsForgottenProblem, responses
 from services.api.request_bodies import JSON
-from services.api.schemas import content
+from services.api.schemas import (
+    STRING,
+    WHOLE,
+    RouteResponses,
+    array,
+    content,
+    header,
+    record,
+    response,
+    typed,
+)
 from services.api.service import Service, running
 from services.common.gateway_trust import DEFAULT_TRUST, GatewayTrust
 from services.ingest.answers import KEPT, SEQ
@@ -60,106 +70,63 @@ Wait = Annotated[
 LastEvent = Annotated[str | None, Header(alias="Last-Event-ID", max_length=CURSOR_MAX)]
 Accept = Annotated[str, Header(include_in_schema=False)]
 
-ROW = {
-    "type": "object",
-    "required": [SEQ, KEPT],
-    "properties": {
-        SEQ: {"type": "integer"},
-        KEPT: {
-            "type": "number",
-            "minimum": 0,
-            "maximum": 1,
-            "description": "Fraction of the input for this row that Weir processed; the rest was shed or late.",
-        },
-    },
-}
-PAGE = {
-    "type": "object",
-    "required": ["columns", "rows", "next"],
-    "properties": {
-        "columns": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["name", "type"],
-                "properties": {"name": {"type": "string"}, "type": {"type": "string"}},
-            },
-        },
-        "rows": {"type": "array", "items": ROW},
-        "next": {
-            "type": ["string", "null"],
-            "description": "Cursor of the next page, which the next call sends as `after`; null until the query has begun.",
-        },
-        "restarted": {
-            "type": "boolean",
-            "description": "True if the query was restarted or declared again since the cursor was issued: "
+ABOUT_KEPT = "Fraction of the input for this row that Weir processed; the rest was shed or late."
+ROW = record({SEQ: WHOLE, KEPT: {"type": "number", "minimum": 0, "maximum": 1, "description": ABOUT_KEPT}})
+PAGE = record(
+    {
+        "columns": array(record({"name": STRING, "type": STRING})),
+        "rows": array(ROW),
+        "next": typed(
+            ["string", "null"],
+            "Cursor of the next page, which the next call sends as `after`; null until the query has begun.",
+        ),
+        "restarted": typed(
+            "boolean",
+            "True if the query was restarted or declared again since the cursor was issued: "
             "reading begins with the oldest row. Otherwise the field is absent.",
-        },
+        ),
     },
-}
-FLIGHT = {
-    "type": "object",
-    "required": ["units"],
-    "properties": {
-        "units": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["endpoint", "unit", "query", "first", "next"],
-                "properties": {
-                    "endpoint": {"type": ["string", "null"]},
-                    "unit": {"type": "string"},
-                    "query": {"type": "string"},
-                    "first": {
-                        "type": "integer",
-                        "description": "Number (`_seq`) of the oldest kept row of the shard.",
-                    },
-                    "next": {
-                        "type": "integer",
-                        "description": "Number (`_seq`) that the next new row of the shard will have.",
-                    },
-                },
-            },
-        }
-    },
-}
+    optional=("restarted",),
+)
+FLIGHT_UNIT = record(
+    {
+        "endpoint": {"type": ["string", "null"]},
+        "unit": STRING,
+        "query": STRING,
+        "first": typed("integer", "Number (`_seq`) of the oldest kept row of the shard."),
+        "next": typed("integer", "Number (`_seq`) that the next new row of the shard will have."),
+    }
+)
 READ = responses("forbidden", "not-found", "not-running")
 PROBLEMS = READ | responses("invalid", "rows-forgotten", "not-acceptable")
-PAGES: dict[int | str, dict[str, Any]] = {
+BINARY = {"type": "string", "format": "binary"}
+PAGES: RouteResponses = {
     200: {
         "description": "Rows, ordered by `_seq` within each shard.",
-        "headers": {
-            NEXT: {
-                "description": "Cursor of the next page: the same value as `next` in the body.",
-                "schema": {"type": "string"},
-            },
-            RESTARTED: {
-                "description": "`true` if the query was restarted since the cursor was issued, like `restarted` in the body.",
-                "schema": {"type": "string"},
-            },
-        },
-        "content": content(PAGE) | content({"type": "string", "format": "binary"}, ARROW),
+        "headers": header(NEXT, "Cursor of the next page: the same value as `next` in the body.")
+        | header(
+            RESTARTED,
+            "`true` if the query was restarted since the cursor was issued, like `restarted` in the body.",
+        ),
+        "content": content(PAGE) | content(BINARY, ARROW),
     }
 }
-STREAM: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Stream of the events `rows`, `gap` and `end`; reading can be resumed from the id of every event.",
-        "content": content({"type": "string"}, EVENTS),
-    }
-}
-PLACES: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "Arrow Flight endpoint of each shard, with the numbers of its first kept row and its next row.",
-        "content": content(FLIGHT),
-    }
-}
+STREAM = response(
+    "Stream of the events `rows`, `gap` and `end`; reading can be resumed from the id of every event.",
+    STRING,
+    EVENTS,
+)
+PLACES = response(
+    "Arrow Flight endpoint of each shard, with the numbers of its first kept row and its next row.",
+    record({"units": array(FLIGHT_UNIT)}),
+)
 
 
 class EventStream(StreamingResponse):
     """Streaming response that counts its caller as a waiting reader until the response has been sent."""
 
     def __init__(self, told: AsyncIterator[bytes], held: AbstractContextManager[None]) -> None:
-        # These headers keep proxies from buffering events.
+        # Without these headers, a proxy could buffer the events and deliver them late.
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(told, headers=headers, media_type=EVENTS)
         self._held = held
@@ -242,11 +209,8 @@ def results_of(
 
 def known(service: Service, caller: Caller, tenant: str, query: str) -> QueryAddress:
     """Return the address of a declared query that the caller may see; raise NotFound otherwise."""
-    caller.must_see_tenant(tenant)
-    declarations = service.snapshot.now
-    if not declarations.has_tenant(tenant):
-        raise unknown(service, caller, Ref("Tenant", tenant))
-    if declarations.get(Ref("Query", query, tenant)) is None:
+    must_know_tenant(service, caller, tenant)
+    if service.snapshot.now.get(Ref("Query", query, tenant)) is None:
         raise unknown(service, caller, Ref("Query", query, tenant))
     return QueryAddress(tenant, query)
 

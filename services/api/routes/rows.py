@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Header, Path, Query, Request
@@ -25,11 +24,11 @@ from services.api.problems import (
     retry_after,
 )
 from services.api.request_bodies import JSON, Content, media_type
-from services.api.routes.results import ARROW
-from services.api.schemas import content as content_told
+from services.api.routes.results import ARROW, BINARY
+from services.api.schemas import STRING, WHOLE, array, body, content, record, response, typed
 from services.api.service import Service, running
 from services.results.row_parsing import Brought, NotReadable, TooMany, from_arrow, from_json, from_lines
-from services.results.rows import NoRoom, RowsOutcome
+from services.results.rows import NoRoom
 
 NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 KEY_MAX = 255
@@ -48,30 +47,20 @@ Force = Annotated[
     bool, Query(description="Accept rows for a stream even if a source or a feed supplies its rows.")
 ]
 EXAMPLE = [{"ts": "2026-01-01T00:00:00Z", "value": 1}]
-BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": content_told({"type": "array", "items": {"type": "object"}}, example=EXAMPLE)
-        | content_told({"type": "string"}, NDJSON[0], example='{"ts":"2026-01-01T00:00:00Z","value":1}\n')
-        | content_told({"type": "string", "format": "binary"}, ARROW),
+BODY = body(
+    content(array({"type": "object"}), example=EXAMPLE)
+    | content(STRING, NDJSON[0], example='{"ts":"2026-01-01T00:00:00Z","value":1}\n')
+    | content(BINARY, ARROW)
+)
+TOLD = record(
+    {
+        "accepted": WHOLE,
+        "rejected": WHOLE,
+        "reasons": {"type": "object", "additionalProperties": WHOLE},
+        "repeated": typed("boolean", "True if the rows had been sent before with the same Idempotency-Key."),
     }
-}
-TOLD: dict[str, Any] = {
-    "type": "object",
-    "required": ["accepted", "rejected", "reasons", "repeated"],
-    "properties": {
-        "accepted": {"type": "integer"},
-        "rejected": {"type": "integer"},
-        "reasons": {"type": "object", "additionalProperties": {"type": "integer"}},
-        "repeated": {
-            "type": "boolean",
-            "description": "True if the rows had been sent before with the same Idempotency-Key.",
-        },
-    },
-}
-ANSWERS: Mapping[int | str, dict[str, Any]] = {
-    200: {"description": "Number of accepted and rejected rows.", "content": content_told(TOLD)}
-}
+)
+ANSWERS = response("Number of accepted and rejected rows.", TOLD)
 PROBLEMS = BODY_PROBLEMS | responses("forbidden", "not-found", "not-running")
 
 
@@ -112,20 +101,20 @@ def router(service: Service) -> APIRouter:
             ) from None
         except Away as problem:
             raise NotRunning(problem.title, problem.field, problem.value, problem.hint) from None
-        return Response(orjson.dumps(as_json(outcome)), media_type=JSON)
+        return Response(orjson.dumps(outcome), media_type=JSON)
 
     return routes
 
 
 def declared(service: Service, caller: Caller, stream: str) -> tuple[StreamSchema, str]:
     """Return the stream's columns and its SQL declaration. The case of the stream's name is ignored."""
-    entries = service.snapshot.now.of_kind.get("Stream", ())
-    stream_entry = service.snapshot.now.get(Ref("Stream", stream)) or next(
-        (entry for entry in entries if entry.ref.name.lower() == stream.lower()), None
-    )
-    if stream_entry is None or not isinstance(stream_entry.stored.declaration, StreamDeclaration):
+    state = service.snapshot.now.state
+    ref = state.in_use(Ref("Stream", stream))
+    if ref is None:
         raise unknown(service, caller, Ref("Stream", stream))
-    sql = stream_entry.stored.declaration.declaration(stream_entry.ref.name)
+    declaration = state[ref].declaration
+    assert isinstance(declaration, StreamDeclaration)
+    sql = declaration.declaration(ref.name)
     return parse_create_stream(sql), sql
 
 
@@ -150,12 +139,3 @@ def read(schema: StreamSchema, media: str, content: bytes) -> Brought:
         return from_arrow(content)
     hint = f"send {JSON}, {NDJSON[0]} or {ARROW}"
     raise UnsupportedMedia("rows cannot be sent in this media type", "header Content-Type", media, hint)
-
-
-def as_json(told: RowsOutcome) -> dict[str, object]:
-    return {
-        "accepted": told.accepted,
-        "rejected": told.rejected,
-        "reasons": told.reasons,
-        "repeated": told.repeated,
-    }

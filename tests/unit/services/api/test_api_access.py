@@ -27,7 +27,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
 
 
 def routes(api: Api) -> list[tuple[str, str]]:
-    """Return all routes of the OpenAPI description, with names filled in."""
+    """Return all routes of the OpenAPI description, with names in place of the parameters of their paths."""
     paths = api("GET", "/openapi.json").json()["paths"]
     return [
         (method.upper(), re.sub(r"{(\w+)}", lambda found: NAMES[found[1]], path))

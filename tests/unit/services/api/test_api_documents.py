@@ -213,7 +213,7 @@ def test_pages_of_a_list_continue_where_the_previous_page_ended(api: Api) -> Non
     whole = api("GET", "/v1/queries?limit=10000").json()
     assert [item["document"]["name"] for item in whole["items"]] == ["odd", "all"]
     first = api("GET", "/v1/queries?limit=1").json()
-    # A query declared meanwhile comes last, and no query is listed twice.
+    # A query that is declared between two pages is listed last, and no query is listed twice.
     api("PUT", "/v1/tenants/acme/queries/more", {"sql": "SELECT value FROM ticks"})
     rest = api("GET", f"/v1/queries?limit=2&after={first['next']}").json()
     assert [item["document"]["name"] for item in first["items"] + rest["items"]] == ["odd", "all", "more"]

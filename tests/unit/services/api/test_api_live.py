@@ -115,20 +115,20 @@ class Running:
         return answer.json()
 
     def report(self, name: str, figures: Figures) -> None:
-        """Report figures of a class without a decision about it."""
+        """Report figures of a class to the control plane, without a decision of its load manager."""
         plane = self.system.world.plane
         report = UnitReport(name, 0.1, 0.1, False, False, figures)
         plane.report(plane.units_of(name)[name], [report], self.system.now)
 
     def decide(self, name: str, load: float) -> None:
-        """End a load cycle of a class that is not reported yet."""
+        """End a load cycle of a class, so that its load manager decides; the decision is not reported yet."""
         self.system.now += CYCLE_S
         inputs = (InputCycle("readings", 1000, load * CYCLE_S / 1000),)
         ended = CycleEnded(CYCLE_S, inputs, (OutputCycle("q", 0.1, 10, 0.3),), 0.0)
         self.system.managers[name].handle(ended, self.system.now)
 
     def lend(self) -> None:
-        """Give gold and silver little load and bronze much, and let bronze borrow."""
+        """Give the classes gold and silver little load, and bronze much load, so that bronze borrows capacity."""
         for _ in range(3):
             self.system.cycle("gold", 0.02)
             self.system.cycle("silver", 0.28)
@@ -513,7 +513,7 @@ def test_readiness_counts_classes_in_trouble_without_their_names(running: Runnin
 
 
 def test_class_that_was_given_up_still_has_an_explanation(running: Running) -> None:
-    running.system.managers.pop("gold")  # its host does not have the unit any more
+    running.system.managers.pop("gold")  # The host has removed the unit of the class.
     plane = running.system.world.plane
     broken = replace(report_of("gold", 0, 0, asleep=True), problem="given up: broken", trouble="given up")
     plane.report(plane.units_of("gold")["gold"], [broken], 0.1)

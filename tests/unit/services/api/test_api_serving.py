@@ -85,7 +85,7 @@ def test_changes_by_other_processes_are_followed(api: Api) -> None:
 
 
 def test_readers_are_disconnected_when_the_service_ends(api: Api) -> None:
-    """The first reader has begun to read, the second still waits for rows, and the third reads nothing of what it is sent."""
+    """The first reader has begun to read, the second waits for rows, and the third never reads the data that it receives."""
     serving = Serving(api.service)
     add_endless(serving)
     serving.start()

@@ -314,7 +314,7 @@ GOOD = "{kind: Tenant, name: fine, priority_class: gold}\n---\n"
         ),
         (
             "{kind: PriorityClass, name: gold, priority: 6, delay_target_ms: 300, limits: {queries: 1}}",
-            "document 2 (PriorityClass gold): limits.queries: tenant acme has 2 queries (got 1)",
+            "document 2 (PriorityClass gold): limits.queries: the limit is too low: tenant acme already has 2 queries (got 1)",
         ),
         (
             "{kind: Tenant, name: acme, priority_class: gold, limits: {queries: 1}}",

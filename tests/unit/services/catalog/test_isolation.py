@@ -62,7 +62,7 @@ DOCUMENTS = f"""
 ---
 {{kind: Query, tenant: globex, name: q, sql: SELECT value FROM ticks WHERE value > 23}}
 """
-# Value for each parameter of a path. The key of an entry is the parameter with the part of the path before it.
+# Names that replace the parameters in the paths of routes. Each key is a parameter with the part of the path before the parameter.
 NAMES: Mapping[str, str] = {
     "/priority-classes/{name}": "brass",
     "/tenants/{name}": "acme",
@@ -130,7 +130,7 @@ ADMINISTRATORS = outcomes()
 TENANTS = outcomes(acme=IN, globex=IN)
 THE_TENANT = outcomes(acme=IN, globex=NOT_THERE)
 FEEDERS = outcomes(feeder_of_ticks=IN)
-# These routes show secrets of sources, so administrators are refused, too.
+# Routes for Spark show secrets of sources, so they refuse even administrators.
 SPARK: Mapping[str, Outcome] = {**dict.fromkeys(SCOPES, FORBIDDEN), "spark": IN}
 READERS = outcomes(acme=IN, globex=IN, feeder_of_ticks=IN)
 # Outcome per caller, by route; the first pattern that matches the route counts.
@@ -148,7 +148,7 @@ RULES: Sequence[tuple[str, Mapping[str, Outcome]]] = (
     (r"GET /v1/notices(/{name})?", TENANTS),
     (r"GET /v1/(tenants|priority-classes|queries|classes|ledger|history)", TENANTS),
 )
-# Routes that name the tenant in their body.
+# Routes that take the tenant's name from the body of the request instead of from the path.
 TENANT_IN_BODY = r"POST /v1/(apply|plan)"
 
 
@@ -345,7 +345,7 @@ def test_documents_of_another_tenant_answer_like_documents_of_a_missing_tenant(
 
 
 def test_tenants_and_feeders_see_no_other_tenants_and_no_secrets(callers: Callers) -> None:
-    """Each caller calls every route, and no response may contain texts that are hidden from it."""
+    """Each caller calls every route, and no response may contain texts that are hidden from the caller."""
     own = {
         path: {"acme": "globex", "brass": "copper"}.get(name, name) for path, name in callers.names.items()
     }

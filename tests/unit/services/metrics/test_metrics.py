@@ -12,15 +12,20 @@ from typing import Any
 import httpx
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from actors.messages.unit_messages import BOUNDS, Qualities, ResponseCounts, UnitCounts
 from configs.documents.declarations import documents_of
 from engine.class_.explain import PlanLine
 from loadshed.aloma import AlomaBranch
 from loadshed.ledger import TupleLedger
+from services.metrics.collector import SystemCollector
 from services.metrics.families import BY_NAME, FAMILIES, FATES, LABELS
 from services.metrics.operators import CLASSES_ASKED, OperatorLooks
 from services.metrics.page import PAGE, page
+from services.metrics.text import HistogramText
 from tests.support.metered import Metered, Metering, metering, stream
 from tests.support.promtool import needs_promtool, promtool
 from tests.support.served import served
@@ -247,12 +252,11 @@ def test_operator_metrics_are_written_only_if_requested(metered: Metering) -> No
 def test_with_many_classes_operators_of_a_few_classes_are_read_per_update() -> None:
     asked: list[str] = []
 
-    class Asked:
-        def plan(self, class_name: str) -> list[PlanLine]:
-            asked.append(class_name)
-            return []
+    def plan_of(class_name: str) -> list[PlanLine]:
+        asked.append(class_name)
+        return []
 
-    names, operators = [f"t{number}" for number in range(50)], OperatorLooks(Asked())
+    names, operators = [f"t{number}" for number in range(50)], OperatorLooks(plan_of)
     for _ in range(5):
         operators.look(names)
     assert asked == [names[place % 50] for place in range(5 * CLASSES_ASKED)]
@@ -263,13 +267,37 @@ def test_with_many_classes_operators_of_a_few_classes_are_read_per_update() -> N
 # -- text format of the metrics ----------------------------------------------------------------------------------
 
 
+class ClientCollector(Collector):
+    """Collector of prometheus-client for the samples of a running system."""
+
+    def __init__(self, collector: SystemCollector) -> None:
+        self.collector = collector
+
+    def collect(self) -> Iterator[Metric]:
+        for name, rows in self.collector.samples().items():
+            family = BY_NAME[name]
+            if family.type == "histogram":
+                histogram = HistogramMetricFamily(name, family.help, labels=family.labels)
+                for labels, row in rows:
+                    assert isinstance(row, HistogramText)
+                    histogram.add_metric(labels, row.buckets, row.sum_s)
+                yield histogram
+            else:
+                make = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
+                metric = make(name, family.help, labels=family.labels)
+                for labels, row in rows:
+                    assert not isinstance(row, HistogramText)
+                    metric.add_metric(labels, row)
+                yield metric
+
+
 def test_the_text_equals_that_of_prometheus_client(metered: Metering) -> None:
     big = replace(COUNTED, slices=123_456_789, overrun_s=1e-7, reclaim_s=1e22, queue_work_s=float("inf"))
     cycle(metered, big)
     cycle(metered, big, name="bronze")
     metered.nodes.look()
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(metered.collector)
+    registry.register(ClientCollector(metered.collector))
 
     def timeless(text: bytes) -> list[str]:
         lines = text.decode().splitlines()

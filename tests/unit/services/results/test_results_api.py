@@ -249,7 +249,7 @@ def test_replaced_query_is_read_from_its_beginning(reading: Reading, log: ClassL
     assert after["rows"] == rows(0, 20, "w")
     assert after["restarted"] is True
     assert reading.page(after="19")["rows"] == reading.page(after=after["next"])["rows"] == []
-    # A plain number beyond the last row must have been read from the query that was replaced.
+    # A cursor that is a plain number beyond the last row must come from the query that was replaced.
     beyond = reading.page(after="20")
     assert (beyond["rows"], beyond["restarted"]) == (rows(0, 20, "w"), True)
     assert "restarted" not in reading.page(after="5")
@@ -271,7 +271,7 @@ def test_arrow_answer_has_the_same_rows(reading: Reading, log: ClassLog) -> None
 
 
 def test_every_answer_row_has_the_kept_fraction_of_its_input(reading: Reading, log: ClassLog) -> None:
-    """Check also rows that are read together with rows of other batches."""
+    """The rows of several batches are read in one page, and each row has the fraction of its own batch."""
     fractions = [1.0, 0.25, 1 / 3]
     for kept in fractions:
         log.commit(2, kept=kept)
@@ -419,7 +419,7 @@ def test_rows_for_many_readers_are_encoded_once(reading: Reading, log: ClassLog)
         thread.join()
     assert found == [rows(0, 5010)] * readers
     assert reading.served.service.results is not None
-    # A block of rows is made once for all readers: one block per commit, and one more at each of the three limits of a block's size.
+    # Readers share blocks of rows: each commit begins a block, and so does each of the three row numbers at which a block must end.
     assert reading.served.service.results.pieces.made <= 1 + 5 + 3
 
 

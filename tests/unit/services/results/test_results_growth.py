@@ -73,7 +73,7 @@ async def next_announced(growth: Growth) -> set[str]:
 
 
 async def wait_until_announced(growth: Growth, name: str) -> None:
-    """Wait until the class is announced."""
+    """Wait until new answers of the class are announced."""
     while name not in await next_announced(growth):
         pass
 

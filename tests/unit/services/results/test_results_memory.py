@@ -41,7 +41,8 @@ def test_forgotten_segments_are_unmapped_when_readers_have_left(dirs: RunDirs) -
     assert forgotten_and_mapped(dirs)
     desk.hold_s = 1000.0
     desk.look([ASKED])
-    assert forgotten_and_mapped(dirs)  # the reader may continue in this segment, which was just read
+    # A segment that was just read stays mapped, because the reader may continue in it.
+    assert forgotten_and_mapped(dirs)
     desk.hold_s = 0.0
     desk.look([ASKED])
     assert forgotten_and_mapped(dirs) == []
@@ -49,7 +50,7 @@ def test_forgotten_segments_are_unmapped_when_readers_have_left(dirs: RunDirs) -
 
 
 def test_stalled_reader_holds_only_one_piece_of_rows(dirs: RunDirs) -> None:
-    """The log is read for a reader only after it took its last block of rows. Rows that are forgotten by then become a gap."""
+    """A block is read from the log only once the reader has taken the previous block. Rows that are gone by then become a gap."""
     log = ClassLog(dirs.class_log("gold"), 64 * KIB)
 
     async def read() -> list[bytes]:
@@ -81,7 +82,7 @@ def test_cached_pieces_are_limited_and_made_once(dirs: RunDirs) -> None:
 
     async def read() -> tuple[list[int], int]:
         results = Results(LocalPlaces(dirs), piece_rows=100)
-        pieces = Pieces(results._made, 100, bytes_max=10_000)
+        pieces = Pieces(lambda wanted: results._run(results._make, wanted), 100, bytes_max=10_000)
         mark = results._desk.view(ASKED)[0][1].mark
         wanted = [PieceAddress(place, "q", mark, row, 1000) for row in range(0, 1000, 100)]
         for _ in range(2):
@@ -95,7 +96,8 @@ def test_cached_pieces_are_limited_and_made_once(dirs: RunDirs) -> None:
         return made, sum(pieces._sizes.values())
 
     made, held = asyncio.run(read())
-    assert made == [1, 11]  # the first block was dropped to make room for other blocks, and is made again
+    # The first block was dropped to make room for the others, so it is made a second time.
+    assert made == [1, 11]
     assert 0 < held <= 10_000
     log.close()
 

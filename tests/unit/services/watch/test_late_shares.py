@@ -34,7 +34,8 @@ def view(figures: Figures) -> ClassView:
 
 def test_only_the_last_minute_of_input_counts() -> None:
     shares = LateShares()
-    assert shares.end_cycle(0.0, ledgers(900, 100)) == {}  # counts from before the restart
+    # Rows of the first report arrived before the measurement began.
+    assert shares.end_cycle(0.0, ledgers(900, 100)) == {}
     assert shares.end_cycle(1.0, ledgers(960, 140)) == {"clicks": 0.4}
     assert shares.end_cycle(LATE_S / 2, ledgers(1060, 140)) == {"clicks": 0.2}
     assert shares.end_cycle(1.5 * LATE_S, ledgers(1070, 150)) == {"clicks": 0.5}

@@ -80,7 +80,7 @@ def test_the_last_reason_is_that_of_the_latest_rejected_rows() -> None:
 def test_a_restarted_gateway_keeps_the_count_of_rejected_rows() -> None:
     intakes = Intakes()
     intakes.note(0.0, [report(1000, no_time=10)])
-    intakes.note(5.0, [report(1, no_time=13)])  # after a restart, accepted rows are counted from 0
+    intakes.note(5.0, [report(1, no_time=13)])  # A restarted gateway counts accepted rows from 0.
     intake = intakes.by_stream["readings"]
     assert (intake.rejected, intake.rejected_now) == (13, 0.75)
 
