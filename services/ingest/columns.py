@@ -98,7 +98,7 @@ class Mapped:
             rows = batch.filter(pc.and_(left, bad))
             left = pc.and_not(left, bad)
             if rows.num_rows:
-                dead.append(DeadRows(reason, column.field.name, [rows]))
+                dead.append(DeadRows(reason, column.field.name, rows))
         return batch.filter(left), dead
 
 

@@ -123,45 +123,40 @@ class FlightDoor:
     """Flight server with its staged parts and dead letters; it serves as soon as it is constructed."""
 
     def __init__(self, settings: FlightSettings, streams: Streams, dirs: RunDirs) -> None:
-        self._streams, self._dirs = streams, dirs
-        self._staging = Staging(settings.staged_bytes)
-        self._dead = DeadLetters(settings.dead_bytes)
-        self._keys = FlightKeys(settings.keys, PublishedKeys(dirs.keys))
-        self._server = self._served(settings)
+        self._endpoint = dirs.endpoint
+        self._server = served(settings, streams, dirs)
         host = socket.getfqdn() if settings.host in EVERYWHERE else settings.host
         self.address = f"grpc://{host}:{self._server.port}"
         draft = dirs.endpoint.with_suffix(".draft")
         draft.write_text(self.address, encoding="utf-8")
         os.replace(draft, dirs.endpoint)
 
-    def _served(self, settings: FlightSettings) -> FlightServer:
-        """Start the server. It listens on the previous server's port if that port is free, because producers know that port."""
-        parts = (self._streams, self._dirs, self._staging, self._dead, self._keys)
-        if not settings.port and (before := port_in(self._dirs.endpoint)):
-            try:
-                return FlightServer(settings, before, *parts)
-            except NOT_SERVED:
-                log.warning("port %d is now in use by another process", before)
-        try:
-            return FlightServer(settings, settings.port, *parts)
-        except NOT_SERVED as problem:
-            where = f"{settings.host}:{settings.port}"
-            raise InvalidInput(
-                "no server can be started at this address", "endpoint", where, str(problem)
-            ) from None
-
     def status(self) -> dict[str, Any]:
-        dead = {stream.name: dict(self._dead.counts(stream)) for stream in self._streams.all()}
-        keys = self._keys.used()
-        return {"endpoint": self.address, "staged": self._staging.status(), "dead": dead, "keys_used": keys}
+        return {"endpoint": self.address, **self._server.status()}
 
     def close(self) -> None:
         """Stop the server. Calls that run longer than CLOSE_S fail, because the streams are closed next."""
-        self._dirs.endpoint.unlink(missing_ok=True)
+        self._endpoint.unlink(missing_ok=True)
         ending = threading.Thread(target=self._server.shutdown, name="flight-end", daemon=True)
         ending.start()
         ending.join(CLOSE_S)
-        self._dead.close()
+        self._server.dead.close()
+
+
+def served(settings: FlightSettings, streams: Streams, dirs: RunDirs) -> FlightServer:
+    """Start a server, on the port of the previous server if this port is free, because producers know the port."""
+    if not settings.port and (before := port_in(dirs.endpoint)):
+        try:
+            return FlightServer(settings, before, streams, dirs)
+        except NOT_SERVED:
+            log.warning("port %d is now in use by another process", before)
+    try:
+        return FlightServer(settings, settings.port, streams, dirs)
+    except NOT_SERVED as problem:
+        where = f"{settings.host}:{settings.port}"
+        raise InvalidInput(
+            "no server can be started at this address", "endpoint", where, str(problem)
+        ) from None
 
 
 def here(host: str) -> str:
@@ -196,11 +191,8 @@ class FlightKeys(flight.ServerMiddlewareFactory):
     def __init__(self, own: KeyRing, published: PublishedKeys) -> None:
         super().__init__()
         self._own, self._published = own, published
-        self._used: dict[str, float] = {}
-
-    def used(self) -> dict[str, float]:
-        """Return the time of last use of each published key, by key id, in seconds since 1970."""
-        return dict(self._used)
+        self.used: dict[str, float] = {}
+        """Time at which each published key was last used, in seconds since 1970, by the key's id."""
 
     def start_call(self, info: flight.CallInfo, headers: dict[str, list[str]]) -> ShownKey:
         shown = headers.get(AUTHORIZATION, [])
@@ -213,7 +205,7 @@ class FlightKeys(flight.ServerMiddlewareFactory):
                 "this key is not valid for this gateway: check the option apiKey"
             )
         if record.id:
-            self._used[record.id] = now
+            self.used[record.id] = now
         return ShownKey(record)
 
 
@@ -261,24 +253,22 @@ def as_json(found: Any) -> bytes:
 
 
 class FlightServer(flight.FlightServerBase):
-    """Implementation of the server's calls."""
+    """Implementation of the calls of the Flight server, with staged parts and dead letters."""
 
-    def __init__(
-        self,
-        settings: FlightSettings,
-        port: int,
-        streams: Streams,
-        dirs: RunDirs,
-        staging: Staging,
-        dead: DeadLetters,
-        keys: FlightKeys,
-    ) -> None:
-        self._streams, self._dirs, self._staging, self._dead = streams, dirs, staging, dead
+    def __init__(self, settings: FlightSettings, port: int, streams: Streams, dirs: RunDirs) -> None:
+        self._streams, self._dirs = streams, dirs
+        self._staging = Staging(settings.staged_bytes)
+        self.dead = DeadLetters(settings.dead_bytes)
+        self._keys = FlightKeys(settings.keys, PublishedKeys(dirs.keys))
         self._message_bytes = settings.message_bytes
         self._lock = threading.Lock()
         self._puts: Counter[str] = Counter()
         # The base class is initialised last, because the server accepts calls from this moment on.
-        super().__init__(f"grpc://{settings.host}:{port}", middleware={KEY: keys})
+        super().__init__(f"grpc://{settings.host}:{port}", middleware={KEY: self._keys})
+
+    def status(self) -> dict[str, Any]:
+        dead = {stream.name: dict(self.dead.counts(stream)) for stream in self._streams.all()}
+        return {"staged": self._staging.status(), "dead": dead, "keys_used": dict(self._keys.used)}
 
     @answering
     def get_schema(
@@ -335,9 +325,9 @@ class FlightServer(flight.FlightServerBase):
                 of = parsed(OfProducer, body)
                 return [as_json({"batch": self._last(self._stream(context, of.stream), of.producer)})]
             case "results":
-                results_request = parsed(ResultsRequest, body)
-                self._check_reads(context, results_request.class_name)
-                units = answers.units(self._dirs, results_request.class_name, results_request.query)
+                results = parsed(ResultsRequest, body)
+                self._check_reads(context, results.class_name)
+                units = answers.units(self._dirs, results.class_name, results.query)
                 return [as_json({"units": [asdict(unit) for unit in units]})]
         raise InvalidInput(
             "the gateway has no such action", "type", action.type, f"known: {', '.join(ACTIONS)}"
@@ -349,12 +339,10 @@ class FlightServer(flight.FlightServerBase):
 
     @answering
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
-        rows_request = parsed(RowsRequest, ticket.ticket)
-        self._check_reads(context, class_of(rows_request.unit))
-        schema = answers.schema_of(self._dirs, rows_request.unit, rows_request.query)
-        batches = answers.rows(
-            self._dirs, rows_request.unit, rows_request.query, rows_request.first, rows_request.next
-        )
+        asked = parsed(RowsRequest, ticket.ticket)
+        self._check_reads(context, class_of(asked.unit))
+        schema = answers.schema_of(self._dirs, asked.unit, asked.query)
+        batches = answers.rows(self._dirs, asked.unit, asked.query, asked.first, asked.next)
         # Read the first batch now, so that an error is raised before anything is sent.
         first = next(batches, None)
         return flight.GeneratorStream(schema, following(first, batches))
@@ -365,8 +353,8 @@ class FlightServer(flight.FlightServerBase):
         self, mapping: Mapped, reader: flight.MetadataRecordBatchReader, held: Held
     ) -> tuple[int, StagedPart]:
         """Receive all rows of a part; return their number, and the rows as they will be in the log."""
-        rows, good = 0, []
-        dead: dict[tuple[str, str], DeadRows] = {}
+        rows, good = 0, list[pa.RecordBatch]()
+        dead: list[DeadRows] = []
         for received in batches_of(reader):
             if received.nbytes > self._message_bytes:
                 what = f"a record batch has {received.nbytes:,} bytes; the maximum is {self._message_bytes:,}"
@@ -376,12 +364,9 @@ class FlightServer(flight.FlightServerBase):
             batch, bad = mapping.take(received)
             self._staging.hold(held, max(received.nbytes, batch.nbytes))
             good.append(batch)
-            for rows_apart in bad:
-                dead.setdefault(
-                    (rows_apart.reason, rows_apart.column), DeadRows(rows_apart.reason, rows_apart.column)
-                ).batches += rows_apart.batches
+            dead += bad
         trains = trains_of(held.batch.stream, pa.Table.from_batches(good, mapping.arrow))
-        return rows, StagedPart(tuple(trains), tuple(dead.values()))
+        return rows, StagedPart(tuple(trains), tuple(dead))
 
     def _commit(self, context: flight.ServerCallContext, asked: CommitParts) -> dict[str, Any]:
         batch = BatchKey(self._stream(context, asked.stream), asked.producer, asked.batch)
@@ -403,7 +388,7 @@ class FlightServer(flight.FlightServerBase):
             batch.stream,
             [train for part in parts for train in part.trains],
             BatchId(mark_of(batch.producer), batch.number),
-            lambda: self._dead.keep(batch.stream, batch.producer, batch.number, dead),
+            lambda: self.dead.keep(batch.stream, batch.producer, batch.number, dead),
         )
         if isinstance(answer, RefusedBatch):
             if answer.retry_after_s is None:

@@ -39,7 +39,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from actors.runtime.backoff import Backoff
 from configs.errors import InvalidInput, WeirError
-from services.ingest.job import IngestJob, job_of
+from services.ingest.job import JOB_JSON, IngestJob
 from services.ingest.progress import FeedProgress, State, brief
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ class Child:
     def send(self, job: IngestJob) -> None:
         """Send the child a job, which replaces its current job."""
         with suppress(OSError, ValueError):  # the child has died or is being stopped: `_hear` sees its end
-            self._input.write(json.dumps(job.as_json()).encode() + b"\n")
+            self._input.write(job.as_json() + b"\n")
             self._input.flush()
 
     @property
@@ -350,7 +350,7 @@ def wait_ended(processes: Iterable[int], at_most_s: float) -> None:
 def main() -> int:
     """Run the job in the last line of standard input, until the input ends."""
     lines = input_lines()
-    job = job_of(json.loads(next(lines)))
+    job = JOB_JSON.validate_json(next(lines))
     os.nice(job.niceness)
     tell = Teller()
     inbox: Inbox = SimpleQueue()
@@ -404,7 +404,7 @@ def input_lines() -> Iterator[bytes]:
 def read_jobs(lines: Iterator[bytes], inbox: Inbox) -> None:
     """Put jobs into the inbox until standard input ends; kill this process group if it still runs CHILD_STOP_S later."""
     for line in lines:
-        inbox.put(job_of(json.loads(line)))
+        inbox.put(JOB_JSON.validate_json(line))
     inbox.put(None)
     time.sleep(CHILD_STOP_S)
     os.killpg(0, signal.SIGKILL)

@@ -15,7 +15,6 @@ import yaml
 
 from configs.documents.spark_streams import StreamsFile
 from configs.yaml_loading import parse_model, parse_yaml
-from services.ingest.deadletters import DeadLetter, letters
 from services.ingest.java import find_java
 from services.ingest.job import GatewayAddress, IngestJob
 from services.ingest.process import IngestProcess
@@ -24,6 +23,7 @@ from tests.kafka.jars import Jars
 from tests.spark.gateways import RealGateway
 from tests.support import waiting
 from tests.support.checkout import ROOT
+from tests.support.dead_letters import DeadLetter, letters
 
 PAGE = ROOT / "docs/ingest.md"
 BROKER_OF_PAGE = "broker:9092"

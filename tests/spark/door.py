@@ -25,10 +25,7 @@ from engine.class_.steps import Answer, Commit
 from engine.data.schema import FLOAT64, INT64
 from engine.data.train import Train, Values, values_to_arrow
 from services.ingest import answers
-from services.ingest.deadletters import DEAD_BYTES, DeadLetters
-from services.ingest.flight import FlightKeys, FlightServer, FlightSettings, later
-from services.ingest.keys import PublishedKeys
-from services.ingest.staging import Staging
+from services.ingest.flight import FlightServer, FlightSettings, later
 
 KEY = "weir_" + "k" * 43
 STREAM = "CREATE STREAM {} (id BIGINT, x DOUBLE)"
@@ -61,13 +58,12 @@ class Node:
         return f"grpc://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        self.dead = DeadLetters(DEAD_BYTES)
         self._server = FaultyServer(self)
         self.port = self._server.port
 
     def stop(self) -> None:
         self._server.shutdown()
-        self.dead.close()
+        self._server.dead.close()
 
     def close(self) -> None:
         self.stop()
@@ -117,8 +113,7 @@ class FaultyServer(FlightServer):
     def __init__(self, node: Node) -> None:
         self._node = node
         settings = FlightSettings().with_key(node.key)
-        keys = FlightKeys(settings.keys, PublishedKeys(node.dirs.keys))
-        super().__init__(settings, node.port, node.streams, node.dirs, Staging(), node.dead, keys)
+        super().__init__(settings, node.port, node.streams, node.dirs)
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         self._called("put")

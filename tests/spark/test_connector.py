@@ -20,8 +20,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 from pyspark_weir import OptionError, to_weir
 
-from services.ingest.deadletters import letters
 from tests.spark.door import Answers, Node, opened
+from tests.support.dead_letters import letters
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.spark

@@ -33,11 +33,7 @@ def mapped_rows(
     good, dead = mapped(stream, sql, batch.schema, policy, time).take(batch)
     good.validate(full=True)
     assert good.schema == stream.schema.arrow
-    lost = [
-        (group.reason, group.column, [row for rows in group.batches for row in rows.to_pylist()])
-        for group in dead
-    ]
-    return good.to_pydict(), lost
+    return good.to_pydict(), [(rows.reason, rows.column, rows.batch.to_pylist()) for rows in dead]
 
 
 def readings(**columns: Any) -> pa.RecordBatch:
@@ -190,9 +186,7 @@ def test_timestamps_keep_their_moments_or_are_set_apart(unit: str, values: list[
         return value % 1000 == 0 if unit == "ns" else abs(value * UNITS[unit]) < 2**63
 
     assert good.column(0).view(pa.int64()).to_pylist() == [moment(value) for value in values if fits(value)]
-    lost = [
-        row for group in dead for rows in group.batches for row in rows.column(0).view(pa.int64()).to_pylist()
-    ]
+    lost = [row for rows in dead for row in rows.batch.column(0).view(pa.int64()).to_pylist()]
     assert lost == [value for value in values if not fits(value)]
 
 

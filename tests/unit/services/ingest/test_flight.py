@@ -24,9 +24,9 @@ from engine.class_.steps import Answer, Commit
 from engine.data.schema import Schema
 from engine.data.train import train_from_arrow
 from engine.sql import SqlCatalog, parse_create_stream, plan_query
-from services.ingest.deadletters import letters
 from services.ingest.flight import FlightDoor, FlightSettings
 from services.ingest.keys import KeyRecord, KeyRing, new_key
+from tests.support.dead_letters import letters
 
 READINGS = "CREATE STREAM readings (ts timestamp, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
 PLAIN = "CREATE STREAM plain (x int64)"

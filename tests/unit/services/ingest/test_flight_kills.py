@@ -28,9 +28,9 @@ from actors.log.segment_log import Reader
 from actors.log.train_format import batch_of
 from actors.runtime.run_dirs import RunDirs
 from configs.errors import WeirError
-from services.ingest.deadletters import letters
 from services.ingest.flight import FlightSettings
 from services.ingest.keys import new_key
+from tests.support.dead_letters import letters
 
 pytestmark = pytest.mark.slow
 
