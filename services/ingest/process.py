@@ -35,7 +35,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from actors.runtime.backoff import Backoff
 from configs.errors import InvalidInput, WeirError
@@ -199,8 +199,9 @@ class IngestProcess:
             if "progress" in message:
                 here = [FeedProgress(**feed) for feed in message["progress"]]
                 with self._lock:
-                    known_feeds = [feed for feed in here if feed.feed in self._progress]
-                    self._progress |= {feed.feed: self._since_start(feed) for feed in known_feeds}
+                    for feed in here:
+                        if feed.feed in self._progress:
+                            self._progress[feed.feed] = self._since_start(feed)
                 if any(feed.batch is not None for feed in here):
                     self._backoff.succeeded()
 
@@ -249,6 +250,9 @@ class Child:
                 stderr=output,
                 start_new_session=True,
             )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
         self._stop = threading.Lock()
         self._job = job
         self._failed = ""
@@ -263,16 +267,6 @@ class Child:
     @property
     def pid(self) -> int:
         return self._process.pid
-
-    @property
-    def _input(self) -> IO[bytes]:
-        assert self._process.stdin is not None
-        return self._process.stdin
-
-    @property
-    def _output(self) -> IO[bytes]:
-        assert self._process.stdout is not None
-        return self._process.stdout
 
     def wait_ready(self) -> None:
         """Wait until the child's session runs; raise an error if it cannot be started."""

@@ -93,15 +93,11 @@ class ToldFeeds:
 
 @dataclass
 class FeedCounts:
-    """Counts from the reports of a feed's micro-batches, over all runs of its query."""
+    """Part of a feed's progress that is counted from Spark's reports about micro-batches, over all runs of the feed's query."""
 
-    rows: int = 0
-    batch: int | None = None
-    batch_ms: float | None = None
-    lag: float | None = None
-    offsets: Sequence[Any] = ()
+    progress: FeedProgress
     run: str | None = None
-    """Id of the query's run that the last report is about."""
+    """Spark's id of the run of the query that the last report is about."""
     _last: tuple[str, int, str] = ("", -1, "")
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
 
@@ -114,25 +110,26 @@ class FeedCounts:
                 continue
             self._last = place
             self.run = place[0]
-            self.lag = lag_of(report["sources"])
+            self.progress = replace(self.progress, lag=lag_of(report["sources"]))
             # A report without addBatch is about a trigger that found no rows, so it completes no batch.
             if "addBatch" in report["durationMs"]:
-                self.rows += int(report["numInputRows"])
-                self.batch, self.batch_ms = (
-                    int(report["batchId"]),
-                    float(report["durationMs"]["triggerExecution"]),
+                self.progress = replace(
+                    self.progress,
+                    rows=self.progress.rows + int(report["numInputRows"]),
+                    batch=int(report["batchId"]),
+                    batch_ms=float(report["durationMs"]["triggerExecution"]),
+                    offsets=[source.get("endOffset") for source in report["sources"]],
                 )
-                self.offsets = [source.get("endOffset") for source in report["sources"]]
                 done = True
         return done
 
     def rate(self, now: float) -> float:
         """Return the rows per second of about the last RATE_S seconds."""
-        self._seen.append((now, self.rows))
+        self._seen.append((now, self.progress.rows))
         while len(self._seen) > 2 and self._seen[1][0] <= now - RATE_S:
             self._seen.popleft()
         since, rows = self._seen[0]
-        return (self.rows - rows) / (now - since) if now > since else 0.0
+        return (self.progress.rows - rows) / (now - since) if now > since else 0.0
 
 
 def lag_of(sources: Sequence[Mapping[str, Any]]) -> float | None:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any, cast
 
@@ -51,8 +52,9 @@ from services.ingest.feed_supervisor import (
     Tick,
 )
 from services.ingest.job import FeedSpec, IngestJob
+from services.ingest.paths import path_of
 from services.ingest.progress import FeedCounts, FeedProgress, State, brief
-from services.ingest.session import LOG, SparkFolder, jvm, start_session, stop_session
+from services.ingest.session import LOG, SCRATCH, jvm, start_session, stop_session
 
 LOOK_S = 0.5
 STOPPED_AT_A_TIME = 16
@@ -86,7 +88,7 @@ class SparkIngest:
     """Spark session with the queries of the last job in the inbox."""
 
     def __init__(self, job: IngestJob, inbox: Inbox) -> None:
-        self._folder = SparkFolder(job.folder)
+        self._folder = job.folder
         self._inbox = inbox
         self._supervisor = Supervisor[FeedSpec]()
         self._queries: dict[str, FeedQuery] = {}
@@ -101,7 +103,7 @@ class SparkIngest:
                 if news is None:
                     return
                 self._hear(news)
-            self._with_jvm(self._look)
+            self._look_while_jvm_lives()
             told(self.progress(time.monotonic()))
 
     def progress(self, now: float) -> list[FeedProgress]:
@@ -113,7 +115,7 @@ class SparkIngest:
         with ThreadPoolExecutor(STOPPED_AT_A_TIME) as pool:
             list(pool.map(FeedQuery.stop, list(self._queries.values())))
         stop_session(self._session)
-        shutil.rmtree(self._folder.scratch, ignore_errors=True)
+        shutil.rmtree(self._folder / SCRATCH, ignore_errors=True)
 
     def _news(self) -> list[IngestJob | Event[FeedSpec] | None]:
         """Wait up to LOOK_S for a message, and return all messages in the inbox."""
@@ -145,11 +147,11 @@ class SparkIngest:
                 self._hear(FeedFailed(name, brief(why, self._secrets)))
         self._handle(Tick())
 
-    def _with_jvm(self, look: Callable[[], None]) -> None:
+    def _look_while_jvm_lives(self) -> None:
         process = jvm()
         try:
             if process is not None and process.poll() is None:
-                look()
+                self._look()
                 return
         except Exception:
             # A call that fails because the JVM has died may raise any exception, so the JVM's process is checked instead.
@@ -201,7 +203,7 @@ class FeedQuery:
         self.failed_at: float | None = None
         self._session = session
         self._query: StreamingQuery | None = None
-        self._counted = FeedCounts()
+        self._counted = FeedCounts(FeedProgress(name))
         self._trigger_s = 0.0
         self._caught_up_at: float | None = None
         self._event_times: dict[str, float] = {}
@@ -265,15 +267,10 @@ class FeedQuery:
         elif run is not None and run == counted.run:
             state = "running"
         waits = feed.failed and feed.run == "none"
-        return FeedProgress(
-            feed=self.name,
+        return replace(
+            counted.progress,
             state=state,
-            rows=counted.rows,
             rows_per_s=counted.rate(now),
-            batch=counted.batch,
-            batch_ms=counted.batch_ms,
-            lag=counted.lag,
-            offsets=counted.offsets,
             restarts=feed.restarts,
             last_error=feed.last_error,
             caught_up_at=self._caught_up(),
@@ -318,8 +315,7 @@ class FeedQuery:
         feed, source = spec.definition, spec.definition.source
         (first, *_) = feed.streams
         if source.path == "driver":
-            ends = [self._end(spec, endpoint, streams) for endpoint, streams in doors(spec).items()]
-            return writer.foreachBatch(ends[0] if len(ends) == 1 else in_turn(ends))
+            return writer.foreachBatch(in_turn([self._end(spec, *door) for door in doors(spec).items()]))
         options = {
             "stream": first,
             "endpoint": spec.endpoints[first],
@@ -354,8 +350,8 @@ class FeedQuery:
 
 
 def seen_from(source: SourceSettings, why: str) -> str:
-    """Return the end of an error message that names the folder of a relative path; empty if there is no such path."""
-    path = next((value for name, value in source.options.items() if name.lower() == "path"), "")
+    """Return the end of an error message, which names the folder at which a relative path starts; empty without such a path."""
+    path = path_of(source)
     is_relative = path and path in why and "://" not in path and not os.path.isabs(path)
     return f" (relative to {os.getcwd()})" if is_relative else ""
 

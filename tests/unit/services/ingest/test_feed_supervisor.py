@@ -105,10 +105,10 @@ def test_changed_feed_is_tried_at_once_after_failures() -> None:
         supervisor.handle(FeedFailed("broken", "no such path"), 100.0 * second)
         supervisor.handle(Tick(), 100.0 * second + 99.0)
     supervisor.handle(FeedFailed("broken", "no such path"), 2000.0)
-    assert supervisor.next_due() == 2030.0
+    assert supervisor.feeds["broken"].due == 2030.0
     assert supervisor.handle(DeclaredFeeds({"broken": "b"}), 2001.0) == [Start("broken", "b")]
     supervisor.handle(FeedFailed("broken", "no such column"), 2002.0)
-    assert supervisor.next_due() == 2002.5
+    assert supervisor.feeds["broken"].due == 2002.5
 
 
 def test_error_of_a_replaced_declaration_is_not_shown() -> None:
@@ -136,7 +136,7 @@ def test_finished_batch_resets_the_pause_between_restarts() -> None:
         supervisor.handle(Started("feed"), 100.0 * second + 99.0)
     supervisor.handle(BatchDone("feed"), 1500.0)
     supervisor.handle(FeedFailed("feed", "why"), 1600.0)
-    assert supervisor.next_due() == 1600.5
+    assert supervisor.feeds["feed"].due == 1600.5
 
 
 # -- random sequences of events ---------------------------------------------------------------------------------------

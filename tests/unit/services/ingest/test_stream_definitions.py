@@ -36,8 +36,8 @@ from services.ingest.declared_streams import check_gateway, compare, declared
 from services.ingest.java import Java, UnfitJava, examined, find_java
 from services.ingest.job import JOB_JSON, GatewayAddress, IngestJob
 from services.ingest.keys import new_key
-from services.ingest.progress import FeedCounts, behind, brief
-from services.ingest.session import SparkFolder, settings
+from services.ingest.progress import FeedCounts, FeedProgress, behind, brief
+from services.ingest.session import settings
 from tests.spark.gateways import RealGateway, opened
 from tests.support.checkout import ROOT
 from tests.support.terminal import Terminal
@@ -355,7 +355,7 @@ def test_names_of_options_are_case_insensitive() -> None:
 
 
 def test_session_settings_of_the_file_are_passed_to_spark(tmp_path: Path) -> None:
-    conf = settings(parsed(), SparkFolder(tmp_path))
+    conf = settings(parsed(), tmp_path)
     assert conf["spark.master"] == "local[2]"
     assert conf["spark.driver.memory"] == "512m"
     assert conf["spark.jars.packages"] == KAFKA_CONNECTOR
@@ -578,32 +578,33 @@ def report(
 
 
 def test_progress_reports_of_spark_are_counted_once_even_after_a_query_restart() -> None:
-    counted = FeedCounts()
+    counted = FeedCounts(FeedProgress("f"))
     first, second = report(0, 10, "t0"), report(1, 5, "t1", latest=9, end=7)
     assert counted.hear([first])
     assert counted.hear([first, second])
     assert not counted.hear([first, second])
-    assert (counted.rows, counted.batch, counted.batch_ms, counted.lag) == (15, 1, 9.0, 2.0)
+    progress = counted.progress
+    assert (progress.rows, progress.batch, progress.batch_ms, progress.lag) == (15, 1, 9.0, 2.0)
     assert counted.hear([report(1, 5, "t2", run="s")])
-    assert counted.rows == 20
+    assert counted.progress.rows == 20
 
 
 def test_trigger_without_data_does_not_count_as_a_batch() -> None:
-    counted = FeedCounts()
+    counted = FeedCounts(FeedProgress("f"))
     idle = report(3, 0, "t") | {"durationMs": {"latestOffset": 1, "triggerExecution": 2}}
     assert not counted.hear([idle])
-    assert counted.batch is None
+    assert counted.progress.batch is None
 
 
 def test_run_id_of_a_query_without_data_is_known() -> None:
-    counted = FeedCounts()
+    counted = FeedCounts(FeedProgress("f"))
     idle = report(3, 0, "t", run="of today") | {"durationMs": {"latestOffset": 1, "triggerExecution": 2}}
     counted.hear([idle])
     assert counted.run == "of today"
 
 
 def test_rate_covers_the_last_seconds() -> None:
-    counted, rates = FeedCounts(), []
+    counted, rates = FeedCounts(FeedProgress("f")), []
     for second in range(30):
         counted.hear([report(second, 100 if second < 15 else 0, f"t{second:02}")])
         rates.append(counted.rate(float(second)))
