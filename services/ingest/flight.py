@@ -1,7 +1,7 @@
 """Arrow Flight server of a node, for producers and readers on the network. It runs in the gateway's process.
 
-    get_schema  a stream's columns (path stream, NAME), or a query's (path query, CLASS, QUERY)
-    do_put      one part of a producer's batch; staged, or published at once if it is the only part
+    get_schema  columns of a stream (path stream, NAME) or of a query (path query, CLASS, QUERY)
+    do_put      receive one part of a producer's batch, and stage it; publish it at once if it is the only part
     do_action   `commit` or `abort` a batch; `committed`: last batch of a producer; `results`: kept range of a query's rows
     do_get      rows of a query's answers
 
@@ -10,9 +10,9 @@ FlightServerError, and a call that may succeed later with FlightUnavailableError
 
 Guarantees:
 1. When the response to a commit is sent, the whole batch is in the stream's log. A repeated commit does not publish the batch
-   again. The same holds for a part that is published at once. `abort` and `committed` may be repeated.
+   again. Both are true also for a part that is published at once. `abort` and `committed` may be repeated.
 2. A producer that sends wrong data, or stops in the middle of a call, delays no other stream.
-3. If a lossless reader is behind, producers are asked to retry later; classes that shed do not delay producers.
+3. If a lossless class has not read enough of a stream, producers are asked to retry later. Classes that shed do not delay producers.
 
 Calls run on gRPC's threads. A call without a key is refused before its rows are read.
 """
@@ -70,13 +70,13 @@ from services.ingest.staging import (
 )
 
 FRAME_ROWS = 100_000
-# Maximum size of a record batch. A larger batch is refused, but only after gRPC has received it.
+# Maximum bytes of a record batch. A larger batch is refused after gRPC has received it.
 MESSAGE_BYTES = 64 << 20
-# Maximum number of parts that are received at a time, for all streams together (PUTS) and for each stream (STREAM_PUTS).
-# Each part occupies a gRPC thread, so the limit per stream leaves threads for other streams.
+# Maximum number of parts that are received at the same time, for all streams together (PUTS) and for each stream (STREAM_PUTS).
+# Each part that is being received occupies a gRPC thread, so the limit per stream leaves threads for other streams.
 PUTS = 256
 STREAM_PUTS = 64
-# Seconds that `close` waits for calls that are still running.
+# Maximum seconds for which `close` waits for calls that are in progress.
 CLOSE_S = 1.0
 NOT_SERVED = (OSError, pa.ArrowException)
 EVERYWHERE = ("0.0.0.0", "[::]")
@@ -98,17 +98,17 @@ class FlightSettings:
     """Address, keys and limits of the Flight server."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; NODE stands for the address that this machine has in Ray."""
+    """Address at which the server listens; NODE stands for the address that this machine has in Ray."""
     port: int = 0
-    """Port to listen on; 0 for any free port."""
+    """Port at which the server listens; 0 for any free port."""
     keys: KeyRing = field(default=KeyRing(), repr=False)
-    """Keys that are valid in addition to the keys published in the node's folder."""
+    """Keys that are valid in addition to the keys that are published in the folder of the node."""
     message_bytes: int = MESSAGE_BYTES
     staged_bytes: int = STAGED_BYTES
     dead_bytes: int = DEAD_BYTES
 
     def with_key(self, key: str) -> FlightSettings:
-        """Return these settings with an additional key of an administrator."""
+        """Return the same settings with one more key, which has the scope `admin`."""
         return replace(self, keys=self.keys.with_key(key))
 
     def with_new_key(self) -> tuple[FlightSettings, str]:
@@ -120,7 +120,7 @@ class FlightSettings:
 
 
 class FlightDoor:
-    """Flight server with its staged parts and dead letters; it serves as soon as it is constructed."""
+    """Flight server of a node with its published address; the server accepts calls as soon as it is constructed."""
 
     def __init__(self, settings: FlightSettings, streams: Streams, dirs: RunDirs) -> None:
         self._endpoint = dirs.endpoint
@@ -135,7 +135,7 @@ class FlightDoor:
         return {"endpoint": self.address, **self._server.status()}
 
     def close(self) -> None:
-        """Stop the server. Calls that run longer than CLOSE_S fail, because the streams are closed next."""
+        """Stop the server. Calls that run for more than CLOSE_S longer fail, because the streams are closed next."""
         self._endpoint.unlink(missing_ok=True)
         ending = threading.Thread(target=self._server.shutdown, name="flight-end", daemon=True)
         ending.start()
@@ -160,17 +160,17 @@ def served(settings: FlightSettings, streams: Streams, dirs: RunDirs) -> FlightS
 
 
 def here(host: str) -> str:
-    """Return the address to listen on; for NODE, return the address of this machine in the cluster."""
+    """Return the address at which the server listens; for NODE, return the address of this machine in the cluster."""
     if host != NODE:
         return host
-    # Imported here, because it needs Ray.
+    # The module `cluster` is imported only for NODE, because it imports Ray.
     from actors.runtime.cluster import address_here
 
     return address_here()
 
 
 def port_in(path: Path) -> int | None:
-    """Return the port of an earlier gateway from the address file that it has left behind, or None if there is no such file."""
+    """Return the port in the address file that an earlier gateway has left behind; None without such a file."""
     try:
         return int(path.read_text(encoding="utf-8").rpartition(":")[2])
     except (FileNotFoundError, ValueError):
@@ -178,7 +178,7 @@ def port_in(path: Path) -> int | None:
 
 
 class ShownKey(flight.ServerMiddleware):
-    """Middleware of one call, with the record of the key that the call was made with."""
+    """Middleware of one call, with the record of the key that the caller has sent."""
 
     def __init__(self, record: KeyRecord) -> None:
         super().__init__()
@@ -186,7 +186,7 @@ class ShownKey(flight.ServerMiddleware):
 
 
 class FlightKeys(flight.ServerMiddlewareFactory):
-    """Check of the key of each call, with the time at which each key was last used."""
+    """Check of the key that is sent with each call, with the time at which each key was last used."""
 
     def __init__(self, own: KeyRing, published: PublishedKeys) -> None:
         super().__init__()
@@ -263,7 +263,7 @@ class FlightServer(flight.FlightServerBase):
         self._message_bytes = settings.message_bytes
         self._lock = threading.Lock()
         self._puts: Counter[str] = Counter()
-        # The base class is initialised last, because the server accepts calls from this moment on.
+        # The base class is initialised last, because the server accepts calls as soon as the base class is initialised.
         super().__init__(f"grpc://{settings.host}:{port}", middleware={KEY: self._keys})
 
     def status(self) -> dict[str, Any]:
@@ -343,7 +343,7 @@ class FlightServer(flight.FlightServerBase):
         self._check_reads(context, class_of(asked.unit))
         schema = answers.schema_of(self._dirs, asked.unit, asked.query)
         batches = answers.rows(self._dirs, asked.unit, asked.query, asked.first, asked.next)
-        # Read the first batch now, so that an error is raised before anything is sent.
+        # The first batch is read before the response begins, so that an error is raised before anything is sent.
         first = next(batches, None)
         return flight.GeneratorStream(schema, following(first, batches))
 
@@ -352,12 +352,12 @@ class FlightServer(flight.FlightServerBase):
     def _received(
         self, mapping: Mapped, reader: flight.MetadataRecordBatchReader, held: Held
     ) -> tuple[int, StagedPart]:
-        """Receive all rows of a part; return their number, and the rows as they will be in the log."""
+        """Receive all rows of a part; return the number of rows, and the part as it is staged or published."""
         rows, good = 0, list[pa.RecordBatch]()
         dead: list[DeadRows] = []
         for received in batches_of(reader):
             if received.nbytes > self._message_bytes:
-                what = f"a record batch has {received.nbytes:,} bytes; the maximum is {self._message_bytes:,}"
+                what = f"a record batch has {received.nbytes:,} bytes; the maximum is {self._message_bytes:,} bytes"
                 raise InvalidInput(what, hint="send smaller batches: set the option batchRows")
             check_sound(received)
             rows += received.num_rows
@@ -376,7 +376,7 @@ class FlightServer(flight.FlightServerBase):
         try:
             parts = self._staging.parts(batch, asked.parts)
         except NotStaged:
-            # The parts are also missing if an earlier try of this call has committed the batch, because a commit removes them.
+            # The parts are also missing if an earlier try of this call has committed the batch, because a commit removes staged parts.
             if self._is_committed(batch):
                 return again()
             raise
@@ -451,7 +451,7 @@ def again(rows: int | None = None, commit: bool = True) -> dict[str, Any]:
 
 
 def described(stream: Stream) -> pa.Schema:
-    """Return the stream's columns, with its event time, time unit and SQL as metadata."""
+    """Return the columns of the stream, with the event-time column, the time unit and the SQL as metadata."""
     schema = stream.schema
     time = "" if schema.time is None else schema.schema.fields[schema.time].name
     metadata = {
@@ -469,12 +469,12 @@ def batches_of(reader: flight.MetadataRecordBatchReader) -> Iterator[pa.RecordBa
 
 
 def rest_of(reader: flight.MetadataRecordBatchReader) -> int:
-    """Read the rest of an upload without using it, because a producer reads the response only afterwards; return its row count."""
+    """Read the rest of an upload without using the rows, and return their number. A producer reads the response only afterwards."""
     return sum(batch.num_rows for batch in batches_of(reader))
 
 
 def check_sound(batch: pa.RecordBatch) -> None:
-    """Raise InvalidInput if the record batch is corrupt. This is the only check, because classes read the batch's memory as it is."""
+    """Raise InvalidInput if the record batch is corrupt. Later code reads the memory of the batch without another check."""
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as problem:
@@ -482,7 +482,7 @@ def check_sound(batch: pa.RecordBatch) -> None:
 
 
 def trains_of(stream: Stream, table: pa.Table) -> Iterator[Train]:
-    """Yield the rows as trains, one per frame of the log."""
+    """Yield the rows of the table as trains, each of which becomes a frame of the stream's log."""
     for begin in range(0, table.num_rows, FRAME_ROWS):
         for batch in table.slice(begin, FRAME_ROWS).combine_chunks().to_batches():
             yield stream.train(batch)
