@@ -106,7 +106,7 @@ def test_stream_declared_for_a_mirror_stays_as_written(catalog: Catalog) -> None
         (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM DATABASE 'postgresql://u:hunter2@h/d'"
             " TABLE 't' BANDWIDTH 5 PER SECOND\"}",
-            "sql: an address in the SQL contains a password\n  hint: remove the password there, and set options.password",
+            "sql: an address in the SQL contains a password\n  hint: remove the password from the address, and set options.password",
         ),
         (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM DATABASE 'postgresql://h/d?password=hunter2'"
