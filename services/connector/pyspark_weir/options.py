@@ -1,4 +1,4 @@
-"""Options of the connector, parsed once before anything is sent. Names are camelCase and case is ignored; values are text.
+"""Options of the connector, which are parsed before anything is sent. Names are camelCase, case is ignored, and values are text.
 
 An OptionError is raised for an unknown option, a missing option, an invalid value, or an option of another use (such as an
 option for writing when rows are read). The error says what to write instead. A value that may be secret never appears in a
@@ -11,7 +11,7 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -20,13 +20,16 @@ from pyspark_weir.errors import OptionError
 Use = Literal["write", "writeStream", "read", "readStream"]
 WRITES: frozenset[Use] = frozenset({"write", "writeStream"})
 READS: frozenset[Use] = frozenset({"read", "readStream"})
+BOTH = WRITES | READS
+WRITE: frozenset[Use] = frozenset({"write"})
+READ_STREAM: frozenset[Use] = frozenset({"readStream"})
 
 KEY_VARIABLE = "WEIR_API_KEY"
 KEY = re.compile(r"weir_[A-Za-z0-9_-]{43}")
 POLICIES = ("reject", "addNullable", "ignore")
-# Maximum length of a producer's name in the protocol.
+# Maximum number of characters of a producer's name, as in the gateway's protocol.
 PRODUCER_CHARACTERS = 200
-# Options of Spark itself, which Spark passes to the connector too.
+# Options of Spark itself. Spark passes these options to the connector, which ignores them.
 OF_SPARK = frozenset({"checkpointlocation", "queryname"})
 PERHAPS_SECRET = re.compile("key|token|secret|password|passwd|credential|auth|bearer", re.IGNORECASE)
 
@@ -37,17 +40,18 @@ class Connection:
 
     endpoints: tuple[str, ...]
     api_key: str = field(repr=False)
-    timeout_s: float
+    timeout_s: float = 120.0
 
 
 @dataclass(frozen=True)
 class WriteOptions:
     connection: Connection
     stream: str
-    timestamp_column: str | None
-    schema_policy: str
-    batch_rows: int
-    producer: str | None
+    timestamp_column: str | None = None
+    schema_policy: str = "reject"
+    batch_rows: int = 65_536
+    """Maximum number of rows per message; a message with this number of rows and eight columns has about 4 MB."""
+    producer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -56,18 +60,22 @@ class ReadOptions:
     class_: str
     query: str
     starting: str | int
-    rows_max: int | None
-    fail_on_data_loss: bool
+    rows_max: int | None = None
+    fail_on_data_loss: bool = True
 
 
-# -- all options, with their parsers and defaults ------------------------------------------------------------------
+# -- all options, with the functions that parse their values -------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Option:
     name: str
-    parse: Callable[[str], Any]  # raises ValueError
+    field: str
+    """Name of the field of Connection, WriteOptions or ReadOptions that gets the value."""
+    parse: Callable[[str], Any]
+    """Function that returns the parsed value, or raises ValueError or KeyError."""
     wanted: str
+    """Description of a valid value, for error messages."""
     uses: frozenset[Use]
 
 
@@ -84,7 +92,7 @@ def endpoint(text: str) -> str:
 
 
 def api_key(text: str) -> str:
-    # A key that was read from a file may end with a newline.
+    # Spaces are removed, because a key that was read from a file may end with a newline.
     if not KEY.fullmatch(text.strip()):
         raise ValueError
     return text.strip()
@@ -121,7 +129,7 @@ def at_least_one(text: str) -> int:
     return value if value >= 1 else refuse()
 
 
-def starting_offsets(text: str) -> str | int:
+def starting(text: str) -> str | int:
     word = text.strip().lower()
     if word in ("earliest", "latest"):
         return word
@@ -140,20 +148,20 @@ def refuse() -> Any:
 OPTIONS = {
     option.name.lower(): option
     for option in (
-        Option("endpoint", endpoints, "grpc://host:port, several separated by commas", WRITES | READS),
-        Option("apiKey", api_key, "a key: weir_ and 43 letters, digits, - or _", WRITES | READS),
-        Option("timeoutSeconds", seconds, "a number of seconds, at least 0", WRITES | READS),
-        Option("stream", named, "the name of a stream", WRITES),
-        Option("timestampColumn", named, "the name of the column with the event time", WRITES),
-        Option("schemaPolicy", policy, f"one of {', '.join(POLICIES)}", WRITES),
-        Option("batchRows", at_least_one, "a number of rows, at least 1", WRITES),
+        Option("endpoint", "endpoints", endpoints, "grpc://host:port, several separated by commas", BOTH),
+        Option("apiKey", "api_key", api_key, "a key: weir_ and 43 letters, digits, - or _", BOTH),
+        Option("timeoutSeconds", "timeout_s", seconds, "a number of seconds, at least 0", BOTH),
+        Option("stream", "stream", named, "the name of a stream", WRITES),
+        Option("timestampColumn", "timestamp_column", named, "the name of the event-time column", WRITES),
+        Option("schemaPolicy", "schema_policy", policy, f"one of {', '.join(POLICIES)}", WRITES),
+        Option("batchRows", "batch_rows", at_least_one, "a number of rows, at least 1", WRITES),
+        Option("producer", "producer", producer, f"at most {PRODUCER_CHARACTERS} characters", WRITE),
+        Option("query", "query", class_and_query, "class/query, as in gold/hot", READS),
         Option(
-            "producer", producer, f"a name of at most {PRODUCER_CHARACTERS} characters", frozenset({"write"})
+            "startingOffsets", "starting", starting, "earliest, latest or the _seq of the first row", READS
         ),
-        Option("query", class_and_query, "class/query, as in gold/hot", READS),
-        Option("startingOffsets", starting_offsets, "earliest, latest or the _seq of the first row", READS),
-        Option("maxRowsPerTrigger", at_least_one, "a number of rows, at least 1", frozenset({"readStream"})),
-        Option("failOnDataLoss", true_or_false, "true or false", READS),
+        Option("maxRowsPerTrigger", "rows_max", at_least_one, "a number of rows, at least 1", READ_STREAM),
+        Option("failOnDataLoss", "fail_on_data_loss", true_or_false, "true or false", READS),
     )
 }
 
@@ -163,42 +171,28 @@ OPTIONS = {
 
 def write_options(given: Mapping[str, str], use: Literal["write", "writeStream"]) -> WriteOptions:
     values = parsed(given, use, "stream")
-    return WriteOptions(
-        connection=connection(values),
-        stream=values["stream"],
-        timestamp_column=values.get("timestampcolumn"),
-        schema_policy=values.get("schemapolicy", "reject"),
-        # Default number of rows per message: with eight columns, a message of this size has about 4 MB.
-        batch_rows=values.get("batchrows", 65_536),
-        producer=values.get("producer"),
-    )
+    return WriteOptions(connection(values), **values)
 
 
 def read_options(given: Mapping[str, str], use: Literal["read", "readStream"]) -> ReadOptions:
-    values = parsed(given, use, "query")
-    starting = values.get("startingoffsets", "earliest" if use == "read" else "latest")
-    if use == "read" and starting == "latest":
+    values = {"starting": "earliest" if use == "read" else "latest"} | parsed(given, use, "query")
+    if use == "read" and values["starting"] == "latest":
         raise OptionError(
             "option startingOffsets: a batch that starts after the latest row would be empty (got 'latest'); "
             "write earliest or a number, or use readStream"
         )
-    class_, query = values["query"]
-    return ReadOptions(
-        connection=connection(values),
-        class_=class_,
-        query=query,
-        starting=starting,
-        rows_max=values.get("maxrowspertrigger"),
-        fail_on_data_loss=values.get("failondataloss", True),
-    )
+    class_, query = values.pop("query")
+    return ReadOptions(connection(values), class_, query, **values)
 
 
-def connection(values: Mapping[str, Any]) -> Connection:
-    return Connection(values["endpoint"], values["apikey"], values.get("timeoutseconds", 120.0))
+def connection(values: dict[str, Any]) -> Connection:
+    """Remove the values of the connection's fields, and return the connection with these values."""
+    names = [field.name for field in fields(Connection) if field.name in values]
+    return Connection(**{name: values.pop(name) for name in names})
 
 
 def parsed(given: Mapping[str, str], use: Use, *required: str) -> dict[str, Any]:
-    """Return the values of the given options. The key is read from the environment if no option gives it."""
+    """Return the values of the given options, by field. The key is read from the environment if the option apiKey is not given."""
     texts = {name.lower(): text for name, text in given.items() if name.lower() not in OF_SPARK}
     if "apikey" not in texts and os.environ.get(KEY_VARIABLE):
         texts["apikey"] = os.environ[KEY_VARIABLE]
@@ -208,7 +202,7 @@ def parsed(given: Mapping[str, str], use: Use, *required: str) -> dict[str, Any]
     for name in ("endpoint", "apikey", *required):
         if name not in texts:
             raise OptionError(why_missing(OPTIONS[name]))
-    return {name: value_of(OPTIONS[name], text) for name, text in texts.items()}
+    return {OPTIONS[name].field: value_of(OPTIONS[name], text) for name, text in texts.items()}
 
 
 def value_of(option: Option, text: str) -> Any:
@@ -249,8 +243,8 @@ def shown_name(name: str) -> str:
 
 
 def shown(name: str, text: object) -> str:
-    """Return an option's value for an error message: as it was written, or a replacement text if it may be secret."""
+    """Return the value of an option for an error message. A value that may be secret is replaced by a fixed text."""
     written = str(text)
     if PERHAPS_SECRET.search(name) or "weir_" in written.lower() or "@" in written:
-        return "a value not shown here"
+        return "a value that may be secret"
     return repr(written if len(written) <= 80 else f"{written[:79]}…")

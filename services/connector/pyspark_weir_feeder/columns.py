@@ -1,4 +1,4 @@
-"""Columns of a replay: their types in Spark, and the column that holds event time."""
+"""Columns of a replay: the types of the columns in Spark, and the event-time column."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark_weir_feeder.files import find_files, schema_of
 from pyspark_weir_feeder.options import Options
 from pyspark_weir_feeder.problems import InvalidOption, nearest
 
-# Arrow types that Spark lacks, with the smallest type that holds all their values.
+# Arrow types that Spark lacks, each with the smallest type of Spark that can represent all its values.
 REPLACED = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -29,7 +29,7 @@ REPLACED = {
 
 
 def declared_schema(options: Options) -> StructType:
-    """Return the schema of the replay in Spark, which is used if the user gives no schema."""
+    """Return the schema of the replay in Spark, for a user who gives no schema."""
     schema = schema_of(find_files(options.paths, options.file_format))
     split = parse_split(options.split) if options.split else ()
     columns_asked = {
@@ -55,7 +55,7 @@ def declared_field(field: pa.Field) -> StructField:
 
 
 def time_column_of(options: Options, schema: pa.Schema) -> str | None:
-    """Return the event-time column: the declared column, or else the only timestamp column; None if it is missing or not needed."""
+    """Return the event-time column: the declared column, or else the only timestamp column; None without such a column, or if not needed."""
     is_generated = options.event_time == "clock" or options.event_rate is not None
     times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
     if options.time_column is not None:
@@ -64,7 +64,7 @@ def time_column_of(options: Options, schema: pa.Schema) -> str | None:
         return None
     if len(times) > 1:
         raise InvalidOption.named(
-            "timeColumn", f"the option is missing; choose one of the timestamps: {', '.join(times)}"
+            "timeColumn", f"the option is missing; set it to one of the timestamp columns: {', '.join(times)}"
         )
     if is_generated and not times:
         raise InvalidOption.named(

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 
 class FeederError(ValueError):
-    """Base class of the feeder's errors. The message says what is wrong, where, and what to do."""
+    """Base class of the feeder's errors. The message of an error says what is wrong, where, and what to do."""
 
 
 class InvalidOption(FeederError):
@@ -29,7 +29,7 @@ class ChangedReplay(FeederError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return what an error message about the unknown `name` suggests: the most similar known name, or else all known names."""
+    """Return a suggestion for the error about an unknown name: the most similar known name, or else all known names."""
     by_lower = {name_known.lower(): name_known for name_known in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     return f"did you mean {by_lower[near[0]]}?" if near else f"known: {', '.join(by_lower.values())}"

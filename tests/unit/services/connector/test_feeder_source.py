@@ -768,7 +768,7 @@ REFUSED = [
     ({"rate": "1e12"}, "option rate: the value must be at most 1e+09"),
     (
         {"arrivals": "possion"},
-        "option arrivals: this value is not a choice of the option; did you mean poisson? (got 'possion')",
+        "option arrivals: the value is not valid; did you mean poisson? (got 'possion')",
     ),
     ({"arrivals": "bursts"}, "option onSeconds: this required option is missing"),
     (
@@ -777,7 +777,7 @@ REFUSED = [
     ),
     ({"onSeconds": "1"}, "option onSeconds: this option is for arrivals=bursts, not for arrivals=constant"),
     ({"arrivals": "steps"}, "option rate: this option is for arrivals=constant or poisson or bursts"),
-    ({"loop": "yes"}, "option loop: this value is not a choice of the option; known: true, false"),
+    ({"loop": "yes"}, "option loop: the value is not valid; known: true, false"),
     ({"seed": "-1"}, "option seed: the value must be a whole number, at least 0"),
     ({"maxRowsPerTrigger": "0"}, "option maxRowsPerTrigger: the value must be a whole number, at least 1"),
     ({"catchUpSeconds": "-1"}, "option catchUpSeconds: the value must be at least 0"),
@@ -848,7 +848,7 @@ def test_time_column_is_required_with_several_timestamps(tmp_path: Path) -> None
     table = readings(5).append_column("seen", readings(5)["ts"])
     pq.write_table(table, tmp_path / "two.parquet")
     options = {"path": str(tmp_path / "two.parquet"), "rate": "5"}
-    with pytest.raises(InvalidOption, match="choose one of the timestamps: ts, seen"):
+    with pytest.raises(InvalidOption, match="set it to one of the timestamp columns: ts, seen"):
         Query(options).reader()
     query = Query(options | {"timeColumn": "seen"})
     assert query.step(query.reader(), 1.0).num_rows == 5
