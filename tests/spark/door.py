@@ -1,4 +1,4 @@
-"""Node in this process, with its own logs and a Flight server that can be busy, lose its responses, stop and start again."""
+"""Test double of a node, with logs and a Flight server that can be busy, lose responses, stop and start again."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from services.ingest.flight import FlightServer, FlightSettings, later
 
 KEY = "weir_" + "k" * 43
 STREAM = "CREATE STREAM {} (id BIGINT, x DOUBLE)"
-# Sizes of small logs, so that a log soon drops its oldest rows.
+# Sizes in bytes of a small log and its segments, so that the log soon drops its oldest rows.
 SEGMENT_BYTES, LOG_BYTES = 16 << 10, 64 << 10
-# Number of rows of an answer that are sent before the connection breaks.
+# Number of rows that the server sends before it breaks the connection.
 BROKEN_AFTER = 10
 
 
@@ -84,7 +84,7 @@ class Node:
 
 
 class Answers:
-    """Log of a unit with two-column answers to the query `hot`, computed from half of the input."""
+    """Log of a unit with answers of the query `hot`. The answers have two columns and were computed from half of the input."""
 
     def __init__(self, node: Node, unit: str, forgets: bool = False) -> None:
         folder = node.dirs.class_log(unit)

@@ -1,4 +1,4 @@
-"""The connector's client with a gateway that is busy, away, or loses responses: each row is published once, or an error says why not."""
+"""The connector's client publishes each row once, or raises an error, if the gateway is busy, is away, or loses responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The feeder, a Spark source that replays files, called without Spark: rates, laps, offsets, event times, splits, options, files."""
+"""The feeder, a Spark source that replays files, is called without Spark: rates, laps, offsets, event times, options and files."""
 
 import gzip
 import itertools
@@ -67,7 +67,7 @@ def feeder_arrivals(schedule: Schedule, end_s: float) -> list[float]:
 
 
 def dispersion(moments: Sequence[float], window_s: float, end_s: float) -> float:
-    """Return the variance of the counts in windows, divided by their mean; it is 1 for a Poisson stream."""
+    """Return the variance of the counts in windows, divided by the mean of the counts. The result is 1 for a Poisson stream."""
     counts, _ = np.histogram(moments, bins=round(end_s / window_s), range=(0, end_s))
     return float(counts.var() / counts.mean())
 
@@ -250,7 +250,7 @@ def whole(replay: Replay, first: int, end: int) -> list[dict[str, Any]]:
 
 
 def oracle(table: pa.Table, first: int, end: int, lap: int) -> list[dict[str, Any]]:
-    """Return the rows of the endless replay, computed one by one from its definition."""
+    """Return rows of the endless replay. Each row is computed separately from the definition of the replay."""
     rows = table.to_pylist()
     times = table["ts"].cast(pa.int64()).to_pylist()
     found = []

@@ -1,4 +1,4 @@
-"""Mapping of the columns of a producer's batch to a stream: names, types, schema policies, and rows that do not fit."""
+"""Conversion of the columns of a producer's batch to those of a stream: names, types, schema policies, and rows that do not fit."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16
 
 
 def around(type_: pa.DataType) -> st.SearchStrategy[int]:
-    """Generate integers of the type, often at its limits or at the limits of other types."""
+    """Generate integers of a type, often at the limits of this type or of other types."""
     bits, signed = type_.bit_width, pa.types.is_signed_integer(type_)
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
     ends = [

@@ -1,4 +1,4 @@
-"""Spark's driver in a pod: its executors belong to the pod."""
+"""Spark's driver in a pod of Kubernetes: the executors belong to the pod of the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions of the feed supervisor, without Spark: each feed starts, fails, changes and ends without touching other feeds."""
+"""Decisions of the feed supervisor, without Spark: a feed that starts, fails, changes or ends does not affect other feeds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def handled(supervisor: Supervisor[str], *events: tuple[float, Event[str]]) -> l
 
 
 def running(**feeds: str) -> Supervisor[str]:
-    """Return a supervisor with these feeds, all declared and running."""
+    """Return a supervisor with the given feeds, which are all declared and running."""
     supervisor = Supervisor[str]()
     supervisor.handle(DeclaredFeeds(feeds), 0.0)
     for name in feeds:
@@ -146,7 +146,7 @@ NAMES = ("a", "b", "c")
 
 @dataclass
 class World:
-    """Model of Spark's queries: a commanded start or stop takes effect some events later."""
+    """Model of Spark's queries, in which a start or stop takes effect only after some other events."""
 
     starting: dict[str, str] = field(default_factory=dict)
     active: dict[str, str] = field(default_factory=dict)
@@ -202,7 +202,7 @@ def test_each_feed_finally_runs_as_declared_with_at_most_one_query(
             event = world.next_event(*step)
             if event is not None:
                 world.enact(supervisor.handle(event, now), step[0], set())
-    # No query fails from here on.
+    # In the rest of the test, no query fails.
     for _ in range(6):
         now += 60.0
         world.enact(supervisor.handle(Tick(), now), None, set(NAMES))

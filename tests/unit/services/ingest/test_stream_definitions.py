@@ -1,4 +1,4 @@
-"""Feeds that users declare in streams.yaml: messages about mistakes, checks before Spark starts, progress, and the choice of Java."""
+"""Feeds that a file streams.yaml declares: errors for mistakes, checks before Spark starts, progress, and the choice of Java."""
 
 import copy
 import os
@@ -87,7 +87,7 @@ TICKS, READINGS, ORDERS = "streams.ticks.source", "streams.readings.source", "st
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
-    """Return the valid file with one value replaced or removed; `path` is its keys joined by `/`."""
+    """Return a valid file in which one value is replaced or removed. The keys that lead to the value are joined by `/` in `path`."""
     data: dict[str, Any] = copy.deepcopy(yaml.safe_load(VALID))
     *above, key = path.split("/")
     node = data
@@ -108,7 +108,7 @@ def problem(data: object, tmp_path: Path) -> str:
     return str(caught.value).removeprefix(f"{file}: ")
 
 
-# Changed key, its new value, and the message that is expected after "streams.yaml: ".
+# Cases: a key of the file, its wrong value, and the message that is expected after "streams.yaml: ".
 MISTAKES = [
     (
         "streams",
@@ -649,7 +649,7 @@ def test_pauses_double_up_to_a_limit_until_a_success(fates: list[bool]) -> None:
 
 
 def fake_java(home: Path, version: str, modules: bool = True, prints_version: bool = True) -> Path:
-    """Create an executable `java` that prints the settings of a Java of this version; return its JAVA_HOME."""
+    """Create an executable `java` that prints the settings of the given version of Java, and return its JAVA_HOME."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
     refuse = "" if modules else 'if [ "$1" = --add-modules ]; then exit 1; fi\n'
@@ -766,7 +766,7 @@ def test_system_on_this_machine_is_found_with_its_key_unless_several_run(
     assert door_of("grpc://127.0.0.1:2", "mine") == GatewayAddress("grpc://127.0.0.1:2", "mine")
     with pytest.raises(InvalidInput, match=r"several systems .*\n.*grpc://127.0.0.1:1, grpc://127.0.0.1:2"):
         door_of(None, None)
-    # With WEIR_HOME set, only the system started from that home is found.
+    # WEIR_HOME is set, so that only a system that was started from this home is found.
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
     for system, home in (("a", "elsewhere"), ("b", "home")):
         RunDirs(tmp_path, system, "n1").note_cluster(Cluster("127.0.0.1:1", None, str(tmp_path / home)))
@@ -804,7 +804,7 @@ def test_ingest_reports_missing_settings_before_it_starts_spark(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "17")))
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
-    # A real system that runs on this machine would be found otherwise.
+    # Without this patch, the command would find a real system that runs on this machine.
     monkeypatch.setattr(services.cli.commands.ingest, "shared_memory", lambda: tmp_path)
     code, out, err = terminal("ingest", "-f", str(file), *options)
     assert (code, out) == (2, "")
