@@ -1,4 +1,4 @@
-"""Properties of the thesis's partitions of mirrored objects, for any objects. `scheduler.mirrors.partitions` numbers them."""
+"""Numbered properties of `scheduler.mirrors.partitions`, the thesis's partitions of mirrored objects, checked for random objects."""
 
 from __future__ import annotations
 
