@@ -108,12 +108,8 @@ class Supervisor(Generic[Spec]):
     """State of all feeds of one Spark session."""
 
     def __init__(self) -> None:
-        self._feeds: dict[str, Supervised[Spec]] = {}
-
-    @property
-    def feeds(self) -> Mapping[str, Supervised[Spec]]:
+        self.feeds: dict[str, Supervised[Spec]] = {}
         """Feeds that are declared or still have a query, in the order of their declaration."""
-        return self._feeds
 
     def handle(self, event: Event[Spec], now: float) -> list[Command[Spec]]:
         match event:
@@ -121,7 +117,7 @@ class Supervisor(Generic[Spec]):
                 return self._declare(feeds, now)
             case Tick():
                 return self._settle_all(now)
-        feed = self._feeds.get(event.feed)
+        feed = self.feeds.get(event.feed)
         if feed is None:
             return []
         match event:
@@ -136,9 +132,9 @@ class Supervisor(Generic[Spec]):
         return self._settle(event.feed, now)
 
     def _declare(self, wanted: Mapping[str, Spec], now: float) -> list[Command[Spec]]:
-        for name in [*self._feeds, *wanted]:
+        for name in [*self.feeds, *wanted]:
             spec = wanted.get(name)
-            feed = self._feeds.setdefault(name, Supervised(spec, now))
+            feed = self.feeds.setdefault(name, Supervised(spec, now))
             if feed.declared != spec:
                 feed.declared, feed.due, feed.failed = spec, now, False
                 feed.backoff.succeeded()
@@ -151,18 +147,18 @@ class Supervisor(Generic[Spec]):
             feed.due = now + feed.backoff.failed()
 
     def _settle_all(self, now: float) -> list[Command[Spec]]:
-        return [command for name in list(self._feeds) for command in self._settle(name, now)]
+        return [command for name in list(self.feeds) for command in self._settle(name, now)]
 
     def _settle(self, name: str, now: float) -> list[Command[Spec]]:
         """Return the commands that change the feed's query to what is declared."""
-        feed = self._feeds[name]
+        feed = self.feeds[name]
         if feed.run == "running" and feed.declared != feed.started_as:
             feed.run = "stopping"
             return [Stop(name)]
         if feed.run != "none":
             return []
         if feed.declared is None:
-            del self._feeds[name]
+            del self.feeds[name]
             return []
         if now < feed.due:
             return []

@@ -281,7 +281,8 @@ class FlightServer(flight.FlightServerBase):
                 self._check_reads(context, class_name)
                 first = answers.units(self._dirs, class_name, query)[0]
                 return flight.SchemaResult(answers.schema_of(self._dirs, first.unit, query))
-        raise InvalidInput("the path names no schema: write [stream, NAME] or [query, CLASS, QUERY]", "path")
+        hint = "write [stream, NAME] or [query, CLASS, QUERY]"
+        raise InvalidInput("the path names neither a stream nor a query", "path", hint=hint)
 
     @answering
     def do_put(
@@ -296,7 +297,9 @@ class FlightServer(flight.FlightServerBase):
         batch = BatchKey(stream, put.producer, put.batch)
         with self._putting(stream):
             if self._is_committed(batch):
-                writer.write(as_json(again(rest_of(reader), put.commit)))
+                # The rest of the upload is read, too, because a producer reads the response only after the upload.
+                rows = sum(batch.num_rows for batch in batches_of(reader))
+                writer.write(as_json(again(rows, put.commit)))
                 return
             mapping = mapped(
                 stream.schema, stream.sql, reader.schema, put.schema_policy, put.timestamp_column
@@ -383,10 +386,11 @@ class FlightServer(flight.FlightServerBase):
         return self._published(batch, parts)
 
     def _published(self, batch: BatchKey, parts: list[StagedPart]) -> dict[str, Any]:
+        trains = [train for part in parts for train in part.trains]
         dead = [rows for part in parts for rows in part.dead]
         answer = self._streams.publish(
             batch.stream,
-            [train for part in parts for train in part.trains],
+            trains,
             BatchId(mark_of(batch.producer), batch.number),
             lambda: self.dead.keep(batch.stream, batch.producer, batch.number, dead),
         )
@@ -397,8 +401,11 @@ class FlightServer(flight.FlightServerBase):
         self._staging.drop_until(batch)
         if answer.again:
             return again()
-        rows = sum(part.rows for part in parts)
-        return {"published": rows, "dead": sum(part.dead_rows for part in parts), "again": False}
+        return {
+            "published": sum(map(len, trains)),
+            "dead": sum(rows.rows for rows in dead),
+            "again": False,
+        }
 
     def _last(self, stream: Stream, producer: str) -> int | None:
         with self._streams.lock:
@@ -466,11 +473,6 @@ def batches_of(reader: flight.MetadataRecordBatchReader) -> Iterator[pa.RecordBa
     for chunk in reader:
         if chunk.data is not None:
             yield chunk.data
-
-
-def rest_of(reader: flight.MetadataRecordBatchReader) -> int:
-    """Read the rest of an upload without using the rows, and return their number. A producer reads the response only afterwards."""
-    return sum(batch.num_rows for batch in batches_of(reader))
 
 
 def check_sound(batch: pa.RecordBatch) -> None:

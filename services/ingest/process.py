@@ -74,7 +74,8 @@ class IngestProcess:
     """Child process that runs Spark, with a thread that starts the child again when the child dies."""
 
     def __init__(self, job: IngestJob) -> None:
-        self._job = job
+        self.job = job
+        """Job that the child runs, or that the next child will run."""
         self._child: Child | None = None
         self._progress = {name: FeedProgress(name) for name in job.file.all_feeds()}
         self._before = dict(self._progress)
@@ -90,11 +91,6 @@ class IngestProcess:
         self._lock = threading.RLock()
         self._keeper = threading.Thread(target=self._keep, name="ingest", daemon=True)
 
-    @property
-    def job(self) -> IngestJob:
-        """Job that the child runs, or that the next child will run."""
-        return self._job
-
     def start(self) -> None:
         """Start the child and wait until its session runs; raise an error if the session cannot be started."""
         self.begin()
@@ -106,13 +102,13 @@ class IngestProcess:
 
     def begin(self) -> None:
         """Start the child without waiting for its session. After a failed start, `progress` shows the reason, and the start is repeated."""
-        self._job.folder.mkdir(parents=True, exist_ok=True)
+        self.job.folder.mkdir(parents=True, exist_ok=True)
         self._keeper.start()
 
     def change(self, job: IngestJob) -> None:
         """Replace the job by another job that has the same session, folder and Java."""
         with self._lock:
-            self._job = job
+            self.job = job
             self._progress, self._before = (
                 {name: progress_of.get(name) or FeedProgress(name) for name in job.file.all_feeds()}
                 for progress_of in (self._progress, self._before)
@@ -177,7 +173,7 @@ class IngestProcess:
             with self._lock:
                 if self._stopping.is_set():
                     return "stopped", ""
-                child = self._child = Child(self._job)
+                child = self._child = Child(self.job)
         except OSError as problem:
             return "failed", f"Spark's process cannot be started: {problem.strerror or problem}"
         try:
@@ -356,14 +352,11 @@ def main() -> int:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            title = "another ingest already uses this folder"
             hint = (
-                "end the other ingest, or use another folder: two processes must not use the same checkpoints"
+                "end the other ingest, or use another folder, because two processes cannot share checkpoints"
             )
-            tell(
-                wrong=fields(
-                    InvalidInput("another ingest already uses this folder", "--folder", str(job.folder), hint)
-                )
-            )
+            tell(wrong={"title": title, "field": "--folder", "value": str(job.folder), "hint": hint})
             return 1
         return run(job, inbox, tell)
 
@@ -372,20 +365,18 @@ def run(job: IngestJob, inbox: Inbox, tell: Teller) -> int:
     # Only the child imports this module, so that the parent does not load Spark.
     from services.ingest.spark import SparkIngest
 
+    ingest: SparkIngest | None = None
     try:
         ingest = SparkIngest(job, inbox)
-    except Exception as problem:
-        tell(failed=brief(str(problem), job.secrets()))
-        return 1
-    try:
         tell(ready=True)
         ingest.run(lambda feeds: tell(progress=[asdict(feed) for feed in feeds]))
         return 0
     except Exception as problem:
         tell(failed=brief(str(problem), job.secrets()))
+        return 1
     finally:
-        ingest.stop()
-    return 1
+        if ingest is not None:
+            ingest.stop()
 
 
 def input_lines() -> Iterator[bytes]:
@@ -418,10 +409,6 @@ class Teller:
         with suppress(BrokenPipeError):
             self._out.write(json.dumps(told).encode() + b"\n")
             self._out.flush()
-
-
-def fields(problem: InvalidInput) -> Told:
-    return {name: getattr(problem, name) for name in ("title", "field", "value", "hint", "file")}
 
 
 if __name__ == "__main__":

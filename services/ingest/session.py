@@ -146,12 +146,9 @@ def stop_session(session: SparkSession) -> None:
         session.stop()
     with suppress(Exception):
         gateway.shutdown()
-    if process is not None:
-        end(process)
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Close the input of the JVM, so that the JVM exits; kill the JVM if it still runs JVM_STOP_S later."""
+    if process is None:
+        return
+    # The JVM exits at the end of its input.
     assert process.stdin is not None
     with suppress(OSError):
         process.stdin.close()

@@ -36,7 +36,7 @@ from pyspark_weir.driver import quoted
 from pyspark_weir_feeder.source import DefaultSource as FeederSource
 
 from configs.documents.spark_streams import FeedDefinition, SourceSettings
-from configs.errors import WeirError
+from configs.errors import Away
 from engine.sql import parse_create_stream
 from services.ingest.feed_supervisor import (
     BatchDone,
@@ -80,10 +80,6 @@ def in_turn(ends: Sequence[Callable[[DataFrame, int], None]]) -> Callable[[DataF
     return write
 
 
-class SparkGone(WeirError):
-    """Error for a JVM that has ended unexpectedly. The session and all queries must be started again."""
-
-
 class SparkIngest:
     """Spark session that runs the feeds of the last job in the inbox."""
 
@@ -97,7 +93,7 @@ class SparkIngest:
         self._session = start_session(job.file, self._folder, job.java_home)
 
     def run(self, told: Callable[[Sequence[FeedProgress]], None]) -> None:
-        """Run the feeds and report their progress until the inbox contains None; raise SparkGone if the JVM ends before."""
+        """Run the feeds and report their progress until the inbox contains None; raise Away if the JVM ends before."""
         while True:
             for news in self._news():
                 if news is None:
@@ -157,7 +153,7 @@ class SparkIngest:
             # If the JVM has died, a call may raise any exception. So the process of the JVM is checked, not the exception.
             if process is not None and process.poll() is None:
                 raise
-        raise SparkGone(f"Spark's JVM has ended; see {LOG}", value=process and process.returncode)
+        raise Away(f"Spark's JVM has ended; see {LOG}", value=process and process.returncode)
 
     def _handle(self, event: Event[FeedSpec]) -> None:
         """Pass an event to the supervisor, and run each command that it returns on a separate thread."""

@@ -97,12 +97,10 @@ class Brings:
 
 def same_session(one: IngestJob, other: IngestJob) -> bool:
     """Return True if both jobs can run in the same Spark session."""
-    return (one.file.session, one.file.packages(), one.folder, one.java_home) == (
-        other.file.session,
-        other.file.packages(),
-        other.folder,
-        other.java_home,
+    first, second = (
+        (job.file.session, job.file.packages(), job.folder, job.java_home) for job in (one, other)
     )
+    return first == second
 
 
 class WantedFeeds(Protocol):

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.gateway.stream import Stream
-from configs.errors import WeirError
+from configs.errors import InvalidInput, WeirError
 from engine.data.train import Train
 from services.ingest.deadletters import DeadRows
 
@@ -34,10 +34,6 @@ PartName = tuple[int, str]
 
 class StagingFull(WeirError):
     """Refusal of a part because memory is full; the producer must send the part again later."""
-
-
-class BatchTooLarge(WeirError):
-    """Refusal of a batch that is larger than the memory for all batches."""
 
 
 class NotStaged(WeirError):
@@ -59,14 +55,6 @@ class StagedPart:
 
     trains: tuple[Train, ...] = ()
     dead: tuple[DeadRows, ...] = ()
-
-    @property
-    def rows(self) -> int:
-        return sum(map(len, self.trains))
-
-    @property
-    def dead_rows(self) -> int:
-        return sum(rows.rows for rows in self.dead)
 
 
 @dataclass(slots=True)
@@ -116,16 +104,15 @@ class Staging:
                 self._bytes -= held.bytes
 
     def hold(self, held: Held, size: int) -> None:
-        """Enlarge a reservation by `size` bytes; raise StagingFull or BatchTooLarge if there is no memory for these bytes."""
+        """Enlarge a reservation by `size` bytes; raise StagingFull or InvalidInput if there is no memory for these bytes."""
         with self._lock:
             self._forget_untouched()
             there = self._batches.get(held.batch)
             whole = held.bytes + size + (0 if there is None else there.bytes)
             if whole > self._bytes_max:
-                what = f"the batch has at least {whole:,} bytes; the maximum is {self._bytes_max:,}"
-                raise BatchTooLarge(
-                    what, hint="let the source read less at a time, for example with maxOffsetsPerTrigger"
-                )
+                what = f"the batch has at least {whole:,} bytes; the maximum is {self._bytes_max:,} bytes"
+                hint = "let the source read less at a time, for example with maxOffsetsPerTrigger"
+                raise InvalidInput(what, hint=hint)
             if self._bytes + size > self._bytes_max:
                 raise StagingFull(
                     f"the gateway has no room for the part now: {self._bytes:,} bytes of batches wait for their commits"
@@ -146,15 +133,11 @@ class Staging:
         """Return the named parts in the order of their partitions; raise NotStaged if a part is missing."""
         with self._lock:
             there = self._touched(batch).parts if batch in self._batches else {}
-            in_order = sorted(set(names))
-            for name in in_order:
-                if name not in there:
-                    raise NotStaged(
-                        "the commit names a part that the gateway no longer holds: write the batch again",
-                        "parts",
-                        list(name),
-                    )
-            return [there[name][0] for name in in_order]
+            try:
+                return [there[name][0] for name in sorted(set(names))]
+            except KeyError as missing:
+                what = "the commit names a part that the gateway no longer holds: write the batch again"
+                raise NotStaged(what, "parts", list(missing.args[0])) from None
 
     def drop(self, batch: BatchKey) -> None:
         with self._lock:

@@ -28,7 +28,7 @@ from services.client import Client
 from services.mirror.doors import MirrorEnds
 from services.mirror.mirror_definition import credentials, stream_of
 from services.mirror.objects import objects_of
-from services.mirror.poll_loop import LAST_S, WORKERS, MirrorProgress, Polling, State, begun
+from services.mirror.poll_loop import LAST_S, WORKERS, MirrorProgress, Polling, begun
 from services.mirror.row_publisher import Problem, in_a_line
 
 RETRY_S = 5.0
@@ -89,9 +89,10 @@ class AtWork:
         self._secrets = tuple(secret for secret in said if secret)
         self._stop = threading.Event()
         self._polling: Polling | None = None
-        self._why = self._lookups = ""
-        """Two problems: why the mirror does not poll, and why it does not read lookups; each is empty without such a problem."""
-        self._last: Problem | None = None
+        self._failure: Problem | None = None
+        """Last reason why polling could not start or has ended; None without such a problem."""
+        self._lookups = ""
+        """Reason why the answers of the lookups query cannot be read; empty without a problem."""
         self._threads = [threading.Thread(target=self._run, name=f"mirror-{mirror.name}", daemon=True)]
         if mirror.lookups is not None:
             following = threading.Thread(
@@ -113,13 +114,11 @@ class AtWork:
             self._threads[0].join(max(0.0, until - time.monotonic()))
 
     def progress(self) -> MirrorProgress:
-        polling, why = self._polling, self._why
-        if polling is not None:
-            progress = polling.progress()
-        else:
-            problems = {why: 1} if why else {}
-            state: State = "waiting" if why else "starting"
-            progress = replace(begun(self.mirror), state=state, problems=problems, last_problem=self._last)
+        polling, failure = self._polling, self._failure
+        progress = begun(self.mirror) if polling is None else polling.progress()
+        if polling is None and failure is not None:
+            problems = {failure.told: 1}
+            progress = replace(progress, state="waiting", problems=problems, last_problem=failure)
         if self._lookups:
             progress.problems[f"lookups: {self._lookups}"] = 1
         return progress
@@ -133,8 +132,8 @@ class AtWork:
                 self._poll()
             except Exception as problem:
                 # The thread continues after every error, because the mirror would otherwise stay `starting` for ever.
-                self._polling, self._why = None, in_a_line(problem, self._secrets)
-                self._last = Problem(self._why, time.time())
+                self._failure = Problem(in_a_line(problem, self._secrets), time.time())
+                self._polling = None
             self._stop.wait(backoff.failed())
 
     def _poll(self) -> None:
@@ -143,9 +142,8 @@ class AtWork:
         try:
             name = f"mirror-{self.mirror.name}-{secrets.token_hex(4)}"
             publish = partial(self._door.publish, self.mirror)
-            polling = Polling(self.mirror, objects, publish, name, self._secrets)
-            self._why, self._polling = "", polling
-            polling.run(self._stop)
+            self._polling = Polling(self.mirror, objects, publish, name, self._secrets)
+            self._polling.run(self._stop)
         finally:
             objects.close()
 

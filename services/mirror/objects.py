@@ -93,7 +93,8 @@ class Objects(Protocol):
 
     def took(self, key: str, fetched: Fetched) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Shut down all fetches in progress, and close all connections."""
 
 
 def objects_of(mirror: Mirror, connections: int, password: str = "") -> Objects:
@@ -174,7 +175,6 @@ class HttpObjects:
         self._marks[key] = fetched.mark
 
     def close(self) -> None:
-        """Cut off all fetches in progress, and close all connections."""
         self._patience.close()
         for client in self._clients:
             client.close()
@@ -310,12 +310,8 @@ def moment_of(stamp: str) -> datetime | None:
 def keyed(columns: Schema, key: str) -> dict[str, Any]:
     """Return the name of the key column, with the key as a value of the column's type."""
     field = columns.fields[0]
-    return {field.name: key if field.type.kind is TypeKind.STRING else number_of(key)}
-
-
-def number_of(key: str) -> int:
     try:
-        return int(key)
+        return {field.name: key if field.type.kind is TypeKind.STRING else int(key)}
     except ValueError:
         raise ObjectProblem(f"the key {key!r} is not a whole number") from None
 
@@ -377,7 +373,6 @@ class DatabaseObjects:
         self._digests[key] = fetched.mark[2]
 
     def close(self) -> None:
-        """Cut off all fetches in progress, and close all connections."""
         self._patience.close()
         self._engine.dispose()
 

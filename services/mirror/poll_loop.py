@@ -16,7 +16,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -211,7 +211,9 @@ class Polling:
     def _fetch(self, looked: Looked) -> None:
         """Fetch the object, and store the result in `looked`."""
         key = self.keys[looked.one]
-        fetched = self._objects.fetch(key, self._is_to_repeat(looked.one, looked.asked_at))
+        every_s = self.mirror.repeat_s
+        is_repeated = every_s is not None and looked.asked_at - self._brought_at[looked.one] >= every_s
+        fetched = self._objects.fetch(key, whole=is_repeated)
         if fetched.row is not None:
             batch = self._batch(fetched)
             self._objects.took(key, fetched)
@@ -221,27 +223,20 @@ class Polling:
         looked.outcome = PollOutcome.CHANGED if is_new else PollOutcome.UNCHANGED
         looked.size = fetched.size
 
-    def _is_to_repeat(self, one: int, now: float) -> bool:
-        every_s = self.mirror.repeat_s
-        return every_s is not None and now - self._brought_at[one] >= every_s
-
     def _batch(self, fetched: Fetched) -> pa.RecordBatch:
         """Return the fetched object as a row of the mirror's stream; raise ObjectProblem if the object does not fit the columns."""
         times: dict[str, Any] = {SEEN_AT: datetime.now(UTC).isoformat()}
         times[CHANGED_AT] = fetched.changed_at.isoformat() if fetched.changed_at else None
-        brought = of_objects(self.mirror.stream, [{**(fetched.row or {}), **times}], Brought())
-        if not brought.rows:
-            raise ObjectProblem(
-                "; ".join(brought.rejected), fetched.size, self._misfits(fetched.row or {}, brought)
-            )
-        return brought.batches[0]
-
-    def _misfits(self, row: Mapping[str, Any], brought: Brought) -> str:
-        return ", ".join(
+        row = fetched.row or {}
+        brought = of_objects(self.mirror.stream, [{**row, **times}], Brought())
+        if brought.rows:
+            return brought.batches[0]
+        misfits = [
             f"{field.name} must be {field.type}, got {shown(row.get(field.name))}"
             for field in self.mirror.columns.fields
             if f"{DOES_NOT_FIT}: {field.name}" in brought.rejected
-        )
+        ]
+        raise ObjectProblem("; ".join(brought.rejected), fetched.size, ", ".join(misfits))
 
 
 def rate_of(spent: Sequence[tuple[float, float]]) -> float:

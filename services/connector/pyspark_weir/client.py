@@ -172,13 +172,9 @@ class GatewayClient:
 
     def _act(self, action: str, body: Json, timeout_s: float | None = None) -> Json:
         request = flight.Action(action, as_bytes(body))
-
-        def act(client: flight.FlightClient, call: flight.FlightCallOptions) -> Json:
-            (result,) = client.do_action(request, call)
-            answer: Json = json.loads(result.body.to_pybytes())
-            return answer
-
-        return self._try(act, timeout_s)
+        (result,) = self._try(lambda client, call: list(client.do_action(request, call)), timeout_s)
+        answer: Json = json.loads(result.body.to_pybytes())
+        return answer
 
     def _try(
         self,

@@ -12,11 +12,12 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pyspark_weir.errors import OptionError
 
+Value = TypeVar("Value")
 Use = Literal["write", "writeStream", "read", "readStream"]
 WRITES: frozenset[Use] = frozenset({"write", "writeStream"})
 READS: frozenset[Use] = frozenset({"read", "readStream"})
@@ -79,6 +80,13 @@ class Option:
     uses: frozenset[Use]
 
 
+def accepted(value: Value, is_valid: object) -> Value:
+    """Return the value if it is valid; otherwise raise ValueError."""
+    if not is_valid:
+        raise ValueError
+    return value
+
+
 def endpoints(text: str) -> tuple[str, ...]:
     return tuple(map(endpoint, text.split(",")))
 
@@ -86,28 +94,21 @@ def endpoints(text: str) -> tuple[str, ...]:
 def endpoint(text: str) -> str:
     parts = urlsplit(text.strip() if "://" in text else f"grpc://{text.strip()}")
     rest = (parts.path, parts.query, parts.fragment, parts.username)
-    if parts.scheme != "grpc" or not parts.hostname or not parts.port or any(rest):
-        raise ValueError
-    return f"grpc://{parts.netloc}"
+    is_address = parts.scheme == "grpc" and parts.hostname and parts.port and not any(rest)
+    return accepted(f"grpc://{parts.netloc}", is_address)
 
 
 def api_key(text: str) -> str:
     # Spaces are removed, because a key that was read from a file may end with a newline.
-    if not KEY.fullmatch(text.strip()):
-        raise ValueError
-    return text.strip()
+    return accepted(text.strip(), KEY.fullmatch(text.strip()))
 
 
 def named(text: str) -> str:
-    if not text.strip():
-        raise ValueError
-    return text.strip()
+    return accepted(text.strip(), text.strip())
 
 
 def producer(text: str) -> str:
-    if len(text) > PRODUCER_CHARACTERS:
-        raise ValueError
-    return named(text)
+    return accepted(named(text), len(text) <= PRODUCER_CHARACTERS)
 
 
 def class_and_query(text: str) -> tuple[str, str]:
@@ -116,33 +117,26 @@ def class_and_query(text: str) -> tuple[str, str]:
 
 
 def policy(text: str) -> str:
-    return {policy.lower(): policy for policy in POLICIES}.get(text.strip().lower()) or refuse()
+    return {policy.lower(): policy for policy in POLICIES}[text.strip().lower()]
 
 
 def seconds(text: str) -> float:
-    value = float(text)
-    return value if 0 <= value < float("inf") else refuse()
+    return accepted(float(text), 0 <= float(text) < float("inf"))
 
 
 def at_least_one(text: str) -> int:
-    value = int(text)
-    return value if value >= 1 else refuse()
+    return accepted(int(text), int(text) >= 1)
 
 
 def starting(text: str) -> str | int:
     word = text.strip().lower()
     if word in ("earliest", "latest"):
         return word
-    value = int(word)
-    return value if value >= 0 else refuse()
+    return accepted(int(word), int(word) >= 0)
 
 
 def true_or_false(text: str) -> bool:
     return {"true": True, "false": False}[text.strip().lower()]
-
-
-def refuse() -> Any:
-    raise ValueError
 
 
 OPTIONS = {
@@ -201,7 +195,11 @@ def parsed(given: Mapping[str, str], use: Use, *required: str) -> dict[str, Any]
             raise OptionError(why_not(name, text, use))
     for name in ("endpoint", "apikey", *required):
         if name not in texts:
-            raise OptionError(why_missing(OPTIONS[name]))
+            or_else = (
+                f", or set {KEY_VARIABLE} for the driver before Spark starts" if name == "apikey" else ""
+            )
+            option = OPTIONS[name]
+            raise OptionError(f"option {option.name} is missing: give {option.wanted}{or_else}")
     return {OPTIONS[name].field: value_of(OPTIONS[name], text) for name, text in texts.items()}
 
 
@@ -212,11 +210,6 @@ def value_of(option: Option, text: str) -> Any:
         raise OptionError(
             f"option {option.name}: the value is not valid (got {shown(option.name, text)}); write {option.wanted}"
         ) from None
-
-
-def why_missing(option: Option) -> str:
-    or_else = f", or set {KEY_VARIABLE} for the driver before Spark starts" if option.name == "apiKey" else ""
-    return f"option {option.name} is missing: give {option.wanted}{or_else}"
 
 
 def why_not(name: str, text: str, use: Use) -> str:

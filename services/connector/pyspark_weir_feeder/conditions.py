@@ -70,11 +70,9 @@ def verdicts(branch: Branch, table: pa.Table) -> pa.Array:
     try:
         verdict = branch.condition(table)
     except pa.ArrowException as problem:
-        raise InvalidOption.named(
-            "split", f"condition {branch.name} cannot be evaluated: {problem}"
-        ) from problem
+        raise InvalidOption("split", f"condition {branch.name} cannot be evaluated: {problem}") from problem
     if not pa.types.is_boolean(verdict.type):
-        raise InvalidOption.named(
+        raise InvalidOption(
             "split", f"condition {branch.name} must be true or false, but its type is {verdict.type}"
         )
     if isinstance(verdict, pa.Scalar):
@@ -86,7 +84,7 @@ def verdicts(branch: Branch, table: pa.Table) -> pa.Array:
 
 def column_of(table: pa.Table, name: str) -> pa.ChunkedArray:
     if name not in table.column_names:
-        raise InvalidOption.named("split", f"there is no column {name}; {nearest(name, table.column_names)}")
+        raise InvalidOption("split", f"there is no column {name}; {nearest(name, table.column_names)}")
     return table[name]
 
 
@@ -111,12 +109,12 @@ class Parser:
         while self._peek()[0] != "end":
             branch = self._branch()
             if branch.name in branches:
-                raise InvalidOption.named("split", "two conditions have the same name", branch.name)
+                raise InvalidOption("split", "two conditions have the same name", branch.name)
             branches[branch.name] = branch
             if self._peek()[0] != "end":
                 self._expect(";")
         if not branches:
-            raise InvalidOption.named(
+            raise InvalidOption(
                 "split", "the option must contain a condition, as in `hot: temp > 30`", self._text
             )
         return tuple(branches.values())
@@ -203,7 +201,7 @@ class Parser:
         while text[place:].strip():
             match = TOKEN.match(text, place)
             if match is None:
-                raise InvalidOption.named(
+                raise InvalidOption(
                     "split", f"the text cannot be parsed from {text[place:].strip()[:40]!r} on", text
                 )
             kind = str(match.lastgroup)
@@ -231,7 +229,7 @@ class Parser:
             raise self._unexpected(self._peek()[1], repr(token))
 
     def _unexpected(self, token: str, wanted: str) -> InvalidOption:
-        return InvalidOption.named("split", f"a condition has {token} where {wanted} is needed", self._text)
+        return InvalidOption("split", f"a condition has {token} where {wanted} is needed", self._text)
 
 
 def applied(function: Callable[..., Any], *operands: Operand) -> Operand:

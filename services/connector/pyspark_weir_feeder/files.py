@@ -46,14 +46,14 @@ def files_at(path: str, file_format: FileFormat | None) -> list[File]:
     system, inner = located(path)
     info = system.get_file_info(inner)
     if info.type == pa.fs.FileType.NotFound:
-        raise InvalidOption.named("path", "there is no such file or directory", path)
+        raise InvalidOption("path", "there is no such file or directory", path)
     if info.is_file:
         return [file_of(path, info, file_format)]
     below = system.get_file_info(pa.fs.FileSelector(inner, recursive=True))
     files = {entry.path[len(inner) :].lstrip("/"): entry for entry in below if entry.is_file}
     shown = sorted(name for name in files if not any(part[0] in "._" for part in name.split("/")))
     if not shown:
-        raise InvalidOption.named("path", "the directory holds no files", path)
+        raise InvalidOption("path", "the directory holds no files", path)
     return [file_of(f"{path.rstrip('/')}/{name}", files[name], file_format) for name in shown]
 
 
@@ -71,7 +71,7 @@ def format_of(uri: str) -> FileFormat:
     if ending in COMPRESSED:
         ending = os.path.splitext(stem)[1]
     if ending not in ENDINGS:
-        raise InvalidOption.named(
+        raise InvalidOption(
             "path",
             f"the ending of the file name is not one of {' '.join(ENDINGS)}; set the option fileFormat",
             uri,
@@ -84,7 +84,7 @@ def schema_of(files: tuple[File, ...]) -> pa.Schema:
     try:
         return pa.unify_schemas([schema_of_file(file) for file in files], promote_options="permissive")
     except pa.ArrowException as problem:
-        raise InvalidOption.named(
+        raise InvalidOption(
             "path", f"a column has incompatible types in different files: {problem}"
         ) from problem
 
@@ -111,7 +111,7 @@ def read_file(file: File, names: list[str] | None, types: pa.Schema) -> pa.Table
     try:
         table = READERS[file.file_format](file, names, types)
     except pa.ArrowException as problem:
-        raise InvalidOption.named(
+        raise InvalidOption(
             "path", f"{file.uri} is not a valid {file.file_format} file: {problem}"
         ) from problem
     table = table.replace_schema_metadata(None)

@@ -81,7 +81,7 @@ def read_options(options: Mapping[str, str]) -> Options:
     event_time: EventTime = values.choice("eventTime", get_args(EventTime)) or "file"
     event_rate = values.number("eventRate", above=0)
     if event_rate is not None and event_time == "clock":
-        raise InvalidOption.named(
+        raise InvalidOption(
             "eventRate",
             "this option cannot be combined with eventTime=clock; leave out eventRate or eventTime",
         )
@@ -107,7 +107,7 @@ def read_arrivals(given: OptionTexts, kind: Kind) -> Arrivals:
     for name in sorted({name for names in OF_KIND.values() for name in names} - {*OF_KIND[kind]}):
         if given.text(name) is not None:
             kinds = " or ".join(other for other, names in OF_KIND.items() if name in names)
-            raise InvalidOption.named(name, f"this option is for arrivals={kinds}, not for arrivals={kind}")
+            raise InvalidOption(name, f"this option is for arrivals={kinds}, not for arrivals={kind}")
     seed = given.whole("seed", least=0)
     is_bursts = kind == "bursts"
     return Arrivals(
@@ -128,13 +128,11 @@ def read_steps(given: OptionTexts) -> tuple[tuple[float, float], ...]:
         start, _, rate = step.partition(":")
         steps.append((as_number("steps", start, least=0), as_number("steps", rate, least=0, most=RATE_MAX)))
     if steps[0][0] != 0:
-        raise InvalidOption.named(
+        raise InvalidOption(
             "steps", "the steps must begin at second 0, as in 0:0,10:5000", given.text("steps")
         )
     if any(later[0] <= earlier[0] for earlier, later in itertools.pairwise(steps)):
-        raise InvalidOption.named(
-            "steps", "the steps must be in ascending order of seconds", given.text("steps")
-        )
+        raise InvalidOption("steps", "the steps must be in ascending order of seconds", given.text("steps"))
     return tuple(steps)
 
 
@@ -146,22 +144,22 @@ class OptionTexts:
         self._given: dict[str, str] = {}
         for name, value in options.items():
             if name.lower() not in names_by_lower:
-                raise InvalidOption.named(name, f"there is no such option; {nearest(name, NAMES)}")
+                raise InvalidOption(name, f"there is no such option; {nearest(name, NAMES)}")
             self._given[names_by_lower[name.lower()]] = value.strip()
 
     def text(self, name: str, required: bool = False) -> str | None:
         value = self._given.get(name)
         if value == "":
-            raise InvalidOption.named(name, "the value is empty; leave the option out to use its default")
+            raise InvalidOption(name, "the value is empty; leave the option out to use its default")
         if value is None and required:
-            raise InvalidOption.named(name, "this required option is missing")
+            raise InvalidOption(name, "this required option is missing")
         return value
 
     def listed(self, name: str, required: bool = False) -> tuple[str, ...]:
         text = self.text(name, required)
         parts = tuple(part.strip() for part in text.split(",")) if text else ()
         if not all(parts):
-            raise InvalidOption.named(name, "the list has an empty part", text)
+            raise InvalidOption(name, "the list has an empty item", text)
         return parts
 
     def choice(self, name: str, choices: tuple[Choice, ...]) -> Choice | None:
@@ -171,7 +169,7 @@ class OptionTexts:
         for choice in choices:
             if choice == text.lower():
                 return choice
-        raise InvalidOption.named(name, f"the value is not valid; {nearest(text, choices)}", text)
+        raise InvalidOption(name, f"the value is not valid; {nearest(text, choices)}", text)
 
     def number(self, name: str, *, required: bool = False, **limits: float) -> float | None:
         text = self.text(name, required)
@@ -182,7 +180,7 @@ class OptionTexts:
         if text is None:
             return None
         if not text.isascii() or not text.isdigit() or int(text) < least:
-            raise InvalidOption.named(name, f"the value must be a whole number, at least {least}", text)
+            raise InvalidOption(name, f"the value must be a whole number, at least {least}", text)
         return int(text)
 
 
@@ -194,11 +192,11 @@ def as_number(
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise InvalidOption.named(name, "the value must be a number", text)
+        raise InvalidOption(name, "the value must be a number", text)
     if number < least:
-        raise InvalidOption.named(name, f"the value must be at least {least:g}", text)
+        raise InvalidOption(name, f"the value must be at least {least:g}", text)
     if number <= above:
-        raise InvalidOption.named(name, f"the value must be above {above:g}", text)
+        raise InvalidOption(name, f"the value must be above {above:g}", text)
     if number > most:
-        raise InvalidOption.named(name, f"the value must be at most {most:g}", text)
+        raise InvalidOption(name, f"the value must be at most {most:g}", text)
     return number

@@ -18,10 +18,12 @@ class FeederError(ValueError):
 class InvalidOption(FeederError):
     """Error for a wrong option."""
 
-    @classmethod
-    def named(cls, option: str, what: str, value: object = None) -> InvalidOption:
-        got = "" if value is None else f" (got {value!r})"
-        return cls(f"option {option}: {what}{got}")
+    def __init__(self, option: str, what: str, value: object = None) -> None:
+        super().__init__(option, what, value)
+
+    def __str__(self) -> str:
+        option, what, value = self.args
+        return f"option {option}: {what}" + ("" if value is None else f" (got {value!r})")
 
 
 class ChangedReplay(FeederError):

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from pyspark_weir_feeder.conditions import STREAM_COLUMN, parse_split, with_stream
 from pyspark_weir_feeder.files import File, read_files
-from pyspark_weir_feeder.problems import InvalidOption, nearest
+from pyspark_weir_feeder.problems import FeederError, InvalidOption, nearest
 
 SLICE_ROWS = 65_536
 """Maximum number of rows of a record batch that the replay returns."""
@@ -115,7 +115,7 @@ def load(recipe: Recipe) -> Replay:
         table = with_stream(table, branches)
     if not table.num_rows:
         of_split = " for which a condition of split holds" if branches else ""
-        raise InvalidOption.named("path", f"the files contain no rows{of_split}")
+        raise InvalidOption("path", f"the files contain no rows{of_split}")
     replay = Replay(as_declared(table, recipe.schema), recipe.time_column)
     # Existing objects are exempted from garbage collection, which Spark's workers run after each task, and which would take 20 ms.
     gc.freeze()
@@ -126,16 +126,16 @@ def as_declared(table: pa.Table, schema: pa.Schema) -> pa.Table:
     columns = []
     for field in schema:
         if field.name not in table.column_names:
-            raise InvalidOption.named(
+            raise InvalidOption(
                 "columns", f"there is no column {field.name}; {nearest(field.name, table.column_names)}"
             )
         try:
             # Times are truncated to microseconds, because Spark has no finer times.
             column = table[field.name].cast(options=pc.CastOptions(field.type, allow_time_truncate=True))
         except pa.ArrowException as problem:
-            raise InvalidOption(f"column {field.name} cannot be read as {field.type}: {problem}") from problem
+            raise FeederError(f"column {field.name} cannot be read as {field.type}: {problem}") from problem
         if column.null_count and not field.nullable:
-            raise InvalidOption(f"column {field.name} is declared NOT NULL but has {column.null_count} NULLs")
+            raise FeederError(f"column {field.name} is declared NOT NULL but has {column.null_count} NULLs")
         columns.append(column)
     return pa.table(columns, schema=schema)
 

@@ -792,7 +792,7 @@ REFUSED = [
     ({"timeColumn": "tss"}, "option timeColumn: there is no column tss; did you mean ts?"),
     ({"timeColumn": "room"}, "option timeColumn: the column must be a timestamp or a 64-bit integer"),
     ({"columns": "id,romo"}, "option columns: there is no column romo; did you mean room?"),
-    ({"columns": "id,,ts"}, "option columns: the list has an empty part"),
+    ({"columns": "id,,ts"}, "option columns: the list has an empty item"),
     (
         {"columns": "id", "eventRate": "5"},
         "option timeColumn: the option is missing, and no column is a timestamp",
