@@ -34,9 +34,8 @@ DOES_NOT_FIT = "does not fit"
 UNIT_NS: Mapping[str, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 US_NS = 1000
 INT64_MAX = 2**63 - 1
-# Largest integer up to which each float type represents all integers exactly.
+# Largest integer, by float type, up to which the type represents every integer exactly.
 EXACT: Mapping[TypeKind, int] = {TypeKind.FLOAT32: 2**24, TypeKind.FLOAT64: 2**53}
-INTEGER_BITS: Mapping[TypeKind, int] = {TypeKind.INT32: 32, TypeKind.INT64: 64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,16 +204,11 @@ def conversion_of(stream: StreamSchema, field: Field, given: pa.DataType, is_tim
         conversion = of_decimals(given, target)
     if conversion is None:
         what = f"type {given}; expected {target} ({target.arrow})"
-        raise not_accepted(stream, field.name, what, remedy(given, target))
+        hint = f"cast the column to {target.arrow}"
+        if pa.types.is_timestamp(given) and target.kind is TypeKind.TIMESTAMP:
+            hint = "write timestamps with a time zone, as in 2026-11-19T16:10:00Z, or cast them to TIMESTAMP"
+        raise not_accepted(stream, field.name, what, hint)
     return conversion
-
-
-def remedy(given: pa.DataType, target: DataType) -> str:
-    if pa.types.is_timestamp(given) and target.kind is TypeKind.TIMESTAMP:
-        return (
-            "write timestamps with a time zone, as in 2026-11-19T16:10:00Z, or cast the column to TIMESTAMP"
-        )
-    return f"cast the column to {target.arrow}"
 
 
 def is_text(given: pa.DataType) -> bool:
@@ -260,7 +254,7 @@ def ticks(array: pa.Array) -> pa.Array:
 
 def of_integers(given: pa.DataType, target: DataType) -> Conversion | None:
     if target.is_integer:
-        most = 2 ** (INTEGER_BITS[target.kind] - 1) - 1
+        most = 2 ** (target.arrow.bit_width - 1) - 1
         return Conversion(lambda array: array.cast(target.arrow), beyond(given, -most - 1, most))
     if target.is_float:
         most = EXACT[target.kind]
@@ -274,7 +268,7 @@ def of_integers(given: pa.DataType, target: DataType) -> Conversion | None:
 
 
 def beyond(given: pa.DataType, low: int, high: int) -> Callable[[pa.Array], pa.Array | None]:
-    """Return a function that marks integers below `low` or above `high`. It returns None if the type `given` has no such integers."""
+    """Return a function that marks integers below `low` or above `high`. The function returns None if the type `given` has no such integers."""
     bits = given.bit_width
     signed = pa.types.is_signed_integer(given)
     least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)

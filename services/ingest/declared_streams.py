@@ -1,4 +1,4 @@
-"""Declarations of the streams in a file, and a check that a gateway has the same streams, which is made before Spark is started."""
+"""Declarations of the streams in a file. Before Spark is started, the declared streams are compared with those of the gateway."""
 
 from __future__ import annotations
 

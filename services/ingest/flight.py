@@ -135,7 +135,7 @@ class FlightDoor:
         return {"endpoint": self.address, **self._server.status()}
 
     def close(self) -> None:
-        """Stop the server. Calls that run for more than CLOSE_S longer fail, because the streams are closed next."""
+        """Stop the server. Calls that still run after CLOSE_S fail, because the streams are closed next."""
         self._endpoint.unlink(missing_ok=True)
         ending = threading.Thread(target=self._server.shutdown, name="flight-end", daemon=True)
         ending.start()

@@ -58,7 +58,6 @@ KILLED_S = 9.0
 OUTPUT = "spark.out"
 LOCK = "lock"
 LAST_WORDS = re.compile(r"^(?:Exception in thread \S+ [\w.$]+: |Error: )(.+)$", re.MULTILINE)
-RESTARTED = "Spark's process has ended ({why}) and was started again"
 
 Told = dict[str, Any]
 
@@ -188,7 +187,7 @@ class IngestProcess:
             self._first.set_result(None)
         self._hear(child)
         child.stop()
-        return "waiting", RESTARTED.format(why=child.why_ended())
+        return "waiting", f"Spark's process has ended ({child.why_ended()}) and was started again"
 
     def _hear(self, child: Child) -> None:
         """Process the child's reports until the child ends."""
@@ -275,8 +274,7 @@ class Child:
         if message == {"ready": True}:
             return
         if message is not None and "wrong" in message:
-            wrong: Told = message["wrong"]
-            raise InvalidInput(**wrong)
+            raise InvalidInput(**message["wrong"])
         why = self._said() or self._failed or "its process has ended"
         raise SparkFailed(f"Spark did not start: {why}", hint=self._where_to_look())
 

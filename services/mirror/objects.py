@@ -125,19 +125,16 @@ class HttpObjects:
         if self._mirror.keys_url is None:
             return self._mirror.keys
         where = f"KEYS FROM URL {without_password(self._mirror.keys_url)!r}"
+        hint = 'give an address that answers with a list of keys: ["key", …]'
         try:
-            body, _ = self._get(self._mirror.keys_url, {}, KEYS_BYTES_MAX)[1:]
+            _, body, _ = self._get(self._mirror.keys_url, {}, KEYS_BYTES_MAX)
             values = orjson.loads(body)
         except ObjectProblem as problem:
-            raise InvalidInput(
-                f"{where}: the list of keys cannot be fetched: {problem}",
-                hint="give an address that answers with a list of keys",
-            ) from None
+            title = f"{where}: the list of keys cannot be fetched: {problem}"
+            raise InvalidInput(title, hint=hint) from None
         except orjson.JSONDecodeError:
-            hint = 'give an address that answers with ["key", …]'
             raise InvalidInput(f"{where}: the answer is not JSON", hint=hint) from None
         if not isinstance(values, list) or not all(type(value) in (str, int) for value in values):
-            hint = 'give an address that answers with ["key", …]'
             raise InvalidInput(f"{where}: the answer is not a list of keys", value=values, hint=hint)
         return [str(value) for value in values]
 
@@ -423,8 +420,7 @@ def database_of(address: str, connections: int, password: str, look_s: float) ->
     url = database_url(address)
     if password:
         url = url.set(password=password)
-    is_file = url.drivername.partition("+")[0] == "sqlite"
-    if is_file:
+    if url.drivername.partition("+")[0] == "sqlite":
         # SQLite's file is opened for each fetch, because the file may have been replaced by another database.
         arguments = {"timeout": int(TIMEOUT_S)}
         return sa.create_engine(there_already(url), poolclass=sa.NullPool, connect_args=arguments)

@@ -101,7 +101,7 @@ class Polling:
         self._spent: deque[tuple[float, float]] = deque()
         """Pairs of a time and the total bandwidth spent until this time, for the last RATE_S seconds."""
 
-    # -- methods for any thread ---------------------------------------------------------------------------
+    # -- methods that any thread may call ---------------------------------------------------------------------------
 
     def used(self, key: str) -> None:
         """Count a use of the object with this key. If the queue of uses is full, an unknown key is counted instead."""

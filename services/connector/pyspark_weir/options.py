@@ -221,7 +221,9 @@ def why_not(name: str, text: str, use: Use) -> str:
         else:
             what = f"is not for {use}, only for {', '.join(sorted(OPTIONS[name].uses))}"
         return f"option {OPTIONS[name].name} {what} (got {shown(name, text)}); leave it out"
-    return f"no option {shown_name(name)} (got {shown(name, text)}); {nearest(name, taken)}"
+    # The name is hidden if a key was given as the name of an option.
+    shown_name = "(name hidden: it contains a key)" if "weir_" in name else name
+    return f"no option {shown_name} (got {shown(name, text)}); {nearest(name, taken)}"
 
 
 def nearest(name: str, known: list[str]) -> str:
@@ -229,10 +231,6 @@ def nearest(name: str, known: list[str]) -> str:
     close = difflib.get_close_matches(name.lower().replace("_", ""), lowered, n=1, cutoff=0.6)
     listed = f"known: {', '.join(sorted(known))}"
     return f"did you mean {lowered[close[0]]}? ({listed})" if close else f"leave it out ({listed})"
-
-
-def shown_name(name: str) -> str:
-    return "(name hidden: it contains a key)" if "weir_" in name else name
 
 
 def shown(name: str, text: object) -> str:

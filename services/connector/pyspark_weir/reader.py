@@ -24,7 +24,6 @@ from pyspark_weir.errors import DataLoss, OptionError
 from pyspark_weir.options import ReadOptions
 
 Offset = dict[str, int]
-SEQ = pa.field("_seq", pa.int64(), nullable=False)
 LOSS_HINT = "read more often, or set failOnDataLoss=false to continue without the lost rows"
 
 
@@ -39,8 +38,6 @@ class UnitSpan(InputPartition):
 
 def schema_of(options: ReadOptions) -> StructType:
     schema = GatewayClient(options.connection).schema(options.class_, options.query)
-    if SEQ.name not in schema.names:
-        schema = schema.insert(0, SEQ)
     return from_arrow_schema(schema.remove_metadata())
 
 

@@ -32,11 +32,8 @@ def declared_schema(options: Options) -> StructType:
     """Return the schema of the replay in Spark, for a user who gives no schema."""
     schema = schema_of(find_files(options.paths, options.file_format))
     split = parse_split(options.split) if options.split else ()
-    columns_asked = {
-        "columns": options.columns,
-        "split": [name for branch in split for name in branch.columns],
-    }
-    for option, names in columns_asked.items():
+    split_columns = [name for branch in split for name in branch.columns]
+    for option, names in (("columns", options.columns), ("split", split_columns)):
         for name in names:
             if name not in schema.names:
                 raise InvalidOption(option, f"there is no column {name}; {nearest(name, schema.names)}")

@@ -82,7 +82,9 @@ class Replay:
             rows = min(self._starts[place + 1] - row, end - first, SLICE_ROWS)
             batch = self._batches[place].slice(row - self._starts[place], rows)
             if moments is not None:
-                batch = self._timed(batch, moments(first, first + rows))
+                assert self._time is not None, "event times need a column to replace"
+                times = pa.array(moments(first, first + rows)).view(batch.schema.field(self._time).type)
+                batch = self._with_time(batch, times)
             elif lap and self._time is not None:
                 batch = self._with_time(batch, later(batch.column(self._time), lap * self._tile_lap))
             yield batch
@@ -95,10 +97,6 @@ class Replay:
         laps = np.repeat(np.arange(copies, dtype=np.int64), self.rows) * self._lap
         field = tiled.schema.field(self._time)
         return tiled.set_column(self._time, field, later(tiled.column(self._time), laps))
-
-    def _timed(self, batch: pa.RecordBatch, moments: NDArray[np.int64]) -> pa.RecordBatch:
-        assert self._time is not None, "event times need a column to replace"
-        return self._with_time(batch, pa.array(moments).view(batch.schema.field(self._time).type))
 
     def _with_time(self, batch: pa.RecordBatch, times: pa.Array) -> pa.RecordBatch:
         return batch.set_column(self._time, batch.schema.field(self._time), times)
