@@ -342,10 +342,10 @@ class FlightServer(flight.FlightServerBase):
 
     @answering
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
-        asked = parsed(RowsRequest, ticket.ticket)
-        self._check_reads(context, class_of(asked.unit))
-        schema = answers.schema_of(self._dirs, asked.unit, asked.query)
-        batches = answers.rows(self._dirs, asked.unit, asked.query, asked.first, asked.next)
+        request = parsed(RowsRequest, ticket.ticket)
+        self._check_reads(context, class_of(request.unit))
+        schema = answers.schema_of(self._dirs, request.unit, request.query)
+        batches = answers.rows(self._dirs, request.unit, request.query, request.first, request.next)
         # The first batch is read before the response begins, so that an error is raised before anything is sent.
         first = next(batches, None)
         return flight.GeneratorStream(schema, following(first, batches))

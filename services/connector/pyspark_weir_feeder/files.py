@@ -119,8 +119,8 @@ def read_file(file: File, names: list[str] | None, types: pa.Schema) -> pa.Table
 
 
 def read_dataset(file: File, names: list[str] | None, _: pa.Schema) -> pa.Table:
-    found = dataset(file)
-    return found.to_table(names and [name for name in names if name in found.schema.names])
+    rows = dataset(file)
+    return rows.to_table(names and [name for name in names if name in rows.schema.names])
 
 
 def read_csv(file: File, _: list[str] | None, types: pa.Schema) -> pa.Table:
