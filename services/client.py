@@ -18,7 +18,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode
 
@@ -88,11 +87,11 @@ class Client:
 
     @property
     def key(self) -> str:
-        """Key that authenticates the calls; it appears in no text or representation."""
+        """API key that is sent with each call. The key is not part of any text or representation."""
         return self._wire.key
 
     def __repr__(self) -> str:
-        """Return the endpoint only, without the key."""
+        """Return a text with the endpoint, but without the key."""
         return f"Client({self.endpoint!r})"
 
     def close(self) -> None:
@@ -101,24 +100,22 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # Ctrl-C during a call may leave the connection pool locked, and closing it would then hang.
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # Ctrl-C during a call may leave the connection pool locked, and closing a locked pool would hang.
         if kind is None or not issubclass(kind, KeyboardInterrupt):
             self.close()
 
     # -- calls about declarations ----------------------------------------------------------------------
 
     def apply(self, documents: Documents, dry_run: bool = False) -> Applied:
-        """Declare all documents, or none if one is refused; with `dry_run`, declare nothing, and return the changes that would be made."""
+        """Declare all documents, or none if one document is refused. With `dry_run`, only return the changes that would be made."""
         documents = documents_in(documents)
         path = f"/v1/apply{DRY_RUN if dry_run else ''}"
         with located(documents):
             return Applied.model_validate(self._post(path, body_of(documents)))
 
     def diff(self, documents: Documents) -> Applied:
-        """Return the changes that `apply` would make."""
+        """Return the changes that `apply` would make with the same documents."""
         return self.apply(documents, dry_run=True)
 
     def plan(self, documents: Documents, rates: Mapping[str, float] | None = None) -> dict[str, Any]:
@@ -129,13 +126,13 @@ class Client:
             return self._post(f"/v1/plan?{said}" if said else "/v1/plan", body_of(documents))
 
     def get(self, kind: str, name: str) -> Declared:
-        """Return one declaration by its kind and name; the name of a query is TENANT/QUERY."""
+        """Return the declaration with this kind and name. The name of a query is TENANT/QUERY."""
         ref = ref_named(kind, name)
         answer = self._wire.call("GET", place_of(ref))
         return declared(answer.headers, answer.content, ref)
 
     def all(self, kind: str, tenant: str | None = None) -> list[Declared]:
-        """Return all declarations of a kind, or a tenant's queries with `tenant`, in the order in which they were declared."""
+        """Return all declarations of a kind, in the order in which they were declared. With `tenant`, return the tenant's queries."""
         kind = kind_named(kind)
         if kind == "Session":
             try:
@@ -146,7 +143,7 @@ class Client:
         return [Declared.model_validate(item) for item in self._items(path)]
 
     def put(self, declaration: DocumentLike, version: int | None = None) -> Declared:
-        """Declare or change a document. With `version`, do so only if the declaration has this version (0: only if it does not exist)."""
+        """Declare or change a document. With `version`, the declaration must have this version; 0 means that it must not exist."""
         document = document_in(declaration)
         declaration = document.declaration if isinstance(document, Document) else document
         ref = ref_of(declaration)
@@ -158,12 +155,12 @@ class Client:
         return declared(answer.headers, answer.content, ref)
 
     def delete(self, kind: str, name: str, version: int | None = None, dry_run: bool = False) -> None:
-        """Delete a declaration; raise UnknownName if it does not exist, InUse if other declarations use it."""
+        """Delete a declaration; raise UnknownName if no such declaration exists, InUse if other declarations use the declaration."""
         path = place_of(ref_named(kind, name)) + (DRY_RUN if dry_run else "")
         self._wire.call("DELETE", path, headers=condition(version), again=dry_run)
 
     def users(self, kind: str, name: str) -> list[str]:
-        """Return the declarations that use the given declaration, which therefore cannot be deleted."""
+        """Return the names of the declarations because of which the given declaration cannot be deleted."""
         try:
             self.delete(kind, name, dry_run=True)
         except InUse as problem:
@@ -171,31 +168,31 @@ class Client:
         return []
 
     def audit(self, kind: str | None = None, name: str | None = None, most: int = 100) -> list[AuditEntry]:
-        """Return the changes in the audit log, latest first."""
+        """Return the changes of the catalog that the audit log contains, latest first."""
         page = self._get("/v1/audit", kind=kind, name=name, limit=most)
         return [AuditEntry.model_validate(entry) for entry in page["items"]]
 
     # -- calls about API keys --------------------------------------------------------------------------
 
     def list_keys(self) -> list[KeyInfo]:
-        """Return all keys, oldest first."""
+        """Return information about all API keys, oldest first."""
         return [KeyInfo.model_validate(item) for item in self._items("/v1/keys")]
 
     def create_key(self, principal: str, scopes: Iterable[str], expires_s: float | None = None) -> NewKey:
-        """Create a key. The returned object has the key's secret, which the service never shows again."""
+        """Create an API key. The returned object contains the secret of the key, which the service never shows again."""
         said: dict[str, Any] = {"principal": principal, "scopes": list(scopes)}
         if expires_s is not None:
             said["expires_s"] = expires_s
         return NewKey.model_validate(self._post("/v1/keys", said, again=False))
 
     def revoke_key(self, id_: str) -> None:
-        """Revoke a key, so that it no longer opens the service."""
+        """Revoke an API key, so that the service refuses calls with the key."""
         self._wire.call("DELETE", f"/v1/keys/{quoted(id_)}", again=False)
 
     # -- calls about feeds -----------------------------------------------------------------------------
 
     def to_bring(self) -> ToBring:
-        """Return the feeds for Spark to run, with the secrets of their sources; needs a key with the scope `feeds`."""
+        """Return the feeds that Spark must run, with the secrets of their sources. The call needs a key with the scope `feeds`."""
         return ToBring.model_validate(self._get("/v1/ingest"))
 
     def tell_progress(self, feeds: Sequence[FeedProgress]) -> None:
@@ -206,7 +203,7 @@ class Client:
     # -- calls that put rows into streams or read answers ----------------------------------------------
 
     def tenant(self) -> str:
-        """Return the one tenant that this key sees; raise InvalidInput if it sees no tenant or several."""
+        """Return the only tenant to which the key gives access; raise InvalidInput if there is no such tenant or several."""
         tenants = self._get("/v1/tenants", limit=2)["items"]
         if len(tenants) != 1:
             count = "no tenant" if not tenants else "several tenants"
@@ -229,7 +226,7 @@ class Client:
         """Put rows into a stream. Rows with the same name `batch` are published only once; without a name, the rows get a random name.
 
         Rows are one dict, several dicts, or a table or frame of PyArrow, polars or pandas.
-        With `force`, a stream that is fed by a source or a feed takes the rows, too.
+        With `force`, a stream that is fed by a source or a feed accepts the rows, too.
         """
         content, media = rows_content(rows)
         headers = {"Content-Type": media, "Idempotency-Key": batch or uuid.uuid4().hex}
@@ -278,7 +275,7 @@ class Client:
     def results_table(
         self, query: str, tenant: str | None = None, *, after: str | None = None, most: int = ROWS_MOST
     ) -> pa.Table:
-        """Return the kept rows of a query's results as an Arrow table, at most `most` rows."""
+        """Return the kept rows of a query's results as an Arrow table with at most `most` rows."""
         import pyarrow as pa
 
         path, parts, rows = self._results_path(query, tenant), [], 0
@@ -310,7 +307,7 @@ class Client:
         return content
 
     def _items(self, path: str) -> Iterator[dict[str, Any]]:
-        """Yield the items of a list that the service returns in pages, from all pages."""
+        """Yield all items of a list that the service returns in pages."""
         after: str | None = None
         while True:
             page = self._get(path, limit=PAGE, after=after)
@@ -324,7 +321,7 @@ class Client:
 
 
 def place_of(ref: Ref) -> str:
-    """Return the URL path of a declaration."""
+    """Return the path of a declaration in the URLs of the service."""
     match ref.kind:
         case "Session":
             return "/v1/session"
@@ -340,7 +337,7 @@ def condition(version: int | None) -> dict[str, str]:
 
 
 def declared(headers: Mapping[str, str], content: bytes, ref: Ref) -> Declared:
-    """Return the declaration in an HTTP response; the header ETag has its version."""
+    """Return the declaration in an HTTP response. The header ETag of the response has the version of the declaration."""
     document = {"kind": ref.kind, "name": ref.name} | orjson.loads(content)
     version, warnings = int(headers["ETag"].strip('"')), headers.get("Weir-Warning", "")
     return Declared.model_validate({"version": version, "document": document, "warnings": warnings})
@@ -353,13 +350,13 @@ def body_of(documents: Sequence[Declaration | Document]) -> dict[str, Any]:
     return {"documents": [as_document(declaration) for declaration in declarations]}
 
 
-# Position of a document in the body of a request, as an error message of the service names it.
+# Pattern of the beginning of the service's error messages about one of several documents, with the document's position.
 IN_BODY = re.compile(r"documents\[([0-9]+)\](?: \(.*?\))?(?=: )", re.DOTALL)
 
 
 @contextmanager
 def located(documents: Sequence[Declaration | Document]) -> Iterator[None]:
-    """Change errors raised in the block: they name the file or the name of a document instead of its position in the request."""
+    """Change the errors that are raised in the block, so that they name a document or its file instead of its position."""
     try:
         yield
     except WeirError as problem:

@@ -1,4 +1,4 @@
-"""Answers of queries as Arrow batches, for readers on other machines."""
+"""Answers of queries as Arrow batches, which the Flight server sends to readers on other machines."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from engine.data.train import merged, values_to_arrow
 from services.ingest.columns import type_text
 
 SEQ, KEPT = "_seq", "_kept"
-# Columns that precede the query's own columns: the row's number (_seq), and the fraction of its input that was kept (_kept).
+# Columns that precede the columns of the query: the number of the row (_seq), and the fraction of its input that was not shed (_kept).
 OWN = (pa.field(SEQ, pa.int64(), nullable=False), pa.field(KEPT, pa.float64(), nullable=False))
-# Number of rows at which a message is complete; rows that a class committed together are never divided between messages.
+# Number of rows at which a message is sent. A message may have more rows, because rows that a class committed together stay together.
 MESSAGE_ROWS = 50_000
 DECIMAL = re.compile(r"decimal\((\d+), (\d+)\)")
 
 
 @dataclass(eq=False)
 class AnswersForgotten(WeirError):
-    """Error for a requested row that is no longer kept; `next` is the number of the first later row that is kept."""
+    """Error for a requested row that is no longer kept. The field `next` is the number of the first row that is still kept."""
 
     next: int = 0
 
@@ -40,24 +40,23 @@ class UnitRows:
     first: int
     next: int
     mark: str
-    """Identifier of these answers, which changes when the query is declared again and its rows are numbered from the start."""
+    """Identifier of the query's answers. A query that is declared again has a new identifier, and its rows are numbered from 0."""
 
 
 def units(dirs: RunDirs, class_name: str, query: str) -> list[UnitRows]:
-    """Return the kept rows of the query in each shard of the class."""
+    """Return the range of the query's rows that each unit of the class still keeps."""
     kept_units = units_of(dirs, class_name)
     if not kept_units:
         raise InvalidInput("this node keeps no answers of this class", "class", class_name)
     rows = []
     for unit in kept_units:
         reader = AnswerReader(dirs, unit)
-        mark = reader.described(query).mark  # called only to raise an error if the query is unknown
-        rows.append(UnitRows(unit, *reader.kept(query), mark))
+        rows.append(UnitRows(unit, *reader.kept(query), reader.described(query).mark))
     return rows
 
 
 def schema_of(dirs: RunDirs, unit: str, query: str) -> pa.Schema:
-    """Return the schema of the answers: `_seq` and `_kept`, then the query's columns."""
+    """Return the schema of a query's answers: `_seq` and `_kept`, then the columns of the query."""
     return schema_with(AnswerReader(dirs, unit).columns(query))
 
 
@@ -66,12 +65,12 @@ def schema_with(columns: Iterable[tuple[str, str]]) -> pa.Schema:
 
 
 def columns_of(schema: pa.Schema) -> list[tuple[str, str]]:
-    """Return name and type of the query's own columns, without `_seq` and `_kept`."""
+    """Return the names and types of the query's columns, without `_seq` and `_kept`."""
     return [(field.name, type_text(field.type)) for field in list(schema)[len(OWN) :]]
 
 
 def rows(dirs: RunDirs, unit: str, query: str, first: int, following: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows from `first` up to, not including, `following`, each once; raise AnswersForgotten if a row is not kept."""
+    """Yield the rows numbered `first` to `following - 1`; raise AnswersForgotten if a row is no longer kept."""
     schema, expected = schema_of(dirs, unit, query), first
     gathered: list[pa.RecordBatch] = []
     for answer in AnswerReader(dirs, unit).answers(query, first - 1) if first < following else ():
@@ -80,17 +79,17 @@ def rows(dirs: RunDirs, unit: str, query: str, first: int, following: int) -> It
         gathered.append(batch_of([answer], schema).slice(0, following - expected))
         expected += gathered[-1].num_rows
         if sum(batch.num_rows for batch in gathered) >= MESSAGE_ROWS:
-            yield from joined(gathered)
+            yield from joined(gathered, schema)
             gathered = []
         if expected == following:
             break
-    yield from joined(gathered)
+    yield from joined(gathered, schema)
     if expected < following:
         raise missing(dirs, unit, query, expected)
 
 
 def batch_of(answers: Sequence[Answer], schema: pa.Schema) -> pa.RecordBatch:
-    """Return consecutive answers as one batch, because the fixed cost of a batch exceeds the cost of its rows."""
+    """Return consecutive answers as one record batch. Fewer batches are faster, because each batch has a fixed cost."""
     trains = [answer.train for answer in answers]
     together, first = merged(trains), answers[0].first
     numbers = np.arange(first, first + len(together), dtype=np.int64)
@@ -103,20 +102,16 @@ def missing(dirs: RunDirs, unit: str, query: str, number: int) -> WeirError:
     kept, following = AnswerReader(dirs, unit).kept(query)
     if number >= following:
         return InvalidInput(
-            "the query has not answered this row yet", "to", number, f"ask for rows up to {following}"
+            "the query has not returned this row yet", "to", number, f"ask for rows up to {following}"
         )
     what = f"row {number} of {query} is no longer kept; the first kept row is {kept}"
-    return AnswersForgotten(
-        what, unit, hint="continue from that row, or raise results_bytes to keep more rows", next=kept
-    )
+    hint = f"continue from row {kept}, or raise results_bytes to keep more rows"
+    return AnswersForgotten(what, unit, hint=hint, next=kept)
 
 
-def joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Return the rows in as few batches as possible."""
-    if len(batches) < 2:
-        return batches
-    joined_batches: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
-    return joined_batches
+def joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the batches in as few batches as possible."""
+    yield from pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
 
 
 def arrow_of(kind: str) -> pa.DataType:

@@ -1,4 +1,4 @@
-"""Mapping of the columns that a producer sends to the columns of the stream, by schema policy.
+"""Conversion of the columns that a producer sends to the columns of a stream. The schema policy says which differences are accepted:
 
     reject        the producer sends exactly the stream's columns, in any order
     ignore        columns that the stream does not have are dropped
@@ -6,7 +6,7 @@
 
 Case is ignored in names. A sent type may differ from the declared type if conversion keeps the meaning of values: a number in
 a wider type, a timestamp in another unit, a category as its text. A row without an event time, or with a value that does not
-fit, is not published but becomes a dead row; the other rows are accepted. All checks work on whole columns, never on single rows.
+fit its column, is not published but becomes a dead row; all other rows are accepted. All checks work on whole columns.
 
 The producer's event-time column may have another name than the stream's. If the stream declares event time as a number of
 milliseconds, timestamps may be sent; they are rounded down to the stream's unit.
@@ -34,24 +34,23 @@ DOES_NOT_FIT = "does not fit"
 UNIT_NS: Mapping[str, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 US_NS = 1000
 INT64_MAX = 2**63 - 1
-# Integers up to this value can be represented exactly in the float type.
+# Largest integer, by float type, up to which the type represents every integer exactly.
 EXACT: Mapping[TypeKind, int] = {TypeKind.FLOAT32: 2**24, TypeKind.FLOAT64: 2**53}
-INTEGER_BITS: Mapping[TypeKind, int] = {TypeKind.INT32: 32, TypeKind.INT64: 64}
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
     """Conversion of values from the Arrow type that a producer sends to the type of a stream's column."""
 
-    convert: Callable[[pa.Array], pa.Array]
-    """Function that converts an array without bad values."""
+    convert: Callable[[pa.Array], pa.Array] = lambda array: array
+    """Function that converts an array in which all values fit the column."""
     bad: Callable[[pa.Array], pa.Array | None] = lambda array: None
-    """Function that marks the values that do not fit; it returns None if all values fit."""
+    """Function that marks the values of an array that do not fit the column, or returns None if all values fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class IngestColumn:
-    """Column of the stream, with the sent column that it is filled from."""
+    """Column of the stream, with the sent column from which it is filled."""
 
     field: Field
     source: int | None
@@ -62,14 +61,13 @@ class IngestColumn:
 
 @dataclass(frozen=True)
 class Mapped:
-    """Conversion of all batches that a producer sends with the same schema."""
+    """Conversion of all record batches that a producer sends with one schema."""
 
-    stream: StreamSchema
     arrow: pa.Schema
     columns: Sequence[IngestColumn]
 
     def take(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[DeadRows]]:
-        """Convert a valid batch; return its rows in the stream's schema, and the dead rows that cannot be converted."""
+        """Return the rows of a valid batch in the stream's schema, and the dead rows, which do not fit the stream."""
         batch, dead = self._set_apart(batch)
         arrays = [
             pa.nulls(batch.num_rows, column.field.type.arrow)
@@ -98,7 +96,7 @@ class Mapped:
             rows = batch.filter(pc.and_(left, bad))
             left = pc.and_not(left, bad)
             if rows.num_rows:
-                dead.append(DeadRows(reason, column.field.name, [rows]))
+                dead.append(DeadRows(reason, column.field.name, rows))
         return batch.filter(left), dead
 
 
@@ -109,16 +107,16 @@ def mapped(
     policy: SchemaPolicy | None,
     timestamp_column: str | None,
 ) -> Mapped:
-    """Return the conversion for the schema `given`; raise NotAccepted if its columns do not match the stream.
+    """Return the conversion of batches with the schema `given`; raise NotAccepted if its columns do not match those of the stream.
 
-    If no schema policy is given, the hints of errors do not mention options of the Spark connector.
+    Without a schema policy, the hints of errors do not mention options of the Spark connector.
     """
     places = places_of(stream, given)
     sources = {field.name.lower(): places.get(field.name.lower()) for field in stream.schema.fields}
     time = None if stream.time is None else stream.schema.fields[stream.time]
     if timestamp_column is not None:
         if time is None:
-            what = "the stream has no event time, so none can be sent"
+            what = "a column for the event time was given, but the stream has no event time"
             raise not_accepted(stream, timestamp_column, what, "leave out the option timestampColumn")
         if timestamp_column.lower() not in places:
             what = "the event-time column is not among the sent columns"
@@ -131,11 +129,11 @@ def mapped(
         source, is_time = sources[field.name.lower()], field is time
         if source is None and (is_time or policy != "addNullable"):
             raise missing(stream, field, is_time, policy)
-        conversion = Conversion(lambda array: array)
+        conversion = Conversion()
         if source is not None:
             conversion = conversion_of(stream, field, given.field(source).type, is_time)
         columns.append(IngestColumn(field, source, conversion, is_time))
-    return Mapped(stream, stream.schema.arrow, columns)
+    return Mapped(stream.schema.arrow, columns)
 
 
 def places_of(stream: StreamSchema, given: pa.Schema) -> dict[str, int]:
@@ -173,19 +171,15 @@ def missing(stream: StreamSchema, field: Field, is_time: bool, policy: SchemaPol
 
 
 def type_text(given: pa.DataType) -> str:
-    """Return the type, in SQL, of a stream's column that could take this Arrow type, or `…`."""
+    """Return the SQL type of a column that accepts values of this Arrow type, or `…` if no SQL type does."""
     if pa.types.is_decimal(given):
         return f"decimal({given.precision}, {given.scale})"
     if pa.types.is_timestamp(given):
         return "timestamp"
     if is_text(given):
         return "string"
-    names = {
-        type_.arrow: type_.kind.value
-        for type_ in map(DataType, TypeKind)
-        if type_.kind is not TypeKind.DECIMAL
-    }
-    return names.get(given, "…")
+    simple_kinds = (kind for kind in TypeKind if kind is not TypeKind.DECIMAL)
+    return next((kind.value for kind in simple_kinds if DataType(kind).arrow == given), "…")
 
 
 # -- conversions between types -----------------------------------------------------------------------------------
@@ -197,7 +191,7 @@ def conversion_of(stream: StreamSchema, field: Field, given: pa.DataType, is_tim
     if pa.types.is_timestamp(given):
         conversion = of_timestamps(given, target, stream.time_unit_us, is_time)
     elif given == target.arrow:
-        conversion = Conversion(lambda array: array)
+        conversion = Conversion()
     elif pa.types.is_null(given):
         conversion = Conversion(lambda array: pa.nulls(len(array), target.arrow))
     elif target.kind is TypeKind.STRING and is_text(given):
@@ -210,16 +204,11 @@ def conversion_of(stream: StreamSchema, field: Field, given: pa.DataType, is_tim
         conversion = of_decimals(given, target)
     if conversion is None:
         what = f"type {given}; expected {target} ({target.arrow})"
-        raise not_accepted(stream, field.name, what, remedy(given, target))
+        hint = f"cast the column to {target.arrow}"
+        if pa.types.is_timestamp(given) and target.kind is TypeKind.TIMESTAMP:
+            hint = "write timestamps with a time zone, as in 2026-11-19T16:10:00Z, or cast them to TIMESTAMP"
+        raise not_accepted(stream, field.name, what, hint)
     return conversion
-
-
-def remedy(given: pa.DataType, target: DataType) -> str:
-    if pa.types.is_timestamp(given) and target.kind is TypeKind.TIMESTAMP:
-        return (
-            "write timestamps with a time zone, as in 2026-11-19T16:10:00Z, or cast the column to TIMESTAMP"
-        )
-    return f"cast the column to {target.arrow}"
 
 
 def is_text(given: pa.DataType) -> bool:
@@ -233,7 +222,7 @@ def is_text(given: pa.DataType) -> bool:
 def of_timestamps(
     given: pa.TimestampType, target: DataType, time_unit_us: int, is_time: bool
 ) -> Conversion | None:
-    """Return the conversion of timestamps to `target`; None if the timestamps lack a time zone, or if `target` holds no times."""
+    """Return the conversion of timestamps to `target`; None if the timestamps have no time zone, or if `target` is not a type for times."""
     if given.tz is None or not (
         target.kind is TypeKind.TIMESTAMP or (is_time and target.kind is TypeKind.INT64)
     ):
@@ -250,7 +239,8 @@ def of_timestamps(
             lambda array: fits(ticks(array)),
         )
     parts = to_ns // from_ns
-    if is_time:  # the column has no NULL, because rows without an event time were removed earlier
+    if is_time:
+        # An event-time column has no NULL, because rows without an event time were removed before.
         return Conversion(lambda array: pa.array(ticks(array).to_numpy() // parts).view(target.arrow))
     return Conversion(
         lambda array: pc.divide(ticks(array), parts).view(target.arrow),
@@ -264,21 +254,21 @@ def ticks(array: pa.Array) -> pa.Array:
 
 def of_integers(given: pa.DataType, target: DataType) -> Conversion | None:
     if target.is_integer:
-        most = 2 ** (INTEGER_BITS[target.kind] - 1) - 1
+        most = 2 ** (target.arrow.bit_width - 1) - 1
         return Conversion(lambda array: array.cast(target.arrow), beyond(given, -most - 1, most))
     if target.is_float:
         most = EXACT[target.kind]
         return Conversion(lambda array: array.cast(target.arrow), beyond(given, -most, most))
     if target.kind is TypeKind.DECIMAL:
         most = 10 ** (target.precision - target.scale) - 1
-        # Arrow casts an integer type only to decimals with room for all its integers, so values are cast to a wide decimal first.
+        # Values are cast to a wide decimal first, because Arrow refuses a decimal type that is too narrow for the largest integer.
         wide = pa.decimal128(min(38, 20 + target.scale), target.scale)
         return Conversion(lambda array: array.cast(wide).cast(target.arrow), beyond(given, -most, most))
     return None
 
 
 def beyond(given: pa.DataType, low: int, high: int) -> Callable[[pa.Array], pa.Array | None]:
-    """Return a function that marks integers outside `low` to `high`, or that returns None if no integer of type `given` can be outside."""
+    """Return a function that marks integers below `low` or above `high`. The function returns None if the type `given` has no such integers."""
     bits = given.bit_width
     signed = pa.types.is_signed_integer(given)
     least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)

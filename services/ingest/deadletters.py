@@ -4,10 +4,10 @@
              padding to a multiple of 64 bytes; the rows as an Arrow stream
 
 Numbered properties:
-1. The dead rows of a batch are stored once, however often the batch is sent. All frames of a batch are stored, or none.
-2. The log takes at most `bytes_max`; the oldest frames are dropped first. If a batch has more dead rows than fit, only some
-   are stored, but all are counted.
-3. Each frame holds the total number of dead rows by reason, including its batch, so a killed process loses no count.
+1. The dead rows of a batch are stored once, even if the batch is sent several times. All frames of a batch are stored, or none.
+2. The log takes at most `bytes_max`; the oldest frames are dropped first. If a batch has more dead rows than fit, some of them are
+   stored, and all are counted.
+3. The head of each frame has the counts of all dead rows up to its batch, by reason, so that a killed process loses no count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 from typing import Any
@@ -33,37 +33,25 @@ DEAD_BYTES = 64 << 20
 # Maximum number of rows stored per reason and batch.
 ROWS_MAX = 10_000
 VERSION = 1
-_HEAD = Struct("=BxxxI")  # first bytes of every frame: the version of the format and the length of the head
-
-
-@dataclass(slots=True)
-class DeadRows:
-    """Rows of one part of a batch, as they were sent, that could not be published, all for the same reason."""
-
-    reason: str
-    column: str
-    batches: list[pa.RecordBatch] = field(default_factory=list)
-
-    @property
-    def rows(self) -> int:
-        return sum(batch.num_rows for batch in self.batches)
+# First bytes of every frame: the version of the format and the length of the head.
+_HEAD = Struct("=BxxxI")
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """Frame of the log: dead rows of one batch with the same reason."""
+class DeadRows:
+    """Rows of a record batch that could not be published, all for the same reason, as the producer sent them."""
 
     reason: str
     column: str
-    producer: str
-    batch: int
-    rows: int
-    """Number of dead rows; `kept` may have fewer."""
-    kept: pa.Table
+    batch: pa.RecordBatch
+
+    @property
+    def rows(self) -> int:
+        return int(self.batch.num_rows)
 
 
 class DeadLog:
-    """Dead-letter log of one stream. A caller that writes must hold the stream's `writing` lock."""
+    """Dead-letter log of one stream. The caller of `keep` must hold the stream's `writing` lock."""
 
     def __init__(self, folder: Path, bytes_max: int) -> None:
         self._writer = SegmentWriter(folder, bytes_max=bytes_max, keep_from=KEEP_NONE)
@@ -83,11 +71,11 @@ class DeadLog:
             counts[f"{rows.reason}: {rows.column}"] += rows.rows
         record = {"producer": producer, "batch": number, "counts": counts}
         groups = grouped(dead)
-        # The rows of a batch may take half of the bytes that one append may write; the other half is for the heads of the frames.
+        # Rows may take half of the bytes that one append may write, so that the other half remains for the heads of the frames.
         most = self._bytes_max // SEGMENTS_LEAST
-        frames = [frame_of(group, record, most // 2 // len(groups)) for group in groups]
+        frames = [frame_of(table, record | head, most // 2 // len(groups)) for head, table in groups]
         if sum(size for _, size in frames) > most:
-            frames = [frame_of(group, record, 0) for group in groups]
+            frames = [frame_of(table, record | head, 0) for head, table in groups]
         self._writer.append_all(frames)
         self._last.note(batch)
         self.counts = counts
@@ -105,12 +93,12 @@ class DeadLetters:
         self._logs: dict[str, tuple[Stream, DeadLog]] = {}
 
     def keep(self, stream: Stream, producer: str, number: int, dead: Sequence[DeadRows]) -> None:
-        """Store the dead rows of all parts of a batch."""
+        """Store the dead rows of a batch of a producer in the log of the stream."""
         if dead:
             self._log(stream).keep(producer, number, dead)
 
     def counts(self, stream: Stream) -> Mapping[str, int]:
-        """Return the number of the stream's dead rows, by reason and column."""
+        """Return the number of dead rows that the stream has had, by reason and column."""
         return self._log(stream).counts if (stream.folder / FOLDER).is_dir() else {}
 
     def close(self) -> None:
@@ -123,7 +111,8 @@ class DeadLetters:
         with self._lock:
             logged_stream, log = self._logs.get(stream.name.lower(), (None, None))
             if log is not None and logged_stream is not stream:
-                log.close()  # the log belongs to a stream that was dropped
+                # The log belongs to a stream of the same name that was dropped.
+                log.close()
                 log = None
             if log is None:
                 log = DeadLog(stream.folder / FOLDER, self._bytes_max)
@@ -131,22 +120,8 @@ class DeadLetters:
             return log
 
 
-def letters(folder: Path) -> Iterator[DeadLetter]:
-    """Yield the dead letters in a stream's folder, oldest first."""
-    for head, rows in found(folder / FOLDER):
-        kept = pa.ipc.open_stream(pa.py_buffer(rows)).read_all()
-        yield DeadLetter(
-            reason=head["reason"],
-            column=head["column"],
-            producer=head["producer"],
-            batch=head["batch"],
-            rows=head["rows"],
-            kept=kept,
-        )
-
-
 def found(folder: Path) -> Iterator[tuple[dict[str, Any], memoryview]]:
-    """Yield the head and the rows of each frame in the bytes of a log."""
+    """Yield the head and the rows of each frame in a dead-letter log, oldest first."""
     log = Reader(folder)
     for _, payload in frames_left(log, log.first):
         version, size = _HEAD.unpack_from(payload)
@@ -158,26 +133,25 @@ def found(folder: Path) -> Iterator[tuple[dict[str, Any], memoryview]]:
         yield json.loads(bytes(payload[_HEAD.size : end])), payload[aligned(end) :]
 
 
-def grouped(dead: Sequence[DeadRows]) -> list[DeadRows]:
-    """Return the dead rows of all parts, grouped by reason, column and schema."""
-    groups: dict[tuple[str, str, pa.Schema], DeadRows] = {}
+def grouped(dead: Sequence[DeadRows]) -> list[tuple[dict[str, Any], pa.Table]]:
+    """Return a table for each reason, column and schema, with the dead rows and with the fields that belong in their head."""
+    groups: dict[tuple[str, str, pa.Schema], list[pa.RecordBatch]] = {}
     for rows in dead:
-        group = groups.setdefault(
-            (rows.reason, rows.column, rows.batches[0].schema), DeadRows(rows.reason, rows.column)
-        )
-        group.batches += rows.batches
-    return list(groups.values())
+        groups.setdefault((rows.reason, rows.column, rows.batch.schema), []).append(rows.batch)
+    return [
+        ({"reason": reason, "column": column}, pa.Table.from_batches(batches))
+        for (reason, column, _), batches in groups.items()
+    ]
 
 
-def frame_of(dead: DeadRows, told: Mapping[str, Any], bytes_max: int) -> Frame:
-    """Return a frame with as many of the rows as fit into `bytes_max`."""
-    table = pa.Table.from_batches(dead.batches)
+def frame_of(table: pa.Table, record: Mapping[str, Any], bytes_max: int) -> Frame:
+    """Return a frame with as many rows of the table as fit into `bytes_max`."""
     fitting = bytes_max * table.num_rows // max(1, table.nbytes)
     kept = table.slice(0, min(ROWS_MAX, fitting)).combine_chunks()
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, kept.schema) as writer:
         writer.write_table(kept)
-    head = {"reason": dead.reason, "column": dead.column, "rows": dead.rows, "kept": kept.num_rows, **told}
+    head = {**record, "rows": table.num_rows, "kept": kept.num_rows}
     text = json.dumps(head).encode()
     parts: list[Part] = []
     size = append_in_a_row(parts, _HEAD.pack(VERSION, len(text)) + text, [memoryview(sink.getvalue())])

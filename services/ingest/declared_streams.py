@@ -1,4 +1,4 @@
-"""Stream declarations of a file, and a check, made before a JVM is started, that a gateway declares the same streams."""
+"""Declarations of the streams in a file. Before Spark is started, the declared streams are compared with those of the gateway."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ TIME_COLUMN = b"weir.time_column"
 
 
 class EndpointAway(WeirError):
-    """Error for an endpoint at which no gateway answers."""
+    """Error for an address at which no gateway answers."""
 
 
 def declared(file: StreamsFile, path: Path | None = None) -> dict[str, StreamSchema]:
-    """Return each stream's columns and event time; raise InvalidInput for the first declaration that is not valid."""
-    name_of_file = "" if path is None else str(path)
+    """Return the columns and event time of each stream, by name; raise InvalidInput for the first declaration that is not valid."""
     schemas = {}
     for name, definition in file.streams.items():
         try:
             schemas[name] = read_declaration(name, definition)
         except InvalidInput as problem:
-            problem.file = name_of_file
+            problem.file = "" if path is None else str(path)
             raise
     return schemas
 
@@ -47,7 +46,7 @@ def read_declaration(name: str, one: StreamDefinition) -> StreamSchema:
     except PlanningError as problem:
         if one.sql is not None:
             raise replace(problem, field=field) from None
-        # Line and column are left out, because they refer to generated SQL, which the user has not seen.
+        # The error's line and column are left out, because they refer to generated SQL, which the user has not seen.
         raise of_field(problem, one, f"streams.{name}") from None
     if stream.name.lower() != name.lower():
         hint = "use the same name in the key and in CREATE STREAM"
@@ -56,7 +55,7 @@ def read_declaration(name: str, one: StreamDefinition) -> StreamSchema:
 
 
 def of_field(problem: PlanningError, one: StreamDefinition, place: str) -> InvalidInput:
-    """Convert an error in a generated CREATE STREAM statement to an error that names the wrong field of the declaration."""
+    """Convert an error in generated SQL to an error that names the wrong field of the stream's declaration."""
     value = str(problem.value)
     if one.watermark is not None and one.watermark in value:
         hint = "write a length of time from 0 to 366 days, such as `5 seconds`"
@@ -71,7 +70,7 @@ def of_field(problem: PlanningError, one: StreamDefinition, place: str) -> Inval
 
 
 def check_gateway(streams: dict[str, StreamSchema], door: GatewayAddress) -> None:
-    """Raise InvalidInput unless the gateway has each stream with the declaration given here. The gateway is not changed."""
+    """Raise InvalidInput if a stream is missing at the gateway or is declared differently there. Nothing is changed at the gateway."""
     with door.trust.connect(door.endpoint) as client:
         bearer = (b"authorization", f"Bearer {door.api_key}".encode())
         call = flight.FlightCallOptions(timeout=ANSWERS_S, headers=[bearer])
@@ -85,7 +84,7 @@ def schema_at(
     try:
         return client.get_schema(flight.FlightDescriptor.for_path("stream", name), call).schema
     except (pa.ArrowException, OSError, KeyError) as problem:
-        # The error is recognised by its text, because pyarrow does not keep its type for this call.
+        # The kind of the error is recognised by its text, because pyarrow does not preserve the type of an error of `get_schema`.
         text = str(problem)
     why = INTRODUCED.sub("", text.splitlines()[0]).partition(". Detail:")[0]
     if AWAY.search(text):
@@ -101,7 +100,7 @@ def schema_at(
 
 
 def compare(name: str, stream: StreamSchema, there: pa.Schema) -> None:
-    """Compare the stream's declaration here with the gateway's; raise InvalidInput for the first difference that affects rows."""
+    """Compare the declared stream with the gateway's schema; raise InvalidInput for the first difference in columns or event time."""
     field = f"streams.{name}"
     ours = {field.name.lower(): field for field in stream.schema.arrow}
     theirs = {field.name.lower(): field for field in there}

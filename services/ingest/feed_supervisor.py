@@ -4,11 +4,11 @@
 an event: a start ends in Started or FeedFailed, a stop in FeedStopped, and a running query that ends by itself in FeedFailed.
 
 Guarantees:
-1. An event about one feed leads to commands for this feed only, and DeclaredFeeds to commands for the feeds that it changes.
-2. A feed has one query at a time: Start is commanded only when the query before has ended, because both use one checkpoint.
+1. An event about one feed leads to commands for this feed only. DeclaredFeeds leads to commands for the feeds that it changes.
+2. A feed has one query at a time. Its next query is started only after the previous query has ended, because both use one checkpoint.
 3. A feed that failed is started again after a pause. The pause doubles with each failure, from 0.5 s to 30 s, and is 0.5 s
    again after a completed batch. A feed with a changed declaration is started without a pause.
-4. A feed that is no longer declared is stopped, and forgotten when its query has ended.
+4. A feed that is no longer declared is stopped. The supervisor forgets the feed when its query has ended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Run = Literal["none", "starting", "running", "stopping"]
 
 @dataclass(frozen=True, slots=True)
 class DeclaredFeeds(Generic[Spec]):
-    """Event: exactly these feeds are declared now. They are to run, and all other feeds are to stop."""
+    """Event: exactly these feeds are declared now, so these feeds must run and all other feeds must stop."""
 
     feeds: Mapping[str, Spec]
 
@@ -62,7 +62,7 @@ class BatchDone:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Event without news about a feed: time has passed, so that the start of a failed feed may be due."""
+    """Event: time has passed, so a pause after a failure may have ended, and the failed feed may have to be started."""
 
 
 Event = DeclaredFeeds[Spec] | Started | FeedFailed | FeedStopped | BatchDone | Tick
@@ -70,7 +70,7 @@ Event = DeclaredFeeds[Spec] | Started | FeedFailed | FeedStopped | BatchDone | T
 
 @dataclass(frozen=True, slots=True)
 class Start(Generic[Spec]):
-    """Command to start a feed's query as `spec` says."""
+    """Command to start the query of a feed with the settings in `spec`."""
 
     feed: str
     spec: Spec
@@ -88,19 +88,19 @@ Command = Start[Spec] | Stop
 
 @dataclass
 class Supervised(Generic[Spec]):
-    """State of one feed: the declared specification, its query, and the time of the next start."""
+    """State of one feed: its declared specification, the state of its query, and the time of the next start."""
 
     declared: Spec | None
-    """Specification to run; None when the feed is to end."""
+    """Specification of the query that must run; None if the feed must stop."""
     due: float
-    """Time of the next start, while no query runs."""
+    """Time at which the query is started next; used only while no query runs."""
     run: Run = "none"
     started_as: Spec | None = None
     restarts: int = 0
-    """Number of starts after failures."""
+    """Number of times that the query was started after a failure."""
     last_error: str | None = None
     failed: bool = False
-    """True from a failure until the next query runs."""
+    """True from a failure of the query until the feed's next query runs."""
     backoff: Backoff = field(default_factory=Backoff)
 
 
@@ -108,16 +108,8 @@ class Supervisor(Generic[Spec]):
     """State of all feeds of one Spark session."""
 
     def __init__(self) -> None:
-        self._feeds: dict[str, Supervised[Spec]] = {}
-
-    @property
-    def feeds(self) -> Mapping[str, Supervised[Spec]]:
+        self.feeds: dict[str, Supervised[Spec]] = {}
         """Feeds that are declared or still have a query, in the order of their declaration."""
-        return self._feeds
-
-    def next_due(self) -> float | None:
-        """Return the time of the next start; None if no feed waits for a start."""
-        return min((feed.due for feed in self._feeds.values() if feed.run == "none"), default=None)
 
     def handle(self, event: Event[Spec], now: float) -> list[Command[Spec]]:
         match event:
@@ -125,7 +117,7 @@ class Supervisor(Generic[Spec]):
                 return self._declare(feeds, now)
             case Tick():
                 return self._settle_all(now)
-        feed = self._feeds.get(event.feed)
+        feed = self.feeds.get(event.feed)
         if feed is None:
             return []
         match event:
@@ -140,9 +132,9 @@ class Supervisor(Generic[Spec]):
         return self._settle(event.feed, now)
 
     def _declare(self, wanted: Mapping[str, Spec], now: float) -> list[Command[Spec]]:
-        for name in [*self._feeds, *wanted]:
+        for name in [*self.feeds, *wanted]:
             spec = wanted.get(name)
-            feed = self._feeds.setdefault(name, Supervised(spec, now))
+            feed = self.feeds.setdefault(name, Supervised(spec, now))
             if feed.declared != spec:
                 feed.declared, feed.due, feed.failed = spec, now, False
                 feed.backoff.succeeded()
@@ -155,18 +147,18 @@ class Supervisor(Generic[Spec]):
             feed.due = now + feed.backoff.failed()
 
     def _settle_all(self, now: float) -> list[Command[Spec]]:
-        return [command for name in list(self._feeds) for command in self._settle(name, now)]
+        return [command for name in list(self.feeds) for command in self._settle(name, now)]
 
     def _settle(self, name: str, now: float) -> list[Command[Spec]]:
-        """Return the commands that change the feed's query to what is declared."""
-        feed = self._feeds[name]
+        """Return the commands that start or stop the feed's query, so that the query becomes as declared."""
+        feed = self.feeds[name]
         if feed.run == "running" and feed.declared != feed.started_as:
             feed.run = "stopping"
             return [Stop(name)]
         if feed.run != "none":
             return []
         if feed.declared is None:
-            del self._feeds[name]
+            del self.feeds[name]
             return []
         if now < feed.due:
             return []

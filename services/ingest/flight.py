@@ -1,7 +1,7 @@
 """Arrow Flight server of a node, for producers and readers on the network. It runs in the gateway's process.
 
-    get_schema  a stream's columns (path stream, NAME), or a query's (path query, CLASS, QUERY)
-    do_put      one part of a producer's batch; staged, or published at once if it is the only part
+    get_schema  columns of a stream (path stream, NAME) or of a query (path query, CLASS, QUERY)
+    do_put      receive one part of a producer's batch, and stage it; publish it at once if it is the only part
     do_action   `commit` or `abort` a batch; `committed`: last batch of a producer; `results`: kept range of a query's rows
     do_get      rows of a query's answers
 
@@ -10,9 +10,9 @@ FlightServerError, and a call that may succeed later with FlightUnavailableError
 
 Guarantees:
 1. When the response to a commit is sent, the whole batch is in the stream's log. A repeated commit does not publish the batch
-   again. The same holds for a part that is published at once. `abort` and `committed` may be repeated.
+   again. Both are true also for a part that is published at once. `abort` and `committed` may be repeated.
 2. A producer that sends wrong data, or stops in the middle of a call, delays no other stream.
-3. If a lossless reader is behind, producers are asked to retry later; classes that shed do not delay producers.
+3. If a lossless class has not read enough of a stream, producers are asked to retry later. Classes that shed do not delay producers.
 
 Calls run on gRPC's threads. A call without a key is refused before its rows are read.
 """
@@ -71,13 +71,13 @@ from services.ingest.staging import (
 )
 
 FRAME_ROWS = 100_000
-# Maximum size of a record batch. A larger batch is refused, but only after gRPC has received it.
+# Maximum bytes of a record batch. A larger batch is refused after gRPC has received it.
 MESSAGE_BYTES = 64 << 20
-# Maximum number of parts that are received at a time, for all streams together (PUTS) and for each stream (STREAM_PUTS).
-# Each part occupies a gRPC thread, so the limit per stream leaves threads for other streams.
+# Maximum number of parts that are received at the same time, for all streams together (PUTS) and for each stream (STREAM_PUTS).
+# Each part that is being received occupies a gRPC thread, so the limit per stream leaves threads for other streams.
 PUTS = 256
 STREAM_PUTS = 64
-# Seconds that `close` waits for calls that are still running.
+# Maximum seconds for which `close` waits for calls that are in progress.
 CLOSE_S = 1.0
 NOT_SERVED = (OSError, pa.ArrowException)
 EVERYWHERE = ("0.0.0.0", "[::]")
@@ -99,21 +99,21 @@ class FlightSettings:
     """Address, keys and limits of the Flight server."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; NODE stands for the address that this machine has in Ray."""
+    """Address at which the server listens; NODE stands for the address that this machine has in Ray."""
     port: int = 0
-    """Port to listen on; 0 for any free port."""
+    """Port at which the server listens; 0 for any free port."""
     certificate: Path | None = None
     """PEM file of the certificate with its chain. Without a certificate, the server uses no TLS."""
     private_key: Path | None = None
     """PEM file of the certificate's private key."""
     keys: KeyRing = field(default=KeyRing(), repr=False)
-    """Keys that are valid in addition to the keys published in the node's folder."""
+    """Keys that are valid in addition to the keys that are published in the folder of the node."""
     message_bytes: int = MESSAGE_BYTES
     staged_bytes: int = STAGED_BYTES
     dead_bytes: int = DEAD_BYTES
 
     def with_key(self, key: str) -> FlightSettings:
-        """Return these settings with an additional key of an administrator."""
+        """Return the same settings with one more key, which has the scope `admin`."""
         return replace(self, keys=self.keys.with_key(key))
 
     def with_new_key(self) -> tuple[FlightSettings, str]:
@@ -140,62 +140,57 @@ class FlightSettings:
 
 
 class FlightDoor:
-    """Flight server with its staged parts and dead letters; it serves as soon as it is constructed."""
+    """Flight server of a node with its published address; the server accepts calls as soon as it is constructed."""
 
     def __init__(self, settings: FlightSettings, streams: Streams, dirs: RunDirs) -> None:
-        self._streams, self._dirs = streams, dirs
-        self._staging = Staging(settings.staged_bytes)
-        self._dead = DeadLetters(settings.dead_bytes)
-        self._keys = FlightKeys(settings.keys, PublishedKeys(dirs.keys))
-        self._server = self._served(settings)
+        self._endpoint = dirs.endpoint
+        self._server = served(settings, streams, dirs)
         host = socket.getfqdn() if settings.host in EVERYWHERE else settings.host
         self.address = f"{settings.scheme}://{host}:{self._server.port}"
         draft = dirs.endpoint.with_suffix(".draft")
         draft.write_text(self.address, encoding="utf-8")
         os.replace(draft, dirs.endpoint)
 
-    def _served(self, settings: FlightSettings) -> FlightServer:
-        """Start the server. It listens on the previous server's port if that port is free, because producers know that port."""
-        parts = (self._streams, self._dirs, self._staging, self._dead, self._keys)
-        if not settings.port and (before := port_in(self._dirs.endpoint)):
-            try:
-                return FlightServer(settings, before, *parts)
-            except NOT_SERVED:
-                log.warning("port %d is now in use by another process", before)
-        try:
-            return FlightServer(settings, settings.port, *parts)
-        except NOT_SERVED as problem:
-            where = f"{settings.host}:{settings.port}"
-            raise InvalidInput(
-                "no server can be started at this address", "endpoint", where, str(problem)
-            ) from None
-
     def status(self) -> dict[str, Any]:
-        dead = {stream.name: dict(self._dead.counts(stream)) for stream in self._streams.all()}
-        keys = self._keys.used()
-        return {"endpoint": self.address, "staged": self._staging.status(), "dead": dead, "keys_used": keys}
+        return {"endpoint": self.address, **self._server.status()}
 
     def close(self) -> None:
-        """Stop the server. Calls that run longer than CLOSE_S fail, because the streams are closed next."""
-        self._dirs.endpoint.unlink(missing_ok=True)
+        """Stop the server. Calls that still run after CLOSE_S fail, because the streams are closed next."""
+        self._endpoint.unlink(missing_ok=True)
         ending = threading.Thread(target=self._server.shutdown, name="flight-end", daemon=True)
         ending.start()
         ending.join(CLOSE_S)
-        self._dead.close()
+        self._server.dead.close()
+
+
+def served(settings: FlightSettings, streams: Streams, dirs: RunDirs) -> FlightServer:
+    """Start a server, on the port of the previous server if this port is free, because producers know the port."""
+    if not settings.port and (before := port_in(dirs.endpoint)):
+        try:
+            return FlightServer(settings, before, streams, dirs)
+        except NOT_SERVED:
+            log.warning("port %d is now in use by another process", before)
+    try:
+        return FlightServer(settings, settings.port, streams, dirs)
+    except NOT_SERVED as problem:
+        where = f"{settings.host}:{settings.port}"
+        raise InvalidInput(
+            "no server can be started at this address", "endpoint", where, str(problem)
+        ) from None
 
 
 def here(host: str) -> str:
-    """Return the address to listen on; for NODE, return the address of this machine in the cluster."""
+    """Return the address at which the server listens; for NODE, return the address of this machine in the cluster."""
     if host != NODE:
         return host
-    # Imported here, because it needs Ray.
+    # The module `cluster` is imported only for NODE, because it imports Ray.
     from actors.runtime.cluster import address_here
 
     return address_here()
 
 
 def port_in(path: Path) -> int | None:
-    """Return the port of an earlier gateway from the address file that it has left behind, or None if there is no such file."""
+    """Return the port in the address file that an earlier gateway has left behind; None without such a file."""
     try:
         return int(path.read_text(encoding="utf-8").rpartition(":")[2])
     except (FileNotFoundError, ValueError):
@@ -203,7 +198,7 @@ def port_in(path: Path) -> int | None:
 
 
 class ShownKey(flight.ServerMiddleware):
-    """Middleware of one call, with the record of the key that the call was made with."""
+    """Middleware of one call, with the record of the key that the caller has sent."""
 
     def __init__(self, record: KeyRecord) -> None:
         super().__init__()
@@ -211,16 +206,13 @@ class ShownKey(flight.ServerMiddleware):
 
 
 class FlightKeys(flight.ServerMiddlewareFactory):
-    """Check of the key of each call, with the time at which each key was last used."""
+    """Check of the key that is sent with each call, with the time at which each key was last used."""
 
     def __init__(self, own: KeyRing, published: PublishedKeys) -> None:
         super().__init__()
         self._own, self._published = own, published
-        self._used: dict[str, float] = {}
-
-    def used(self) -> dict[str, float]:
-        """Return the time of last use of each published key, by key id, in seconds since 1970."""
-        return dict(self._used)
+        self.used: dict[str, float] = {}
+        """Time at which each published key was last used, in seconds since 1970, by the key's id."""
 
     def start_call(self, info: flight.CallInfo, headers: dict[str, list[str]]) -> ShownKey:
         shown = headers.get(AUTHORIZATION, [])
@@ -233,7 +225,7 @@ class FlightKeys(flight.ServerMiddlewareFactory):
                 "this key is not valid for this gateway: check the option apiKey"
             )
         if record.id:
-            self._used[record.id] = now
+            self.used[record.id] = now
         return ShownKey(record)
 
 
@@ -281,25 +273,23 @@ def as_json(found: Any) -> bytes:
 
 
 class FlightServer(flight.FlightServerBase):
-    """Implementation of the server's calls."""
+    """Implementation of the calls of the Flight server, with staged parts and dead letters."""
 
-    def __init__(
-        self,
-        settings: FlightSettings,
-        port: int,
-        streams: Streams,
-        dirs: RunDirs,
-        staging: Staging,
-        dead: DeadLetters,
-        keys: FlightKeys,
-    ) -> None:
-        self._streams, self._dirs, self._staging, self._dead = streams, dirs, staging, dead
+    def __init__(self, settings: FlightSettings, port: int, streams: Streams, dirs: RunDirs) -> None:
+        self._streams, self._dirs = streams, dirs
+        self._staging = Staging(settings.staged_bytes)
+        self.dead = DeadLetters(settings.dead_bytes)
+        self._keys = FlightKeys(settings.keys, PublishedKeys(dirs.keys))
         self._message_bytes = settings.message_bytes
         self._lock = threading.Lock()
         self._puts: Counter[str] = Counter()
-        # The base class is initialised last, because the server accepts calls from this moment on.
+        # The base class is initialised last, because the server accepts calls as soon as the base class is initialised.
         location = f"{settings.scheme}://{settings.host}:{port}"
-        super().__init__(location, tls_certificates=settings.certificates(), middleware={KEY: keys})
+        super().__init__(location, tls_certificates=settings.certificates(), middleware={KEY: self._keys})
+
+    def status(self) -> dict[str, Any]:
+        dead = {stream.name: dict(self.dead.counts(stream)) for stream in self._streams.all()}
+        return {"staged": self._staging.status(), "dead": dead, "keys_used": dict(self._keys.used)}
 
     @answering
     def get_schema(
@@ -312,7 +302,8 @@ class FlightServer(flight.FlightServerBase):
                 self._check_reads(context, class_name)
                 first = answers.units(self._dirs, class_name, query)[0]
                 return flight.SchemaResult(answers.schema_of(self._dirs, first.unit, query))
-        raise InvalidInput("the path names no schema: write [stream, NAME] or [query, CLASS, QUERY]", "path")
+        hint = "write [stream, NAME] or [query, CLASS, QUERY]"
+        raise InvalidInput("the path names neither a stream nor a query", "path", hint=hint)
 
     @answering
     def do_put(
@@ -327,7 +318,9 @@ class FlightServer(flight.FlightServerBase):
         batch = BatchKey(stream, put.producer, put.batch)
         with self._putting(stream):
             if self._is_committed(batch):
-                writer.write(as_json(again(rest_of(reader), put.commit)))
+                # The rest of the upload is read, too, because a producer reads the response only after the upload.
+                rows = sum(batch.num_rows for batch in batches_of(reader))
+                writer.write(as_json(again(rows, put.commit)))
                 return
             mapping = mapped(
                 stream.schema, stream.sql, reader.schema, put.schema_policy, put.timestamp_column
@@ -356,9 +349,9 @@ class FlightServer(flight.FlightServerBase):
                 of = parsed(OfProducer, body)
                 return [as_json({"batch": self._last(self._stream(context, of.stream), of.producer)})]
             case "results":
-                results_request = parsed(ResultsRequest, body)
-                self._check_reads(context, results_request.class_name)
-                units = answers.units(self._dirs, results_request.class_name, results_request.query)
+                results = parsed(ResultsRequest, body)
+                self._check_reads(context, results.class_name)
+                units = answers.units(self._dirs, results.class_name, results.query)
                 return [as_json({"units": [asdict(unit) for unit in units]})]
         raise InvalidInput(
             "the gateway has no such action", "type", action.type, f"known: {', '.join(ACTIONS)}"
@@ -370,13 +363,11 @@ class FlightServer(flight.FlightServerBase):
 
     @answering
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.GeneratorStream:
-        rows_request = parsed(RowsRequest, ticket.ticket)
-        self._check_reads(context, class_of(rows_request.unit))
-        schema = answers.schema_of(self._dirs, rows_request.unit, rows_request.query)
-        batches = answers.rows(
-            self._dirs, rows_request.unit, rows_request.query, rows_request.first, rows_request.next
-        )
-        # Read the first batch now, so that an error is raised before anything is sent.
+        request = parsed(RowsRequest, ticket.ticket)
+        self._check_reads(context, class_of(request.unit))
+        schema = answers.schema_of(self._dirs, request.unit, request.query)
+        batches = answers.rows(self._dirs, request.unit, request.query, request.first, request.next)
+        # The first batch is read before the response begins, so that an error is raised before anything is sent.
         first = next(batches, None)
         return flight.GeneratorStream(schema, following(first, batches))
 
@@ -385,24 +376,21 @@ class FlightServer(flight.FlightServerBase):
     def _received(
         self, mapping: Mapped, reader: flight.MetadataRecordBatchReader, held: Held
     ) -> tuple[int, StagedPart]:
-        """Receive all rows of a part; return their number, and the rows as they will be in the log."""
-        rows, good = 0, []
-        dead: dict[tuple[str, str], DeadRows] = {}
+        """Receive all rows of a part; return the number of rows, and the part as it is staged or published."""
+        rows, good = 0, list[pa.RecordBatch]()
+        dead: list[DeadRows] = []
         for received in batches_of(reader):
             if received.nbytes > self._message_bytes:
-                what = f"a record batch has {received.nbytes:,} bytes; the maximum is {self._message_bytes:,}"
+                what = f"a record batch has {received.nbytes:,} bytes; the maximum is {self._message_bytes:,} bytes"
                 raise InvalidInput(what, hint="send smaller batches: set the option batchRows")
             check_sound(received)
             rows += received.num_rows
             batch, bad = mapping.take(received)
             self._staging.hold(held, max(received.nbytes, batch.nbytes))
             good.append(batch)
-            for rows_apart in bad:
-                dead.setdefault(
-                    (rows_apart.reason, rows_apart.column), DeadRows(rows_apart.reason, rows_apart.column)
-                ).batches += rows_apart.batches
+            dead += bad
         trains = trains_of(held.batch.stream, pa.Table.from_batches(good, mapping.arrow))
-        return rows, StagedPart(tuple(trains), tuple(dead.values()))
+        return rows, StagedPart(tuple(trains), tuple(dead))
 
     def _commit(self, context: flight.ServerCallContext, asked: CommitParts) -> dict[str, Any]:
         batch = BatchKey(self._stream(context, asked.stream), asked.producer, asked.batch)
@@ -412,19 +400,20 @@ class FlightServer(flight.FlightServerBase):
         try:
             parts = self._staging.parts(batch, asked.parts)
         except NotStaged:
-            # The parts are also missing if an earlier try of this call has committed the batch, because a commit removes them.
+            # The parts are also missing if an earlier try of this call has committed the batch, because a commit removes staged parts.
             if self._is_committed(batch):
                 return again()
             raise
         return self._published(batch, parts)
 
     def _published(self, batch: BatchKey, parts: list[StagedPart]) -> dict[str, Any]:
+        trains = [train for part in parts for train in part.trains]
         dead = [rows for part in parts for rows in part.dead]
         answer = self._streams.publish(
             batch.stream,
-            [train for part in parts for train in part.trains],
+            trains,
             BatchId(mark_of(batch.producer), batch.number),
-            lambda: self._dead.keep(batch.stream, batch.producer, batch.number, dead),
+            lambda: self.dead.keep(batch.stream, batch.producer, batch.number, dead),
         )
         if isinstance(answer, RefusedBatch):
             if answer.retry_after_s is None:
@@ -433,8 +422,11 @@ class FlightServer(flight.FlightServerBase):
         self._staging.drop_until(batch)
         if answer.again:
             return again()
-        rows = sum(part.rows for part in parts)
-        return {"published": rows, "dead": sum(part.dead_rows for part in parts), "again": False}
+        return {
+            "published": sum(map(len, trains)),
+            "dead": sum(rows.rows for rows in dead),
+            "again": False,
+        }
 
     def _last(self, stream: Stream, producer: str) -> int | None:
         with self._streams.lock:
@@ -487,7 +479,7 @@ def again(rows: int | None = None, commit: bool = True) -> dict[str, Any]:
 
 
 def described(stream: Stream) -> pa.Schema:
-    """Return the stream's columns, with its event time, time unit and SQL as metadata."""
+    """Return the columns of the stream, with the event-time column, the time unit and the SQL as metadata."""
     schema = stream.schema
     time = "" if schema.time is None else schema.schema.fields[schema.time].name
     metadata = {
@@ -504,13 +496,8 @@ def batches_of(reader: flight.MetadataRecordBatchReader) -> Iterator[pa.RecordBa
             yield chunk.data
 
 
-def rest_of(reader: flight.MetadataRecordBatchReader) -> int:
-    """Read the rest of an upload without using it, because a producer reads the response only afterwards; return its row count."""
-    return sum(batch.num_rows for batch in batches_of(reader))
-
-
 def check_sound(batch: pa.RecordBatch) -> None:
-    """Raise InvalidInput if the record batch is corrupt. This is the only check, because classes read the batch's memory as it is."""
+    """Raise InvalidInput if the record batch is corrupt. Later code reads the memory of the batch without another check."""
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as problem:
@@ -518,7 +505,7 @@ def check_sound(batch: pa.RecordBatch) -> None:
 
 
 def trains_of(stream: Stream, table: pa.Table) -> Iterator[Train]:
-    """Yield the rows as trains, one per frame of the log."""
+    """Yield the rows of the table as trains, each of which becomes a frame of the stream's log."""
     for begin in range(0, table.num_rows, FRAME_ROWS):
         for batch in table.slice(begin, FRAME_ROWS).combine_chunks().to_batches():
             yield stream.train(batch)

@@ -1,6 +1,6 @@
-"""Search for a Java that Spark can use: in the configured folder, or else in JAVA_HOME, the PATH and Debian's folders.
+"""Search for a Java that Spark can use: in the configured folder, or else in JAVA_HOME, the PATH and Debian's folder for Java.
 
-If a folder is configured, it must have a suitable Java. In all other folders an unsuitable Java is skipped.
+A configured folder must have a suitable Java. In all other folders, an unsuitable Java is skipped.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ LEAST_VERSION = 17
 MODULE = "jdk.incubator.vector"
 INSTALL = "install Java with `apt-get install openjdk-17-jre-headless`"
 USUAL_PLACES = Path("/usr/lib/jvm")
-# Seconds that an executable may take to print its version; a Java takes a quarter of a second.
+# Maximum seconds for which the search waits until an executable has printed its version. Java takes a quarter of a second.
 ANSWERS_S = 20.0
 
 
@@ -32,12 +32,8 @@ class Java:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unfit:
-    """Executable that Spark cannot use, and why."""
-
-    executable: Path
-    why: str
+class UnfitJava(Exception):
+    """Reason why Spark cannot use an executable."""
 
 
 def find_java(
@@ -46,87 +42,73 @@ def find_java(
     places: Path = USUAL_PLACES,
     field: str = "session.java_home",
 ) -> Java:
-    """Return the first suitable Java; raise InvalidInput, which lists the unsuitable ones and what to install."""
+    """Return the first Java that Spark can use. Without such a Java, raise InvalidInput, which lists the unsuitable ones."""
     if asked_for is not None:
-        java = examined(asked_for / "bin" / "java")
-        if isinstance(java, Unfit):
+        try:
+            return examined(asked_for / "bin" / "java")
+        except UnfitJava as why:
             hint = f"give the folder of Java {LEAST_VERSION} or newer, or leave the field out; {INSTALL}"
-            raise InvalidInput(
-                f"Spark cannot use the Java in this folder: {java.why}", field, str(asked_for), hint
-            )
-        return java
-    unfit: list[Unfit] = []
+            title = f"Spark cannot use the Java in this folder: {why}"
+            raise InvalidInput(title, field, str(asked_for), hint) from None
+    unfit: dict[Path, str] = {}
     for executable in candidates(environ, places):
-        java = examined(executable)
-        if isinstance(java, Java):
-            return java
-        unfit.append(java)
-    raise none_found(unfit)
-
-
-def none_found(seen: Sequence[Unfit]) -> InvalidInput:
+        if executable.resolve() not in unfit:
+            try:
+                return examined(executable)
+            except UnfitJava as why:
+                unfit[executable.resolve()] = f"{executable}: {why}"
     title = f"Spark needs Java {LEAST_VERSION} or newer, and none was found"
-    if seen:
-        title += ": " + "; ".join(f"{program.executable}: {program.why}" for program in seen)
-    return InvalidInput(title, hint=INSTALL)
+    if unfit:
+        title += f": {'; '.join(unfit.values())}"
+    raise InvalidInput(title, hint=INSTALL)
 
 
 def candidates(environ: Mapping[str, str], places: Path) -> Iterator[Path]:
-    """Yield the Java executables in the order of the search, each file once."""
-    executables: set[Path] = set()
-    for executable in ordered(environ, places):
-        real = executable.resolve()
-        if real not in executables:
-            executables.add(real)
-            yield executable
-
-
-def ordered(environ: Mapping[str, str], places: Path) -> Iterator[Path]:
+    """Yield the Java executables in the order of the search; two paths may lead to the same file."""
     home = environ.get("JAVA_HOME")
     if home:
         yield Path(home) / "bin" / "java"
     on_path = shutil.which("java", path=environ.get("PATH", ""))
     if on_path is not None:
         yield Path(on_path)
-    # Oldest first: Spark is tested most with the oldest version that it supports.
+    # Older versions come first, because Spark is tested most with the oldest version that it supports.
     installed = [*places.glob("*/bin/java"), *places.glob("*/jre/bin/java")]
     yield from sorted(
         installed, key=lambda path: ([int(digits) for digits in re.findall(r"\d+", str(path))], path)
     )
 
 
-def examined(executable: Path) -> Java | Unfit:
-    """Run an executable to get its version and home; return it as a Java that Spark can use, or as one that Spark cannot use."""
+def examined(executable: Path) -> Java:
+    """Run an executable to get the version and home of its Java; raise UnfitJava if Spark cannot use this Java."""
     output = answer(executable, "-XshowSettings:properties", "-version")
-    if isinstance(output, Unfit):
-        return output
     # Java 8 reports its version as 1.8.
     version = spoken(output, r"java\.specification\.version = (?:1\.)?(\d+)")
     home = spoken(output, r"java\.home = (\S.*?)")
     if version is None or home is None:
-        return Unfit(executable, "it does not print its version")
-    number = int(version)
-    if number < LEAST_VERSION:
-        return Unfit(executable, f"it is Java {number}")
-    if isinstance(answer(executable, "--add-modules", MODULE, "-version"), Unfit):
-        return Unfit(executable, f"its module {MODULE} is missing")
-    return Java(Path(home), number)
+        raise UnfitJava("it does not print its version")
+    if int(version) < LEAST_VERSION:
+        raise UnfitJava(f"it is Java {version}")
+    try:
+        answer(executable, "--add-modules", MODULE, "-version")
+    except UnfitJava:
+        raise UnfitJava(f"its module {MODULE} is missing") from None
+    return Java(Path(home), int(version))
 
 
-def answer(executable: Path, *arguments: str) -> str | Unfit:
+def answer(executable: Path, *arguments: str) -> str:
     command = [os.fspath(executable), *arguments]
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWERS_S, check=True
         )
     except FileNotFoundError:
-        return Unfit(executable, "there is no such file")
+        raise UnfitJava("there is no such file") from None
     except (OSError, subprocess.SubprocessError) as problem:
-        return Unfit(executable, f"it does not run ({type(problem).__name__})")
+        raise UnfitJava(f"it does not run ({type(problem).__name__})") from None
     return (done.stderr + done.stdout).decode(errors="replace")
 
 
 def spoken(told: str, pattern: str) -> str | None:
-    """Return the group that the pattern captures in a line of the output; None if no line matches."""
+    """Return the text that the pattern's group matches in a line of an executable's output; None if no line matches."""
     match = re.search(rf"^\s*{pattern}\s*$", told, re.MULTILINE)
     return None if match is None else match.group(1)

@@ -1,16 +1,17 @@
-"""Job of an ingest process: the streams, the gateways for their rows, and the folders to write to. The job is sent as one JSON object."""
+"""Job of an ingest process: the streams, the gateways for their rows, and the folders to write to. A job is sent to the process as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from configs.documents.spark_streams import FeedDefinition, StreamsFile
 from services.common.gateway_trust import GatewayTrust
 
-# Seconds that a query retries calls to a gateway that does not accept rows. Then the query fails, and is started again.
+# Seconds for which a query repeats calls that the gateway does not accept. After that time the query fails, and is started again.
 PATIENCE_S = 30.0
 CHECKPOINTS = "checkpoints"
 
@@ -23,7 +24,7 @@ class GatewayAddress:
     api_key: str
     patience_s: float = PATIENCE_S
     endpoints: Mapping[str, str] = field(default_factory=dict)
-    """Endpoints of streams that another node's gateway receives, by stream."""
+    """Endpoints of the streams that the gateway of another node receives, by the stream's name."""
     ca_file: str | None = None
     """PEM file with the authorities that sign gateways' certificates; None for the authorities of gRPC."""
     server_name: str | None = None
@@ -48,9 +49,9 @@ class FeedSpec:
 
     definition: FeedDefinition
     declarations: Mapping[str, str]
-    """CREATE STREAM statements of the feed's streams, by name."""
+    """CREATE STREAM statement of each stream of the feed, by the stream's name."""
     endpoints: Mapping[str, str]
-    """Endpoints of gateways, by stream."""
+    """Endpoint of the gateway that receives each stream, by the stream's name."""
     api_key: str = field(repr=False)
     patience_s: float
     checkpoint: str
@@ -60,15 +61,14 @@ class FeedSpec:
 
 @dataclass(frozen=True, slots=True)
 class IngestJob:
-    """Job of one ingest process. Paths are absolute, because the JVM may have another working folder."""
+    """Job of one ingest process. All paths are absolute, because the JVM may have another working folder."""
 
     file: StreamsFile
     door: GatewayAddress
     folder: Path
     java_home: Path
     niceness: int = 0
-    """Niceness of Spark's process: the higher, the more it yields to other processes of the machine."""
-
+    """Niceness of Spark's process: with a higher value, Spark leaves more processor time to other processes of the machine."""
     checkpoints: Path | None = None
     """Folder of the feeds' checkpoints; None stands for `checkpoints` in `folder`."""
 
@@ -95,25 +95,9 @@ class IngestJob:
         """Return the secrets of the job, which logs and messages must never show: the API key and the secrets of sources."""
         return (self.door.api_key, *self.file.secrets())
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "file": self.file.model_dump(mode="json", by_alias=True),
-            "door": asdict(self.door),
-            "folder": str(self.folder),
-            "java_home": str(self.java_home),
-            "niceness": self.niceness,
-            "checkpoints": None if self.checkpoints is None else str(self.checkpoints),
-        }
+    def as_json(self) -> bytes:
+        return JOB_JSON.dump_json(self, by_alias=True)
 
 
-def job_of(told: Mapping[str, Any]) -> IngestJob:
-    file = StreamsFile.model_validate(told["file"])
-    checkpoints = told["checkpoints"]
-    return IngestJob(
-        file=file,
-        door=GatewayAddress(**told["door"]),
-        folder=Path(told["folder"]),
-        java_home=Path(told["java_home"]),
-        niceness=told["niceness"],
-        checkpoints=None if checkpoints is None else Path(checkpoints),
-    )
+JOB_JSON = TypeAdapter(IngestJob)
+"""Conversion of a job to JSON, and back."""

@@ -1,4 +1,4 @@
-"""API keys. A caller with a key may do what the key's scopes allow:
+"""API keys. A caller with a key may do what the scopes of the key allow:
 
     admin            everything
     tenant:NAME      all of a tenant: its queries, their answers and reports about them
@@ -6,20 +6,21 @@
     metrics          read the metrics for Prometheus, of all tenants, and nothing else
     feeds            read the feeds that Spark is to run, with the secrets of sources, and write to all streams
 
-A key is `weir_` and 43 random characters. Only its HMAC-SHA256 is stored, made with a pepper that is stored elsewhere, so that
-stolen records are of no use. A ring of keys may be published in a file, for a server in another process.
+A key is `weir_` and 43 random characters. Only the HMAC-SHA256 of a key is stored. The pepper of the HMAC is stored elsewhere, so
+that stolen records are of no use. A ring of keys may be published in a file, for a server in another process.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import os
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from pydantic import ConfigDict, TypeAdapter
 
 PREFIX = "weir_"
 KEY_BYTES = 32
@@ -28,7 +29,7 @@ ADMIN, TENANT, INGEST, METRICS, FEEDS = "admin", "tenant:", "ingest:", "metrics"
 
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
-    """Record of a key, without the key itself."""
+    """Scopes and expiry of a key, with the key's digest instead of the key itself."""
 
     digest: bytes
     scopes: frozenset[str]
@@ -50,6 +51,8 @@ class KeyRecord:
 class KeyRing:
     """Records of keys that were hashed with the same pepper."""
 
+    __pydantic_config__ = ConfigDict(ser_json_bytes="hex", val_json_bytes="hex")
+
     records: tuple[KeyRecord, ...] = ()
     pepper: bytes = field(default=b"", repr=False)
 
@@ -61,7 +64,7 @@ class KeyRing:
         return hmac.digest(self.pepper, key.encode(), hashlib.sha256)
 
     def record_of(self, key: str, now: float) -> KeyRecord | None:
-        """Return the live record of a key, or None. The time taken does not depend on whether or where the key is found."""
+        """Return the record of a valid key, or None. The call takes the same time for all keys, so that its duration reveals nothing."""
         digest, holder = self.digest_of(key), None
         for record in self.records:
             if hmac.compare_digest(digest, record.digest) and record.is_live(now):
@@ -69,42 +72,24 @@ class KeyRing:
         return holder
 
     def publish(self, path: Path) -> None:
-        """Write the ring to a file that only its owner may read. The file is replaced as a whole."""
+        """Replace the file by a file with this ring, which only the owner of the file may read."""
         draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(file, "w", encoding="utf-8") as writer:
-            json.dump(
-                {"pepper": self.pepper.hex(), "records": [as_json(record) for record in self.records]}, writer
-            )
+        with open(file, "wb") as writer:
+            writer.write(RING_JSON.dump_json(self))
         os.replace(draft, path)
+
+
+RING_JSON = TypeAdapter(KeyRing)
+"""Conversion of a ring to JSON, and back."""
 
 
 def new_key() -> str:
     return PREFIX + secrets.token_urlsafe(KEY_BYTES)
 
 
-def as_json(one: KeyRecord) -> dict[str, object]:
-    return {
-        "id": one.id,
-        "digest": one.digest.hex(),
-        "scopes": sorted(one.scopes),
-        "expires_at": one.expires_at,
-    }
-
-
-def published(path: Path) -> KeyRing:
-    content = json.loads(path.read_text(encoding="utf-8"))
-    records = (
-        KeyRecord(
-            bytes.fromhex(record["digest"]), frozenset(record["scopes"]), record["id"], record["expires_at"]
-        )
-        for record in content["records"]
-    )
-    return KeyRing(tuple(records), bytes.fromhex(content["pepper"]))
-
-
 class PublishedKeys:
-    """Key ring in a file; the file is read again when it has changed."""
+    """Key ring that another process publishes in a file. The file is read again when it has changed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -116,7 +101,7 @@ class PublishedKeys:
             stat = self._path.stat()
             version = (stat.st_ino, stat.st_mtime_ns)
             if version != self._seen:
-                self._ring, self._seen = published(self._path), version
+                self._ring, self._seen = RING_JSON.validate_json(self._path.read_bytes()), version
         except FileNotFoundError:
             self._ring, self._seen = KeyRing(), None
         return self._ring

@@ -1,4 +1,4 @@
-"""Requests of producers and readers to the Flight server, as JSON objects. A request with an unknown field is refused."""
+"""Requests that producers and readers send to the Flight server as JSON objects. A request with an unknown field is refused."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Number = Annotated[int, Field(ge=0, le=NUMBER_MAX)]
 
 
 class Message(Settings):
-    """Base class of requests, with the version of their format."""
+    """Base class of requests. The field `v` is the version of the format of requests."""
 
     v: Literal[1]
 
 
 class OfProducer(Message):
-    """Request for the number of a producer's last committed batch."""
+    """Request for the number of the last batch of a producer that was committed."""
 
     stream: Name
     producer: Producer
@@ -40,24 +40,24 @@ class OfBatch(OfProducer):
 
 
 class Put(OfBatch):
-    """Upload of one part of a batch; its rows follow the request."""
+    """Request to upload one part of a batch. The rows of the part follow the request."""
 
     partition: Number
     attempt: Attempt
     timestamp_column: str | None = None
     schema_policy: SchemaPolicy = "reject"
     commit: bool = False
-    """True to publish the part at once, because the batch has no other part."""
+    """True if the batch has no other part, so that the part is published at once."""
 
 
 class CommitParts(OfBatch):
-    """Request to publish exactly these parts of a batch, each given by its partition and attempt."""
+    """Request to publish a batch from exactly the given parts; each part is given by its partition and attempt."""
 
     parts: Annotated[tuple[tuple[Number, Attempt], ...], Field(max_length=PARTS_MAX)]
 
 
 class ResultsRequest(Message):
-    """Request for the range of row numbers of a query that each unit still keeps."""
+    """Request for the range of rows of a query that each unit of its class still keeps."""
 
     class_name: Annotated[Name, Field(alias="class")]
     query: str

@@ -1,4 +1,4 @@
-"""Warnings about source files that do not exist yet: a feed cannot start before they exist."""
+"""Warnings about paths of sources at which no file exists yet. A feed cannot start before its files exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEVERAL_FILES = "weir_feeder"
 
 
 def missing_paths(declarations: Iterable[Declaration]) -> list[str]:
-    """Return a warning for each source path that does not exist here; relative paths start at the current folder."""
+    """Return a warning for each path of a source that does not exist on this machine. Relative paths start at the current folder."""
     warnings = []
     for declared in declarations:
         match declared:
@@ -30,12 +30,17 @@ def missing(source: SourceSettings) -> Iterator[str]:
     """Yield the paths of a source that do not exist. Paths on other machines are not checked."""
     if source.format not in (*FILES, SEVERAL_FILES):
         return
-    paths = next((value for name, value in source.options.items() if name.lower() == "path"), "")
+    paths = path_of(source)
     for path in map(str.strip, paths.split(",")) if source.format == SEVERAL_FILES else (paths,):
         inner = path.removeprefix("file://")
         is_here = inner and "://" not in inner and not inner.startswith("file:") and "{" not in inner
         if is_here and not os.path.exists(inner) and not glob.glob(inner):
             yield path
+
+
+def path_of(source: SourceSettings) -> str:
+    """Return the value of the source's option `path`, or an empty text."""
+    return next((value for name, value in source.options.items() if name.lower() == "path"), "")
 
 
 def place(path: str) -> str:

@@ -1,12 +1,13 @@
 """Spark in a child process, which ends when its parent ends.
 
-    with IngestProcess(job) as ingest:        # a child; its child is the JVM
+    with IngestProcess(job) as ingest:        # starts the child process, which starts the JVM
         ingest.progress()
         ingest.change(another_job)            # feeds with equal settings in both jobs continue without a restart
 
-The child reads jobs as lines of JSON on its standard input: one when it starts, and one whenever the job changes. It reports in
-lines of JSON on its standard output, and stops at the end of its input. It therefore stops even if its parent is killed: if
-the parent, the child or the JVM ends, the others see the end of a pipe. Secrets are sent through the pipe, not on a command line.
+The child reads jobs as lines of JSON from its standard input: one when it starts, and one whenever the job changes. The child
+writes reports as lines of JSON to its standard output, and stops at the end of its input. So the child also stops if its parent is
+killed: when the parent, the child or the JVM ends, the other two see the end of a pipe. Secrets are sent through the pipe, not on a
+command line.
 
 Guarantees:
 1. When `start` returns, the Spark session runs and its feeds are being started. When it raises, no process is left.
@@ -35,67 +36,62 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from actors.runtime.backoff import Backoff
 from configs.errors import InvalidInput, WeirError
-from services.ingest.job import IngestJob, job_of
+from services.ingest.job import JOB_JSON, IngestJob
 from services.ingest.progress import FeedProgress, State, brief
 
 if TYPE_CHECKING:
     from services.ingest.spark import Inbox
 
-# Time limit of a start, which may have to download a connector and its dependencies first.
+# Maximum seconds from the start of the child until its session runs. The child may have to download a connector first.
 START_S = 300.0
-# Pauses between failed starts. The pauses are long, because each try starts a JVM, which takes resources from other processes.
+# Seconds of the first pause and of the longest pause after a failed start. Each try starts a JVM, which takes much processor time.
 START_BACKOFF_LEAST_S, START_BACKOFF_MOST_S = 2.0, 120.0
-# Time limits of a stop: queries take up to three seconds, session and JVM up to three more.
+# Maximum seconds of a stop in the child and in the parent. Queries take up to three seconds, session and JVM up to three more.
 CHILD_STOP_S = 7.5
 PARENT_STOP_S = 9.0
-# Time limit for killed processes to end: a JVM first frees its memory.
+# Maximum seconds until killed processes have ended. A killed JVM still frees its memory.
 KILLED_S = 9.0
 OUTPUT = "spark.out"
 LOCK = "lock"
 LAST_WORDS = re.compile(r"^(?:Exception in thread \S+ [\w.$]+: |Error: )(.+)$", re.MULTILINE)
-RESTARTED = "Spark's process has ended ({why}) and was started again"
 
 Told = dict[str, Any]
 
 
 class SparkFailed(WeirError):
-    """Failure to start the Spark session; all processes that the start has made have ended."""
+    """Failure to start the Spark session. All processes of the failed start have ended."""
 
 
 # -- functions that run in the parent process ------------------------------------------------------------------
 
 
 class IngestProcess:
-    """Child process that runs Spark. It is started again when it dies."""
+    """Child process that runs Spark, with a thread that starts the child again when the child dies."""
 
     def __init__(self, job: IngestJob) -> None:
-        self._job = job
+        self.job = job
+        """Job that the child runs, or that the next child will run."""
         self._child: Child | None = None
         self._progress = {name: FeedProgress(name) for name in job.file.all_feeds()}
         self._before = dict(self._progress)
-        """Progress that children reported before they died, by feed."""
+        """Progress of each feed up to the end of the previous child process, by the feed's name."""
         self._backoff = Backoff()
         self._start_backoff = Backoff(START_BACKOFF_LEAST_S, START_BACKOFF_MOST_S)
         self._retry_at = 0.0
         self._wake = threading.Event()
-        """Event that ends the pause before the next start: set by `stop`, and when the job changes."""
+        """Event that ends the pause before the next start. The event is set by `stop`, and by a change of the job."""
         self._stopping = threading.Event()
         self._first: Future[None] = Future()
-        """Outcome of the first start."""
+        """Result of the first start of the child: None, or the error because of which the start failed."""
         self._lock = threading.RLock()
         self._keeper = threading.Thread(target=self._keep, name="ingest", daemon=True)
 
-    @property
-    def job(self) -> IngestJob:
-        """Job that the child runs, or with which the child is being started."""
-        return self._job
-
     def start(self) -> None:
-        """Start the child and wait until its session runs; raise an error if it cannot be started."""
+        """Start the child and wait until its session runs; raise an error if the session cannot be started."""
         self.begin()
         try:
             self._first.result()
@@ -104,14 +100,14 @@ class IngestProcess:
             raise
 
     def begin(self) -> None:
-        """Start the child without waiting for it. If its session cannot be started, `progress` shows why, and the start is tried again."""
-        self._job.folder.mkdir(parents=True, exist_ok=True)
+        """Start the child without waiting for its session. After a failed start, `progress` shows the reason, and the start is repeated."""
+        self.job.folder.mkdir(parents=True, exist_ok=True)
         self._keeper.start()
 
     def change(self, job: IngestJob) -> None:
-        """Replace the job by one with the same session, folder and Java."""
+        """Replace the job by another job that has the same session, folder and Java."""
         with self._lock:
-            self._job = job
+            self.job = job
             self._progress, self._before = (
                 {name: progress_of.get(name) or FeedProgress(name) for name in job.file.all_feeds()}
                 for progress_of in (self._progress, self._before)
@@ -122,9 +118,9 @@ class IngestProcess:
             self._wake.set()
 
     def progress(self) -> list[FeedProgress]:
-        """Return each feed's last reported progress; its count of restarts includes the restarts of the process.
+        """Return the last reported progress of each feed. Restarts of the process count as restarts of the feed.
 
-        Rows that a killed process had published but not reported are missing here; the gateway's counts include them.
+        Rows that a killed process has published but not reported are not counted; the gateway's counts include such rows.
         """
         with self._lock:
             left_s = self._retry_at - time.monotonic()
@@ -139,7 +135,7 @@ class IngestProcess:
         return self._child.pid
 
     def stop(self) -> None:
-        """Stop the child and wait for its end. Calling it again has no effect."""
+        """Stop the child and wait for its end. A second call has no effect."""
         self._stopping.set()
         self._wake.set()
         with self._lock:
@@ -171,12 +167,12 @@ class IngestProcess:
             self._first.set_exception(SparkFailed("Spark was stopped before it was ready"))
 
     def _run_child(self) -> tuple[State, str]:
-        """Run one child until it ends. Return the new state of its feeds, and why the child has ended."""
+        """Run one child until it ends. Return the new state of the feeds, and the reason why the child has ended."""
         try:
             with self._lock:
                 if self._stopping.is_set():
                     return "stopped", ""
-                child = self._child = Child(self._job)
+                child = self._child = Child(self.job)
         except OSError as problem:
             return "failed", f"Spark's process cannot be started: {problem.strerror or problem}"
         try:
@@ -191,16 +187,17 @@ class IngestProcess:
             self._first.set_result(None)
         self._hear(child)
         child.stop()
-        return "waiting", RESTARTED.format(why=child.why_ended())
+        return "waiting", f"Spark's process has ended ({child.why_ended()}) and was started again"
 
     def _hear(self, child: Child) -> None:
-        """Read the child's reports until it ends."""
+        """Process the child's reports until the child ends."""
         while (message := child.told()) is not None:
             if "progress" in message:
                 here = [FeedProgress(**feed) for feed in message["progress"]]
                 with self._lock:
-                    known_feeds = [feed for feed in here if feed.feed in self._progress]
-                    self._progress |= {feed.feed: self._since_start(feed) for feed in known_feeds}
+                    for feed in here:
+                        if feed.feed in self._progress:
+                            self._progress[feed.feed] = self._since_start(feed)
                 if any(feed.batch is not None for feed in here):
                     self._backoff.succeeded()
 
@@ -236,12 +233,12 @@ class IngestProcess:
 
 
 class Child:
-    """One child process. It forms a process group with all processes that it starts."""
+    """One child process, which forms a process group with all processes that it starts."""
 
     def __init__(self, job: IngestJob) -> None:
         with (job.folder / OUTPUT).open("ab") as output:
             self._said_from = output.tell()
-            # The child has its own process session, so only the parent receives Ctrl-C; the parent then stops the child in order.
+            # The child has its own process session. So only the parent receives Ctrl-C, and can stop the child in order.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "services.ingest.process"],
                 stdin=subprocess.PIPE,
@@ -249,6 +246,9 @@ class Child:
                 stderr=output,
                 start_new_session=True,
             )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
         self._stop = threading.Lock()
         self._job = job
         self._failed = ""
@@ -256,26 +256,17 @@ class Child:
 
     def send(self, job: IngestJob) -> None:
         """Send the child a job, which replaces its current job."""
-        with suppress(OSError, ValueError):  # the child has died or is being stopped: `_hear` sees its end
-            self._input.write(json.dumps(job.as_json()).encode() + b"\n")
+        # These errors mean that the child has died or is being stopped; `_hear` notices the end of the child.
+        with suppress(OSError, ValueError):
+            self._input.write(job.as_json() + b"\n")
             self._input.flush()
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    @property
-    def _input(self) -> IO[bytes]:
-        assert self._process.stdin is not None
-        return self._process.stdin
-
-    @property
-    def _output(self) -> IO[bytes]:
-        assert self._process.stdout is not None
-        return self._process.stdout
-
     def wait_ready(self) -> None:
-        """Wait until the child's session runs; raise an error if it cannot be started."""
+        """Wait until the child's session runs; raise an error if the session cannot be started."""
         readable, _, _ = select.select([self._output], [], [], START_S)
         if not readable:
             raise SparkFailed(f"Spark was not ready after {START_S:g} s", hint=self._where_to_look())
@@ -283,13 +274,12 @@ class Child:
         if message == {"ready": True}:
             return
         if message is not None and "wrong" in message:
-            wrong: Told = message["wrong"]
-            raise InvalidInput(**wrong)
+            raise InvalidInput(**message["wrong"])
         why = self._said() or self._failed or "its process has ended"
         raise SparkFailed(f"Spark did not start: {why}", hint=self._where_to_look())
 
     def _said(self) -> str:
-        """Return the JVM's own message about why it could not start, or an empty text."""
+        """Return the JVM's message about why the JVM could not start; empty without such a message."""
         with (self._job.folder / OUTPUT).open("rb") as output:
             output.seek(self._said_from)
             said = LAST_WORDS.search(output.read().decode(errors="replace"))
@@ -299,7 +289,7 @@ class Child:
         return f"see {self._job.folder / OUTPUT} and the log in the same folder"
 
     def told(self) -> Told | None:
-        """Return the child's next message; None when the child has ended."""
+        """Return the next message of the child; None when the child has ended."""
         line = self._output.readline()
         if not line.endswith(b"\n"):
             return None
@@ -311,7 +301,7 @@ class Child:
         return self._failed or f"exit code {self._process.returncode}"
 
     def stop(self) -> None:
-        """Stop the child and its process group, in order if possible. Calling it again has no effect."""
+        """Ask the child to stop, and then kill all processes of its group that still run. A second call has no effect."""
         with self._stop:
             if self._process.returncode is not None:
                 return
@@ -319,7 +309,7 @@ class Child:
                 self._input.close()
             wait_ended([os.pidfd_open(self.pid)], PARENT_STOP_S)
             members = group_members(self.pid)
-            # The kill precedes `wait`, because after `wait` the process id may already belong to another process.
+            # The group is killed before `wait` is called, because after `wait` the process id may belong to another process.
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
@@ -327,7 +317,7 @@ class Child:
 
 
 def group_members(group: int) -> list[int]:
-    """Return file descriptors of all processes of a group, for the caller to close."""
+    """Return a file descriptor of each process of a group. The caller must close the descriptors."""
     members = []
     for folder in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
@@ -337,7 +327,7 @@ def group_members(group: int) -> list[int]:
 
 
 def wait_ended(processes: Iterable[int], at_most_s: float) -> None:
-    """Wait, at most `at_most_s` seconds, for the processes of these file descriptors to end; then close the descriptors."""
+    """Wait until the processes of these file descriptors have ended, but at most `at_most_s`; then close the descriptors."""
     until = time.monotonic() + at_most_s
     for process in processes:
         select.select([process], [], [], max(0.0, until - time.monotonic()))
@@ -348,9 +338,9 @@ def wait_ended(processes: Iterable[int], at_most_s: float) -> None:
 
 
 def main() -> int:
-    """Run the job in the last line of standard input, until the input ends."""
+    """Run the job in the last line of standard input, until standard input ends."""
     lines = input_lines()
-    job = job_of(json.loads(next(lines)))
+    job = JOB_JSON.validate_json(next(lines))
     os.nice(job.niceness)
     tell = Teller()
     inbox: Inbox = SimpleQueue()
@@ -360,41 +350,36 @@ def main() -> int:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            title = "another ingest already uses this folder"
             hint = (
-                "end the other ingest, or use another folder: two processes must not use the same checkpoints"
+                "end the other ingest, or use another folder, because two processes cannot share checkpoints"
             )
-            tell(
-                wrong=fields(
-                    InvalidInput("another ingest already uses this folder", "--folder", str(job.folder), hint)
-                )
-            )
+            tell(wrong={"title": title, "field": "--folder", "value": str(job.folder), "hint": hint})
             return 1
         return run(job, inbox, tell)
 
 
 def run(job: IngestJob, inbox: Inbox, tell: Teller) -> int:
-    # Imported here, so that the parent does not load Spark.
+    # Only the child imports this module, so that the parent does not load Spark.
     from services.ingest.spark import SparkIngest
 
+    ingest: SparkIngest | None = None
     try:
         ingest = SparkIngest(job, inbox)
-    except Exception as problem:
-        tell(failed=brief(str(problem), job.secrets()))
-        return 1
-    try:
         tell(ready=True)
         ingest.run(lambda feeds: tell(progress=[asdict(feed) for feed in feeds]))
         return 0
     except Exception as problem:
         tell(failed=brief(str(problem), job.secrets()))
+        return 1
     finally:
-        ingest.stop()
-    return 1
+        if ingest is not None:
+            ingest.stop()
 
 
 def input_lines() -> Iterator[bytes]:
-    """Yield the lines of standard input as they come."""
-    # sys.stdin's buffer is not used: the interpreter needs its lock to exit, and a blocked read would hold it.
+    """Yield the lines of standard input as they arrive."""
+    # The buffer of sys.stdin is not used, because a blocked read would hold its lock, which the interpreter needs to exit.
     rest = b""
     while some := os.read(sys.stdin.fileno(), 65_536):
         *lines, rest = (rest + some).split(b"\n")
@@ -402,29 +387,26 @@ def input_lines() -> Iterator[bytes]:
 
 
 def read_jobs(lines: Iterator[bytes], inbox: Inbox) -> None:
-    """Put jobs into the inbox until standard input ends; kill this process group if it still runs CHILD_STOP_S later."""
+    """Put jobs into the inbox until standard input ends; CHILD_STOP_S later, kill this process group if it still runs."""
     for line in lines:
-        inbox.put(job_of(json.loads(line)))
+        inbox.put(JOB_JSON.validate_json(line))
     inbox.put(None)
     time.sleep(CHILD_STOP_S)
     os.killpg(0, signal.SIGKILL)
 
 
 class Teller:
-    """Writer of messages to the parent. Other output, such as the JVM's, is redirected to standard error."""
+    """Writer of messages to the parent. All other output, such as the JVM's, is redirected to standard error."""
 
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
     def __call__(self, **told: Any) -> None:
-        with suppress(BrokenPipeError):  # the parent has ended, so standard input ends too
+        # If the pipe is broken, the parent has ended; the child then stops at the end of its standard input.
+        with suppress(BrokenPipeError):
             self._out.write(json.dumps(told).encode() + b"\n")
             self._out.flush()
-
-
-def fields(problem: InvalidInput) -> Told:
-    return {name: getattr(problem, name) for name in ("title", "field", "value", "hint", "file")}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Spark session of a process that runs feeds: its settings, its folder, and the end of its JVM.
 
-Settings are written to files that only their owner may read, because all users of a machine can read a command line. Spark's
-log is in the session's folder too.
+Settings are written to files that only their owner may read, because all users of a machine can read a command line. The folder of
+the session also has Spark's log.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,13 +20,13 @@ from pyspark.sql import SparkSession
 
 from configs.documents.spark_streams import SECRET, StreamsFile
 
-# Seconds to wait for a query to stop, so that a query with an endless batch delays the end of the others only this long.
+# Milliseconds that Spark waits for a query to stop. Without this limit, a query with an endless batch would delay the end of the session.
 QUERY_STOP_MS = 3000
-# Time limit from the end of the session to the end of the JVM, which normally takes half a second.
+# Maximum seconds from the end of the session to the end of the JVM. The JVM normally ends within half a second.
 JVM_STOP_S = 2.0
-# Number of micro-batch reports that Spark keeps until they are polled.
+# Number of reports about micro-batches that Spark keeps; reports that were not polled before are lost.
 REPORTS = 16
-LOG = "spark.log"
+LOG, SCRATCH = "spark.log", "scratch"
 LOGGING = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -55,7 +54,7 @@ QUICK: Mapping[str, str] = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.driver.defaultJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK -Xss4m",
     "spark.python.unix.domain.socket.enabled": "true",
-    # With large Arrow batches, a micro-batch needs few messages to the gateway.
+    # With large Arrow batches, few messages to the gateway are needed for a micro-batch.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }
 # Environment variable with the name of the pod in which Spark's driver runs on Kubernetes.
@@ -64,50 +63,35 @@ POD_NAME = "POD_NAME"
 NOT_OURS = ("SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 
 
-@dataclass(frozen=True, slots=True)
-class SparkFolder:
-    """Folder of a session's files. The path is absolute, because the JVM has another working folder."""
+def start_session(file: StreamsFile, folder: Path, java_home: Path) -> SparkSession:
+    """Start the only session of this process, with its files in `folder`; the JVM inherits the environment of the process.
 
-    root: Path
-
-    @property
-    def conf(self) -> Path:
-        return self.root / "conf"
-
-    @property
-    def log(self) -> Path:
-        return self.root / LOG
-
-    @property
-    def scratch(self) -> Path:
-        return self.root / "scratch"
-
-
-def start_session(file: StreamsFile, folder: SparkFolder, java_home: Path) -> SparkSession:
-    """Start the session of this process, which must have none yet; the JVM inherits the process's environment."""
-    shutil.rmtree(folder.scratch, ignore_errors=True)
-    folder.conf.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_private(folder.conf / "spark-defaults.conf", properties(settings(file, folder)))
-    write_private(folder.conf / "log4j2.properties", LOGGING.format(log=folder.log))
+    The path of the folder must be absolute, because the JVM has another working folder.
+    """
+    shutil.rmtree(folder / SCRATCH, ignore_errors=True)
+    conf = folder / "conf"
+    conf.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_private(conf / "spark-defaults.conf", properties(settings(file, folder)))
+    write_private(conf / "log4j2.properties", LOGGING.format(log=folder / LOG))
     for name in NOT_OURS:
         os.environ.pop(name, None)
     os.environ["JAVA_HOME"] = str(java_home)
-    os.environ["SPARK_CONF_DIR"] = str(folder.conf)
-    # Python workers must run with this process's interpreter and packages.
+    os.environ["SPARK_CONF_DIR"] = str(conf)
+    # Spark's Python workers must run with the interpreter and packages of this process.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if is_local(file):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     return SparkSession.builder.getOrCreate()
 
 
-def settings(file: StreamsFile, folder: SparkFolder) -> dict[str, str]:
-    """Return Spark's settings: the defaults of this module, replaced by the settings in the file of streams."""
+def settings(file: StreamsFile, folder: Path) -> dict[str, str]:
+    """Return the settings of Spark: those in the file of streams, and the defaults of this module for all others."""
     ours = {
         "spark.app.name": "weir-ingest",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.local.dir": str(folder.scratch),
-        "spark.sql.warehouse.dir": str(folder.scratch / "warehouse"),
+        "spark.local.dir": str(folder / SCRATCH),
+        "spark.sql.warehouse.dir": str(folder / SCRATCH / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.scheduler.mode": "FAIR",
         "spark.sql.streaming.stopTimeout": str(QUERY_STOP_MS),
@@ -123,7 +107,7 @@ def settings(file: StreamsFile, folder: SparkFolder) -> dict[str, str]:
             **QUICK,
         }
     if pod := os.environ.get(POD_NAME, ""):
-        # With the driver's pod name, executors on Kubernetes belong to this pod, and are deleted with it.
+        # If Spark knows the pod of its driver, its executors on Kubernetes belong to this pod and are deleted together with the pod.
         ours["spark.kubernetes.driver.pod.name"] = pod
     if file.packages():
         ours["spark.jars.packages"] = ",".join(file.packages())
@@ -136,15 +120,11 @@ def is_local(file: StreamsFile) -> bool:
 
 def properties(given: Mapping[str, str]) -> str:
     """Return settings in the format of Java's properties files, in which a backslash must be escaped."""
-    return "".join(f"{key} {escaped(value)}\n" for key, value in given.items())
-
-
-def escaped(value: str) -> str:
-    return value.replace("\\", "\\\\")
+    return "".join(f"{key} {value}\n".replace("\\", "\\\\") for key, value in given.items())
 
 
 def write_private(path: Path, text: str) -> None:
-    """Create a file with permissions for its owner only, then write it, so that no other user can ever read it."""
+    """Write a file that only its owner may read. The permissions are set before the text is written, so no other user can read the text."""
     with suppress(FileNotFoundError):
         path.unlink()
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
@@ -152,7 +132,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def jvm() -> subprocess.Popen[bytes] | None:
-    """Return the JVM process of the session, or None."""
+    """Return the process of the session's JVM; None if the session has no JVM."""
     gateway = cast(Any, SparkContext)._gateway
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     return process
@@ -161,16 +141,14 @@ def jvm() -> subprocess.Popen[bytes] | None:
 def stop_session(session: SparkSession) -> None:
     """Stop the session and its JVM, which Spark itself would leave running until this process ends."""
     process, gateway = jvm(), cast(Any, SparkContext)._gateway
-    with suppress(Exception):  # if the JVM has died, Spark raises various errors
+    # Spark raises various errors if the JVM has died.
+    with suppress(Exception):
         session.stop()
     with suppress(Exception):
         gateway.shutdown()
-    if process is not None:
-        end(process)
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Close the JVM's input, which makes it exit; kill it if that takes longer than JVM_STOP_S."""
+    if process is None:
+        return
+    # The JVM exits at the end of its input.
     assert process.stdin is not None
     with suppress(OSError):
         process.stdin.close()

@@ -1,14 +1,14 @@
-"""Feeds of a job in one Spark session: each feed is a streaming query, which is started, stopped and watched independently.
+"""Feeds of a job in one Spark session. Each feed is a streaming query that is started, stopped and watched independently.
 
 Guarantees:
-1. Rows that a source delivers are published once, whatever fails meanwhile: queries resume from their checkpoints, and the
-   gateway recognises a repeated batch by its producer and number.
-2. Feeds do not wait for each other. `services.ingest.feed_supervisor` decides what to start and stop. Each start and each stop
-   has its own thread, so a source that answers slowly delays only its own feed.
+1. Each row of a source is published once, even after failures: queries resume from their checkpoints, and the gateway recognises
+   a repeated batch by its producer and number.
+2. Feeds do not wait for each other. `services.ingest.feed_supervisor` decides which queries are started and stopped. Each start and
+   each stop has its own thread, so a source that answers slowly delays only its own feed.
 3. A query that fails is started again after a pause, which doubles from 0.5 s to 30 s until a batch is completed.
-4. After `stop` there is no query, session or JVM.
+4. After `stop`, no query, session or JVM runs.
 
-Each session needs a separate process (`services.ingest.process`): a process can have only one JVM, and the JVM may use much memory.
+Each session needs a separate process (`services.ingest.process`), because a process can have only one JVM.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any, cast
 
@@ -35,7 +36,7 @@ from pyspark_weir.driver import quoted
 from pyspark_weir_feeder.source import DefaultSource as FeederSource
 
 from configs.documents.spark_streams import FeedDefinition, SourceSettings
-from configs.errors import WeirError
+from configs.errors import Away
 from engine.sql import parse_create_stream
 from services.ingest.feed_supervisor import (
     BatchDone,
@@ -51,25 +52,26 @@ from services.ingest.feed_supervisor import (
     Tick,
 )
 from services.ingest.job import FeedSpec, IngestJob
+from services.ingest.paths import path_of
 from services.ingest.progress import FeedCounts, FeedProgress, State, brief
-from services.ingest.session import LOG, SparkFolder, jvm, start_session, stop_session
+from services.ingest.session import LOG, SCRATCH, jvm, start_session, stop_session
 
 LOOK_S = 0.5
 STOPPED_AT_A_TIME = 16
 STARTED_AT_A_TIME = 4
-# Seconds that a start waits while STARTED_AT_A_TIME other starts are in progress; then it begins nevertheless.
+# Maximum seconds for which a start waits while STARTED_AT_A_TIME other starts are in progress. After that time the start begins anyway.
 TURN_S = 5.0
 VIEW = "source"
-# Spark's status of a query that waits for its next trigger because the last trigger found nothing to read.
+# Status message of Spark after a trigger that found nothing to read.
 NOTHING_THERE = "Waiting for data to arrive"
 POOL = "spark.scheduler.pool"
 
 Inbox = SimpleQueue[IngestJob | Event[FeedSpec] | None]
-"""Queue of jobs, each of which replaces the previous job, of outcomes of starts and stops, and of None for the end."""
+"""Queue of three kinds of messages: a job, which replaces the previous job; the outcome of a start or stop; None for the end."""
 
 
 def in_turn(ends: Sequence[Callable[[DataFrame, int], None]]) -> Callable[[DataFrame, int], None]:
-    """Return a foreachBatch function that calls the functions `ends` one after the other. Gateways ignore batches that they have."""
+    """Return a foreachBatch function that calls all functions in `ends`, in this order. A repeated call publishes nothing twice."""
 
     def write(rows: DataFrame, batch: int) -> None:
         for end in ends:
@@ -78,15 +80,11 @@ def in_turn(ends: Sequence[Callable[[DataFrame, int], None]]) -> Callable[[DataF
     return write
 
 
-class SparkGone(WeirError):
-    """Unexpected end of the JVM; the session and all queries must be started again."""
-
-
 class SparkIngest:
-    """Spark session with the queries of the last job in the inbox."""
+    """Spark session that runs the feeds of the last job in the inbox."""
 
     def __init__(self, job: IngestJob, inbox: Inbox) -> None:
-        self._folder = SparkFolder(job.folder)
+        self._folder = job.folder
         self._inbox = inbox
         self._supervisor = Supervisor[FeedSpec]()
         self._queries: dict[str, FeedQuery] = {}
@@ -95,13 +93,13 @@ class SparkIngest:
         self._session = start_session(job.file, self._folder, job.java_home)
 
     def run(self, told: Callable[[Sequence[FeedProgress]], None]) -> None:
-        """Start, stop and watch queries and report their progress until None is in the inbox; raise SparkGone if the JVM ends."""
+        """Run the feeds and report their progress until the inbox contains None; raise Away if the JVM ends before."""
         while True:
             for news in self._news():
                 if news is None:
                     return
                 self._hear(news)
-            self._with_jvm(self._look)
+            self._look_while_jvm_lives()
             told(self.progress(time.monotonic()))
 
     def progress(self, now: float) -> list[FeedProgress]:
@@ -113,10 +111,10 @@ class SparkIngest:
         with ThreadPoolExecutor(STOPPED_AT_A_TIME) as pool:
             list(pool.map(FeedQuery.stop, list(self._queries.values())))
         stop_session(self._session)
-        shutil.rmtree(self._folder.scratch, ignore_errors=True)
+        shutil.rmtree(self._folder / SCRATCH, ignore_errors=True)
 
     def _news(self) -> list[IngestJob | Event[FeedSpec] | None]:
-        """Wait up to LOOK_S for a message, and return all messages in the inbox."""
+        """Wait at most LOOK_S for a message, and return all messages that are in the inbox then."""
         news: list[IngestJob | Event[FeedSpec] | None] = []
         with suppress(Empty):
             news.append(self._inbox.get(timeout=LOOK_S))
@@ -134,7 +132,7 @@ class SparkIngest:
         self._handle(news)
 
     def _look(self) -> None:
-        """Check whether the running queries have completed batches or failed, and send such events to the supervisor."""
+        """Send the supervisor an event for each running query that has completed a micro-batch or has failed."""
         for name, feed in list(self._supervisor.feeds.items()):
             if feed.run != "running":
                 continue
@@ -145,17 +143,17 @@ class SparkIngest:
                 self._hear(FeedFailed(name, brief(why, self._secrets)))
         self._handle(Tick())
 
-    def _with_jvm(self, look: Callable[[], None]) -> None:
+    def _look_while_jvm_lives(self) -> None:
         process = jvm()
         try:
             if process is not None and process.poll() is None:
-                look()
+                self._look()
                 return
         except Exception:
-            # A call that fails because the JVM has died may raise any exception, so the JVM's process is checked instead.
+            # If the JVM has died, a call may raise any exception. So the process of the JVM is checked, not the exception.
             if process is not None and process.poll() is None:
                 raise
-        raise SparkGone(f"Spark's JVM has ended; see {LOG}", value=process and process.returncode)
+        raise Away(f"Spark's JVM has ended; see {LOG}", value=process and process.returncode)
 
     def _handle(self, event: Event[FeedSpec]) -> None:
         """Pass an event to the supervisor, and run each command that it returns on a separate thread."""
@@ -170,7 +168,7 @@ class SparkIngest:
             del self._queries[name]
 
     def _beside(self, action: Callable[..., None], *arguments: object) -> None:
-        # When such a thread ends, so does its counterpart in the JVM, which would remain after a plain thread.
+        # An InheritableThread also ends its counterpart in the JVM. After a plain thread, the counterpart would remain.
         thread = InheritableThread(action, args=arguments, name="feed", daemon=True)
         thread.start()
 
@@ -194,26 +192,26 @@ class SparkIngest:
 
 
 class FeedQuery:
-    """Query of one feed, over all its restarts."""
+    """Streaming query of one feed. The object remains the same when the query is restarted."""
 
     def __init__(self, name: str, session: SparkSession) -> None:
         self.name = name
         self.failed_at: float | None = None
         self._session = session
         self._query: StreamingQuery | None = None
-        self._counted = FeedCounts()
+        self._counted = FeedCounts(FeedProgress(name))
         self._trigger_s = 0.0
         self._caught_up_at: float | None = None
         self._event_times: dict[str, float] = {}
-        """Latest published event time, by stream."""
+        """Latest published event time of each stream, in seconds since 1970, by the stream's name."""
         self._batch_at: float | None = None
 
     def start(self, spec: FeedSpec) -> None:
-        """Start the query; if it cannot start, Spark's exception says why."""
+        """Start the query. If the query cannot be started, Spark's exception says why."""
         source = spec.definition.source
         # Each feed has its own scheduler pool, so that the tasks of a busy feed do not delay the tasks of other feeds.
         self._session.sparkContext.setLocalProperty(POOL, self.name)
-        # Spark looks up Python sinks in the active session of the thread, and a new thread has no active session.
+        # A new thread has no active session, but Spark needs the active session to find Python sinks.
         jvm_session = cast(Any, self._session)._jsparkSession
         cast(Any, self._session)._jvm.SparkSession.setActiveSession(jvm_session)
         rows = self._rows(spec)
@@ -230,18 +228,19 @@ class FeedQuery:
         )
 
     def stop(self) -> bool:
-        """Try to stop the query; return True if it has ended."""
+        """Try to stop the query; return True if the query has ended."""
         query = self._query
         if query is None:
             return True
-        with suppress(Exception):  # fails if its batch takes too long, or if the JVM has died
+        # The call fails if the current micro-batch takes too long, or if the JVM has died.
+        with suppress(Exception):
             query.stop()
             return not query.isActive
         return False
 
     def has_done_a_batch(self) -> bool:
-        """Read the query's reports, and return True if a micro-batch was completed since the last call."""
-        # The reports are read from the JVM, because PySpark's own objects have the offsets only as text.
+        """Count the new reports about the query, and return True if a micro-batch was completed since the last call."""
+        # The reports are read from the JVM, because the corresponding objects of PySpark have the offsets only as text.
         reports = [json.loads(progress.json()) for progress in cast(Any, self._query)._jsq.recentProgress()]
         if not self._counted.hear(reports):
             return False
@@ -249,7 +248,7 @@ class FeedQuery:
         return True
 
     def why_ended(self) -> str | None:
-        """Return why the query has ended; None while it runs."""
+        """Return the reason why the query has ended; None while the query runs."""
         query = self._query
         if query is None or query.isActive:
             return None
@@ -265,15 +264,10 @@ class FeedQuery:
         elif run is not None and run == counted.run:
             state = "running"
         waits = feed.failed and feed.run == "none"
-        return FeedProgress(
-            feed=self.name,
+        return replace(
+            counted.progress,
             state=state,
-            rows=counted.rows,
             rows_per_s=counted.rate(now),
-            batch=counted.batch,
-            batch_ms=counted.batch_ms,
-            lag=counted.lag,
-            offsets=counted.offsets,
             restarts=feed.restarts,
             last_error=feed.last_error,
             caught_up_at=self._caught_up(),
@@ -285,9 +279,9 @@ class FeedQuery:
         )
 
     def _caught_up(self) -> float | None:
-        """Return the latest time at which all rows of the source were known to be published, in seconds since 1970; None if not known.
+        """Return the latest time at which all rows of the source were known to be published, in seconds since 1970; None if unknown.
 
-        If the last trigger found nothing to read, all rows were published one trigger interval ago at the latest.
+        If the last trigger found nothing to read, all rows that were in the source one trigger interval ago are published.
         """
         if self._query is not None:
             status = self._query.status
@@ -299,11 +293,11 @@ class FeedQuery:
     # -- methods that build the query of a feed ------------------------------------------------------------------
 
     def _rows(self, spec: FeedSpec) -> DataFrame:
-        # Each feed has its own session, because every feed names the view of its source VIEW, and views belong to a session.
+        # Each feed has its own session, because views belong to a session, and the view of every source has the same name.
         session, source = self._session.newSession(), spec.definition.source
         if source.format == FeederSource.name():
-            # The feeder is registered per session; otherwise all sessions share one feeder and one map of environment variables.
-            # Two queries that start at once would corrupt this map for ever ("Illegal size 5 of collection, expected 6").
+            # The feeder is registered in each session, because all sessions would otherwise share its map of environment variables.
+            # Two queries that start at the same time would corrupt a shared map ("Illegal size 5 of collection, expected 6").
             session.dataSource.register(FeederSource)
         reader = session.readStream.format(source.format).options(**source.options)
         if source.schema_ is not None:
@@ -318,8 +312,7 @@ class FeedQuery:
         feed, source = spec.definition, spec.definition.source
         (first, *_) = feed.streams
         if source.path == "driver":
-            ends = [self._end(spec, endpoint, streams) for endpoint, streams in doors(spec).items()]
-            return writer.foreachBatch(ends[0] if len(ends) == 1 else in_turn(ends))
+            return writer.foreachBatch(in_turn([self._end(spec, *door) for door in doors(spec).items()]))
         options = {
             "stream": first,
             "endpoint": spec.endpoints[first],
@@ -358,14 +351,14 @@ class FeedQuery:
 
 
 def seen_from(source: SourceSettings, why: str) -> str:
-    """Return the end of an error message that names the folder of a relative path; empty if there is no such path."""
-    path = next((value for name, value in source.options.items() if name.lower() == "path"), "")
+    """Return the end of an error message, which names the folder at which a relative path starts; empty without such a path."""
+    path = path_of(source)
     is_relative = path and path in why and "://" not in path and not os.path.isabs(path)
     return f" (relative to {os.getcwd()})" if is_relative else ""
 
 
 def doors(spec: FeedSpec) -> dict[str, list[str]]:
-    """Return the feed's streams, grouped by the endpoint of the gateway that receives them."""
+    """Return the names of the feed's streams, grouped by the endpoint of the gateway that receives the streams."""
     streams_by_endpoint: dict[str, list[str]] = {}
     for stream, endpoint in spec.endpoints.items():
         streams_by_endpoint.setdefault(endpoint, []).append(stream)
@@ -373,7 +366,7 @@ def doors(spec: FeedSpec) -> dict[str, list[str]]:
 
 
 def event_time_columns(spec: FeedSpec) -> Mapping[str, str]:
-    """Return the event-time column in the rows of each stream that has one, by stream."""
+    """Return the event-time column of each stream, by the stream's name. Streams without event time are left out."""
     named = spec.definition.source.timestamp_column
     columns = {}
     for name, sql in spec.declarations.items():
@@ -384,7 +377,7 @@ def event_time_columns(spec: FeedSpec) -> Mapping[str, str]:
 
 
 def latest_in(rows: pa.Table, column: str) -> float | None:
-    """Return the latest time in a column of timestamps, in seconds since 1970, or None."""
+    """Return the latest time in a column, in seconds since 1970; None if the column has no timestamps."""
     place = next((at for at, name in enumerate(rows.column_names) if name.lower() == column.lower()), None)
     if place is None or not pa.types.is_timestamp(rows.schema.field(place).type):
         return None
@@ -393,7 +386,7 @@ def latest_in(rows: pa.Table, column: str) -> float | None:
 
 
 def check_split(rows: DataFrame, feed: FeedDefinition) -> None:
-    """Raise AnalysisException at the start if a condition or column of the split is wrong, because every batch would fail later."""
+    """Raise AnalysisException if a condition or column of the split is wrong. Otherwise the feed would start, and each batch would fail."""
     if feed.is_split:
         for name, condition in feed.conditions.items():
             rows.where(condition).select(*map(quoted, feed.columns.get(name, rows.columns)))

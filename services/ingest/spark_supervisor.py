@@ -1,4 +1,4 @@
-"""Supervision of the Spark processes that run the declared feeds: they are started, stopped, and sent changed jobs while they run."""
+"""Supervision of the Spark processes that run the declared feeds: start and stop of the processes, and changes of their jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOK_S = 5.0
 
 
 class Brings:
-    """Spark in child processes: one for feeds that need a downloaded connector, and one for all other feeds; none for no feeds."""
+    """Spark processes: one for feeds with a connector that must be downloaded, and one for all other feeds. Each is started only if it has feeds."""
 
     def __init__(self, door: GatewayAddress, folder: Path) -> None:
         self._door, self._folder = door, folder
@@ -32,9 +32,10 @@ class Brings:
         self._problem = ""
 
     def bring(self, file: StreamsFile | None, endpoints: Mapping[str, str] | None = None) -> None:
-        """Run exactly the feeds in `file`, without waiting for their start. `endpoints` names the gateway of each stream on another node.
+        """Run exactly the feeds in `file`, without waiting for their start.
 
-        A running feed is restarted if its own declaration or the declaration of the session has changed.
+        A running feed is restarted if its declaration or the declaration of the session has changed. `endpoints` has the addresses
+        of the gateways on other nodes, by the names of the streams that these gateways receive.
         """
         self._declared = () if file is None else tuple(file.all_feeds())
         try:
@@ -64,7 +65,7 @@ class Brings:
         return [progress_by_feed.get(name) or replace(unknown, feed=name) for name in self._declared]
 
     def stop(self) -> None:
-        """End all processes; none is started afterwards. Calling it again has no effect."""
+        """Stop all processes; no process is started afterwards. A second call has no effect."""
         with self._lock:
             self._stopped = True
             ending = list(self._processes)
@@ -95,17 +96,15 @@ class Brings:
 
 
 def same_session(one: IngestJob, other: IngestJob) -> bool:
-    """Return True if one Spark session can run both jobs."""
-    return (one.file.session, one.file.packages(), one.folder, one.java_home) == (
-        other.file.session,
-        other.file.packages(),
-        other.folder,
-        other.java_home,
+    """Return True if both jobs can run in the same Spark session."""
+    first, second = (
+        (job.file.session, job.file.packages(), job.folder, job.java_home) for job in (one, other)
     )
+    return first == second
 
 
 class WantedFeeds(Protocol):
-    """Feeds that a service wants to run, and the gateways of their streams."""
+    """Feeds that must run as a service declares, and the gateways of their streams."""
 
     @property
     def file(self) -> StreamsFile | None: ...
@@ -121,7 +120,7 @@ class Bringing(Protocol):
 
 
 class FollowedFeeds:
-    """Runner of the feeds that a remote service asks for. While the service does not answer, the feeds of its last response continue."""
+    """Runner of the feeds that a remote service declares. While the service does not answer, the feeds of its last response continue."""
 
     def __init__(
         self,
@@ -130,16 +129,16 @@ class FollowedFeeds:
         brings: Bringing,
         alive: Path | None = None,
     ) -> None:
-        """Store the functions that request the wanted feeds and report progress; each `look` touches the file `alive`."""
+        """Store two functions, which request the declared feeds and report progress. Each call of `look` touches the file `alive`."""
         self._ask, self._tell, self._brings, self._alive = ask, tell, brings, alive
         self._said: WantedFeeds | None = None
         self._due = float("-inf")
         self._backoff = Backoff()
         self.problem = ""
-        """Reason why the feeds do not run as wanted; empty if all feeds do."""
+        """Reason why the feeds do not run as the service declares; empty without a problem."""
 
     def look(self, now: float) -> None:
-        """Ask the service for the wanted feeds, at most every LOOK_S, and run these feeds; raise NotAllowed if the key may not ask."""
+        """Run the feeds that the service declares, and ask for them at most every LOOK_S; raise NotAllowed if the key has no such scope."""
         if self._alive is not None:
             self._alive.touch()
         if now < self._due:

@@ -1,10 +1,10 @@
 """Staging: parts of batches that wait in memory for their commit.
 
 Numbered properties:
-1. All parts together, including those being received, take at most `bytes_max`. A part for which there is no room is refused
-   until later. A batch that would not fit even alone is refused for good.
-2. A part is kept until a part of the same batch, partition and attempt replaces it, its batch is dropped, or no call has
-   touched the batch for `untouched_s`.
+1. All parts together, including parts that are being received, take at most `bytes_max`. If there is no room for a part, the
+   producer must send the part again later. A batch that is larger than `bytes_max` is refused for ever.
+2. A part is kept until its batch is dropped, a part of the same batch, partition and attempt replaces it, or no call has
+   accessed the batch for `untouched_s`.
 
 If the process ends, its staged parts are lost, and producers send them again.
 """
@@ -19,24 +19,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from actors.gateway.stream import Stream
-from configs.errors import WeirError
+from configs.errors import InvalidInput, WeirError
 from engine.data.train import Train
 from services.ingest.deadletters import DeadRows
 
 STAGED_BYTES = 512 << 20
 UNTOUCHED_S = 3600.0
-# Memory in bytes that is counted for a part in addition to the size of its rows.
+# Number of bytes that are counted for each part in addition to the size of its rows.
 PART_BYTES = 2048
 
-PartName = tuple[int, str]  # number of the partition, id of the attempt
+# Name of a part: the number of its partition, and the id of the attempt to send the part.
+PartName = tuple[int, str]
 
 
 class StagingFull(WeirError):
-    """Refusal for lack of room; the producer should try again later."""
-
-
-class BatchTooLarge(WeirError):
-    """Refusal of a batch that would not fit even alone."""
+    """Refusal of a part because memory is full; the producer must send the part again later."""
 
 
 class NotStaged(WeirError):
@@ -45,7 +42,7 @@ class NotStaged(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class BatchKey:
-    """Identity of a batch. `stream` is the stream as declared when the batch was sent, not a later stream of the same name."""
+    """Identity of a batch. The field `stream` is the stream that was declared when the batch was sent, not a later stream of its name."""
 
     stream: Stream
     producer: str
@@ -54,23 +51,15 @@ class BatchKey:
 
 @dataclass(frozen=True, slots=True)
 class StagedPart:
-    """Rows of one part: rows that will be published, and rows that cannot be published."""
+    """Rows of one part of a batch: rows that will be published, and rows that cannot be published."""
 
     trains: tuple[Train, ...] = ()
     dead: tuple[DeadRows, ...] = ()
 
-    @property
-    def rows(self) -> int:
-        return sum(map(len, self.trains))
-
-    @property
-    def dead_rows(self) -> int:
-        return sum(rows.rows for rows in self.dead)
-
 
 @dataclass(slots=True)
 class StagedBatch:
-    """Staged parts of a batch, with the time of the last access."""
+    """Staged parts of one batch, with the time of the last access to the batch."""
 
     touched: float
     parts: dict[PartName, tuple[StagedPart, int]] = field(default_factory=dict)
@@ -100,12 +89,12 @@ class Staging:
         self._bytes_max, self._untouched_s, self._clock = bytes_max, untouched_s, clock
         self._lock = threading.Lock()
         self._bytes = 0
-        # Ordered by last access, the least recent first.
+        # Batches in the order of their last access; the batch with the oldest access comes first.
         self._batches: dict[BatchKey, StagedBatch] = {}
 
     @contextmanager
     def receiving(self, batch: BatchKey) -> Iterator[Held]:
-        """Reserve room for a part, and release it at the end of the block unless `put` has staged the part."""
+        """Reserve memory for a part. The reservation ends with the block, unless `put` has staged the part."""
         held = Held(batch)
         try:
             self.hold(held, PART_BYTES)
@@ -115,16 +104,15 @@ class Staging:
                 self._bytes -= held.bytes
 
     def hold(self, held: Held, size: int) -> None:
-        """Enlarge the reservation by `size` bytes; raise StagingFull or BatchTooLarge if there is no room for these bytes."""
+        """Enlarge a reservation by `size` bytes; raise StagingFull or InvalidInput if there is no memory for these bytes."""
         with self._lock:
             self._forget_untouched()
             there = self._batches.get(held.batch)
             whole = held.bytes + size + (0 if there is None else there.bytes)
             if whole > self._bytes_max:
-                what = f"the batch has at least {whole:,} bytes; the maximum is {self._bytes_max:,}"
-                raise BatchTooLarge(
-                    what, hint="let the source read less at a time, for example with maxOffsetsPerTrigger"
-                )
+                what = f"the batch has at least {whole:,} bytes; the maximum is {self._bytes_max:,} bytes"
+                hint = "let the source read less at a time, for example with maxOffsetsPerTrigger"
+                raise InvalidInput(what, hint=hint)
             if self._bytes + size > self._bytes_max:
                 raise StagingFull(
                     f"the gateway has no room for the part now: {self._bytes:,} bytes of batches wait for their commits"
@@ -133,7 +121,7 @@ class Staging:
             held.bytes += size
 
     def put(self, held: Held, name: PartName, part: StagedPart) -> None:
-        """Stage a part; it replaces an earlier part with the same partition and attempt."""
+        """Stage a part. The part replaces an earlier part of the batch with the same partition and attempt."""
         with self._lock:
             batch = self._touched(held.batch)
             _, before = batch.parts.pop(name, (None, 0))
@@ -145,31 +133,23 @@ class Staging:
         """Return the named parts in the order of their partitions; raise NotStaged if a part is missing."""
         with self._lock:
             there = self._touched(batch).parts if batch in self._batches else {}
-            in_order = sorted(set(names))
-            for name in in_order:
-                if name not in there:
-                    raise NotStaged(
-                        "the commit names a part that the gateway no longer holds: write the batch again",
-                        "parts",
-                        list(name),
-                    )
-            return [there[name][0] for name in in_order]
+            try:
+                return [there[name][0] for name in sorted(set(names))]
+            except KeyError as missing:
+                what = "the commit names a part that the gateway no longer holds: write the batch again"
+                raise NotStaged(what, "parts", list(missing.args[0])) from None
 
     def drop(self, batch: BatchKey) -> None:
         with self._lock:
             self._drop(batch)
 
     def drop_until(self, last: BatchKey) -> None:
-        """Drop this batch and all earlier batches of its producer."""
+        """Drop the batch `last` and all earlier batches that its producer has sent to the stream."""
         with self._lock:
-            for batch in [
-                batch
-                for batch in self._batches
-                if batch.stream is last.stream
-                and batch.producer == last.producer
-                and batch.number <= last.number
-            ]:
-                self._drop(batch)
+            for batch in list(self._batches):
+                is_same_producer = batch.stream is last.stream and batch.producer == last.producer
+                if is_same_producer and batch.number <= last.number:
+                    self._drop(batch)
 
     def status(self) -> dict[str, Any]:
         with self._lock:

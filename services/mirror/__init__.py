@@ -1,1 +1,1 @@
-"""Mirrors: copies of remote objects, polled as often as their changes and uses justify, and streams of their changes."""
+"""Mirrors: polling of remote objects, as often as the changes and uses of each object justify, and streams of the objects' changes."""

@@ -1,6 +1,6 @@
-"""Time limits for fetches: if a fetch takes too long, its socket is shut down.
+"""Time limits for fetches: if a fetch takes too long, its sockets are shut down.
 
-A time limit per read does not limit a whole fetch: a server that sends one byte now and then never exceeds the limit per read,
+A time limit per read does not limit a whole fetch: a server that sends one byte from time to time never exceeds the limit per read,
 and a stopped database never answers. A thread that waits for a socket can do nothing else. So another thread watches the clock and
 shuts the socket down, which ends the wait at once.
 
@@ -19,23 +19,22 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import count
 
 CHECK_S = 0.5
 
 
-@dataclass
+@dataclass(eq=False)
 class OpenLook:
-    """Fetch in progress, with the time at which it must end."""
+    """Fetch in progress, with its time limit and its sockets."""
 
     until: float
     sockets: Sequence[socket.socket] = ()
-    """Sockets that the fetch may be waiting for, which are shut down at its time limit."""
+    """Sockets for which the fetch may wait. The sockets are shut down at the time limit of the fetch."""
     is_cut: bool = False
 
     @property
     def is_over(self) -> bool:
-        """True if the time limit has passed or the sockets were shut down."""
+        """True if the time limit of the fetch has passed, or if its sockets were shut down."""
         return self.is_cut or time.monotonic() >= self.until
 
     def waits_for(self, *sockets: socket.socket) -> None:
@@ -46,8 +45,9 @@ class OpenLook:
     def cut(self) -> None:
         self.is_cut = True
         for connection in self.sockets:
-            with suppress(OSError):  # the socket is closed already
-                # A TLS socket's own `shutdown` would also drop the TLS session, which another thread is still reading from.
+            # An OSError means that the socket is closed already.
+            with suppress(OSError):
+                # The method `shutdown` of a TLS socket would also drop the TLS session, from which another thread is still reading.
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
@@ -57,17 +57,16 @@ class DeadlineSockets:
     def __init__(self, look_s: float) -> None:
         self.look_s = look_s
         self._lock = threading.Lock()
-        self._looks: dict[int, OpenLook] = {}
-        self._numbers = count()
+        self._looks: set[OpenLook] = set()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     @contextmanager
     def look(self) -> Iterator[OpenLook]:
-        look, number = OpenLook(time.monotonic() + self.look_s), next(self._numbers)
+        look = OpenLook(time.monotonic() + self.look_s)
         with self._lock:
             look.is_cut = self._closed.is_set()
-            self._looks[number] = look
+            self._looks.add(look)
             if self._thread is None and not self._closed.is_set():
                 self._thread = threading.Thread(target=self._watch, name="patience", daemon=True)
                 self._thread.start()
@@ -75,19 +74,19 @@ class DeadlineSockets:
             yield look
         finally:
             with self._lock:
-                del self._looks[number]
+                self._looks.remove(look)
 
     def close(self) -> None:
-        """Shut down the sockets of all present and later fetches. Calling it again has no effect."""
+        """Shut down the sockets of all fetches, also of fetches that begin later. A second call has no effect."""
         self._closed.set()
         with self._lock:
-            for look in self._looks.values():
+            for look in self._looks:
                 look.cut()
 
     def _watch(self) -> None:
         while not self._closed.wait(min(CHECK_S, self.look_s)):
             now = time.monotonic()
             with self._lock:
-                for look in self._looks.values():
+                for look in self._looks:
                     if now >= look.until:
                         look.cut()

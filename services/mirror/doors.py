@@ -1,8 +1,8 @@
 """Connections of a mirror to a running system, to publish rows and to read the answers of the lookups query.
 
-The lookups query is the query of a tenant whose answers say which objects of the mirror were used.
+The lookups query is a query of a tenant. Each of its answers names an object of the mirror that was used.
 
-`RemoteDoor` is for a client of a service, `SystemDoor` for the process that runs the system's service.
+`RemoteDoor` is for a client of a service. `SystemDoor` is for the process that runs the system's service.
 """
 
 from __future__ import annotations
@@ -29,21 +29,20 @@ ANSWERS = 10_000
 PRINCIPAL = "mirrors"
 GONE = "the query was deleted, or has not started"
 
-
 Answers = Sequence[Mapping[str, Any]]
 
 
 class MirrorEnds(Protocol):
-    """Interface to a running system; thread-safe."""
+    """Interface to a running system. Implementations are thread-safe."""
 
     def publish(self, mirror: Mirror, table: pa.Table, batch: str) -> Mapping[str, int]:
-        """Publish rows of the mirror's stream, once per batch; return the number of refused rows by reason.
+        """Publish rows in the mirror's stream, and return the number of refused rows by reason. A repeated batch is not published again.
 
-        Raise a WeirError if the batch was not published and is to be tried again.
+        Raise a WeirError if the batch was not published, so that the call must be repeated.
         """
 
     def answers(self, query: str, stop: threading.Event) -> Iterator[Answers]:
-        """Poll the query TENANT/QUERY, and yield its new answers after each poll, perhaps none; raise WeirError if it cannot be read."""
+        """Poll the query TENANT/QUERY, and yield the new answers after each poll; raise WeirError if the query cannot be read."""
 
 
 class RemoteDoor:
@@ -63,7 +62,7 @@ class RemoteDoor:
 
 
 class SystemDoor:
-    """Connection to a system on this machine or cluster: rows are sent to its gateways, answers are read from its logs."""
+    """Connection to a system on this machine or cluster. Rows are sent to its gateways, and answers are read from its logs."""
 
     def __init__(
         self,
@@ -72,7 +71,7 @@ class SystemDoor:
         key: Callable[[], str],
         trust: GatewayTrust = DEFAULT_TRUST,
     ) -> None:
-        """Store where answers are kept, a function that returns a stream's gateway, and a function that returns the key for gateways."""
+        """Store the places of answers, a function that returns the gateway of a stream, and a function that returns the key for gateways."""
         self._places, self._key, self._trust = places, key, trust
         self._rows = RowDelivery(endpoint, key, trust)
 
@@ -83,7 +82,7 @@ class SystemDoor:
     def answers(self, query: str, stop: threading.Event) -> Iterator[Answers]:
         tenant, _, name = query.partition("/")
         asked_query, desk = QueryAddress(tenant, name), Desk(self._places, self._key, trust=self._trust)
-        # Reading position by shard: the identifier (`mark`) of the shard's answers, and the number of the next row.
+        # Reading position in each shard: the identifier (`mark`) of the shard's answers, and the number of the next row.
         spots: dict[int, tuple[str, int]] = {}
         has_begun = False
         while not stop.wait(LOOK_S):
@@ -92,7 +91,7 @@ class SystemDoor:
                 raise Away(GONE)
             for shard, (place, unit_seen) in view.items():
                 mark, row = spots.get(shard, ("", 0 if has_begun else unit_seen.given))
-                # If the identifier has changed, the query was declared again, and its rows are numbered from 0.
+                # A changed identifier means that the query was declared again, so that its rows are numbered from 0.
                 row = row if mark in ("", unit_seen.mark) else 0
                 while row < unit_seen.given:
                     batch_found = desk.some(place, name, row, ANSWERS)

@@ -1,9 +1,9 @@
 """Checks of a mirror's declaration: its SQL, its stream, its addresses and password, and its keys.
 
-    read_mirror(declaration)        the mirror, or an InvalidInput that names the field
-    profile_of(mirror, keys)        the interest in each object that is assumed before any use is known
+    read_mirror(declaration)        return the mirror, or raise an InvalidInput that names the wrong field
+    profile_of(mirror, keys)        return the interest in each object that is assumed before any use is known
 
-No other system is contacted here: facts that only the store of the objects knows are checked when the mirror starts.
+These checks contact no other system. Facts that only the store of the objects knows are checked when the mirror starts.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from engine.sql.create_mirror import KEYS_MAX, DatabaseOrigin
 
 DATABASES = ("postgresql", "postgres", "sqlite")
 DATABASE_HINT = "write sqlite:///FILE or postgresql://USER@HOST/DATABASE"
-# Maximum number of patterns; each is compared with every key.
+# Maximum number of patterns of a profile. Each pattern is compared with every key.
 PATTERNS_MAX = 100
-# Integer keys in the only accepted form. 01 and 1 would be two HTTP addresses but one row of a table, so 01 and +1 are refused.
+# Accepted form of an integer key. 01 and +1 are refused: 01 and 1 would be two HTTP addresses, but one row of a table.
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
-# Cached, because every change of the catalog checks the same statements again.
+# Parsed statements are cached, because each change of the catalog checks all statements again.
 parsed = lru_cache(maxsize=500)(parse_create_mirror)
 
 
@@ -54,7 +54,7 @@ def read_mirror(one: MirrorDeclaration) -> Mirror:
 
 
 def stream_of(mirror: Mirror) -> StreamDeclaration:
-    """Return the declaration of the stream of the mirror's changes."""
+    """Return the declaration of the stream that gets the changes of the mirror's objects."""
     return StreamDeclaration(kind="Stream", name=mirror.name, sql=mirror.stream_sql)
 
 
@@ -62,10 +62,10 @@ def stream_of(mirror: Mirror) -> StreamDeclaration:
 
 
 def check_addresses(mirror: Mirror, password: str) -> None:
-    """Raise InvalidInput if an address has a password, which would be shown, or if a password has no user."""
+    """Raise InvalidInput if an address contains a password, which would be shown, or if a password is given without a user."""
     secrets_there = list(credentials(mirror))
     if any(secret for _, secret in secrets_there):
-        hint = "remove the password there, and set options.password"
+        hint = "remove the password from the address, and set options.password"
         raise InvalidInput("an address in the SQL contains a password", "sql", hint=hint)
     if password and not any(user for user, _ in secrets_there):
         hint = "name the user in the address, as in postgresql://USER@HOST/DATABASE"
@@ -75,13 +75,13 @@ def check_addresses(mirror: Mirror, password: str) -> None:
 
 
 def check_hosts(mirror: Mirror) -> None:
-    """Raise InvalidInput if an address is not valid."""
+    """Raise InvalidInput if an address of the mirror is not valid."""
     for _ in credentials(mirror):
         pass
 
 
 def credentials(mirror: Mirror) -> Iterator[tuple[str | None, str | None]]:
-    """Yield user and password of each address; raise InvalidInput if an address is not valid."""
+    """Yield the user and the password in each address of the mirror; raise InvalidInput if an address is not valid."""
     if isinstance(mirror.origin, DatabaseOrigin):
         url = database_url(mirror.origin.url)
         said = [value for name, value in url.query.items() if SECRET.search(name)]
@@ -97,7 +97,7 @@ def credentials(mirror: Mirror) -> Iterator[tuple[str | None, str | None]]:
                 raise ValueError
             yield parts.username, parts.password
         except ValueError:
-            # The address is not shown, because it may contain a password.
+            # The wrong address is not shown, because an address may contain a password.
             raise InvalidInput(
                 "this is not a valid HTTP address",
                 "FROM HTTP",
@@ -109,7 +109,7 @@ def database_url(address: str) -> URL:
     try:
         url = make_url(address)
     except (sa.exc.ArgumentError, ValueError):
-        # The address is not shown, because it may contain a password.
+        # The wrong address is not shown, because an address may contain a password.
         raise InvalidInput(
             "this is not a valid database address", "FROM DATABASE", hint=DATABASE_HINT
         ) from None
@@ -135,21 +135,18 @@ def checked_keys(mirror: Mirror, keys: Sequence[str]) -> list[str]:
         most = 1 << (31 if field.type.kind is TypeKind.INT32 else 63)
         for key in keys:
             if not (WHOLE.fullmatch(key) and -most <= int(key) < most):
-                title, hint = (
-                    f"the key is not a valid {field.type}",
-                    f"declare {field.name} as string, or remove the key",
-                )
-                raise InvalidInput(title, "KEYS", key, hint)
+                hint = f"declare {field.name} as string, or remove the key"
+                raise InvalidInput(f"the key is not a valid {field.type}", "KEYS", key, hint)
     return list(dict.fromkeys(keys))
 
 
 def profile_of(mirror: Mirror, keys: Sequence[str]) -> list[float]:
-    """Return a weight for each key: the weight of the first pattern that the key matches, or 1 if no pattern matches."""
+    """Return the weight of each key: the weight of the first pattern that matches the key, or 1 if no pattern matches."""
     weights, met = dict.fromkeys(keys, 1.0), set[str]()
     several = sum(pattern not in weights for pattern, _ in mirror.profile)
     if several > PATTERNS_MAX:
         title = f"the profile has more than {PATTERNS_MAX} patterns that are not keys"
-        raise InvalidInput(title, "PROFILE", several, "write the keys themselves, or wider patterns")
+        raise InvalidInput(title, "PROFILE", several, "write keys instead of patterns, or fewer patterns")
     for pattern, weight in mirror.profile:
         expression = re.compile(fnmatch.translate(pattern))
         matching = [pattern] if pattern in weights else [key for key in keys if expression.match(key)]

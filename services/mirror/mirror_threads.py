@@ -1,11 +1,11 @@
 """Threads of running mirrors, which poll objects, publish changes, and read the lookups query to count uses of objects.
 
     mirrors = Mirrors(door)
-    mirrors.begin(mirror)       returns at once; if the mirror cannot start, its progress says why, and it tries again
+    mirrors.begin(mirror)       returns at once; if the start fails, the mirror's progress says why, and the start is repeated
     mirrors.end(name)
 
 Numbered properties:
-1. A problem of one mirror, or of its store, is shown in its progress and does not affect other mirrors.
+1. A problem of one mirror, or of its store, is shown in the mirror's progress and does not affect other mirrors.
 2. After `end`, a mirror publishes nothing more, unless a call that publishes its rows takes longer than `END_S`.
 """
 
@@ -16,11 +16,9 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
-
-import pyarrow as pa
 
 from actors.runtime.backoff import Backoff
 from configs.documents.declarations import StreamDeclaration
@@ -30,14 +28,7 @@ from services.client import Client
 from services.mirror.doors import MirrorEnds
 from services.mirror.mirror_definition import credentials, stream_of
 from services.mirror.objects import objects_of
-from services.mirror.poll_loop import (
-    LAST_S,
-    WORKERS,
-    MirrorProgress,
-    Polling,
-    State,
-    begun,
-)
+from services.mirror.poll_loop import LAST_S, WORKERS, MirrorProgress, Polling, begun
 from services.mirror.row_publisher import Problem, in_a_line
 
 RETRY_S = 5.0
@@ -46,34 +37,30 @@ END_S = 2 * LAST_S
 
 
 def mirrors_in(file: Path) -> list[Mirror]:
-    """Return the mirrors that an SQL file declares; other statements are ignored."""
+    """Return the mirrors that an SQL file declares; all other statements of the file are ignored."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(
             f"the SQL file cannot be read: {error}", "FILE", str(file), "give the path of an SQL file"
         ) from None
-    mirrors = []
+    mirrors, offset = [], (0, 0)
     try:
-        statements = split_statements(text)
-    except PlanningError as problem:
-        problem.file = str(file)
-        raise
-    for statement in statements:
-        if statement.kind == "mirror":
-            try:
+        for statement in split_statements(text):
+            if statement.kind == "mirror":
+                offset = statement.line_offset, statement.column_offset
                 mirrors.append(parse_create_mirror(statement.text))
-            except PlanningError as problem:
-                problem = problem.moved(statement.line_offset, statement.column_offset)
-                problem.file = str(file)
-                raise problem from None
+    except PlanningError as problem:
+        problem = problem.moved(*offset)
+        problem.file = str(file)
+        raise problem from None
     if not mirrors:
         raise InvalidInput("the file declares no mirror", "FILE", str(file), "add CREATE MIRROR …")
     return mirrors
 
 
 def declare(mirror: Mirror, weir: Client) -> None:
-    """Declare the stream of the mirror's changes if it is missing; raise InvalidInput if another stream already has this name."""
+    """Declare the stream of the mirror's changes if no such stream exists; raise InvalidInput if another stream has its name."""
     try:
         declaration = weir.get("Stream", mirror.name)
     except UnknownName:
@@ -92,19 +79,20 @@ def declare(mirror: Mirror, weir: Client) -> None:
 
 
 class AtWork:
-    """One running mirror with its threads."""
+    """Running mirror with its threads."""
 
     def __init__(self, mirror: Mirror, door: MirrorEnds, password: str = "") -> None:
-        """Create the threads without starting them; raise InvalidInput if an address of the mirror is not valid."""
+        """Create the threads of the mirror without starting them; raise InvalidInput if an address of the mirror is not valid."""
         self.mirror, self._door, self._password = mirror, door, password
-        # The addresses of a mirror from an SQL file may contain passwords; those of a document may not.
+        # The addresses of a mirror in an SQL file may contain passwords, which must be hidden too.
         said = (password, *(secret for _, secret in credentials(mirror)))
         self._secrets = tuple(secret for secret in said if secret)
         self._stop = threading.Event()
         self._polling: Polling | None = None
-        self._why = self._lookups = ""
-        """Problems that keep the mirror from polling, and from reading lookups; empty if there are none."""
-        self._last: Problem | None = None
+        self._failure: Problem | None = None
+        """Last reason why polling could not start or has ended; None without such a problem."""
+        self._lookups = ""
+        """Reason why the answers of the lookups query cannot be read; empty without a problem."""
         self._threads = [threading.Thread(target=self._run, name=f"mirror-{mirror.name}", daemon=True)]
         if mirror.lookups is not None:
             following = threading.Thread(
@@ -117,7 +105,7 @@ class AtWork:
             thread.start()
 
     def stop(self) -> None:
-        """Ask the threads to end, without waiting for them."""
+        """Ask the threads of the mirror to end, without waiting for their end."""
         self._stop.set()
 
     def join(self, until: float) -> None:
@@ -126,13 +114,11 @@ class AtWork:
             self._threads[0].join(max(0.0, until - time.monotonic()))
 
     def progress(self) -> MirrorProgress:
-        polling, why = self._polling, self._why
-        if polling is not None:
-            progress = polling.progress()
-        else:
-            problems = {why: 1} if why else {}
-            state: State = "waiting" if why else "starting"
-            progress = replace(begun(self.mirror), state=state, problems=problems, last_problem=self._last)
+        polling, failure = self._polling, self._failure
+        progress = begun(self.mirror) if polling is None else polling.progress()
+        if polling is None and failure is not None:
+            problems = {failure.told: 1}
+            progress = replace(progress, state="waiting", problems=problems, last_problem=failure)
         if self._lookups:
             progress.problems[f"lookups: {self._lookups}"] = 1
         return progress
@@ -144,8 +130,10 @@ class AtWork:
         while not self._stop.is_set():
             try:
                 self._poll()
-            except Exception as problem:  # if this thread ended, the mirror would stay `starting` for ever
-                self._fails(in_a_line(problem, self._secrets))
+            except Exception as problem:
+                # The thread continues after every error, because the mirror would otherwise stay `starting` for ever.
+                self._failure = Problem(in_a_line(problem, self._secrets), time.time())
+                self._polling = None
             self._stop.wait(backoff.failed())
 
     def _poll(self) -> None:
@@ -153,21 +141,14 @@ class AtWork:
         objects = objects_of(self.mirror, WORKERS, self._password)
         try:
             name = f"mirror-{self.mirror.name}-{secrets.token_hex(4)}"
-            polling = Polling(self.mirror, objects, self._publish, name, self._secrets)
-            self._why, self._polling = "", polling
-            polling.run(self._stop)
+            publish = partial(self._door.publish, self.mirror)
+            self._polling = Polling(self.mirror, objects, publish, name, self._secrets)
+            self._polling.run(self._stop)
         finally:
             objects.close()
 
-    def _publish(self, table: pa.Table, batch: str) -> Mapping[str, int]:
-        return self._door.publish(self.mirror, table, batch)
-
-    def _fails(self, why: str) -> None:
-        self._polling, self._why = None, why
-        self._last = Problem(why, time.time())
-
     def _follow(self, query: str) -> None:
-        """Read the answers of the lookups query; each answer counts as one use of the object that it names."""
+        """Read the answers of the lookups query. Each answer counts as one use of the object that the answer names."""
         key = self.mirror.columns.fields[0].name.lower()
         while not self._stop.is_set():
             try:
@@ -184,7 +165,7 @@ class AtWork:
 
 
 def used_in(row: Mapping[str, Any], key: str) -> str:
-    """Return the key in an answer: the value of the column with the name of the key column, or else of the first column."""
+    """Return the key in an answer: the value of the column that is named like the key column, or else of the first column."""
     named = {name.lower(): value for name, value in row.items() if not name.startswith("_")}
     return str(named[key] if key in named else next(iter(named.values()), None))
 
@@ -198,7 +179,7 @@ class Mirrors:
         self._at_work: dict[str, AtWork] = {}
 
     def begin(self, mirror: Mirror, password: str = "") -> None:
-        """Start a mirror; it replaces a running mirror of the same name."""
+        """Start a mirror. The mirror replaces a running mirror of the same name."""
         self.end(mirror.name)
         at_work = AtWork(mirror, self._door, password)
         with self._lock:
@@ -206,7 +187,7 @@ class Mirrors:
         at_work.begin()
 
     def end(self, name: str) -> None:
-        """Stop the mirror with this name; do nothing if it does not run."""
+        """Stop the mirror with this name, if such a mirror runs."""
         with self._lock:
             at_work = self._at_work.pop(name, None)
         if at_work is not None:
@@ -219,7 +200,7 @@ class Mirrors:
         return [mirror.progress() for mirror in mirrors]
 
     def stop(self) -> None:
-        """Stop all mirrors. Calling it again has no effect."""
+        """Stop all mirrors. A second call has no effect."""
         with self._lock:
             ended, self._at_work = list(self._at_work.values()), {}
         for mirror in ended:
@@ -231,7 +212,5 @@ class Mirrors:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

@@ -1,13 +1,13 @@
 """Stores of a mirror's objects: HTTP addresses, or rows of a database. Each object is fetched by its key.
 
-    fetched = objects.fetch(key)        the object if it has changed; with `whole`, also if it has not
-    objects.took(key, fetched)          record that this version was processed, so that later fetches compare with it
+    fetched = objects.fetch(key)        fetch the object, and return it if it has changed; with `whole`, return it in any case
+    objects.took(key, fetched)          record that this version was processed, so that later fetches are compared with this version
 
 Numbered properties:
-1. An object counts as unchanged only if it equals the version that was last processed. A body that cannot be parsed is
-   therefore fetched again.
-2. A fetch ends, whatever the server does: at `LOOK_S`, `BODY_BYTES_MAX` or `REDIRECTS_MAX`, with an error that says why.
-3. Several threads may fetch at the same time if each fetches a different key.
+1. An object counts as unchanged only if it equals the version that was last processed. So a body that cannot be parsed is
+   fetched again.
+2. Every fetch ends, even if the server misbehaves: at `LOOK_S`, `BODY_BYTES_MAX` or `REDIRECTS_MAX`, with an error that says why.
+3. Several threads may fetch at the same time if each thread fetches another key.
 """
 
 from __future__ import annotations
@@ -41,45 +41,45 @@ from services.mirror.deadline_sockets import DeadlineSockets, OpenLook
 from services.mirror.mirror_definition import database_url
 
 TIMEOUT_S = 10.0
-# Time limit of a whole fetch: a server that sends a byte now and then never exceeds TIMEOUT_S.
+# Maximum seconds of a whole fetch. TIMEOUT_S limits only a single read, which a server that sends single bytes never exceeds.
 LOOK_S = 30.0
 BODY_BYTES_MAX = 1 << 20
 KEYS_BYTES_MAX = 16 << 20
 REDIRECTS_MAX = 5
 TOLD_MAX = 200
-# Maximum length of an ETag or Last-Modified that is stored per object; longer headers are ignored.
+# Maximum length of an ETag or Last-Modified header that is stored; longer headers are ignored.
 MARK_MAX = 1000
 OK, NOT_MODIFIED = 200, 304
-# Maximum difference that is assumed between the clock of a server and the clocks of the systems behind the server.
+# Assumed maximum difference between the clock of an HTTP server and the clocks of the systems behind the server.
 SETTLED = timedelta(seconds=2)
 HEADERS = {"User-Agent": "weir-mirror", "Accept": "application/json", "Accept-Encoding": "gzip"}
 GZIP = 16 + zlib.MAX_WBITS
 
 
 class ObjectProblem(Exception):
-    """Failure of one fetch of an object."""
+    """Failure of a fetch of an object."""
 
     def __init__(self, title: str, size: int = 0, detail: str = "") -> None:
         super().__init__(title[:TOLD_MAX])
         self.size = size
-        """Number of bytes that were received before the fetch failed."""
+        """Number of bytes that were received until the fetch failed."""
         self.detail = detail[:TOLD_MAX]
-        """Details of the failure that may differ between objects with the same problem."""
+        """Details of the failure, which may differ between objects that have the same problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Result of a fetch."""
+    """Result of a fetch of an object."""
 
     size: int
     """Number of bytes received."""
     row: Mapping[str, Any] | None = None
-    """Values of the object by column; None if the object has not changed."""
+    """Values of the object, by column; None if the object has not changed."""
     changed_at: datetime | None = None
     is_new: bool = True
-    """True if the object has changed. Only a fetch with `whole` returns the row of an unchanged object."""
+    """True if the object has changed since the version that was last processed."""
     mark: tuple[str, str, bytes] = ("", "", b"")
-    """ETag, time of modification and digest, by which this version is recognised later."""
+    """ETag, time of modification and digest, by which later fetches recognise this version of the object."""
 
 
 class Objects(Protocol):
@@ -89,15 +89,16 @@ class Objects(Protocol):
         """Return the keys of all objects to mirror; raise InvalidInput if they cannot be read."""
 
     def fetch(self, key: str, whole: bool = False) -> Fetched:
-        """Fetch the object and return it if it has changed or if `whole` is True; raise ObjectProblem if the fetch fails."""
+        """Fetch an object, and return its row if it has changed or if `whole` is True; raise ObjectProblem if the fetch fails."""
 
     def took(self, key: str, fetched: Fetched) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Shut down all fetches in progress, and close all connections."""
 
 
 def objects_of(mirror: Mirror, connections: int, password: str = "") -> Objects:
-    """Return the store of a mirror's objects, or raise InvalidInput if its address is wrong; the address's user logs in with `password`."""
+    """Return the store of a mirror's objects; raise InvalidInput if its address is wrong. The user in the address logs in with `password`."""
     match mirror.origin:
         case HttpOrigin():
             return HttpObjects(mirror, mirror.origin.url, password)
@@ -109,13 +110,13 @@ def objects_of(mirror: Mirror, connections: int, password: str = "") -> Objects:
 
 
 class HttpObjects:
-    """JSON objects at HTTP addresses. Requests are conditional, so that a server need not send unchanged objects."""
+    """Store of JSON objects at HTTP addresses. Requests are conditional, so that a server need not send unchanged objects."""
 
     def __init__(self, mirror: Mirror, url: str, password: str = "", look_s: float = LOOK_S) -> None:
         self._mirror, self._url, self._password = mirror, url, password
         self._columns = mirror.columns
         self._marks: dict[str, tuple[str, str, bytes]] = {}
-        # Each thread has its own client: a shared pool may close a connection that it has just given to a thread.
+        # Each thread has its own client, because a shared pool may close a connection that a thread has just received from the pool.
         self._own = threading.local()
         self._clients: list[httpx.Client] = []
         self._patience = DeadlineSockets(look_s)
@@ -124,27 +125,24 @@ class HttpObjects:
         if self._mirror.keys_url is None:
             return self._mirror.keys
         where = f"KEYS FROM URL {without_password(self._mirror.keys_url)!r}"
+        hint = 'give an address that answers with a list of keys: ["key", …]'
         try:
-            body, _ = self._get(self._mirror.keys_url, {}, KEYS_BYTES_MAX)[1:]
+            _, body, _ = self._get(self._mirror.keys_url, {}, KEYS_BYTES_MAX)
             values = orjson.loads(body)
         except ObjectProblem as problem:
-            raise InvalidInput(
-                f"{where}: the list of keys cannot be fetched: {problem}",
-                hint="let the address answer with a list of keys",
-            ) from None
+            title = f"{where}: the list of keys cannot be fetched: {problem}"
+            raise InvalidInput(title, hint=hint) from None
         except orjson.JSONDecodeError:
-            raise InvalidInput(f"{where}: the answer is not JSON", hint='answer with ["key", …]') from None
+            raise InvalidInput(f"{where}: the answer is not JSON", hint=hint) from None
         if not isinstance(values, list) or not all(type(value) in (str, int) for value in values):
-            raise InvalidInput(
-                f"{where}: the answer is not a list of keys", value=values, hint='answer with ["key", …]'
-            )
+            raise InvalidInput(f"{where}: the answer is not a list of keys", value=values, hint=hint)
         return [str(value) for value in values]
 
     def fetch(self, key: str, whole: bool = False) -> Fetched:
         etag, modified, digest = self._marks.get(key, ("", "", b""))
         compared = (("If-None-Match", etag), ("If-Modified-Since", modified))
         headers = {name: value for name, value in compared if value and not whole}
-        # In the path of a URL, these keys address another directory.
+        # In the path of a URL, the keys `.` and `..` would address another directory.
         if key in ("", ".", ".."):
             raise ObjectProblem(f"the key {key!r} cannot be part of an address")
         response, body, size = self._get(
@@ -164,9 +162,8 @@ class HttpObjects:
             modified if has_settled(response) and len(modified) <= MARK_MAX else "",
             body_digest,
         )
-        if (
-            body_digest == digest and not whole
-        ):  # the server has no ETags, or has made a new ETag for the same body
+        # The server may send an unchanged body again, for example if the server has no ETags.
+        if body_digest == digest and not whole:
             self._marks[key] = mark
             return Fetched(size)
         return Fetched(size, self._row(key, body, size), moment_of(modified), body_digest != digest, mark)
@@ -175,14 +172,13 @@ class HttpObjects:
         self._marks[key] = fetched.mark
 
     def close(self) -> None:
-        """Cut off all fetches in progress, and close all connections."""
         self._patience.close()
         for client in self._clients:
             client.close()
 
     @property
     def _client(self) -> httpx.Client:
-        """HTTP client of this thread."""
+        """HTTP client of the calling thread."""
         client: httpx.Client | None = getattr(self._own, "client", None)
         if client is None:
             client = self._own.client = httpx.Client(
@@ -190,13 +186,13 @@ class HttpObjects:
                 limits=httpx.Limits(max_keepalive_connections=1),
                 headers=HEADERS,
             )
-            # Sockets that one fetch may use: one for the first request, one per redirect, and one that is kept from an earlier fetch.
+            # Sockets that a fetch may use: one for the first request, one per redirect, and one that is kept from an earlier fetch.
             self._own.sockets = deque[socket.socket](maxlen=REDIRECTS_MAX + 2)
             self._clients.append(client)
         return client
 
     def _auth(self, url: str) -> httpx.BasicAuth | None:
-        """Return the login for an address that names a user, otherwise None. A redirect to another host gets no login."""
+        """Return the login for an address that contains a user name; None for other addresses."""
         parts = urlsplit(url)
         if not (self._password and parts.username):
             return None
@@ -215,7 +211,7 @@ class HttpObjects:
         )
 
     def _get(self, url: str, headers: Mapping[str, str], most: int) -> tuple[httpx.Response, bytes, int]:
-        """Return the response, its body, and the number of bytes received, including redirects."""
+        """Return the response, its body, and the number of received bytes; responses that redirect are counted, too."""
         came, client = Came(), self._client
         with self._patience.look() as look:
             try:
@@ -231,7 +227,7 @@ class HttpObjects:
                         response.close()
                     if response.next_request is None:
                         break
-                    # On a redirect to the same host, httpx itself repeats the login of the first request.
+                    # No login is given for a redirect: httpx repeats the login on the same host, and another host must not get the login.
                     request, auth = response.next_request, httpx.Auth()
                 else:
                     raise ObjectProblem(f"the server sent more than {REDIRECTS_MAX} redirects", came.size)
@@ -246,7 +242,7 @@ class HttpObjects:
         return response, body, came.size
 
     def _connected(self, look: OpenLook, event: str, told: Mapping[str, Any]) -> None:
-        """Register the socket of a new connection, so that it can be shut down at the time limit."""
+        """Register the socket of a new connection, so that the socket is shut down at the time limit of the fetch."""
         if event == "connection.connect_tcp.complete":
             self._own.sockets.append(told["return_value"].get_extra_info("socket"))
             look.waits_for(*self._own.sockets)
@@ -254,12 +250,12 @@ class HttpObjects:
 
 @dataclass
 class Came:
-    """Counter of the bytes that a fetch has received; it also reads and checks the bodies of the responses."""
+    """Counter of the bytes that a fetch has received. The counter also reads and checks the bodies of responses."""
 
     size: int = 0
 
     def body_of(self, response: httpx.Response, most: int, look: OpenLook) -> bytes:
-        """Return the decompressed body; raise ObjectProblem if it is wrong or has more than `most` bytes."""
+        """Return the decompressed body; raise ObjectProblem if the body is wrong or has more than `most` bytes."""
         self.size += sum(len(name) + len(value) + 4 for name, value in response.headers.raw)
         encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip"):
@@ -270,9 +266,8 @@ class Came:
             self.size += len(part)
             body += part if unpacks is None else unpacks.decompress(part, most + 1 - len(body))
             if len(body) > most:
-                whats_wrong = f"the body has more than {most:,} bytes"
-                is_bad = response.is_error
-                raise ObjectProblem(status_of(response) if is_bad else whats_wrong, self.size)
+                too_long = f"the body has more than {most:,} bytes"
+                raise ObjectProblem(status_of(response) if response.is_error else too_long, self.size)
             if look.is_over:
                 raise httpx.ReadTimeout("")
         if unpacks is not None and body and not unpacks.eof:
@@ -294,14 +289,14 @@ def status_of(response: httpx.Response) -> str:
 
 
 def has_settled(response: httpx.Response) -> bool:
-    """Return True if `Last-Modified`, a time in whole seconds, is so old that no later version of the object can have the same time."""
+    """Return True if `Last-Modified`, which is in whole seconds, is so old that a later version cannot have the same time."""
     modified = moment_of(response.headers.get("Last-Modified", ""))
     answered = moment_of(response.headers.get("Date", ""))
     return modified is not None and (answered or datetime.now(UTC)) - modified >= SETTLED
 
 
 def moment_of(stamp: str) -> datetime | None:
-    """Return the time in a Last-Modified or Date header; None if it is missing or not valid."""
+    """Return the time in a Last-Modified or Date header; None if the header is missing or not valid."""
     try:
         moment = parsedate_to_datetime(stamp) if stamp else None
         return moment and (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
@@ -310,14 +305,10 @@ def moment_of(stamp: str) -> datetime | None:
 
 
 def keyed(columns: Schema, key: str) -> dict[str, Any]:
-    """Return the key column of a row: the column's name, with the key converted to the column's type."""
+    """Return the name of the key column, with the key as a value of the column's type."""
     field = columns.fields[0]
-    return {field.name: key if field.type.kind is TypeKind.STRING else number_of(key)}
-
-
-def number_of(key: str) -> int:
     try:
-        return int(key)
+        return {field.name: key if field.type.kind is TypeKind.STRING else int(key)}
     except ValueError:
         raise ObjectProblem(f"the key {key!r} is not a whole number") from None
 
@@ -326,7 +317,7 @@ def number_of(key: str) -> int:
 
 
 class DatabaseObjects:
-    """Rows of a table of SQLite or PostgreSQL; the first column is the key and should have an index."""
+    """Store of the rows of a table of SQLite or PostgreSQL. The first column is the key, and should have an index."""
 
     def __init__(
         self,
@@ -379,7 +370,6 @@ class DatabaseObjects:
         self._digests[key] = fetched.mark[2]
 
     def close(self) -> None:
-        """Cut off all fetches in progress, and close all connections."""
         self._patience.close()
         self._engine.dispose()
 
@@ -389,26 +379,28 @@ class DatabaseObjects:
                 try:
                     with self._connected(look) as connection:
                         return connection.execute(statement).all()
-                except (TypeError, ValueError) as problem:  # SQLite stores values of any type in a column
+                except (TypeError, ValueError) as problem:
+                    # SQLite stores values of any type in a column, and SQLAlchemy cannot convert some of them.
                     raise ObjectProblem(f"a value does not have the type of its column: {problem}") from None
                 except sa.exc.SQLAlchemyError as problem:
                     if look.is_over:
                         raise ObjectProblem(too_late(self._patience)) from None
-                    # After a restart of the database, a call on an old connection fails, so the call is repeated once on a new connection.
+                    # After a restart of the database, a call on an old connection fails. So the call is repeated once on a new connection.
                     if is_last or not getattr(problem, "connection_invalidated", False):
                         raise ObjectProblem(told_by_database(problem)) from None
         raise AssertionError("the loop has ended, although its last try either returns or raises")
 
     @contextmanager
     def _connected(self, look: OpenLook | None = None) -> Iterator[sa.Connection]:
-        """Open a connection that is shut down when the time limit of the fetch has passed."""
+        """Open a connection for a fetch. The connection is shut down at the time limit of the fetch."""
         if look is None:
             with self._patience.look() as look, self._connected(look) as connection:
                 yield connection
             return
         with self._engine.connect() as connection:
             postgres = getattr(connection.connection.driver_connection, "pgconn", None)
-            if postgres is None:  # SQLite has no server that could fail to answer
+            if postgres is None:
+                # SQLite needs no time limit, because SQLite has no server that could fail to answer.
                 yield connection
                 return
             with socket.socket(fileno=os.dup(postgres.socket)) as waited_for:
@@ -428,9 +420,8 @@ def database_of(address: str, connections: int, password: str, look_s: float) ->
     url = database_url(address)
     if password:
         url = url.set(password=password)
-    is_file = url.drivername.partition("+")[0] == "sqlite"
-    if is_file:
-        # Opened for each fetch, because the file may be replaced by another database.
+    if url.drivername.partition("+")[0] == "sqlite":
+        # SQLite's file is opened for each fetch, because the file may have been replaced by another database.
         arguments = {"timeout": int(TIMEOUT_S)}
         return sa.create_engine(there_already(url), poolclass=sa.NullPool, connect_args=arguments)
     url, arguments = url.set(drivername="postgresql+psycopg"), {"connect_timeout": int(TIMEOUT_S)}
@@ -442,7 +433,7 @@ def database_of(address: str, connections: int, password: str, look_s: float) ->
 
 
 def there_already(url: sa.URL) -> sa.URL:
-    """Return a URL with which SQLite opens only an existing file; with a plain path, SQLite creates a missing file."""
+    """Return a URL with which SQLite opens only an existing file. With a plain path, SQLite would create a missing file."""
     if not url.database or url.database.startswith(("file:", ":memory:")):
         return url
     file = quote(os.path.abspath(url.database))
@@ -450,7 +441,7 @@ def there_already(url: sa.URL) -> sa.URL:
 
 
 def limit(look_s: float, connection: Any, _: object) -> None:
-    """Set the time limit also in the database server: its process may wait for a lock long after the client has disconnected."""
+    """Set the time limit in the database server, too. Otherwise a statement may wait for a lock long after the client has disconnected."""
     connection.autocommit = True
     connection.execute(f"SET statement_timeout = {int(1000 * look_s)}")
     connection.autocommit = False
@@ -458,7 +449,7 @@ def limit(look_s: float, connection: Any, _: object) -> None:
 
 @contextmanager
 def told_as_wrong(table: str) -> Iterator[None]:
-    """Turn database errors into InvalidInput, because the mirror's declaration names the table or database."""
+    """Turn errors of the database in the block into InvalidInput, because the mirror's declaration names the table and database."""
     try:
         yield
     except sa.exc.NoSuchTableError:
@@ -467,18 +458,18 @@ def told_as_wrong(table: str) -> Iterator[None]:
     except sa.exc.SQLAlchemyError as problem:
         title = f"the database does not answer: {told_by_database(problem)}"
         raise InvalidInput(
-            title, "FROM DATABASE", hint="check that it runs and that you may use it"
+            title, "FROM DATABASE", hint="check that the database runs and that its user may read the table"
         ) from None
 
 
 def told_by_database(problem: sa.exc.SQLAlchemyError) -> str:
-    """Return the database's message in one line, without the statement."""
+    """Return the first line of the database's error message, without the SQL statement."""
     cause = getattr(problem, "orig", None) or problem
     return (str(cause).strip() or type(cause).__name__).splitlines()[0]
 
 
 def plain(field: Field, value: Any) -> Any:
-    """Return a database value as it would be in JSON for the column; databases have more types than Weir's columns."""
+    """Return a value of the database as JSON would represent it for the column. Databases have more types than Weir."""
     match value:
         case datetime():
             return (value if value.tzinfo else value.replace(tzinfo=UTC)).isoformat()

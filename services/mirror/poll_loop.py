@@ -4,9 +4,9 @@
 
 Numbered properties:
 1. At most `WORKERS` objects are fetched at a time. At most `ROWS_WAITING_MAX` changes with at most `BYTES_WAITING_MAX` bytes
-   wait to be published. If the stream does not accept changes, polling pauses, and no change that was seen is lost.
+   wait to be published. If the stream does not accept changes, polling pauses, and no fetched change is lost.
 2. If an object cannot be fetched or does not fit the columns, the problem is counted; other objects are not affected.
-3. `stop` ends polling: fetches in progress are abandoned, and changes that were seen are published if that takes at most `LAST_S`.
+3. `stop` ends polling: fetches in progress are abandoned, and fetched changes are published if that takes at most `LAST_S`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -36,11 +36,12 @@ from services.results.row_parsing import DOES_NOT_FIT, Brought, of_objects
 WORKERS = 16
 LOOK_S = 0.2
 LAST_S = 5.0
-TELL_S = 0.5  # seconds between computations of statistics, each of which reads the figures of every object
-# Seconds after which a use counts half.
+# Seconds between two computations of the statistics. Each computation reads the figures of all objects.
+TELL_S = 0.5
+# Seconds after which a use of an object counts half.
 HALF_LIFE_S = 3600.0
 USES_WAITING_MAX = 100_000
-# Seconds over which a rate is computed.
+# Seconds over which the spent bandwidth is averaged.
 RATE_S = 10.0
 State = Literal["starting", "running", "waiting"]
 Unit = Literal["polls", "bytes"]
@@ -59,14 +60,14 @@ NOTHING = MirrorStatistics(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Looked:
-    """Result of one poll of an object."""
+    """Result of one poll of an object; a failure until the object has been fetched."""
 
     one: int
     asked_at: float
-    outcome: PollOutcome
-    size: float
+    outcome: PollOutcome = PollOutcome.FAILED
+    size: int = 0
     batch: pa.RecordBatch | None = None
     problem: str = ""
     detail: str = ""
@@ -80,7 +81,7 @@ class Polling:
     ) -> None:
         """Read the keys of the objects; raise InvalidInput if the keys are not valid.
 
-        Batch names begin with `name`, which must differ between runs. `secrets` are hidden in the texts of problems.
+        The names of all batches begin with `name`, which must differ between runs. The texts of problems do not show `secrets`.
         """
         self.mirror, self._objects = mirror, objects
         self._problems = MirrorProblems(secrets)
@@ -92,18 +93,18 @@ class Polling:
         self._looked: queue.SimpleQueue[Looked] = queue.SimpleQueue()
         self._uses: queue.Queue[str] = queue.Queue(USES_WAITING_MAX)
         self._lock = threading.Lock()
-        # Time at which each object was last published; infinity if never, so that it is not due to be published again.
+        # Time at which each object was last published; infinity for unpublished objects, which need not be published again.
         self._brought_at = [math.inf] * len(self.keys)
         self._unknown_uses = 0
         self._bytes = 0.0
         self._statistics = self._core.statistics(0.0)
         self._spent: deque[tuple[float, float]] = deque()
-        """Pairs of a time and the total bandwidth spent until that time, for the last RATE_S seconds."""
+        """Pairs of a time and the total bandwidth spent until this time, for the last RATE_S seconds."""
 
-    # -- methods for any thread ---------------------------------------------------------------------------
+    # -- methods that any thread may call ---------------------------------------------------------------------------
 
     def used(self, key: str) -> None:
-        """Count a use of an object. If the queue of uses is full, the use counts as a use of an unknown key."""
+        """Count a use of the object with this key. If the queue of uses is full, an unknown key is counted instead."""
         try:
             self._uses.put_nowait(key)
         except queue.Full:
@@ -174,7 +175,7 @@ class Polling:
                 self._core.used(number, 1.0, now)
 
     def _take_looked(self, began: float, wait_s: float) -> int:
-        """Process poll results that come within `wait_s`, and return their number."""
+        """Wait at most `wait_s` for results of polls, process all results, and return their number."""
         taken = 0
         try:
             looked = self._looked.get(timeout=wait_s)
@@ -197,63 +198,49 @@ class Polling:
     # -- functions of the threads that fetch objects -------------------------------------------------------
 
     def _look(self, one: int, began: float) -> None:
-        key, asked_at = self.keys[one], time.monotonic() - began
+        looked = Looked(one, time.monotonic() - began)
         try:
-            fetched = self._objects.fetch(key, self._is_to_repeat(one, asked_at))
-            if fetched.row is None:
-                self._looked.put(Looked(one, asked_at, PollOutcome.UNCHANGED, fetched.size))
-                return
+            self._fetch(looked)
+        except ObjectProblem as problem:
+            looked.size, looked.problem, looked.detail = problem.size, str(problem), problem.detail
+        except Exception as problem:
+            # Every fetch must have a result, because an object without a result would count as being polled for ever.
+            looked.problem = f"{type(problem).__name__}: {problem}"[:200]
+        self._looked.put(looked)
+
+    def _fetch(self, looked: Looked) -> None:
+        """Fetch the object, and store the result in `looked`."""
+        key = self.keys[looked.one]
+        every_s = self.mirror.repeat_s
+        is_repeated = every_s is not None and looked.asked_at - self._brought_at[looked.one] >= every_s
+        fetched = self._objects.fetch(key, whole=is_repeated)
+        if fetched.row is not None:
             batch = self._batch(fetched)
             self._objects.took(key, fetched)
-            self._brought_at[one] = asked_at
-            outcome = PollOutcome.CHANGED if fetched.is_new else PollOutcome.UNCHANGED
-            self._looked.put(Looked(one, asked_at, outcome, fetched.size, batch))
-        except ObjectProblem as problem:
-            text, detail = str(problem), problem.detail
-            self._looked.put(
-                Looked(
-                    one=one,
-                    asked_at=asked_at,
-                    outcome=PollOutcome.FAILED,
-                    size=problem.size,
-                    batch=None,
-                    problem=text,
-                    detail=detail,
-                )
-            )
-        except Exception as problem:  # without a result, the object would count as being polled for ever
-            text = f"{type(problem).__name__}: {problem}"[:200]
-            self._looked.put(
-                Looked(
-                    one=one, asked_at=asked_at, outcome=PollOutcome.FAILED, size=0, batch=None, problem=text
-                )
-            )
-
-    def _is_to_repeat(self, one: int, now: float) -> bool:
-        every_s = self.mirror.repeat_s
-        return every_s is not None and now - self._brought_at[one] >= every_s
+            looked.batch = batch
+            self._brought_at[looked.one] = looked.asked_at
+        is_new = fetched.row is not None and fetched.is_new
+        looked.outcome = PollOutcome.CHANGED if is_new else PollOutcome.UNCHANGED
+        looked.size = fetched.size
 
     def _batch(self, fetched: Fetched) -> pa.RecordBatch:
-        """Return the object as a row of the mirror's stream; raise ObjectProblem if it does not fit the columns."""
+        """Return the fetched object as a row of the mirror's stream; raise ObjectProblem if the object does not fit the columns."""
         times: dict[str, Any] = {SEEN_AT: datetime.now(UTC).isoformat()}
         times[CHANGED_AT] = fetched.changed_at.isoformat() if fetched.changed_at else None
-        brought = of_objects(self.mirror.stream, [{**(fetched.row or {}), **times}], Brought())
-        if not brought.rows:
-            raise ObjectProblem(
-                "; ".join(brought.rejected), fetched.size, self._misfits(fetched.row or {}, brought)
-            )
-        return brought.batches[0]
-
-    def _misfits(self, row: Mapping[str, Any], brought: Brought) -> str:
-        return ", ".join(
+        row = fetched.row or {}
+        brought = of_objects(self.mirror.stream, [{**row, **times}], Brought())
+        if brought.rows:
+            return brought.batches[0]
+        misfits = [
             f"{field.name} must be {field.type}, got {shown(row.get(field.name))}"
             for field in self.mirror.columns.fields
             if f"{DOES_NOT_FIT}: {field.name}" in brought.rejected
-        )
+        ]
+        raise ObjectProblem("; ".join(brought.rejected), fetched.size, ", ".join(misfits))
 
 
 def rate_of(spent: Sequence[tuple[float, float]]) -> float:
-    """Return the bandwidth spent per second between the first and the last entry; 0 if later corrections have lowered the total."""
+    """Return the bandwidth spent per second from the first to the last pair; 0 if corrections have lowered the total meanwhile."""
     if len(spent) < 2:
         return 0.0
     (since, before), (now, after) = spent[0], spent[-1]
@@ -269,16 +256,16 @@ class MirrorProgress:
     unit: Unit
     """Unit of the bandwidth."""
     state: State = "starting"
-    """State of the mirror; `waiting` if it could not start and waits for the next try."""
+    """State of the mirror; `waiting` if its start has failed and will be repeated."""
     statistics: MirrorStatistics = NOTHING
     published: int = 0
     """Number of rows that the stream has accepted."""
     problems: dict[str, int] = field(default_factory=dict)
-    """Number of occurrences by problem."""
+    """Number of occurrences of each problem, by the text of the problem."""
     unknown_uses: int = 0
-    """Number of uses of keys that the mirror does not have."""
+    """Number of uses of keys that are not keys of the mirror's objects."""
     bytes: int = 0
-    """Number of bytes that polls have received."""
+    """Number of bytes that all polls have received."""
     spent_per_s: float = 0.0
     """Bandwidth spent per second, over the last RATE_S seconds."""
     last_problem: Problem | None = None

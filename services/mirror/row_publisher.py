@@ -1,6 +1,6 @@
 """Rows of a mirror that wait to be published, and the problems of polling and publishing.
 
-Batches are published one after the other. A batch is repeated under the same name until the stream accepts it, so that its
+Batches are published one after the other. A batch is sent repeatedly with the same name until the stream accepts the batch. So its
 rows are published once.
 """
 
@@ -21,14 +21,14 @@ from services.results.rows import NoRoom
 
 ROWS_WAITING_MAX = 10_000
 BYTES_WAITING_MAX = 64 << 20
-# Maximum size of a published batch. A service accepts 16 MiB, and rows are larger as JSON than as Arrow.
+# Maximum number of rows and bytes of a published batch. A service accepts 16 MiB, and rows are larger as JSON than as Arrow.
 BATCH_ROWS, BATCH_BYTES = 5_000, 4 << 20
 WAIT_S = 0.2
 PROBLEMS_MAX = 20
 OTHERS = "other problems"
 TOLD_MAX = 300
 
-# Function that publishes rows as a batch with a given name, and returns the number of refused rows by reason.
+# Function that publishes rows as a batch with the given name, and returns the number of refused rows by reason.
 Publish = Callable[[pa.Table, str], Mapping[str, int]]
 
 
@@ -51,7 +51,7 @@ class MirrorProblems:
         self._last: Problem | None = None
 
     def count(self, text: str, times: int, last: str = "") -> None:
-        """Count a problem by its `text`. For the last problem, the more precise text `last`, which also names the object, is kept."""
+        """Count a problem by its `text`. The text `last`, which also names the object, is stored as the last problem."""
         text, last = hidden(text, self._secrets), hidden(last or text, self._secrets)
         with self._lock:
             is_listed = text in self._counts or len(self._counts) < PROBLEMS_MAX
@@ -59,14 +59,14 @@ class MirrorProblems:
             self._last = Problem(last, time.time())
 
     def note_failure(self, problem: Exception) -> str:
-        """Keep a failure to publish as the last problem, without counting it, and return its text."""
+        """Store a failure to publish as the last problem, without counting the failure, and return its text."""
         text = in_a_line(problem, self._secrets)
         with self._lock:
             self._last = Problem(f"publishing: {text}", time.time())
         return text
 
     def counts(self) -> tuple[dict[str, int], Problem | None]:
-        """Return the number of occurrences by problem, the most frequent first, and the last problem."""
+        """Return the number of occurrences of each problem, most frequent first, and the last problem."""
         with self._lock:
             return dict(self._counts.most_common()), self._last
 
@@ -75,7 +75,7 @@ class RowPublisher:
     """Publisher of a mirror's rows; `run` is called in a separate thread."""
 
     def __init__(self, publish: Publish, name: str, problems: MirrorProblems) -> None:
-        """Store the function `publish`, which publishes one batch; the names of all batches begin with `name`."""
+        """Store the function `publish`, which publishes one batch. The names of all batches begin with `name`."""
         self._publish, self._name, self._problems = publish, name, problems
         self._rows: deque[pa.RecordBatch] = deque()
         self._bytes = 0
@@ -84,7 +84,7 @@ class RowPublisher:
         self.published = 0
         """Number of rows that the stream has accepted."""
         self.failure = ""
-        """Reason why the next batch is not accepted; empty if nothing is wrong."""
+        """Reason why the stream does not accept the next batch; empty without a problem."""
 
     @property
     def has_room(self) -> bool:
@@ -100,7 +100,7 @@ class RowPublisher:
         self._news.set()
 
     def run(self, over: threading.Event) -> None:
-        """Publish until `over` is set and no row waits, or until a batch fails after `over` is set."""
+        """Publish rows until `over` is set. Then publish the rows that still wait, and return after the first failure."""
         number, backoff = 0, Backoff(least_s=0.2, most_s=10.0)
         while True:
             self._news.wait(WAIT_S)
@@ -118,9 +118,10 @@ class RowPublisher:
     def _is_taken(self, table: pa.Table, batch: str, backoff: Backoff, over: threading.Event) -> bool:
         try:
             refused = self._publish(table, batch)
-        except Exception as problem:  # if this error ended the thread, polling would pause for ever
+        except Exception as problem:
+            # The thread continues after every error, because polling would otherwise pause for ever.
             self.failure = self._problems.note_failure(problem)
-            # A service that is away or full may accept the batch soon; other errors last until a person corrects something.
+            # A service that is away or full may accept the batch soon. Other errors last until a person corrects their cause.
             soon = isinstance(problem, Away | NoRoom) or not isinstance(problem, WeirError)
             over.wait(backoff.failed() if soon else backoff.most_s)
             return False

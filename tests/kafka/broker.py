@@ -1,4 +1,4 @@
-"""A real Kafka broker on this machine, in KRaft mode: one process that is broker and controller, in a folder of its own."""
+"""Real Kafka broker on this machine, in KRaft mode. One process in its own folder is broker and controller."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import eventually
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 USER, PASSWORD = "weir", "swordfish-of-the-broker"
 STARTED = b"Kafka Server started"
-# Options of a small JVM. It compiles code only with its first compiler, because starting takes most of the broker's life.
+# Options of a small JVM. Code is compiled only by the fast compiler, because a broker of a test runs only for a short time.
 JAVA_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 PROPERTIES = """\
 process.roles=broker,controller
@@ -47,7 +47,7 @@ log.retention.check.interval.ms=1000
 
 
 class Broker:
-    """The broker can be killed, and started again at the same addresses with its earlier messages."""
+    """Kafka broker that can be killed, and started again with the same addresses and messages."""
 
     def __init__(self, jars: Sequence[Path], folder: Path) -> None:
         self.folder = folder
@@ -66,7 +66,7 @@ class Broker:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the broker, and wait until it serves."""
+        """Start the broker, and wait until the broker accepts requests."""
         process = self._process = self._run("kafka.Kafka")
         log = self._log
 
@@ -77,7 +77,7 @@ class Broker:
         eventually(is_up, "the start of the broker")
 
     def kill(self) -> None:
-        """Kill the broker with SIGKILL, so that clients find that connections are refused."""
+        """Kill the broker with SIGKILL, so that the connections of clients are refused."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
@@ -88,7 +88,7 @@ class Broker:
 
     def _run(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         classpath = os.pathsep.join(map(str, self._jars))
-        # The broker must not outlive the tests, even if they are killed.
+        # The broker is killed together with the tests, so that no broker remains if the tests are killed.
         command = ["setpriv", "--pdeathsig", "KILL", str(self._java), *JAVA_OPTIONS, "-cp", classpath]
         with self._log.open("wb") as log:
             return subprocess.Popen(
@@ -101,7 +101,7 @@ class Broker:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of the loopback address that are free now, all different."""
+    """Return different ports of the loopback address that are free now."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:

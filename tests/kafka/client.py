@@ -1,4 +1,4 @@
-"""Kafka's own client, in a JVM next to the tests: it makes topics, writes messages to them and deletes messages."""
+"""Java client of Kafka in a JVM next to the tests, which creates topics, and writes and deletes messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from services.ingest.java import find_java
 
 ADMIN_S = 30
-# The producer is idempotent: it repeats a message for up to ten minutes, but the topic contains the message once.
+# The producer is idempotent: even if the producer repeats a message for ten minutes, the topic contains the message once.
 PRODUCER: Mapping[str, str] = {
     # Without this setting, the producer forgets topics while the broker is away, and then `send` blocks.
     "metadata.recovery.strategy": "none",
@@ -52,14 +52,14 @@ class Client:
         headers: Mapping[str, bytes] | None = None,
         partition: int | None = None,
     ) -> None:
-        """Write a message; while the broker is away, the producer keeps it."""
+        """Write a message. While the broker is away, the producer keeps the message."""
         record = self._records.ProducerRecord(topic, partition, key, value)
         for name, text in (headers or {}).items():
             record.headers().add(name, text)
         self._sent.append(self._producer.send(record))
 
     def flush(self) -> None:
-        """Wait until the broker has all messages."""
+        """Wait until the broker has received all messages."""
         self._producer.flush()
         for sent in self._sent:
             self._wait(sent)
@@ -78,7 +78,7 @@ class Client:
         self._admin.close(zero)
 
     def _before(self, offset: int) -> Any:
-        # The method is called by its Java signature, because Py4J confuses a static method with another method of the same name.
+        # The method is named by its Java signature, because Py4J confuses this static method with another method of the same name.
         lang = self._jvm.java.lang
         types, values = self._array(lang.Class, lang.Long.TYPE), self._array(lang.Object, offset)
         name = "org.apache.kafka.clients.admin.RecordsToDelete"

@@ -1,4 +1,4 @@
-"""Fixtures: one broker with its client for all tests of this process, and a gateway for each test."""
+"""Fixtures of the tests with Kafka: one broker with its client for all tests of a process, and a gateway for each test."""
 
 from __future__ import annotations
 

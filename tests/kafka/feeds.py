@@ -1,4 +1,4 @@
-"""Feeds that read from a real Kafka, and the messages that they read: the examples of docs/ingest.md, and streams of ids."""
+"""Feeds that read from a real Kafka, and the messages in its topics. The feeds are the examples of docs/ingest.md, and streams of ids."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ import yaml
 
 from configs.documents.spark_streams import StreamsFile
 from configs.yaml_loading import parse_model, parse_yaml
-from services.ingest.deadletters import DeadLetter, letters
 from services.ingest.java import find_java
 from services.ingest.job import GatewayAddress, IngestJob
 from services.ingest.process import IngestProcess
@@ -24,6 +23,7 @@ from tests.kafka.jars import Jars
 from tests.spark.gateways import RealGateway
 from tests.support import waiting
 from tests.support.checkout import ROOT
+from tests.support.dead_letters import DeadLetter, letters
 
 PAGE = ROOT / "docs/ingest.md"
 BROKER_OF_PAGE = "broker:9092"
@@ -40,13 +40,13 @@ Found = TypeVar("Found")
 
 
 def example(kind: str) -> Any:
-    """Return the YAML of a page's example that is marked with `kind`."""
+    """Return the YAML of the example in docs/ingest.md that is marked with `kind`."""
     (text,) = re.findall(rf"```yaml {kind}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     return parse_yaml(text)
 
 
 def examples(address: str) -> dict[str, Definition]:
-    """Return the streams that the page declares, changed so that they read from this broker."""
+    """Return the streams that an example of docs/ingest.md declares, with the address of the tests' broker."""
     streams: dict[str, Definition] = yaml.safe_load(
         yaml.safe_dump(example("kafka")["streams"]).replace(BROKER_OF_PAGE, address)
     )
@@ -56,20 +56,20 @@ def examples(address: str) -> dict[str, Definition]:
 def ids_of(
     topic: str, address: str, options: Mapping[str, Any] = {}, *, path: str = "driver", sql: str = IDS_SQL
 ) -> Definition:
-    """Return a stream of ids that a topic contains as JSON."""
+    """Return the declaration of a stream of ids, which a topic contains as JSON."""
     given = {"kafka.bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest", **options}
     source = {"format": "kafka", "options": given, "sql": sql, "path": path}
     return {"columns": {"ts": "timestamp", "id": "int64"}, "time": "ts", "source": source}
 
 
 def file_of(streams: Mapping[str, Definition], jars: Jars) -> dict[str, Any]:
-    """Return the content of a file of streams, with the connector from local jars."""
+    """Return the content of a file of streams, with the Kafka connector from local jars."""
     conf = {"spark.jars": ",".join(map(str, jars.connector)), "spark.driver.memory": "512m"}
     return {"session": {"conf": conf}, "streams": dict(streams)}
 
 
 def job(streams: Mapping[str, Definition], jars: Jars, gateway: RealGateway, folder: Path) -> IngestJob:
-    """Return the job of an ingest process; its streams are declared at the gateway."""
+    """Declare the streams at the gateway, and return the job of an ingest process for these streams."""
     file = parse_model(StreamsFile, file_of(streams, jars))
     for name, definition in file.streams.items():
         gateway.declare(definition.declaration(name))
@@ -78,7 +78,7 @@ def job(streams: Mapping[str, Definition], jars: Jars, gateway: RealGateway, fol
 
 
 def changed(before: IngestJob, streams: Mapping[str, Definition], jars: Jars) -> IngestJob:
-    """Return the job with other definitions of the same streams."""
+    """Return a copy of the job with other definitions of the same streams."""
     return replace(before, file=parse_model(StreamsFile, file_of(streams, jars)))
 
 
@@ -90,12 +90,12 @@ def id_message(number: int) -> bytes:
 
 
 def iso(number: int) -> str:
-    """Return the event time of an id, which is this many microseconds after the first."""
+    """Return the event time of an id. The id is the number of microseconds after the first event time."""
     return f"2023-11-14T22:13:20.{number:06}Z"
 
 
 def avro_trade(number: int, price: float) -> bytes:
-    """Return a record of the page's schema, encoded by the rules of Avro."""
+    """Return a record of the Avro example in docs/ingest.md, encoded by the rules of Avro."""
     return zigzag(BEGIN_US + number) + zigzag(number) + struct.pack("<d", price)
 
 

@@ -28,12 +28,12 @@ FETCH_S = 600.0
 
 
 class NoJars(Exception):
-    """Reason why the jars cannot be fetched, in one line."""
+    """Error for jars that cannot be fetched, with the reason in one line."""
 
 
 @dataclass(frozen=True)
 class Jars:
-    """Jars of each kind, all with the content that `jars.sha256` names."""
+    """Jars of the broker and of the connector, all with the checksums in `jars.sha256`."""
 
     broker: Sequence[Path]
     connector: Sequence[Path]
@@ -45,7 +45,7 @@ def cache() -> Path:
 
 
 def jars() -> Jars:
-    """Return the jars; fetch those of a kind if one is missing or different. Raise NoJars if that is impossible."""
+    """Return the jars. If a jar is missing or different, fetch all jars of its kind; raise NoJars if that is impossible."""
     wanted = sums_wanted()
     return Jars(*(fetched(kind, wanted[kind]) for kind in KINDS))
 
@@ -87,7 +87,7 @@ def run_maven(kind: str, folder: Path) -> None:
 
 
 def sums_wanted() -> dict[str, dict[str, str]]:
-    """Return the checksums of the jars: per kind of jars, the checksum by the name of the jar."""
+    """Return the checksum of each jar, by kind of jars and by name of the jar."""
     wanted: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
     for line in SUMS.read_text(encoding="utf-8").splitlines():
         checksum, path = line.split()

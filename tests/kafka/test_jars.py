@@ -1,4 +1,4 @@
-"""The jars of the broker: a missing or different jar is reported in one line, and then no jar of its kind is used."""
+"""Jars of the Kafka broker: a missing or different jar is reported in one line, and then no jar of its kind is used."""
 
 from __future__ import annotations
 

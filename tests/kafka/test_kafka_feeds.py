@@ -1,4 +1,4 @@
-"""Feeds that read topics of a real Kafka broker, which is killed, secured or loses messages; each message is published once."""
+"""Feeds publish each message of a real Kafka broker once, even if the broker is killed, requires a login or loses messages."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_spark_that_is_killed_within_batches_publishes_each_message_once(
 
 @contextmanager
 def weir_ingest(file: Path, gateway: RealGateway, folder: Path) -> Iterator[None]:
-    """Run `weir ingest` as a user does, and kill it at the end."""
+    """Run the command `weir ingest` as a user does, and kill its process at the end."""
     arguments = ["ingest", "--file", str(file), "--output", "json", "--folder", str(folder)]
     arguments += ["--endpoint", gateway.endpoint]
     secrets = {"WEIR_API_KEY": gateway.key, "WEIR_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT)}
@@ -213,12 +213,12 @@ def weir_ingest(file: Path, gateway: RealGateway, folder: Path) -> Iterator[None
             assert process.poll() is None, "the command has ended by itself"
         finally:
             process.kill()
-    # Spark's process sees the end of its pipe and stops; the next process may then use its folder.
+    # Spark's process stops when it sees the end of its pipe. Only then can the next process use the folder.
     eventually(partial(is_free, folder / LOCK), "the end of Spark's process")
 
 
 def is_free(path: Path) -> bool:
-    """Return True if no process holds the lock."""
+    """Return True if no process holds the lock of the ingest folder."""
     with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -233,7 +233,7 @@ def test_command_that_is_killed_continues_at_the_offsets_of_its_checkpoint(
     client.create("resumed", partitions=2)
     send_ids(client, "resumed", range(100), partitions=2)
     client.flush()
-    # Without a checkpoint, the second start would begin after the messages of the pause.
+    # Without a checkpoint, the second start would skip the messages that were written during the pause.
     streams = {
         "resumed": feeds.ids_of(
             "resumed", broker.address, {"startingOffsets": '{"resumed": {"0": 0, "1": 0}}'}

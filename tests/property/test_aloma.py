@@ -117,7 +117,8 @@ class FluidQueue:
 
     capacity: float
     now: float = 0.0
-    parcels: deque[list[float]] = field(default_factory=deque)  # [moment of arrival, work left]
+    # Parcels of work in the order of arrival, each as [moment of arrival, work left].
+    parcels: deque[list[float]] = field(default_factory=deque)
 
     def cycle(self, work: float) -> tuple[float, float]:
         """Run a load cycle with evenly arriving work; return the amount of served work and the mean response time."""
@@ -144,8 +145,8 @@ class FluidQueue:
 class Seen:
     """Response time of a load cycle divided by the delay target, and the served work divided by the capacity."""
 
-    response: float  # mean response time, as a fraction of the delay target
-    served: float  # work done, as a fraction of the capacity
+    response: float  # Mean response time, as a fraction of the delay target
+    served: float  # Work done in the cycle, as a fraction of the capacity
 
 
 def run(
@@ -176,7 +177,7 @@ def constant(load: float) -> Iterator[float]:
 
 capacities = st.floats(0.05, 0.7)
 targets = st.floats(0.1, 2)
-errors = st.floats(0.7, 1.3)  # the manager's first estimate divided by the real capacity
+errors = st.floats(0.7, 1.3)  # First capacity that the manager estimates, divided by the real capacity
 overloads = st.floats(1.2, 4)
 
 
@@ -185,8 +186,7 @@ def test_under_even_overload_no_answer_is_late_and_the_capacity_is_used(
     capacity: float, target_s: float, error: float, load: float
 ) -> None:
     seen = list(islice(run(manager(target_s, capacity * error), FluidQueue(capacity), constant(load)), 120))
-    # ALoMa's decision table ignores responses up to 5% above the target. Its next decision may take effect one
-    # cycle later.
+    # ALoMa's decision table ignores responses up to 5% above the target, and its next decision may take effect one cycle later.
     assert max(one.response for one in seen[20:]) <= 1.1
     assert mean(one.served for one in seen[60:]) >= 0.93
 
@@ -197,7 +197,7 @@ def test_under_random_overload_the_mean_response_is_in_time_and_the_capacity_is_
 ) -> None:
     gold, rng = manager(target_s, capacity * error), random.Random(seed)
     seen = list(islice(run(gold, FluidQueue(capacity), constant(load), rng), 220))[20:]
-    # Noise raises the headroom until the response shows it, so single cycles do exceed the target.
+    # Random arrivals may raise the headroom too far, until responses are late. So single cycles exceed the target.
     assert mean(one.response for one in seen) <= 1.02
     assert mean(one.response > 1.1 for one in seen) <= 0.12
     assert max(one.response for one in seen) <= 1.4
@@ -225,7 +225,7 @@ def test_fewer_answers_are_late_if_the_manager_is_informed_of_lost_capacity(targ
         if informed:
             gold.handle(HeadroomScaled("gold", 0.5, 0.25, 0.5), queue.now)
         late[informed] = sum(one.response > 1.06 for one in islice(run(gold, queue, constant(4.0)), 100))
-    assert late[True] <= 12  # work that was queued before the capacity was halved is late in any case
+    assert late[True] <= 12  # Work that was queued before the capacity was halved is late in any case.
     assert late[True] < late[False] <= 40
 
 

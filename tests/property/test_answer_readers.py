@@ -1,6 +1,4 @@
-"""Logs of answers that grow and drop their oldest rows: a reader of any speed gets each kept row once, and a
-notice about dropped rows.
-"""
+"""Readers of logs of answers that drop their oldest rows: each reader gets each kept row once, and a notice about dropped rows."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ ASKED = QueryAddress("gold", "q")
 
 
 def rows_there(folder: Path, text: str) -> set[int]:
-    """Read the whole log, and return the sequence numbers of the rows that contain `text`; each life of the query has another text."""
+    """Read the whole log, and return the numbers of the rows that contain `text`. Each life of the query has another text."""
     log, found = Reader(folder), set()
     for _, payload in log.frames(log.first):
         for answer in answers_of(payload, "q"):
@@ -51,7 +49,7 @@ class SlowReader:
     """Number after the last row that the reader received, or None before the first row."""
 
     def receive(self, event: bytes, folder: Path, text: str) -> None:
-        """Check the next event that the reader receives; rows of the query's current life contain `text`."""
+        """Check the next event that the reader receives. Rows of the current life of the query contain `text`."""
         id_, kind, data = event.decode().rstrip().split("\n")
         shown = json.loads(data.removeprefix("data: "))
         if shown.get("anew"):
@@ -114,7 +112,7 @@ class ALogAndItsReaders(RuleBasedStateMachine):
 
     @rule()
     def begin_again(self) -> None:
-        """Restart the host after a kill; its log continues."""
+        """Restart the killed host, which continues its log."""
         self.log.log.close()
         life, given = self.log.life, self.log.given
         self.log = ClassLog(self.folder, BYTES_MAX)
@@ -139,7 +137,7 @@ class ALogAndItsReaders(RuleBasedStateMachine):
         self.loop.run_until_complete(self._read(self.readers[who % len(self.readers)], rounds, meanwhile))
 
     async def _read(self, reader: SlowReader, rounds: int, meanwhile: int) -> None:
-        """Check the log once, then read in a few rounds, between which new rows are committed."""
+        """Check the log once. Then read in a few rounds, and commit new rows between the rounds."""
         with self.results.topics.following(ASKED) as topic:
             await self.results.topics.look(topic)
             there, kept = self.log.given["q"], rows_there(self.folder, self.log.text)

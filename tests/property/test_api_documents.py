@@ -151,7 +151,7 @@ def places(value: Any, here: Steps = ()) -> Iterator[Steps]:
 
 @st.composite
 def spoilt(draw: st.DrawFn) -> list[Any]:
-    """Draw some of the documents in GOOD, in any order, with up to three faults put in."""
+    """Draw some of the documents in GOOD, in any order and with up to three faults."""
     found: list[Any] = deepcopy(draw(st.lists(st.sampled_from(GOOD), min_size=1, max_size=len(GOOD))))
     for _ in range(draw(st.integers(0, 3))):
         *steps, last = draw(st.sampled_from(list(places(found))))
@@ -214,7 +214,7 @@ def send(api: Api, method: str, path: str, content: bytes, media: str = "applica
 
 
 def as_json(data: object) -> bytes:
-    """Encode as JSON, including strings that are not valid text."""
+    """Encode a value as JSON, even if the value contains strings that are not valid text."""
     return json.dumps(data).encode()
 
 
@@ -264,7 +264,7 @@ def test_either_all_documents_of_a_request_are_declared_or_none(template: Path, 
 @settings(max_examples=EXAMPLES)
 @given(documents=spoilt())
 def test_yaml_is_refused_as_clearly_as_json(template: Path, documents: list[Any]) -> None:
-    # YAML cannot contain lone surrogates; the document is sent anyway, so that the service's YAML reader has to refuse it.
+    # YAML cannot contain lone surrogates. The document is sent anyway, so that the service's YAML reader must refuse the document.
     content = yaml.safe_dump_all(documents, allow_unicode=True).encode("utf-8", "surrogatepass")
     with there(template) as api:
         send(api, "POST", "/v1/apply", content, "application/yaml")

@@ -45,7 +45,7 @@ class Bounded:
     """Query with a window. With SLIDE AT MOST, the DuckDB form of the query has a window that ends every half second."""
 
     statement: Statement
-    range: int  # Length of the window in half seconds
+    range: int  # Length of the window, in half seconds
     slide: int
     at_most: bool
     unit_us: int
@@ -197,7 +197,7 @@ OUTPUTS = [
 
 @st.composite
 def exact_queries(draw: st.DrawFn) -> list[str]:
-    """Draw queries with windows of exact SLIDE that share panes and groups."""
+    """Draw queries with windows of exact SLIDE. The windows share panes and groups."""
     group, found = draw(st.sampled_from([("", ""), ("k, ", " GROUP BY k")])), []
     for _ in range(draw(st.integers(2, 6))):
         slide, more = draw(st.integers(1, 4)), draw(st.integers(0, 9))

@@ -66,7 +66,7 @@ WEIGHTS = st.sampled_from([1e-3, 0.1, 1 / 3, 1.0, 1e3])
 Answers = list[tuple[int, float, int]]
 PLACES, COUNTS = st.integers(0, QUERIES - 1), st.sampled_from([1, 3, 7, 11])
 UNEVEN = st.lists(st.tuples(PLACES, TOOK_S, COUNTS), min_size=1, max_size=12)
-# Answers with equal utilities, usually 1 or 0.
+# Answers of a unit that all have the same utility, usually 1 or 0.
 EVEN = st.builds(
     lambda took_s, answers: [(place, took_s, count) for place, count in answers],
     st.sampled_from([0.0, 1e5]),
@@ -81,7 +81,7 @@ def reported(
     alone_s: float,
     rest: dict[str, Any],
 ) -> tuple[Figures, UnitCounts]:
-    """Return the figures of a unit that emits one item of `answers` per load cycle; only the last cycle counts as recent."""
+    """Return the figures of a unit that emits one item of `answers` per load cycle. Only the last cycle counts as recent."""
     queries = {
         f"q{place}": AnswerQuality(graph, (lambda: 0.1) if place % 2 else None, weight)
         for place, (graph, weight) in enumerate(zip(graphs, weights, strict=True))
@@ -129,7 +129,7 @@ UNITS = st.builds(
 
 
 class Running:
-    """Service over a tenant with three shards and over a mirror; the test itself makes the reports of both."""
+    """Service that reports on a tenant with three shards and on a mirror. The test sets the figures of both."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -201,7 +201,7 @@ FEEDS = st.builds(
 )
 
 
-# Often all shards get equal figures, because the mean of different figures hides rounding errors.
+# Figures of three shards. The figures are often equal, because the mean of different figures hides rounding errors.
 SHARDED = UNITS.map(lambda unit: [unit] * SHARDS) | st.lists(UNITS, min_size=SHARDS, max_size=SHARDS)
 
 
@@ -210,7 +210,7 @@ SHARDED = UNITS.map(lambda unit: [unit] * SHARDS) | st.lists(UNITS, min_size=SHA
 def test_api_models_accept_figures_at_their_bounds(
     running: Running, units: list[tuple[Figures, UnitCounts]]
 ) -> None:
-    """Check the models without HTTP: without it, the test has time for many more examples."""
+    """Check the API's models without HTTP, so that the test has time for many more examples."""
     running.report(units)
     view = running.watch.view()
     (seen,) = view.classes.values()
@@ -246,9 +246,7 @@ def test_every_live_route_answers_when_figures_are_at_their_bounds(
 
 
 def test_every_route_with_a_bounded_number_is_tested(running: Running) -> None:
-    """Fail if a route with a bounded number in its answer is neither a live route (the test above requests all live
-    routes) nor a route about declarations.
-    """
+    """Check that bounded numbers are only in answers of live routes, which the test above requests, or of declarations."""
     found = describe(make_app(running.api.service))
     asked = set(running.live_routes().values())
     schemas = found["components"]["schemas"]
@@ -290,7 +288,7 @@ def names_in(value: Any, schemas: dict[str, Any]) -> set[str]:
 def test_a_correction_of_the_charge_for_a_poll_gives_no_negative_rate(
     polls: list[tuple[float, float, float]],
 ) -> None:
-    """Charge each poll by the object's last known size, and correct the charge once the received size is known."""
+    """Check bandwidth that is charged by the last known size of an object, and corrected when the received size is known."""
     now, spent, samples = 0.0, 0.0, [(0.0, 0.0)]
     for after_s, expected, brought in polls:
         for charge in (expected, brought - expected):

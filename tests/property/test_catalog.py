@@ -1,4 +1,4 @@
-"""The catalog compared with a model: a dictionary with the rules written out."""
+"""The catalog compared with a model, which is a dictionary with the rules for declarations."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Model:
             self.all[Ref("PriorityClass", name)] = spec
 
     def apply(self, given: list[Data]) -> bool:
-        """Apply the documents if all rules allow them; return True if so."""
+        """Apply the documents, and return True, if all rules allow the documents."""
         before = dict(self.all)
         named = [ref_of(one) for one in given]
         self.all |= dict(zip(named, given, strict=True))
@@ -146,7 +146,7 @@ def holds(declared: dict[Ref, Data]) -> bool:
 
 
 def keeps_read_streams(before: dict[Ref, Data], after: dict[Ref, Data]) -> bool:
-    """Return True if every stream that a query reads stays unchanged."""
+    """Return True if the documents change no stream that a query reads."""
     read = {source_of(one) for ref, one in before.items() if ref.kind == "Query"}
     return all(
         after[ref] == one or ref.name.lower() not in read

@@ -30,8 +30,7 @@ JOIN = (
 )
 TWO, ONE = "INTERVAL '2 seconds'", "INTERVAL '1 second'"
 WINDOWED = "SELECT count(*) AS c FROM ({}) AS q [RANGE 4 SECONDS SLIDE 2 SECONDS]"
-# Streams that close the windows of a query by their event time, by query.
-# The number is the number of half seconds by which the stream must have passed the end of a window.
+# Streams that close the windows of each query, with the half seconds by which the stream must have passed the end of a window.
 QUERIES: Mapping[str, Mapping[str, int]] = {
     "SELECT count(*) AS c FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS] WHERE x > 0": {"s": 0},
     "SELECT k, count(*) AS c FROM s [RANGE 2 SECONDS] GROUP BY k": {"s": 0},
@@ -45,7 +44,7 @@ QUERIES: Mapping[str, Mapping[str, int]] = {
     WINDOWED.format(JOIN.format(low=TWO, high=ONE)): {"s": 4, "t": 2},
 }
 
-Reading = tuple[int, int, float]  # A tuple has a time in half seconds, a key and a value
+Reading = tuple[int, int, float]  # Tuple of a stream: time in half seconds, key, value
 some_rows = st.lists(
     st.tuples(st.integers(0, 30), st.integers(0, 1), st.sampled_from([-1.0, 1.0])), min_size=1, max_size=40
 )
@@ -60,7 +59,7 @@ def rows_of(some: Sequence[Reading]) -> list[Row]:
 
 
 class Answered:
-    """Class with one query, and the arrival of the answer of each window, by the window's end."""
+    """Class with one query, and the arrival time in the answer of each window, by the end of the window."""
 
     def __init__(self, sql: str, train_max: int = 10_000) -> None:
         self.arrivals: dict[int, float] = {}
@@ -77,7 +76,7 @@ class Answered:
             self.runner.offer(name, train_from_arrow(batch_of(name, some), schema, arrival))
 
     def step(self, steps: int) -> None:
-        # The clock advances by one with each reading, and each operator call reads it once, so a slice of n seconds runs n calls.
+        # The clock advances by 1 with each reading. Each operator call reads the clock once, so a slice of n seconds runs n calls.
         ticks = itertools.count()
         self.runner.run(steps, lambda: 0.0, lambda: float(next(ticks)))
 
@@ -113,7 +112,7 @@ def test_a_window_closed_by_the_clock_has_the_clocks_time_as_arrival() -> None:
 
 
 def reached(some: Sequence[Row], name: str, arrivals: Arrivals, time: int, end: float) -> float:
-    """Return the arrival of the first tuple that moves the watermark to `time` or beyond, or `end` if no tuple does."""
+    """Return the arrival time of the first tuple that moves the watermark to `time` or beyond; `end` without such a tuple."""
     passed = (
         at for row, at in zip(some, arrivals.tolist(), strict=True) if row["ts"] - lateness(name) >= time
     )

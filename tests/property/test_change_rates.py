@@ -75,7 +75,7 @@ def test_estimates_of_change_rates_are_right_on_average_at_irregular_intervals(
 def test_estimates_of_change_rates_do_not_depend_on_how_often_they_are_read(
     seen: Sequence[tuple[int, float, bool | None]],
 ) -> None:
-    """Feed two estimators the same polls. Read the rates of estimator `often` at each None, and the rates of `once` only at the end."""
+    """Give two estimators the same polls. Read the rates of estimator `often` at each None, and the rates of `once` only at the end."""
     often, once = ChangeRates(5), ChangeRates(5)
     for one, interval, changed in seen:
         if changed is None:
@@ -103,7 +103,8 @@ def test_objects_without_polls_get_the_rate_of_the_polled_objects() -> None:
 
 @given(st.floats(1e-6, 50), st.integers(0, 2**32))
 def test_the_freshness_formula_equals_the_mean_fresh_part_of_an_interval(x: float, seed: int) -> None:
-    whole = -math.expm1(-x) / x  # formula; a fraction e^−x of the intervals stays fresh to its end
+    # Formula of the mean fresh part. A fraction e^−x of all intervals stays fresh to the end.
+    whole = -math.expm1(-x) / x
     assert math.exp(-x) + -math.expm1(-x) * fresh_part(x) == pytest.approx(whole, rel=1e-6)
 
 
@@ -120,7 +121,7 @@ def test_interests_follow_uses_and_return_to_the_declared_profile_later() -> Non
 
 
 class Master:
-    """Objects that change at random, their copies, and users that look objects up."""
+    """Simulated objects that change at random, with copies of the objects, and with random uses."""
 
     def __init__(self, rates: npt.ArrayLike, uses: npt.ArrayLike, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
@@ -177,8 +178,7 @@ def test_a_poller_without_prior_knowledge_reaches_nearly_optimal_freshness() -> 
     assert polls == pytest.approx(bandwidth, rel=0.02)
     assert even + 0.6 * (best - even) < found <= best + 0.03
     measured = core.statistics(400.0)
-    # The freshness that the core estimates must agree with the freshness that users saw, although the
-    # core does not know when objects change.
+    # The core's estimates must agree with the freshness that users saw, although the core does not know when objects change.
     assert measured.perceived_measured == pytest.approx(found, abs=0.05)
     assert measured.perceived_expected == pytest.approx(found, abs=0.06)
 
@@ -197,8 +197,8 @@ def test_polls_never_exceed_the_bandwidth(steps: Sequence[float], bandwidth: flo
 def test_all_objects_are_fetched_once_before_any_is_fetched_again() -> None:
     core = MirrorCore(Interests([1, 5, 3], 60.0), 3, 1.0)
     named = [core.due(float(now)) for now in range(3)]
-    assert named == [1, 2, 0]  # the objects in order of falling interest
-    assert core.due(3.0) is None  # every object is being polled
+    assert named == [1, 2, 0]  # Objects are polled in the order of falling interest.
+    assert core.due(3.0) is None  # No object is returned, because every object is being polled.
     for one in range(3):
         core.polled(one, 0.0, PollOutcome.CHANGED, 1.0, 3.0)
     assert core.statistics(3.0).held == 3
@@ -237,7 +237,7 @@ def polled_while_some_fail(good: int, gone: int, bandwidth: float, seconds: floa
 
 def test_failing_objects_leave_most_of_the_bandwidth_to_other_objects() -> None:
     core, fetched = polled_while_some_fail(good=5, gone=2000, bandwidth=5.0, seconds=2000.0)
-    # Each of the 2,005 objects is polled once before any object is polled again; this takes a part of the time.
+    # A part of the time passes until each of the 2,005 objects has been polled once. Only then is an object polled again.
     assert fetched > 0.7 * 5.0 * (2000.0 - 2005 / (0.75 * 5.0))
     assert core.statistics(1e9).spent == pytest.approx(5.0 * 2000.0, rel=0.02)
 

@@ -67,19 +67,19 @@ from tests.support.changes import BROKEN, Course, Key, Row, document
 SEQUENCES = int(os.environ.get("WEIR_CLASS_CHANGES", "60"))
 FIRST = int(os.environ.get("WEIR_CLASS_CHANGES_FROM", "0"))
 EVENTS = 30
-# The sequences are divided into parts, so that several processes can run them.
+# Number of parts into which the random sequences are divided, so that several processes can run the sequences.
 PARTS = 4
 SETTINGS = LiveSettings.model_validate(
     {"idle_after_s": None, "snapshot_s": 1e6, "classes_per_host": 2, "train_max": 4, "results_bytes": 1 << 20}
 )
 NODE = "n"
-# Two lengths of a slice, in seconds: long enough for all work, and long enough for a single operator call.
+# Two lengths of a slice, in seconds: the first is enough for all work, the second for a single operator call.
 LONG_S, SHORT_S = 1e3, 1e-9
 ROUNDS_MAX = 200
 
 
 class Line:
-    """Connection of a reader to the gateway, without a socket. The gateway gets messages at once, and replies on its next turn."""
+    """Connection of a reader to the gateway, without a socket. The gateway receives messages at once, and replies in its next turn."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
@@ -112,7 +112,7 @@ class Process:
         self.ingest._greet()
 
     def set_units(self, units: Sequence[Unit]) -> None:
-        """Set the host's units; the gateway learns of them at the next round of ingest."""
+        """Set the units of the host. The gateway receives the units in the next round of ingest."""
         self.host._set_units(units)
 
     def _hear(self) -> None:
@@ -124,7 +124,7 @@ class Process:
                 self.ingest._hear_message(self.line.answers.pop(0))
 
     def work(self, now: float, slice_s: float) -> bool:
-        """Run one round of ingest and slices; return True if there may be more to do."""
+        """Run one round of ingest and slices; return True if another round may be needed."""
         self._hear()
         if slice_s == LONG_S:
             self.ingest._retry(float("inf"))
@@ -146,7 +146,7 @@ class Process:
             unit.snapshots.is_asked = True
 
     def kill(self) -> None:
-        """Kill the host: it writes nothing after this."""
+        """Kill the host, so that it writes nothing more."""
         for unit in self.host.units.by_name.values():
             unit.close(at_rest=False)
 
@@ -251,7 +251,7 @@ class World:
                 raise AssertionError(step)
 
     def start_host(self, host: str, node: str) -> None:
-        if host not in self.processes:  # A restarted coordinator finds the hosts that still run
+        if host not in self.processes:  # A restarted coordinator may start a host that still runs.
             self.processes[host] = Process(self.dirs, host, self.streams, ())
 
     def stop_host(self, host: str) -> None:
@@ -369,7 +369,7 @@ class World:
         return self.found
 
     def _now(self) -> float:
-        """Return a later time at each call. Time depends on calls alone, so limits on processor time delay nothing."""
+        """Return a time that is at least ten seconds later than the time of the previous call, so that limits on processor time delay nothing."""
         return time.monotonic() + 10 * next(self._clock)
 
     def _alive(self) -> list[Process]:

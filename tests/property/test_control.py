@@ -37,7 +37,7 @@ happenings = st.one_of(
 
 
 class Course:
-    """System with its nodes; the test makes one event happen per second."""
+    """System with nodes, in which the test triggers one event per second."""
 
     def __init__(self, classes_per_host: int) -> None:
         self.nodes = {"n1": 1}

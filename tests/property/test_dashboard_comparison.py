@@ -1,4 +1,4 @@
-"""Comparison of our dashboard with Grafana's copy: keys that Grafana adds are ignored, and every other difference is found.
+"""Comparison of Weir's dashboard with Grafana's copy: keys that Grafana adds are ignored, and all other differences are found.
 
 1. A document equals itself.
 2. Added keys, and missing keys that had an empty value, make no difference.

@@ -31,9 +31,8 @@ ESTIMATES = (
 WINDOWED = f"SELECT k, {ESTIMATES} FROM t [RANGE {{}} SECONDS SLIDE 2 SECONDS] GROUP BY k"
 LAST_ROWS = f"SELECT k, {ESTIMATES} FROM t [ROWS 4 SLIDE 3] GROUP BY k"
 
-Shed = tuple[
-    int, int, float | None, float
-]  # A tuple has a time in half seconds, a group, a value and a kept fraction
+# Tuple of a stream: time in half seconds, group, value, kept fraction.
+Shed = tuple[int, int, float | None, float]
 Estimate = tuple[float | None, ...]
 
 
@@ -44,7 +43,7 @@ def row(some: Shed) -> Row:
 def ran(
     sql: str, some: Sequence[Shed], sizes: Sequence[int] = (), train_max: int = 10_000
 ) -> list[tuple[Any, ...]]:
-    """Offer the tuples as trains of these sizes, split where the kept fraction changes, and return the query's answers."""
+    """Offer the tuples in trains of the given sizes, which are split where the kept fraction changes, and return the query's answers."""
     run, left = Run([plan_query("q", sql, CATALOG)], train_max), iter(sizes)
     for kept, group in itertools.groupby(some, lambda one: one[3]):
         members = [row(one) for one in group]
@@ -68,8 +67,7 @@ def test_estimates_are_right_on_average_and_vary_as_their_standard_errors_say(
 ) -> None:
     chance = np.random.default_rng(20)
     groups, values = chance.integers(0, 2, PEOPLE), chance.normal(3.0, 5.0, PEOPLE)
-    # Every window samples one population.
-    # `kept` holds the kept fractions of the first and the second half of each window.
+    # Every window samples the same population. `kept` has the kept fractions of the first and the second half of each window.
     some: list[Shed] = []
     for trial in range(TRIALS):
         for half in (0, 1):
@@ -84,8 +82,7 @@ def test_estimates_are_right_on_average_and_vary_as_their_standard_errors_say(
         for place, truth in ((0, people), (2, people), (4, total)):
             off, said = mine[:, place] - truth, math.sqrt((mine[:, place + 1] ** 2).mean())
             assert abs(off.mean()) < 4 * off.std() / math.sqrt(TRIALS)
-            # The standard deviation of 400 trials has a relative error of 1/√800 = 0.035.
-            # The tolerance is three times this relative error.
+            # The standard deviation of 400 trials has a relative error of 1/√800 = 0.035. The tolerance is three times this error.
             assert off.std() == pytest.approx(said, rel=0.106)
 
 
@@ -93,7 +90,7 @@ def test_estimates_are_right_on_average_and_vary_as_their_standard_errors_say(
 
 
 def estimates(some: Sequence[Shed]) -> dict[int, Estimate]:
-    """Return the estimates by group."""
+    """Return the estimates in an answer, by group."""
     groups: dict[int, list[Shed]] = defaultdict(list)
     for one in some:
         groups[one[1]].append(one)

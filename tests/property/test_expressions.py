@@ -96,8 +96,8 @@ def values(type_: DataType, chance: random.Random, nulls: bool) -> Values:
     return Values(type_, data, valid)
 
 
-# Each type has two columns with NULLs and one column without NULLs.
-# The values are drawn with a fixed seed, so that hypothesis varies only the expression trees.
+# The columns of the table are drawn with a fixed seed, and hypothesis varies only the trees.
+# Each type has two columns with NULLs, and one column without NULLs.
 CHANCE = random.Random("expressions")
 TRAIN = Train(
     tuple(values(type_, CHANCE, nulls) for nulls in (True, True, False) for type_ in TYPES), np.zeros(ROWS)
@@ -168,7 +168,7 @@ PATTERNS = ["", "%", "a%", "%c", "%X%", "_", "a_c", "%\\%%", "b!%", "é%", "%_%b
 
 @dataclass
 class Trees:
-    """Random trees of a type; the trees are small, so that many different trees can be tested."""
+    """Strategy for random trees of a type. The trees are small, so that many different trees can be tested."""
 
     draw: Any
 
@@ -211,7 +211,7 @@ class Trees:
                 return Case(tuple(branches), tree(), type_)
             case 3:
                 made = call(self.pick(["greatest", "least"]), tree(), tree())
-                # `greatest` and `least` may return 0.0 or −0.0 if both are given; adding 0.0 turns −0.0 into 0.0.
+                # If both 0.0 and −0.0 are given, `greatest` and `least` may return either value. Adding 0.0 turns −0.0 into 0.0.
                 return call("add", made, Literal(0.0, type_)) if type_.is_float else made
             case 4:
                 source = self.pick([one for one in TYPES if castable(one, type_) and one != type_])
@@ -286,8 +286,7 @@ class Trees:
                 name = self.pick(["like", "ilike"])
                 if self.draw(st.booleans()):
                     return call(name, tree(STRING), tree(STRING))
-                # DuckDB's TRY does not catch the error of a pattern that ends in its escape character.
-                # No pattern of PATTERNS ends in its escape character.
+                # No pattern ends in its escape character, because DuckDB's TRY does not catch the error of such a pattern.
                 pattern = Literal(self.pick(PATTERNS), STRING)
                 escape = [Literal(self.pick(["!", "\\"]), STRING)] if self.draw(st.booleans()) else []
                 return call(name, tree(STRING), pattern, *escape)
@@ -314,7 +313,7 @@ class Trees:
                 return call(self.pick(["trim", "ltrim", "rtrim"]), tree(), *characters)
             case 4:
                 return call("replace", tree(), self.leaf(STRING), self.leaf(STRING))
-        # Some float32 values can be written as two equally short texts, but no value of the table can.
+        # Other float32 values than those in the table may have two equally short texts, between which DuckDB and Weir choose differently.
         other = self.pick(list(TYPES))
         argument = self.leaf(other) if other == FLOAT32 else tree(other)
         return call(self.pick(["append", "concat"]), tree(), argument)
@@ -397,7 +396,7 @@ def call_sql(function: str, arguments: list[str], types: list[DataType]) -> str:
         return f"({arguments[0]} {DIVISIONS[function]} nullif({arguments[1]}, 0))"
     match function, arguments:
         case "negate", [one]:
-            # DuckDB computes constant expressions before TRY applies, so the CASE makes the expression variable.
+            # The CASE makes the expression variable, because DuckDB computes constant expressions before TRY applies.
             return f"(-(CASE WHEN rowid >= 0 THEN {one} END))"
         case "not", [one]:
             return f"(NOT {one})"
@@ -413,7 +412,7 @@ def call_sql(function: str, arguments: list[str], types: list[DataType]) -> str:
 
 
 def connected_sql(function: str, arguments: list[str]) -> str:
-    """Return a CASE for AND or OR that evaluates later operands only if needed; plain SQL does not guarantee this."""
+    """Return a CASE in place of AND or OR. A CASE evaluates later operands only if needed, which AND and OR do not guarantee."""
     first, *others = arguments
     if not others:
         return first
@@ -488,7 +487,7 @@ def is_conditional(expression: Expression) -> bool:
 
 
 def wavers(expression: Expression) -> bool:
-    """Return True if DuckDB may return a value where Weir fails the row.
+    """Return True if DuckDB may return a value for a row that fails in Weir.
 
     DuckDB skips an argument if another argument is NULL in all rows that it evaluates. Under TRY, which
     evaluates one row at a time, a CASE can have this effect.

@@ -53,8 +53,7 @@ def columns(draw: st.DrawFn, rows: int) -> Values:
     if type_ is STRING:
         before, texts = draw(st.integers(0, 3)), draw(st.lists(st.text(), min_size=rows, max_size=rows))
         return Values(type_, pa.array(["cut"] * before + texts, pa.string())[before:], mask)
-    # Every bit pattern is a valid value.
-    # Half of the arrays are strided, because frames must also work with arrays that are not contiguous.
+    # Every bit pattern is a valid value. Half of the arrays are strided, because frames must accept strided arrays, too.
     stride = draw(st.integers(1, 2))
     size = rows * stride * type_.numpy.itemsize
     data = draw(st.binary(min_size=size, max_size=size))

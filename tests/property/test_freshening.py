@@ -16,7 +16,7 @@ from bench.papers.partitions import marginals
 from scheduler.mirrors.freshening import freshness, perceived_freshness, refreshes
 
 positive = st.floats(1e-6, 1e6)
-Object = tuple[float, float, float]  # an object: its interest, its change rate, its size
+Object = tuple[float, float, float]  # Mirrored object: its interest, its change rate, its size
 objects = st.lists(
     st.tuples(st.just(0.0) | positive, st.just(0.0) | positive, st.floats(1e-3, 1e6)), min_size=1, max_size=8
 )
@@ -68,7 +68,7 @@ def test_no_other_allocation_has_a_higher_perceived_freshness(
             assert perceived_freshness(p, rate, one) <= best + 1e-9
 
 
-# Objects between which the bandwidth drawn below is scarce, so that additional bandwidth has a measurable worth.
+# Objects for which the drawn bandwidth is scarce, so that additional bandwidth has a measurable worth.
 moderate = st.tuples(st.floats(0.1, 10), st.floats(0.1, 3), st.floats(0.5, 2))
 
 
@@ -76,7 +76,7 @@ moderate = st.tuples(st.floats(0.1, 10), st.floats(0.1, 3), st.floats(0.5, 2))
 def test_frequencies_equal_those_of_a_slow_oracle(some: list[Object], bandwidth: float) -> None:
     p, rate, size = columns(some)
     found, oracle = refreshes(p, rate, bandwidth, size).frequencies, np.array(bisected(some, bandwidth))
-    # If an object is hardly worth a refresh, the differences of its worth are below the precision of a float.
+    # Frequencies are not compared if an object is hardly worth a refresh, because differences of worth are then below float precision.
     flat = oracle < rate / 25
     assert found[~flat] == pytest.approx(oracle[~flat], rel=1e-6, abs=1e-6 * bandwidth)
     assert (found[flat] < rate[flat] / 20).all()

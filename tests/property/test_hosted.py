@@ -1,4 +1,4 @@
-"""A class in its host: after a crash at any moment, committed work is repeated exactly and the ledger closes."""
+"""A class in its host: after a crash at any moment, committed work is repeated exactly, and the ledger closes."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def drawn(seed: int, batches: int) -> Input:
 
 @dataclass
 class Host:
-    """Host with one class; its commits and the last saved state survive a crash."""
+    """Host with one class. The commits of the class and its last saved state survive a crash."""
 
     given: Input
     chance: np.random.Generator
@@ -168,7 +168,7 @@ class Host:
                 self._read(stream, number, self.given.rows(stream, number + 1))
 
     def _read(self, stream: str, number: int, upto: int) -> None:
-        """Read one batch. Rows before it that were not read and are no longer kept count as failed."""
+        """Read one batch. Earlier rows that were not read and are no longer kept count as failed."""
         batch, (following, rows) = self.given.fetch(stream, number), self.hosted.following()[stream]
         if batch is None:
             return
@@ -178,7 +178,7 @@ class Host:
         self.hosted.take(self.doors[stream].admit(number, batch, self.hosted.input.queued(stream)), upto)
 
     def work(self, steps: int) -> None:
-        """Run a slice of this many operator calls."""
+        """Run a slice with the given number of operator calls."""
         at = iter(range(10**9))
         self.hosted.run(float(steps), lambda: 1000.0, lambda: float(next(at)))
         self.commit()
@@ -247,7 +247,7 @@ def events(seed: int) -> Iterator[str]:
 
 
 def lived(host: Host, course: int, length: int) -> Iterator[str]:
-    """Run random events on a host; each time it reads, two more batches have arrived."""
+    """Run random events on a host. Two more batches have arrived each time the host reads."""
     arrived = 0
     for event in islice(events(course), length):
         if event == "read":
@@ -391,7 +391,8 @@ def test_an_answer_is_committed_only_with_all_steps_that_led_to_it() -> None:
     host = Host(drawn(5, 20), np.random.default_rng(1), train_max=100)
     host.begin()
     host.read(20)
-    host.hosted.run(1.0, lambda: 0.0, iter(range(100)).__next__)  # One train stays queued
+    # The slice ends while a train is still queued.
+    host.hosted.run(1.0, lambda: 0.0, iter(range(100)).__next__)
     assert host.hosted.committed() is None
 
 
@@ -406,7 +407,7 @@ def test_an_interrupted_slice_commits_finished_queries_and_a_crash_loses_no_row(
     assert last.answers
     host.crash()
     host.work(1000)
-    # Repeated steps deliver only the uncommitted answers, and only these answers are measured.
+    # After the crash, only the uncommitted answers are emitted, from repeated steps. Only these answers are measured.
     rest = host.commits[-1]
     assert rest.answers
     assert not rest.steps
@@ -442,7 +443,8 @@ def test_queries_added_and_removed_survive_a_crash() -> None:
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32), st.integers(0, 2**32))
-@example(9, 11)  # With this seed, windows added together use other panes than windows added one by one
+# In this example, windows that are added together are computed differently from windows that are added one by one.
+@example(9, 11)
 def test_queries_windows_and_plans_declared_again_survive_crashes(seed: int, course: int) -> None:
     host = Host(drawn(seed, 30), np.random.default_rng(seed))
     host.begin()

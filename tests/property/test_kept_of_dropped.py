@@ -20,9 +20,7 @@ Drops = list[int]
 
 
 class Model:
-    """Model of the windows: processes rows one at a time, and counts per window the rows inside, the late
-    rows and the dropped rows.
-    """
+    """Model of the windows, which processes rows one at a time, and counts the rows, late rows and dropped rows of each window."""
 
     def __init__(self, range_s: int, slide_s: int, tuples: Callable[[int], int]) -> None:
         self.range_us, self.slide_us, self.tuples = range_s * SECOND, slide_s * SECOND, tuples
@@ -32,7 +30,7 @@ class Model:
         self.inside, self.late, self.dropped = Counter[Window](), Counter[Window](), Counter[Window]()
 
     def take(self, count: int) -> None:
-        """Process the oldest queued rows, after counting the rows that were dropped before."""
+        """Count the rows that were dropped from the front of the queue, and process the oldest rows that are left."""
         if count:
             self._lose()
         for _ in range(count):

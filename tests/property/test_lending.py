@@ -52,7 +52,7 @@ class Tenant:
 
 @dataclass
 class Backlog:
-    """Queue of a class; each parcel is [moment of arrival, work left], the oldest first."""
+    """Queue of a class. Each parcel of work is [moment of arrival, work left]; the oldest parcel is first."""
 
     tenant: Tenant
     keep: float = 1.0
@@ -115,9 +115,7 @@ class Backlog:
 
 
 def shared_out(amount_s: float, queued: Mapping[str, float], shares: Mapping[str, float]) -> dict[str, float]:
-    """Divide processor time by shares, no class getting more than its queued work; divide the rest among
-    classes that still have work.
-    """
+    """Divide processor time by shares, up to the queued work of each class. Divide the rest among the classes that still have work."""
     served = dict.fromkeys(queued, 0.0)
     hungry = {name for name, work in queued.items() if work > 1e-12}
     while hungry and amount_s > 1e-12:
@@ -145,7 +143,7 @@ class Settled:
     reclaims: int
 
     def short(self, part: float) -> list[Tenant]:
-        """Return the classes that lose more than this fraction of their input."""
+        """Return the classes that lose more than the given fraction of their input."""
         return [one for one in self.tenants if self.lost[one.name] > part]
 
     def borrowed(self, name: str) -> float:
@@ -153,7 +151,7 @@ class Settled:
 
 
 def settled(tenants: Sequence[Tenant], seed: int | None = None) -> Settled:
-    """Return the results of a run; with a seed, tuples arrive at random."""
+    """Return the results of a run. With a seed, tuples arrive at random."""
     accounts = entitled([ClassAccount(one.name, one.priority, 0.0, 0.0, None) for one in tenants])
     originals = {one.name: one.original for one in accounts}
     capacity = CapacityCore(accounts)
@@ -227,8 +225,8 @@ def tenants(draw: st.DrawFn) -> list[Tenant]:
     ]
 
 
-# The DILoS paper's case S_c, with operator calls that cost nothing: class 2 is satisfied by capacity that class 1
-# leaves unused, until that capacity is lent to class 3.
+# Case S_c of the DILoS paper, with operator calls that cost nothing.
+# Class 2 is satisfied by capacity that class 1 leaves unused, until this capacity is lent to class 3.
 FREE_CALLS = [
     Tenant("class1", 6, 0.3, 0.397, 0.397),
     Tenant("class2", 3, 0.4, 0.397, 0.397),

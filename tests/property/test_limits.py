@@ -18,9 +18,9 @@ from configs.classes.limits import ClassLimits
 from engine.network.row_losses import failed_rows
 from tests.unit.engine.class_.test_limits import COUNT, COUNT_TEXTS, JOIN, MEDIAN, ROWS, SKETCHES, Class
 
-RANGE_S = 10  # Range of the COUNT window in seconds
+RANGE_S = 10  # Range of the COUNT window, in seconds
 TRAIN_MAX = 12
-# Bytes that keys and join indexes may take beyond the limit in these tests, which have few tuples.
+# Number of bytes by which keys and join indexes may exceed the limit in these tests, which have few tuples.
 SLACK = 60 * 300 + 4 * 16 * 1024
 Arrived = tuple[float, int]
 
@@ -30,7 +30,7 @@ sizes = st.lists(st.integers(1, TRAIN_MAX), min_size=1, max_size=10)
 
 
 def trains(some: Sequence[tuple[float, int]], sizes: Sequence[int]) -> list[list[Arrived]]:
-    """Return the tuples in order of event time, cut into trains of these sizes in turn."""
+    """Return the tuples in the order of event time, cut into trains. The sizes of trains are taken from `sizes` in turn."""
     times = np.cumsum([0.0, *(gap for gap, _ in some)])[1:].tolist()
     arrived = list(zip(times, [key for _, key in some], strict=True))
     parts: list[list[Arrived]] = []

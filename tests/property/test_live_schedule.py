@@ -29,7 +29,7 @@ LATE: tuple[Late, ...] = ("off", "late", "late-pending")
 
 @dataclass(frozen=True)
 class Window:
-    """Window with its length and slide counted in panes."""
+    """Window with a length and a slide in panes."""
 
     window: int
     slide: int
@@ -48,7 +48,7 @@ def windows(draw: st.DrawFn) -> list[Window]:
 
 
 def live_ends(some: list[Window], kind: PeriodicKind, late: Late) -> set[tuple[str, int]]:
-    """Return the windows with SLIDE AT MOST and the ends at which they are answered, one pane at a time."""
+    """Return the windows with SLIDE AT MOST that are answered, with their ends. The schedule advances by one pane at a time."""
     store = cast(PaneStore, SimpleNamespace(panes=dict.fromkeys(range(PANES))))
     schedule = WindowSchedule(store, WindowSettings(schedule=kind, late=late))
     for number, window in enumerate(some):

@@ -66,8 +66,7 @@ def test_all_shards_together_give_the_answers_of_the_whole_class(form: str) -> N
         statements: Mapping[str, Statement] = {"q": statement}
         if not is_accepted(planned(statements)):
             return
-        # The rows are sorted by event time, because a shard knows event time only from its own tuples.
-        # In unsorted input, a shard would find other rows late than the whole class does.
+        # The rows are sorted by event time, because other rows of unsorted input would be late in a shard than in the whole class.
         rows = {name: in_order(list(one)) for name, one in some.items()}
         wanted = ran(statements, rows, how).rows("q")
         found = [
@@ -109,5 +108,5 @@ def test_the_key_column_is_recognised_behind_aliases_and_in_queries_over_queries
         CATALOG.with_query(inner),
     )
     assert outputs["inner1"] == frozenset({2})
-    # Column 2 of an answer is the key; columns 0 and 1 are the bounds of the window.
+    # The key is column 2 of an answer, because columns 0 and 1 are the bounds of the window.
     assert key_places(outer, key, outputs) == frozenset({2})

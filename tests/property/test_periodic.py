@@ -136,7 +136,7 @@ class TestPeriods:
 
 @dataclass
 class Written:
-    """Algorithms 1 to 3 of the paper, where d is the time to a sub-group's deadline. After a run in time, the
+    """Algorithms 1 to 3 of the paper, in which d is the time to a sub-group's deadline. After a run in time, the
     next run is at a multiple of the period.
     """
 
@@ -155,7 +155,7 @@ class Written:
         self.d = {name: d - 1 for name, d in self.d.items()}
 
     def may_run(self) -> list[set[str]]:
-        """Return every set of sub-groups that the algorithm allows to run together now."""
+        """Return every set of sub-groups that the algorithm allows to run together at the current update."""
         lowest = min(self.d.values())
         if lowest > 0:
             return []
@@ -169,7 +169,7 @@ class Written:
         return [{name for name in together if name.startswith(f"{group}/")} for group in choices]
 
     def ran(self, names: set[str]) -> None:
-        """Record a run of these sub-groups, all of the same group."""
+        """Record a run of sub-groups that belong to the same group."""
         group = next(iter(names)).split("/")[0]
         others = [d for name, d in self.d.items() if name.startswith(f"{group}/") and name not in names]
         in_time = all(self.d[name] == 0 for name in names) and all(d >= 0 for d in others)
@@ -210,7 +210,7 @@ schedules = st.one_of(
     st.tuples(st.sampled_from(["conservative", "hybrid", "aggressive"]), st.sampled_from(["off", "late", "late-pending"])),
     st.tuples(st.just("none"), st.just("off")),
 )  # fmt: skip
-# For each update, the number of runs for which there is time after it.
+# Number of runs for which there is time after each update.
 capacities = st.lists(st.integers(0, 3), max_size=25)
 
 

@@ -22,7 +22,7 @@ loads = st.sampled_from([0.0, 0.1, 0.3, 0.95]) | st.floats(0, 4)
 
 @st.composite
 def shards(draw: st.DrawFn, seated: bool = True) -> list[Shard]:
-    """Draw shards of up to eight classes. Some shards already have seats, in hosts of their own or in shared hosts; the nodes of seats may be gone."""
+    """Draw shards of up to eight classes. Some shards already have seats, in their own or in shared hosts; the nodes of seats may be gone."""
     made = []
     for class_name in range(draw(st.integers(0, 8))):
         count, weight = draw(st.integers(1, 3)), draw(st.integers(1, 8))
@@ -30,7 +30,7 @@ def shards(draw: st.DrawFn, seated: bool = True) -> list[Shard]:
             seat = None
             if seated and draw(st.booleans()):
                 node = draw(st.sampled_from(NAMES))
-                # Only shards with the same shard number share a host here, so no host has two shards of one class.
+                # The host of a shard is named by the shard's number, so that no host has two shards of one class.
                 seat = Seat(node, f"{node}-{number}")
             made.append(Shard(f"class{class_name}", number, weight / count, draw(loads), seat))
     return made

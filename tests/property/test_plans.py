@@ -40,7 +40,7 @@ def test_every_operator_with_input_runs_and_sources_run_last(
         second += 1.0
         step = steps.pop() if steps else 6
         if step < 4:
-            # Some tuples appear inside the network without a call of a source, because the clock closes windows.
+            # Some tuples appear inside the network without a call of a source, as when the clock closes a window.
             enter(data.draw(st.integers(0, len(operators) - 1)), step + 1)
             continue
         if step == 4:
@@ -55,7 +55,7 @@ def test_every_operator_with_input_runs_and_sources_run_last(
             number for number, operator in enumerate(operators) if queued[number] and not operator.source
         ]
         assert not (sources_last and operators[picked].source and inside)
-        if step == 5:  # the slice ends before the operator has run
+        if step == 5:  # The slice ends before the picked operator has run.
             continue
         taken = min(queued[picked], 2)
         queued[picked] -= taken

@@ -117,7 +117,7 @@ Step = Ready | Idle | Pick | Rank
 
 @dataclass(frozen=True)
 class Script:
-    """The estimates with which a policy starts, and the calls to the policy, one per second."""
+    """Estimates with which a policy starts, and the calls of the policy, one per second."""
 
     start: NetworkEstimates
     steps: tuple[Step, ...]
@@ -153,9 +153,7 @@ def answers(
     clock: Callable[[float], float] = float,
     queued: Mapping[int, float] | None = None,
 ) -> Iterator[Picked]:
-    """Make the calls and yield every pick. `clock` gives the time that the policy sees; `queued` holds
-    operators that are ready at first.
-    """
+    """Make the calls, and yield every pick. `clock` is the policy's clock; `queued` has the operators that are ready at first."""
     heads = dict(queued or {})
     tuples = dict.fromkeys(heads, 1)
     believed = script.start
@@ -328,9 +326,7 @@ def envelope_slope(believed: NetworkEstimates, path: Sequence[int], x: int) -> f
 
 
 def tuples_at(believed: NetworkEstimates, run: Sequence[int]) -> list[float]:
-    """Return how many tuples reach each operator of a stretch of a path, and how many leave the stretch, if
-    one tuple enters.
-    """
+    """Return the number of tuples that reach each operator of a part of a path, and that leave this part, if one tuple enters."""
     return [
         math.prod(believed.estimates[above].selectivity for above in run[:n]) for n in range(len(run) + 1)
     ]
@@ -348,7 +344,7 @@ def path_capacity(believed: NetworkEstimates, x: int) -> float:
 
 
 def released(believed: NetworkEstimates, path: Sequence[int], run: Sequence[int]) -> float:
-    """Return the amount of memory per second that a stretch of a path's operators releases."""
+    """Return the memory per second that the operators of a part of a path release."""
     operators, start = believed.network.operators, path.index(run[0])
     size_in = operators[path[start - 1]].size_out if start else 1.0
     size_out = operators[run[-1]].size_out if operators[run[-1]].downstream else 0.0
@@ -570,7 +566,7 @@ def test_a_clustered_policy_picks_the_oldest_operator_of_a_cluster(
         every = [math.log(phi(kind, picked.believed, one)) for one in range(len(picked.believed.estimates))]
         width = max(max(every) - min(every), 1e-9) / clusters
         place = [(one - min(every)) / width for one in every]
-        # An operator on the border of two clusters may be counted to either cluster, because of rounding.
+        # Operators on the border of two clusters are left out, because rounding may put such an operator into either cluster.
         clear = [one for one in picked.heads if abs(place[one] - round(place[one])) > 1e-6]
         mates = [one for one in clear if int(place[one]) == int(place[picked.operator])]
         assert picked.operator not in clear or picked.heads[picked.operator] == min(
@@ -607,8 +603,7 @@ def test_clustered_processing_runs_operators_of_one_cluster_with_equal_oldest_ar
         range(len(script.start.estimates))
     )
     assert all(len({operator % 2 for operator in batch}) == 1 for batch in batches)
-    # A batch contains all operators of a cluster with oldest tuples from the same moment. This test has two such
-    # moments.
+    # A batch contains all operators of a cluster with oldest tuples from the same moment. There are two such moments in this test.
     assert len(batches) <= 2 * clusters
 
 
@@ -657,9 +652,7 @@ def test_freshness_aware_scheduling_picks_the_most_fresh_outputs_per_time(
 
 @dataclass(frozen=True)
 class Ahead:
-    """Figures of one path from an operator to a root: the QoS graph of its answers, the slack of a new tuple, and
-    the processor time that the path needs per answer.
-    """
+    """Figures of a path from an operator to a root: QoS graph of the root, slack of a new tuple, and processor time per answer."""
 
     graph: UtilityGraph
     slack: float
@@ -679,7 +672,7 @@ def ahead(believed: NetworkEstimates, way: Sequence[int]) -> Ahead:
     return Ahead(graph, graph.deadline_s - sum(costs), output_cost)
 
 
-# Times that differ by less than this count as equal, because the policies add costs in another order than this file.
+# Maximum difference of times that count as equal, because the policies add costs in another order than this test.
 NEAR = 1e-9
 
 
@@ -693,7 +686,7 @@ def test_edf_hr_runs_reachable_deadlines_first_and_other_operators_by_rate(scrip
         slack = {one: deadline[one] - cost[one] - picked.now for one in picked.heads}
         near = [one for one in slack if abs(slack[one]) < NEAR]
         expected: set[int] = set()
-        # operators for which rounding decides whether their answers are in time
+        # Rounding decides whether the answers of the operators in `near` are in time, so each combination is tried.
         for guess in itertools.product((True, False), repeat=len(near)):
             too_late = {one for one in slack if slack[one] < 0} - set(near)
             too_late |= {one for one, late in zip(near, guess, strict=True) if late}
@@ -793,8 +786,7 @@ def test_the_pick_of_a_bucket_policy_is_within_one_bucket_of_slope_slack(
             continue
         hopeful = [one for one in found.values() if not math.isinf(one[1])]
         assert gradient >= max(one for one, _ in hopeful) - steepest / gradients - 1e-9
-        # Among the operators of its range of gradients, the operator has the least slack. On a border of two ranges, either
-        # range may count.
+        # The picked operator has the least slack in its range of gradients. On the border of two ranges, either range may count.
         part = steepest / gradients or 1.0
         alike = [after for one, after in hopeful if abs(one - gradient) < 1e-9 * part]
         assert min(slack, longest) <= min(alike) + longest / slacks + 1e-6

@@ -34,7 +34,7 @@ class PublishMachine(RuleBasedStateMachine):
         self.base = Path(mkdtemp())
         self.dirs = RunDirs(self.base, "s", "n")
         self.held = self.dirs.hold()
-        # id of the batch and value of its only row, by frame number
+        # Id of the batch in each frame, and value of its only row, by the number of the frame.
         self.published: dict[int, tuple[BatchId | None, int]] = {}
         self.last: dict[str, int] = {}
         self.rows = self.value = 0

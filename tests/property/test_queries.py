@@ -137,9 +137,7 @@ def test_a_class_restored_from_a_snapshot_continues_as_before(
 
 
 def restored(run: Run, statements: Mapping[str, Statement], train_max: int) -> Run:
-    """Return a new class that continues from the old class's snapshot. The old class continues to run too, to
-    show that they share no state.
-    """
+    """Return a new class that continues from the old class's snapshot. The old class runs on, so that shared state is noticed."""
     snapshot = run.runner.snapshot()
     other = Run(planned(statements), train_max)
     other.answers = {name: list(trains) for name, trains in run.answers.items()}

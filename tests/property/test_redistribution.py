@@ -22,9 +22,9 @@ class Case:
     original: float
     share: float
     floor: float
-    ceiling: float  # highest share that the class may have: its original share and its borrow limit
-    wants: float | None  # share that could process the offered load; None if nothing is reported
-    needs: float  # share that the class needs for itself; more than `wants` if the class's headroom exceeds its share
+    ceiling: float  # Highest share that the class may have: its original share plus its borrow limit
+    wants: float | None  # Share that could process the offered load; None if no load is reported
+    needs: float  # Share that the class needs for itself; it exceeds `wants` if the class's headroom exceeds its share
     account: ClassAccount
 
     @property

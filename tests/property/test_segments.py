@@ -34,7 +34,7 @@ SEGMENT_BYTES = 16 << 10
 # Greatest number of lines of code that may be executed by a read, or by an append that begins a new segment.
 LINES_MAX = 90
 MANY = 1_000_000
-# Size of a frame; each segment has room for two such frames.
+# Bytes of a frame. Each segment has room for two frames of this size.
 FRAME = 4_000
 LOG_CODE = {one.__file__ for one in (segment_cache, segment, segment_log)}
 
@@ -113,7 +113,7 @@ class LogMachine(RuleBasedStateMachine):
         self.keep_from = KEEP_NONE
         self.appended: dict[int, bytes] = {}
         self.next = 0
-        self.kept = 0  # number of the first frame that must still be in the log
+        self.kept = 0  # Number of the first frame that must still be in the log
         self.held: list[tuple[memoryview, bytes]] = []
         self.reading: Iterator[tuple[int, memoryview]] = iter(())
         self.log = self.opened()
@@ -239,8 +239,7 @@ class LogMachine(RuleBasedStateMachine):
                     start = number + 1
                 return
             except FrameForgotten:
-                # At a gap or before the first frame: the frame was never appended, or may have been
-                # forgotten.
+                # The frame was never appended (at a gap), or may have been forgotten (before the first frame).
                 start += 1
 
     @rule(reader=readers, back=st.integers(0, 60), skipped=st.integers(0, 3))
@@ -278,7 +277,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(reader=readers, line=lines, size=sizes, back=st.integers(0, 60))
     def append_while_a_reader_comes(self, reader: Reader, line: int, size: int, back: int) -> None:
-        """Let a reader read before line `line` of an append; each frame that it sees is whole, and it keeps the payloads."""
+        """Let a reader read before line `line` of an append, check that each frame is whole, and keep the payloads."""
         found: list[tuple[int, memoryview, bytes]] = []
 
         def come() -> None:
@@ -347,7 +346,7 @@ KILLS_APART = 6
 
 @contextmanager
 def full_log() -> Iterator[Path]:
-    """Yield the folder of a full log; its next frame starts another segment."""
+    """Yield the folder of a full log, in which the next frame begins another segment."""
     with TemporaryDirectory(dir=shared_memory()) as name:
         fill(Path(name), BYTES_MAX // FRAME)
         yield Path(name)
@@ -414,9 +413,7 @@ def test_a_reader_survives_a_writer_killed_while_emptying_its_last_segment() -> 
 
 
 def places(line: int, emptying: int) -> range:
-    """Return every sixth line at which the writer may be killed, shifted by the reader's line. All lines
-    would take too many processes.
-    """
+    """Return every sixth line at which the writer may be killed, shifted by the reader's line. All lines would take too long."""
     return range(line % KILLS_APART, emptying, KILLS_APART)
 
 

@@ -78,12 +78,12 @@ def test_operators_in_a_tree_have_at_least_its_ratio_and_those_outside_at_most(
 
 
 def of_subset(cost_s: float, segments: list[tuple[float, float]]) -> float:
-    """Return the joint priority of segments, given as (gain, cost), behind a shared operator."""
+    """Return the joint priority of segments behind a shared operator. Each segment is given as (gain, cost)."""
     return sum(gain for gain, _ in segments) / (cost_s + sum(cost for _, cost in segments))
 
 
 def by_the_thesis(cost_s: float, segments: list[tuple[float, float]]) -> float:
-    """Add segments by falling priority, as in the thesis, until one does not raise the joint priority; return that priority."""
+    """Add segments by falling priority, as in the thesis, while they raise the joint priority; return the joint priority."""
     ordered = sorted(segments, key=lambda one: -of_subset(cost_s, [one]))
     taken, best = [ordered[0]], of_subset(cost_s, ordered[:1])
     for one in ordered[1:]:

@@ -99,7 +99,7 @@ def test_over_many_tuples_the_kept_fraction_equals_keep(
     rng = random.Random(seed)
     cycles = [(keep, rng.choices(range(distinct), [1, 2, 4, 8, 16, 32][:distinct], k=300), True)] * 20
     kept = sum(len(positions) for positions, _ in admitted(victim, seed, cycles))
-    # The tolerance is six standard deviations of independent random decisions on each tuple; a larger difference means unfair shedding.
+    # The tolerance is six standard deviations of independent random decisions on each tuple. A larger difference means unfair shedding.
     assert kept == pytest.approx(keep * 6000, abs=6 * math.sqrt(6000 * keep * (1 - keep)) + 1)
 
 

@@ -53,7 +53,7 @@ types = st.sampled_from([INT64, FLOAT64, STRING, BOOLEAN])
 def sketched(
     kind: type[Any], values: Sequence[Any], type_: DataType, panes: int, seed: int, copied: bool = False
 ) -> list[Any]:
-    """Return one sketch per pane. The values go to three groups in turn, and come in trains of random length."""
+    """Return one sketch per pane. The values are added to three groups in turn, in trains of random length."""
     chance, found = random.Random(seed), []
     for start, stop in itertools.pairwise(len(values) * pane // panes for pane in range(panes + 1)):
         sketches, at = kind(), start

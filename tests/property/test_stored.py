@@ -11,7 +11,7 @@ from engine.operators.join_state import StoredTuples
 
 SCHEMA = Schema((Field("ts", INT64), Field("x", FLOAT64), Field("g", STRING)))
 CODES = 3
-# A row has a time, counted from the floor below which rows are forgotten, the code of its key, a value and a text.
+# Row of a join's side: time above the floor, below which rows are forgotten; code of the key; value; text.
 Row = tuple[int, int, float | None, str | None]
 
 values = st.one_of(st.none(), st.sampled_from([0.5, 1.5]))
@@ -19,7 +19,7 @@ texts = st.one_of(st.none(), st.sampled_from(["", "a", "ß"]))
 one = st.tuples(st.integers(0, 9), st.integers(0, CODES - 1), values, texts)
 rows = st.lists(one, min_size=1, max_size=8)
 probes = st.lists(st.tuples(st.integers(0, 4), st.integers(0, CODES - 1)), max_size=8)
-# A step has rows to add, their arrival and kept fraction, the movement of the floor, and the probes that then look for partners.
+# Steps of a test: rows to add, their arrival and kept fraction, the rise of the floor, and the probes that are matched afterwards.
 steps = st.tuples(rows, st.floats(0, 9), st.sampled_from([1.0, 0.5, 0.25]), st.integers(0, 4), probes)
 scripts = st.lists(steps, min_size=4, max_size=16)
 Step = tuple[list[Row], float, float, int, list[tuple[int, int]]]
@@ -67,9 +67,7 @@ def test_stored_tuples_are_found_with_all_their_values_until_forgotten(
 def pairs_of(
     stored: StoredTuples, some: list[tuple[int, int]], low: int, high: int
 ) -> tuple[list[tuple[object, ...]], float | None]:
-    """Return, per pair, the number of the probe with the stored values and the arrival; and the lowest kept
-    fraction of all pairs.
-    """
+    """Return each pair (number of the probe, stored values, arrival), and the lowest kept fraction of all pairs."""
     codes, times = np.array([code for _, code in some], np.intp), np.array([ts for ts, _ in some], np.int64)
     probe, places = stored.matches(codes, times, low, high, CODES)
     columns = [values_to_arrow(one).to_pylist() for one in stored.take(places)]

@@ -1,6 +1,4 @@
-"""A class that tunes itself: whatever is forecast and measured, the class switches policies only for good
-reason and does not flap.
-"""
+"""A self-tuning class switches its policy only for a good reason, and never switches back and forth, for any forecasts."""
 
 from __future__ import annotations
 
@@ -88,10 +86,10 @@ def test_a_small_advantage_in_a_quiet_time_causes_no_switch() -> None:
     one = core()
     decisions = decided(one, ([Compared(None, busy)] * 5 + [Compared(None, quiet)] * 5) * 5)
     assert {each.after for each in decisions} == {"hr"}
-    # If the quiet time continues, the class switches.
+    # If the quiet time lasts, the class switches to the policy that is better in quiet times.
     decided(one, [Compared(None, quiet)] * 10)
     assert one.policy == "chain"
-    # When the load returns, the differences during it are larger and at once outweigh the differences of the quiet time.
+    # When the load returns, forecasts differ more than in the quiet time, so these differences outweigh the earlier ones at once.
     decided(one, [Compared(None, busy)] * 7)
     assert one.policy == "hr"
 
@@ -157,7 +155,7 @@ def test_a_switch_that_could_not_be_made_is_undone_and_not_tried_again_for_a_whi
         elif given_up:
             assert (last.branch, commands) == ("give up", (SwitchPolicy(last.after),))
             assert last.after not in cannot
-    # The core has undone the switch by the next comparison, and tries neither impossible policy for a while.
+    # The core undoes a switch to an impossible policy by the next comparison, and does not try this policy again for a while.
     assert len(tries) <= 5
     assert all(later - earlier > BARRED for earlier, later in itertools.pairwise(tries))
     assert one.policy == "lsf"
@@ -177,7 +175,7 @@ def test_load_growing_after_a_switch_does_not_count_against_the_new_policy() -> 
     for place in range(3):
         one.handle(Compared(10.0, {"hr": 10.0, "fcfs": 5.0}), float(place))
     assert one.policy == "fcfs"
-    # The measured value has tripled. With the previous policy it would have tripled, too, so the switch stays.
+    # The measured value has tripled, but the value would also have tripled with the previous policy. So the switch stays.
     for place in range(3, 40):
         one.handle(Compared(15.0, {"hr": 30.0, "fcfs": 15.0}), float(place))
     assert one.policy == "fcfs"

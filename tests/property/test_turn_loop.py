@@ -48,7 +48,7 @@ class World:
         steps += [self.leave] * any(one.classes for one in self.hosts.values())
         steps += [self.end] * 5 * any(one.running for one in self.hosts.values())
         draw.draw(st.sampled_from(steps))(draw)
-        for _ in range(5):  # each pass of the loop handles one message of every host
+        for _ in range(5):  # Each pass of the loop handles one message of every host.
             self.loop.status()
         self.hear()
         busy = [one for one in self.hosts.values() if one.running]

@@ -1,4 +1,4 @@
-"""Estimate of the processor time per tuple of a stream, from one load cycle to the next."""
+"""The estimated processor time per tuple of a stream follows the measured time from load cycle to load cycle."""
 
 from hypothesis import given
 from hypothesis import strategies as st

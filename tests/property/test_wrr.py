@@ -40,13 +40,13 @@ def shares_of(drawn: Mapping[str, int]) -> dict[str, float]:
 
 @dataclass
 class Node:
-    """Lanes and classes around a round robin; checks each grant, and after each event that no lane is idle while a class could run."""
+    """Lanes and classes around a round robin. Each grant is checked, and after each event, no lane may be idle while a class could run."""
 
     turns: TurnRoundRobin
     hosts: Mapping[str, str] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
     running: dict[str, Grant] = field(default_factory=dict)
-    busy: dict[str, str] = field(default_factory=dict)  # hosts of the running classes
+    busy: dict[str, str] = field(default_factory=dict)  # Host of each running class
 
     def __post_init__(self) -> None:
         self.turns.handle(HostsSet(self.hosts), 0.0)
@@ -110,18 +110,18 @@ class RoundByRound:
         self.lanes, self.free, self.round = lanes, set(range(lanes)), 0
         self.hosts = hosts
         self.order: list[str] = []
-        self.place = -1  # position of the last class that had its turn in this round
+        self.place = -1  # Position of the last class that had its turn in this round
         self.quota: dict[str, float] = {}
         self.credit: dict[str, float] = {}
         self.waiting: set[str] = set()
-        self.running: dict[str, tuple[Grant, str]] = {}  # grant and host of each running class
-        self.passed: dict[str, int] = {}  # running classes → rounds begun during the slice
-        self.due: set[str] = set()  # classes that are still to have their turn in this round
-        self.unpaid: set[str] = set()  # classes that have not been credited the quota of this round
-        # waiting classes → first round in which the oracle visits the class
+        self.running: dict[str, tuple[Grant, str]] = {}  # Grant and host of each running class
+        self.passed: dict[str, int] = {}  # Number of rounds begun during the slice of each running class
+        self.due: set[str] = set()  # Classes that have not had their turn in this round
+        self.unpaid: set[str] = set()  # Classes that have not been credited the quota of this round
+        # First round in which the oracle visits each waiting class
         self.not_before: dict[str, int] = {}
-        self.since: dict[str, int] = {}  # waiting class → first round in which its credit lets it run
-        self.held: dict[str, int] = {}  # class that waits only for its host → rounds begun while it waits
+        self.since: dict[str, int] = {}  # First round in which the credit of a waiting class lets it run
+        self.held: dict[str, int] = {}  # Number of rounds begun while a class waits only for its host
         self.set_shares(shares)
 
     def handle(self, event: TurnEvent) -> tuple[Grant, ...]:
@@ -272,7 +272,7 @@ def backlogs(draw: st.DrawFn) -> tuple[dict[str, int], dict[str, float]]:
 
 
 def slice_of(grant: Grant, train_s: float) -> float:
-    """Return what a backlogged class uses of a grant: whole trains until the quota is used up."""
+    """Return the processor time that a backlogged class uses of a grant: whole trains until the quota is used up."""
     return train_s * -(-grant.quota_s // train_s)
 
 

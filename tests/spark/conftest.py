@@ -21,7 +21,7 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.session.timeZone": "UTC",
-    # Spark logs nothing here, because the tests cause failures on purpose.
+    # Spark's log is switched off, because the tests cause failures on purpose.
     "spark.log.level": "OFF",
 }
 
@@ -32,7 +32,7 @@ def spark() -> Iterator[SparkSession]:
         patch.setenv("JAVA_HOME", str(find_java(None, os.environ).home))
         # Spark's Python workers need the packages of this interpreter.
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        # The JVM sees only the environment with which it was started, so the key must be set before.
+        # The key must be set before the JVM starts, because a JVM sees only the environment with which it was started.
         patch.setenv(KEY_VARIABLE, KEY)
         builder = SparkSession.builder
         for name, value in SETTINGS.items():

@@ -1,4 +1,4 @@
-"""Node in this process, with its own logs and a Flight server that can be busy, lose its responses, stop and start again."""
+"""Test double of a node, with logs and a Flight server that can be busy, lose responses, stop and start again."""
 
 from __future__ import annotations
 
@@ -25,16 +25,13 @@ from engine.class_.steps import Answer, Commit
 from engine.data.schema import FLOAT64, INT64
 from engine.data.train import Train, Values, values_to_arrow
 from services.ingest import answers
-from services.ingest.deadletters import DEAD_BYTES, DeadLetters
-from services.ingest.flight import FlightKeys, FlightServer, FlightSettings, later
-from services.ingest.keys import PublishedKeys
-from services.ingest.staging import Staging
+from services.ingest.flight import FlightServer, FlightSettings, later
 
 KEY = "weir_" + "k" * 43
 STREAM = "CREATE STREAM {} (id BIGINT, x DOUBLE)"
-# Sizes of small logs, so that a log soon drops its oldest rows.
+# Sizes in bytes of a small log and its segments, so that the log soon drops its oldest rows.
 SEGMENT_BYTES, LOG_BYTES = 16 << 10, 64 << 10
-# Number of rows of an answer that are sent before the connection breaks.
+# Number of rows that the server sends before it breaks the connection.
 BROKEN_AFTER = 10
 
 
@@ -61,13 +58,12 @@ class Node:
         return f"grpc://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        self.dead = DeadLetters(DEAD_BYTES)
         self._server = FaultyServer(self)
         self.port = self._server.port
 
     def stop(self) -> None:
         self._server.shutdown()
-        self.dead.close()
+        self._server.dead.close()
 
     def close(self) -> None:
         self.stop()
@@ -88,7 +84,7 @@ class Node:
 
 
 class Answers:
-    """Log of a unit with two-column answers to the query `hot`, computed from half of the input."""
+    """Log of a unit with answers of the query `hot`. The answers have two columns and were computed from half of the input."""
 
     def __init__(self, node: Node, unit: str, forgets: bool = False) -> None:
         folder = node.dirs.class_log(unit)
@@ -117,8 +113,7 @@ class FaultyServer(FlightServer):
     def __init__(self, node: Node) -> None:
         self._node = node
         settings = FlightSettings().with_key(node.key)
-        keys = FlightKeys(settings.keys, PublishedKeys(node.dirs.keys))
-        super().__init__(settings, node.port, node.streams, node.dirs, Staging(), node.dead, keys)
+        super().__init__(settings, node.port, node.streams, node.dirs)
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         self._called("put")

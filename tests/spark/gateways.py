@@ -1,4 +1,4 @@
-"""Gateway in this process with a Flight server, to which Spark publishes; tests read the published rows from its logs."""
+"""Gateway with a Flight server, to which Spark publishes rows. The tests read the published rows from the gateway's logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from services.ingest.keys import new_key
 
 
 class RealGateway:
-    """Gateway that can be stopped, and started again at the same address over the same logs."""
+    """Gateway that can be stopped, and started again with the same address and the same logs."""
 
     def __init__(self, base: Path, certificate: tuple[Path, Path] | None = None) -> None:
         self.key = new_key()
@@ -83,7 +83,7 @@ class RealGateway:
 
 @contextmanager
 def opened(certificate: tuple[Path, Path] | None = None) -> Iterator[RealGateway]:
-    # The folder contains Unix sockets, and their paths must be short.
+    # The path of the folder must be short, because the folder contains Unix sockets, and their paths may have only about 100 characters.
     with TemporaryDirectory() as base:
         gateway = RealGateway(Path(base), certificate)
         try:

@@ -1,4 +1,4 @@
-"""The connector in a real Spark, with a node in this process: each row is published once despite failures, and errors say the cause."""
+"""The connector in a real Spark publishes each row once despite failures, and its errors name the cause."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 from pyspark_weir import OptionError, to_weir
 
-from services.ingest.deadletters import letters
 from tests.spark.door import Answers, Node, opened
+from tests.support.dead_letters import letters
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.spark
@@ -37,7 +37,7 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 class Files:
-    """Folder that a streaming query reads, one file per micro-batch."""
+    """Folder from which a streaming query reads one file per micro-batch."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.folder, self.checkpoint = folder / "files", folder / "checkpoint"
@@ -63,7 +63,7 @@ class Files:
         return sink(writer).trigger(availableNow=True).start()
 
     def run(self, sink: Sink, rows: DataFrame | None = None) -> None:
-        """Run the query until it has read all files."""
+        """Run the query until the query has read all files."""
         self.begin(sink, rows).awaitTermination()
 
     def fail(self, sink: Sink, rows: DataFrame | None = None) -> str:
@@ -157,7 +157,7 @@ def test_worker_killed_while_writing_loses_and_duplicates_no_row(node: Node, fil
 
 
 def workers() -> list[int]:
-    """Return the processes of this Spark that run tasks in Python: the children of its daemons."""
+    """Return the processes in which Spark runs Python tasks, which are the children of Spark's Python daemons."""
     jvms = [child for child in children(os.getpid()) if "java" in command(child)]
     daemons = [child for jvm in jvms for child in children(jvm) if "pyspark.daemon" in command(child)]
     return [worker for daemon in daemons for worker in children(daemon)]
@@ -367,14 +367,14 @@ def following(spark: SparkSession, node: Node, **given: Any) -> DataFrame:
 
 
 class Collected:
-    """Rows that a streaming query has read, listed per micro-batch."""
+    """Streaming query that collects the rows of each micro-batch in a list."""
 
     def __init__(self, rows: DataFrame, checkpoint: Path) -> None:
         self.batches: dict[int, list[tuple[int, int]]] = {}
         self._rows, self._checkpoint = rows, checkpoint
 
     def run(self) -> list[tuple[int, int]]:
-        """Read all rows that are available now; return them with the rows of earlier runs."""
+        """Read all rows that are available now, and return the rows of all runs."""
         writer = self._rows.writeStream.foreachBatch(self._take)
         writer = writer.option("checkpointLocation", str(self._checkpoint)).trigger(availableNow=True)
         writer.start().awaitTermination()

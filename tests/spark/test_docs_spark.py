@@ -1,4 +1,4 @@
-"""The Python code of docs/spark.md runs and does what the page says; code that needs Kafka is only compiled."""
+"""The Python code of docs/spark.md runs and does what the page says. Code that needs Kafka is only compiled."""
 
 from __future__ import annotations
 

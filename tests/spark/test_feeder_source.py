@@ -1,4 +1,4 @@
-"""The feeder in a real Spark: every row arrives once over failures and restarts, and wrong options are refused."""
+"""The feeder in a real Spark delivers every row once despite failures and restarts, and refuses wrong options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GAP_US = 1_000
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Write two files that the feeder replays one after the other; return their folder."""
+    """Write two files, which the feeder replays one after the other, and return the folder of the files."""
     number = np.arange(ROWS)
     times = pa.array(FILE_US + number * GAP_US).cast(pa.timestamp("us", "UTC"))
     table = pa.table({"id": number, "ts": times, "temp": number % 50 + 0.5})
@@ -40,7 +40,7 @@ Batches = dict[int, list[list[dict[str, Any]]]]
 
 
 def collector(into: Batches, failing: frozenset[int] = frozenset()) -> Callable[[DataFrame, int], None]:
-    """Return a function that collects micro-batches; for each batch number in `failing`, the first attempt fails after it has collected its rows."""
+    """Return a foreachBatch function that collects micro-batches, and fails once for each batch number in `failing`."""
 
     def collect(batch: DataFrame, number: int) -> None:
         attempts = into.setdefault(number, [])
@@ -63,12 +63,12 @@ def run(query: StreamingQuery) -> None:
 
 
 def expected(rows: int) -> list[tuple[int, int]]:
-    """Return identity and event time of the first rows of the endless replay."""
+    """Return the id and the event time of each of the first rows of the endless replay."""
     return [(number % ROWS, FILE_US + number * GAP_US) for number in range(rows)]
 
 
 def read(batches: Batches) -> list[dict[str, Any]]:
-    """Return the rows of the committed micro-batches."""
+    """Return the rows of all micro-batches that Spark has committed."""
     return list(itertools.chain(*(attempts[-1] for _, attempts in sorted(batches.items()))))
 
 

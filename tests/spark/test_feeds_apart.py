@@ -1,4 +1,4 @@
-"""Feeds in one Spark session do not affect each other when they fail, change or end."""
+"""A feed that fails, changes or ends does not affect other feeds of the same Spark session."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def seen(ingest: IngestProcess, name: str) -> FeedProgress:
 
 
 def batches_done(ingest: IngestProcess, name: str, more: int) -> None:
-    """Wait until a feed has completed this many additional micro-batches."""
+    """Wait until a feed has completed the given number of additional micro-batches."""
     batch = seen(ingest, name).batch
     first = -1 if batch is None else batch
     eventually(lambda: (seen(ingest, name).batch or 0) >= first + more, f"{more} more batches of {name}")
@@ -143,7 +143,7 @@ def test_connector_that_cannot_be_downloaded_fails_only_its_feed(
 
 
 def empty_repository(folder: Path) -> Path:
-    """Write settings of Ivy with a single, empty repository; return their path."""
+    """Write settings of Ivy with a single, empty repository, and return the path of the settings."""
     (folder / "empty").mkdir()
     settings = folder / "ivysettings.xml"
     settings.write_text(

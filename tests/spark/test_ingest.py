@@ -1,4 +1,4 @@
-"""Ingest by a real Spark, end to end: rows of every source arrive once though processes are killed, and no process is left at the end."""
+"""Feeds of a real Spark publish the rows of every kind of source once, even if processes are killed, and leave no process behind."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Definition = dict[str, Any]
 COLUMNS = {"id": "int64", "temp": "float64"}
 SCHEMA = "id BIGINT, temp DOUBLE"
 HUNG_S = 60.0
-# Streams with exactly ten rows.
+# Names of the streams that get exactly ten rows.
 WHOLE = ("pq", "comma", "js", "fed", "lines")
 
 
@@ -64,7 +64,7 @@ def job(
 
 
 def json_file(folder: Path, number: int, ids: range) -> None:
-    """Write rows to a file numbered `number`; until it is complete, its name begins with a point, so Spark ignores it."""
+    """Write rows to a file with the given number. Spark ignores the incomplete file, because its name begins with a point."""
     folder.mkdir(parents=True, exist_ok=True)
     written = folder / f".{number}"
     lines = [json.dumps({"id": number, "temp": number / 2}) for number in ids]
@@ -74,7 +74,7 @@ def json_file(folder: Path, number: int, ids: range) -> None:
 
 @contextmanager
 def lines_served(lines: list[str]) -> Iterator[int]:
-    """Run a server that sends the lines to the first client; yield its port."""
+    """Run a server that sends the lines to its first client, and yield the port of the server."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -82,7 +82,7 @@ def lines_served(lines: list[str]) -> Iterator[int]:
                 connection, _ = server.accept()
                 with connection:
                     connection.sendall("".join(f"{line}\n" for line in lines).encode())
-                    connection.recv(1)  # returns once the client has disconnected
+                    connection.recv(1)  # This call returns when the client has disconnected.
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -116,7 +116,7 @@ def has_all(gateway: RealGateway, name: str, wanted: range) -> Callable[[], bool
 
 
 def descendants(mark: Path) -> list[int]:
-    """Return the processes that have the path in their environment, which child processes inherit."""
+    """Return the ids of all processes with the path in their environment. Child processes inherit the environment."""
     found = []
     for process in Path("/proc").iterdir():
         with suppress(OSError, ValueError):
@@ -189,7 +189,7 @@ def test_every_kind_of_source_arrives_completely(gateway: RealGateway, folder: P
             eventually(lambda: all(feed.state == "running" for feed in ingest.progress()), "progress of all")
 
             def counted() -> dict[str, int]:
-                """Return the rows that Spark reports as read; its report follows the publication of a micro-batch."""
+                """Return the number of rows that Spark reports as read. Spark reports a micro-batch after its rows are published."""
                 rows = {feed.feed: feed.rows for feed in ingest.progress()}
                 return {name: rows[name] for name in (*WHOLE, "sums")}
 
@@ -229,7 +229,7 @@ def test_feed_splits_rows_and_columns_among_its_streams(
     gateway.declare("CREATE STREAM warm (temp float64)")
     with IngestProcess(job(streams, gateway, folder, feeds={"readings": feed})) as ingest:
         eventually(has_all(gateway, "all", range(10)), "what was there")
-        # After the kill, a micro-batch that reached only the first stream is published again, and no row appears twice.
+        # A killed micro-batch may have reached only the first stream. The micro-batch is repeated, and no row appears twice.
         os.kill(ingest.pid, signal.SIGKILL)
         json_file(source, 1, range(10, 20))
         eventually(has_all(gateway, "all", range(20)), "what came later")
@@ -291,7 +291,7 @@ def test_killed_process_is_restarted_and_publishes_each_row_once(
         before = jvm_of(ingest)
         os.kill(before if killed == "jvm" else ingest.pid, signal.SIGKILL)
         eventually(has_all(gateway, "readings", range(200)), "all rows")
-        # A micro-batch may be read twice, but is published once. The progress lacks the rows that Spark had not reported before the kill.
+        # Spark may read a micro-batch twice, but the rows are published once. Progress does not count rows of a process that was killed early.
         restarted = eventually(
             lambda: (feed := progress_of(ingest, "readings")).state == "running" and feed.restarts and feed,
             "progress",
@@ -335,7 +335,7 @@ def test_second_ingest_in_the_same_folder_is_refused(gateway: RealGateway, folde
 
 @contextmanager
 def command(folder: Path, *arguments: str, **environ: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """Run `weir` in a folder; yield its process, and the path that marks all processes it starts."""
+    """Run `weir` in a folder, and yield its process, and the path that marks the processes that `weir` starts."""
     mark = folder / "mark"
     running = subprocess.Popen(
         [sys.executable, "-c", "from services.cli.main import main; main()", *arguments],
@@ -365,7 +365,7 @@ def test_no_process_is_left_when_the_command_ends(
         assert running.stdout is not None
         first = next(status for status in map(json.loads, running.stdout) if status["feeds"][0]["rows"] > 0)
         assert first["feeds"][0]["feed"] == "ticks"
-        assert len(descendants(mark)) >= 3  # the command, its child process and the JVM
+        assert len(descendants(mark)) >= 3  # Three processes run: the command, its child process and the JVM.
         for process in descendants(mark):
             with suppress(FileNotFoundError):
                 assert gateway.key.encode() not in Path(f"/proc/{process}/cmdline").read_bytes()
@@ -422,6 +422,6 @@ def test_weir_up_starts_all_processes_and_leaves_none(how: signal.Signals, tmp_p
         running.stdout.read()
         assert running.wait(HUNG_S) == {signal.SIGTERM: 143, signal.SIGINT: 130}[how]
         assert descendants(mark) == []
-    # Checkpoints are kept in the home of Weir, so that `weir up` continues from there when it starts in another folder.
+    # Checkpoints are in WEIR_HOME, so that `weir up` also continues from a checkpoint if it is started in another folder.
     assert (tmp_path / "home" / "feeds" / "checkpoints" / "ticks").is_dir()
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"home"}

@@ -1,4 +1,4 @@
-"""Micro-batches of a real Spark arrive in the order of event time, and feeds report when their source has no more rows."""
+"""The rows of a micro-batch of a real Spark arrive in the order of event time. Feeds report when their source has no more rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILES, ROWS = 20, 10
 
 
 def write_files(folder: Path) -> None:
-    """Write files in the order of event time, each smaller than the previous file, because Spark lists the largest first."""
+    """Write files in the order of event time. Each file is smaller than the previous file, because Spark lists the largest file first."""
     folder.mkdir()
     for number in range(FILES):
         times = range(number * ROWS, (number + 1) * ROWS)

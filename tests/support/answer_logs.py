@@ -1,4 +1,4 @@
-"""Logs of answers as a class writes them, for tests of their readers."""
+"""Logs of answers in the form in which a class writes them, for tests of readers."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ClassLog:
         self.log.save(b"")
 
     def put_anew(self, last: int = 0, first: int = 0) -> None:
-        """Remove the query and add it again, in a commit with its last rows and the first rows of its next life."""
+        """Remove the query and add it again. One commit has the last rows before and the first rows after the removal."""
         answers = [self._answered("q", last)] if last else []
         self.given["q"], self.life = 0, self.life + 1
         answers += [self._answered("q", first)] if first else []
@@ -77,7 +77,7 @@ class ClassLog:
         self.log.close()
 
     def _append(self, commit: Commit) -> None:
-        """Append the commit; if the log is full, write a snapshot first."""
+        """Append the commit. If the log is full, write a snapshot before."""
         try:
             self.log.append(commit)
         except LogFull:

@@ -1,4 +1,4 @@
-"""A service in this process with its own catalog, and callers that have API keys of the service."""
+"""Service in the process of the tests, with its own catalog and with callers that have API keys."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SCOPES: Mapping[str, Sequence[str]] = {
 
 
 class Api:
-    """Client of the service; each request uses the key of one of the callers."""
+    """Client of the service. Each request uses the key of one of the callers."""
 
     def __init__(self, service: Service, client: httpx.AsyncClient, runner: asyncio.Runner) -> None:
         self.service, self._client, self._runner = service, client, runner
@@ -72,7 +72,7 @@ def api_over(home: Home, documents: str = DOCUMENTS, **settings: Any) -> Iterato
         catalog.apply(documents_of(documents), "test")
     service = service_of(catalog, ServiceSettings.model_validate(settings))
     try:
-        # Errors inside the application must become responses, as in a real server.
+        # Exceptions in the application become responses instead of test failures, as in a real server.
         transport = httpx.ASGITransport(make_app(service), raise_app_exceptions=False)
         client = httpx.AsyncClient(transport=transport, base_url="http://weir")
         with asyncio.Runner() as runner:

@@ -1,4 +1,4 @@
-"""Two helpers for tests of network failures: a server that gives prepared responses, and a relay that cuts connections."""
+"""Two helpers for tests of network failures: a server with prepared responses, and a relay that cuts connections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass(frozen=True)
 class Reply:
-    """Send a response to a request; with `cut`, the connection ends in the middle of the response."""
+    """Send a response to a request. With `cut`, the connection ends in the middle of the response."""
 
     status: int = 200
     body: bytes = b"{}"
@@ -43,7 +43,7 @@ class Heard:
 
 @contextmanager
 def replying(replies: Sequence[Reply]) -> Iterator[Heard]:
-    """Start a server on a free port that gives these responses, one per request."""
+    """Start a server on a free port. The server sends the prepared responses, one per request."""
     left = list(replies)
     heard = Heard("")
 
@@ -67,7 +67,7 @@ def replying(replies: Sequence[Reply]) -> Iterator[Heard]:
             self.close_connection = reply.cut is not None
 
         def log_message(self, format: str, *args: object) -> None:
-            """Print nothing, because tests compare the recorded requests."""
+            """Print nothing, because the tests compare recorded requests instead of a log."""
 
     for method in ("GET", "PUT", "POST", "DELETE"):
         setattr(Handler, f"do_{method}", Handler.answer)

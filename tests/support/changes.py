@@ -31,7 +31,7 @@ from configs.documents.declarations import (
 from configs.errors import InvalidInput
 
 RANGE_MS = 4000
-# Columns of a stream by variant, with the lateness of its rows.
+# Variants of a stream, each with its columns and the lateness of its rows.
 VARIANTS: Sequence[tuple[Mapping[str, str], str]] = (
     ({"ts": "int64", "k": "int32", "v": "int64"}, "0 seconds"),
     ({"x": "float64", "ts": "int64", "v": "int64", "k": "int32"}, "0 seconds"),
@@ -73,7 +73,7 @@ class Query:
         )
 
     def answers(self, row: Row, of_base: Query | None) -> bool:
-        """Return True if the query answers a row, or has the row in its windows."""
+        """Return True if the query answers the row, or counts the row in its windows."""
         match self.kind:
             case "filter":
                 return row.k != self.argument
@@ -85,7 +85,7 @@ class Query:
 
 @dataclass
 class Running:
-    """Running query of a tenant, with the rows that it must or may have answered since it was added."""
+    """Running query of a tenant, with the rows that the query must or may have answered since it was added."""
 
     query: Query
     identity: tuple[object, ...]
@@ -123,7 +123,7 @@ class Model:
         streams: Mapping[str, tuple[str, int]],
         is_unsure: bool,
     ) -> None:
-        """Update the model to these declarations, which the system now runs."""
+        """Update the model after the system was changed to run these declarations."""
         before, self.running = self.running, {}
         identities: dict[Key, tuple[object, ...]] = {}
         kept: set[Key] = set()
@@ -144,8 +144,7 @@ class Model:
                 found = Running(query, identities[key], base_of, late_ms, in_order, is_unsure)
                 found.may += found.wants(self._pending_of(query))
                 if query.kind == "window":
-                    # Equal windows of a tenant are one operator, so a new query also answers the rows that
-                    # the operator already holds.
+                    # Equal windows of a tenant are one operator, so a new query also answers the rows that the operator has.
                     equal = (
                         one for other, one in before.items() if other[0] == key[0] and one.query == query
                     )
@@ -178,7 +177,7 @@ class Model:
         return [row for stream in query.streams for row in self.pending[stream]]
 
     def check(self, answers: Mapping[Key, Sequence[tuple[int, ...]]]) -> None:
-        """Check that each query gave all answers that it must give, in order, and only answers that it may give."""
+        """Check the answers of each query: all required answers, in their order, and no answers that are not allowed."""
         for key in answers.keys() | self.running.keys() | self.ended.keys():
             lives = [*self.ended.get(key, ()), *([self.running[key]] if key in self.running else ())]
             found = list(answers.get(key, ()))
@@ -202,9 +201,7 @@ def check_rows(key: Key, found: Sequence[int], lives: Sequence[Running]) -> None
 
 
 def check_windows(key: Key, found: Sequence[tuple[int, ...]], lives: Sequence[Running]) -> None:
-    """Check the answers of a query with windows; such a query was added only once, because a query added
-    again gets a new name.
-    """
+    """Check the answers of a query with windows. Such a query was added only once; an added query with windows has a new name."""
     assert len(lives) == 1, key
     one = lives[0]
     least, most = by_window(one.must), by_window([*one.must, *one.may])
@@ -231,7 +228,7 @@ def by_window(rows: Iterable[Row]) -> dict[int, list[int]]:
 
 
 class There(Protocol):
-    """Protocol of the system under test, including its catalog."""
+    """Interface to the system under test and its catalog."""
 
     def apply(self, *declarations: Declaration) -> None: ...
     def delete(self, ref: Ref) -> None: ...
@@ -240,20 +237,20 @@ class There(Protocol):
 
     def publish(self, stream: str, rows: Sequence[Row], variant: int) -> None: ...
     def settle(self) -> None:
-        """Wait until all published rows are answered and everything that was down is up again."""
+        """Wait until all published rows are answered, and all stopped parts of the system run again."""
 
     def answers(self) -> Mapping[Key, Sequence[tuple[int, ...]]]:
-        """Return all answers given by now, including those of removed queries."""
+        """Return all answers that were given until now, including those of removed queries."""
 
     def disturb(self, what: str, chance: random.Random) -> None:
-        """Cause the disturbance `what`, one of DISTURBANCES."""
+        """Cause a disturbance of the system; `what` is one of DISTURBANCES."""
 
     def break_a_query(self, tenant: str) -> bool:
-        """Store query BROKEN, which cannot be planned, as if an earlier version had accepted it; return False if that is impossible."""
+        """Store the query BROKEN, which cannot be planned, as if an earlier version had accepted it; return False if impossible."""
 
     @property
     def is_unsure(self) -> bool:
-        """True if the test cannot know when the change that `look` follows is enacted."""
+        """True if the test cannot know when the system enacts a change of the catalog."""
 
 
 BROKEN = "broken"
@@ -368,7 +365,7 @@ class Course:
             self.queries[key] = query
 
     def _remove(self, key: Key) -> None:
-        """Delete a query, after the queries over it."""
+        """Delete a query, after all queries that read the query."""
         for other in [other for other, one in self.queries.items() if (other[0], one.base) == key]:
             self._remove(other)
         self._note("delete query", *key)
@@ -415,7 +412,7 @@ class Course:
         read = any((other[0], one.base) == key for other, one in self.queries.items())
         before = self.queries[key]
         if self.chance.random() < 0.5 and not read:
-            # Delete the query, and add it again or add another query under its name.
+            # The query is deleted. Then the same query, or another query with its name, is added.
             self._remove(key)
             if self.chance.random() < 0.3:
                 self._look()

@@ -1,4 +1,4 @@
-"""A class that runs in this process, and its answers."""
+"""Functions that run a class in the process of the tests, and return its answers."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def add(run: Run, name: str, sql: str) -> None:
 
 
 def feed(run: Run, *rows: Row) -> Run:
-    """Offer each row as a train of its own, and run the class until the row is processed."""
+    """Offer each row in a separate train, and run the class until the row is processed."""
     for one in rows:
         run.offer("t", [one])
         run.step(10**6)

@@ -1,10 +1,10 @@
-"""A clock that a test moves."""
+"""Clock for tests, which shows the time that a test sets."""
 
 from __future__ import annotations
 
 
 class Clock:
-    """A clock that moves when a test moves it."""
+    """Clock that advances only when a test advances the clock."""
 
     now = 100.0
 

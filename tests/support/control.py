@@ -1,4 +1,4 @@
-"""A control plane with stand-ins for hosts, which only record the requests of the control plane."""
+"""Control plane with a stand-in for hosts and gateways, which records the effects of the control plane."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class World:
         self.saved[part] = json.dumps(state, allow_nan=False)
 
     def begin_again(self, now: float, lanes: Mapping[str, int] | None = None) -> World:
-        """Replace the control plane, as after a kill of the coordinator; hosts and gateways stay."""
+        """Replace the control plane, as after a kill of the coordinator. Hosts and gateways stay the same."""
         again = World(self.settings, saved=dict(self.saved))
         declared, shares = (json.loads(self.saved[part]) for part in ("declared", "shares"))
         again.plane.restore(declared, shares, {"n1": 1} if lanes is None else lanes, now)
@@ -90,7 +90,7 @@ class World:
         return {unit.name: self.hosts[host] for host, units in self.units.items() for unit in units}
 
     def report(self, now: float, **usage: float) -> None:
-        """Report this usage for some units; at a usage of 1, the load of a unit equals its share."""
+        """Report the given usage for some units. At a usage of 1, the load of a unit equals its share."""
         for name, used in usage.items():
             host = self.plane.units_of(name)[name]
             load = used * self.shares[self.hosts[host]][name]

@@ -12,12 +12,12 @@ DOCUMENTS = documents()
 
 
 def panels(document: Json) -> list[Json]:
-    """Return all panels, also those within folded rows."""
+    """Return all panels of a dashboard, also those within folded rows."""
     return [one for one in everything(document) if one["type"] != "row"]
 
 
 def everything(document: Json) -> Iterator[Json]:
-    """Yield rows and panels in the order in which they are numbered."""
+    """Yield the rows and panels of a dashboard in the order of their numbers."""
     for one in document["panels"]:
         yield one
         yield from one.get("panels", ())

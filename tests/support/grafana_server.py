@@ -37,7 +37,7 @@ ANNOTATION_FIELDS = {"dashboardUID", "panelId", "time", "timeEnd", "tags", "text
 
 
 class Refusal(Exception):
-    """Response that is an error."""
+    """Error response of the server, as an exception."""
 
     def __init__(self, code: int, message: str, **more: object) -> None:
         super().__init__(message)
@@ -176,7 +176,7 @@ class Server:
             raise Refusal(
                 409, "Datasource has already been updated by someone else. Please reload and try again"
             )
-        # Remove the fields that the request leaves out, but keep secrets.
+        # Fields that the request leaves out are removed from the data source, except secrets.
         kept = {key: there[key] for key in ("id", "uid", "readOnly", "secureJsonData") if key in there}
         self.sources[uid] = given | kept | {"version": there["version"] + 1}
         return {"datasource": self.sources[uid], "id": there["id"], "message": "Datasource updated"}
@@ -272,7 +272,7 @@ def grafana(certificate: tuple[Path, Path] | None = None, **settings: Any) -> It
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        # Each response is sent as one packet, because a second packet waits for the acknowledgement of the first.
+        # Each response is sent as one packet, because a second packet would wait for the acknowledgement of the first packet.
         wbufsize, disable_nagle_algorithm = -1, True
 
         def handle_it(self) -> None:
@@ -304,7 +304,7 @@ def grafana(certificate: tuple[Path, Path] | None = None, **settings: Any) -> It
             self.wfile.write(content)
 
         def log_message(self, *_: object) -> None:
-            """Print nothing: tests report what they need."""
+            """Print nothing, because the tests check the recorded requests instead of a log."""
 
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
         setattr(Handler, f"do_{method}", Handler.handle_it)

@@ -1,4 +1,4 @@
-"""A system in this process that provides what metrics need, in addition to what a watch needs."""
+"""System in the process of the tests, from which a watch and metrics can be collected."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FEED = FeedProgress("sensors", "running", rows=500, batch_ms=150.0, lag=20.0, re
 
 @dataclass
 class Metered(InProcess):
-    """Watched system that is also a NodeSource."""
+    """Watched system that also implements NodeSource, the interface to the nodes for metrics."""
 
     slices: int = 10
     pids: dict[str, int] = field(default_factory=lambda: {"dispatcher": 2, "gateway": 3})
@@ -54,7 +54,7 @@ class Metered(InProcess):
 
 
 def stream(name: str = "Readings", rows: int = 100, **dead: int) -> dict[str, Any]:
-    """Return a stream's counts in the form of a gateway's report."""
+    """Return the counts of a stream in the form in which a gateway reports them."""
     return {
         "stream": name,
         "origin": None,
@@ -88,10 +88,9 @@ class Metering:
 
 @contextmanager
 def metering(system: Metered, with_operators: bool = False, **priority_classes: str) -> Iterator[Metering]:
-    """Yield a collector over the system, which updates only when the test asks for it."""
+    """Yield a collector of the system's metrics. The collector polls the system only when the test calls for an update."""
     with Watch(system, every_s=3600.0) as watch:
-        # Wait for the first poll of the watch's thread. If it ended after a poll of the test, its older
-        # view would replace the newer view.
+        # The first poll of the watch's thread must end first. Otherwise its older view could replace the view of a later poll.
         with suppress(SourceAway):
             watch.view()
         nodes = Nodes(system, watch, with_operators=with_operators)

@@ -1,4 +1,4 @@
-"""Receivers of mirrored rows, and waits for the progress of mirrors."""
+"""Receiver of mirrored rows, and functions that wait for the progress of mirrors."""
 
 from __future__ import annotations
 

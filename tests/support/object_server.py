@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 @dataclass
 class Store:
-    """Objects of the server; a test may change them while they are served."""
+    """Objects of the server, which a test may change while the server runs."""
 
     objects: dict[str, dict[str, Any]] = field(default_factory=dict)
     etags: bool = True
@@ -39,7 +39,7 @@ class Store:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Handler of the store: /items/KEY is an object, /items the list of keys, and some keys cause failures."""
+    """Handler of requests: /items/KEY is an object, /items is the list of keys, and some keys cause failures."""
 
     store: ClassVar[Store]
     protocol_version = "HTTP/1.1"

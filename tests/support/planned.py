@@ -21,7 +21,7 @@ KINDS = {"aggregate": "panes", "join": "join.left", "lookup": "table"}
 
 
 class Counting(OperatorStatistics):
-    """Statistics of an operator that also count its tuples and calls."""
+    """Statistics of an operator, with counts of its tuples and calls."""
 
     def __init__(self, initial: Sequence[Estimate], adaptive: bool = True) -> None:
         super().__init__(initial, adaptive)

@@ -1,4 +1,4 @@
-"""A planner with measurements that a test sets."""
+"""Planner of admissions, with measurements that a test sets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FLOODED = {"hot": Rate(1e9, 0.1), "ticks": Rate(10.0, 0.1)}
 
 @dataclass
 class Told:
-    """Measurement that stands in for a running system."""
+    """Measurement with fixed figures, in place of the measurement of a running system."""
 
     rates: dict[str, Rate] = field(default_factory=lambda: dict(FLOODED))
     classes: dict[str, ClassMeasured] = field(default_factory=dict)

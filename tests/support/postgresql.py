@@ -1,4 +1,4 @@
-"""A real PostgreSQL in a temporary folder, reached through a socket there."""
+"""Real PostgreSQL server in a temporary folder, which clients reach through a socket in this folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONS = "-c listen_addresses= -c fsync=off -c shared_buffers=1MB -c max_connec
 
 @contextmanager
 def postgresql() -> Iterator[str]:
-    """Yield the DSN of the server. PostgreSQL refuses to run as root, so root starts it as an unprivileged user."""
+    """Yield the DSN of the server. PostgreSQL refuses to run as root, so tests that run as root start it as another user."""
     programs = found()
     user = pwd.getpwnam("nobody") if os.getuid() == 0 else pwd.getpwuid(os.getuid())
     with TemporaryDirectory(prefix="pg-") as name:

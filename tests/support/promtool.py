@@ -1,4 +1,4 @@
-"""Prometheus's own tool, which checks metrics and rules; it comes with Debian's package `prometheus`."""
+"""Path of promtool, the tool of Prometheus that checks metrics and rules. Debian's package `prometheus` contains the tool."""
 
 from __future__ import annotations
 

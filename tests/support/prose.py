@@ -1,4 +1,4 @@
-"""Find sentences that a stranger stumbles over, by the mechanical rules of CONTRIBUTING.
+"""Search for sentences that are hard to understand, by the mechanical rules of CONTRIBUTING.
 
 Docstrings, comments, help texts, Markdown, and the comments of YAML, HTML and JavaScript are read. A text in backquotes is code
 and is skipped in Markdown.
@@ -70,7 +70,7 @@ LISTED = re.compile(r"(?m)^\s*[-|*].*$|^ {4,}.*$")
 
 @dataclass(frozen=True)
 class Text:
-    """Something in a file that a person reads."""
+    """Text in a file that is meant for people, such as a docstring, a comment or a message."""
 
     line: int
     words: str
@@ -94,7 +94,7 @@ def findings(path: str, source: str) -> Iterator[str]:
 
 
 def texts(path: str, source: str) -> Iterator[Text]:
-    """Yield everything in a file that a person reads."""
+    """Yield all texts in a file that are meant for people."""
     match PurePosixPath(path).suffix:
         case ".py":
             yield from python_texts(source)

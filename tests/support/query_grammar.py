@@ -40,7 +40,7 @@ UNIT_US = {"s": 1, "t": 1, "e": 1000}
 
 @dataclass(frozen=True)
 class Relation:
-    """Stream or query to read from; `ordered` is True if DuckDB knows the order of arrival (column `seq`)."""
+    """Stream or query that another query reads. `ordered` is True if DuckDB knows the order of arrival (column `seq`)."""
 
     weir: str
     duck: str
@@ -50,7 +50,7 @@ class Relation:
     unit_us: int = 1
     time: str = "ts"
     ordered: bool = False
-    weir_time: str = ""  # name of the time in Weir's SQL, if it is not `time`
+    weir_time: str = ""  # Name of the time column in Weir's SQL, if it differs from `time`
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ relations = st.sampled_from([BASE["s"], BASE["t"], BASE["e"]])
 
 @dataclass(frozen=True)
 class Statement:
-    """Query in both dialects, with the queries that it reads by name."""
+    """Query in both dialects, with the queries that this query reads, by name."""
 
     weir: str
     duck: str
@@ -195,7 +195,7 @@ def aggregates(draw: st.DrawFn, source: Relation) -> tuple[str, str]:
         case "count":
             return (f"COUNT({column})", f"count({column})")
         case "count_if":
-            # DuckDB answers NULL if the condition is NULL for every row; Weir's count is 0.
+            # If the condition is NULL for every row, count_if is NULL in DuckDB and 0 in Weir. So DuckDB's query uses FILTER.
             condition = draw(conditions(source))
             return (f"count_if({condition})", f"count(*) FILTER (WHERE {condition})")
         case "bool_or" | "bool_and" as name:
@@ -203,7 +203,7 @@ def aggregates(draw: st.DrawFn, source: Relation) -> tuple[str, str]:
             return (f"{name}({condition})", f"{name}({condition})")
         case "distinct":
             return (f"COUNT(DISTINCT {column})", f"count(DISTINCT {column})")
-        case "approximately distinct":  # the estimate is exact for this small number of values
+        case "approximately distinct":  # For few different values, the estimate is exact.
             return (f"APPROX_COUNT_DISTINCT({column})", f"count(DISTINCT {column})")
         case "approximate quantile":
             part = draw(st.sampled_from(["0.0", "0.25", "0.9", "1.0"]))
@@ -309,7 +309,7 @@ def distinct_rows(draw: st.DrawFn) -> Statement:
 
 @st.composite
 def row_sources(draw: st.DrawFn) -> tuple[Relation, Mapping[str, str]]:
-    """Draw a stream, or a query that filters and computes, with or without event time, and the queries it needs."""
+    """Draw a stream, or a query that filters and computes, with or without event time; also draw the queries that it reads."""
     base = draw(relations)
     if draw(st.booleans()):
         return base, {}
@@ -510,8 +510,7 @@ def over_queries(draw: st.DrawFn) -> Statement:
                     (window.duck(BASE[name]), "window_start, window_end, "),
                 )
             ]
-            # In DuckDB, the next window sees two columns of each bound; Weir keeps the outer and the
-            # inner bound apart.
+            # DuckDB's inner bounds are left out, because DuckDB would see each bound of the next window twice, unlike Weir.
             texts[1] = f"SELECT window_end AS ts, k, g, x, n FROM ({texts[1]})"
             weir_time = draw(st.sampled_from(["ts", "window_end"]))
             if weir_time == "ts":

@@ -47,7 +47,7 @@ VALUES: Mapping[str, Sequence[Any]] = {
 
 
 def rows_of(name: str) -> st.SearchStrategy[list[Row]]:
-    """Draw no row, one row or many rows: in order of event time, nearly in order, or in any order."""
+    """Draw no row, one row or many rows. Many rows are in the order of event time, nearly in this order, or in any order."""
     return st.builds(
         random_rows,
         st.just(name),
@@ -169,7 +169,7 @@ class Run:
         self.runner.offer(name, train)
 
     def step(self, steps: int) -> None:
-        # Each reading advances this clock by one. There is one reading per operator call, so a slice of n seconds runs n calls.
+        # The clock advances by 1 with each reading. Each operator call reads the clock once, so a slice of n seconds runs n calls.
         ticks = itertools.count()
         self.runner.run(steps, lambda: self.now, lambda: float(next(ticks)))
 
@@ -193,7 +193,7 @@ def ran(statements: Mapping[str, Statement], rows: Rows, how: Cuts, plan: PlanSe
 
 
 def train_rows(train: Train) -> list[tuple[Any, ...]]:
-    """Return the rows of a train, with timestamps as integers, as DuckDB has them."""
+    """Return the rows of a train. Timestamps are integers, as in the rows of DuckDB."""
     lists = [
         values_to_arrow(
             Values(INT64, one.data, one.valid) if one.type.kind is TypeKind.TIMESTAMP else one
@@ -207,12 +207,12 @@ def train_rows(train: Train) -> list[tuple[Any, ...]]:
 
 
 def lateness(name: str) -> int:
-    """Return the lateness in the unit of the stream's time."""
+    """Return the accepted lateness of a stream, in the unit of the stream's event time."""
     return SCHEMAS[name].lateness_us // SCHEMAS[name].time_unit_us
 
 
 def in_time(name: str, rows: Sequence[Row]) -> list[Row]:
-    """Return the rows that are not late. A row is late if its time is below the largest time up to it minus the lateness."""
+    """Return the rows that are not late. A row is late if an earlier row has a time that is larger by more than the lateness."""
     kept, latest = [], -math.inf
     for row in rows:
         if row["ts"] >= latest - lateness(name):
@@ -257,7 +257,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def difference(found: Sequence[tuple[Any, ...]], wanted: Sequence[tuple[Any, ...]]) -> str:
-    """Return a text with both lists of rows if they differ in any row, whatever the order; otherwise an empty text."""
+    """Return a text with both lists of rows if the lists differ, and an empty text otherwise. The order of rows is ignored."""
     found, wanted = sorted(found, key=order), sorted(wanted, key=order)
     if len(found) == len(wanted) and all(
         len(one) == len(other) and all(map(same, one, other))

@@ -1,4 +1,4 @@
-"""The quickstart page, followed block by block like a beginner does: commands typed in terminals, and the output that must come."""
+"""Reader of the quickstart page that types the commands of each block in terminals, and compares their output with the page."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ FILES = ("yaml", "bash", "python")
 PORT = "8642"
 ANYTHING = "…"
 DONE = "--done--"
-# Longest run of a command in seconds; a command that takes longer counts as hanging.
+# Maximum seconds of a command. A command that takes longer counts as hanging.
 HUNG_S = 60.0
-# These commands only read, so the simulated reader repeats such a command if the expected output is not
-# there yet: classes report several times per second, and a person types slower.
+# Commands that only read. Such a command is repeated until the expected output appears, because a person would type more slowly.
 LOOKS = ("weir explain", "weir ledger")
 LOOKS_MAX = 5
 BLOCK = re.compile(r"^```([a-z ]+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -71,7 +70,7 @@ def environ(home: Path) -> dict[str, str]:
 
 
 class Terminal:
-    """Shell in a folder, which keeps the variables that are set. A thread reads its output, so that no command waits for a reader."""
+    """Shell in a folder. A thread reads the output of the shell, so that no command is blocked by a full pipe."""
 
     def __init__(self, folder: Path, home: Path) -> None:
         self._shell = subprocess.Popen(
@@ -121,7 +120,7 @@ class Terminal:
             yield line
 
     def interrupt(self) -> None:
-        """Interrupt everything started in this shell, as Ctrl-C does, and wait until all of it has ended."""
+        """Interrupt all processes that were started in the shell, as Ctrl-C does, and wait until they have ended."""
         with suppress(ProcessLookupError):
             os.killpg(self._shell.pid, signal.SIGINT)
         for _ in self.lines():
@@ -133,18 +132,18 @@ class Terminal:
 
 
 def pattern(shown: str) -> re.Pattern[str]:
-    """Return a pattern for output shown on the page; spaces at the ends of lines are ignored."""
+    """Return a pattern for output that the page shows. Spaces at the ends of lines are ignored."""
     parts = (re.escape(one) for one in "\n".join(map(str.rstrip, shown.splitlines())).split(ANYTHING))
     return re.compile("(?s:.*)".join(parts))
 
 
 def seen(printed: str) -> str:
-    """Return the output without trailing spaces and outer empty lines."""
+    """Return the output without spaces at line ends, and without empty lines at the beginning and the end."""
     return "\n".join(line.rstrip() for line in printed.splitlines()).strip("\n")
 
 
 class Reader:
-    """Simulated beginner: does everything the page says."""
+    """Simulated beginner, which follows the page block by block."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._home = folder, folder / "home"
@@ -162,7 +161,7 @@ class Reader:
         return (self._home / ".weir" / "admin.key").read_text(encoding="utf-8").strip()
 
     def follow(self, block: Block) -> None:
-        """Follow a block of the page, and fail unless the shown output comes."""
+        """Follow a block of the page, and check that the commands print the output that the page shows."""
         text = self.at(block.text)
         if block.language in FILES:
             name = text.splitlines()[0].removeprefix("# ")
@@ -188,7 +187,7 @@ class Reader:
             checkout.interrupt()
 
     def _in_own_terminal(self, block: Block) -> None:
-        """Run the command in its own terminal until the shown output has come; the command continues to run."""
+        """Run a command in a new terminal, and wait for the output that the page shows. The command continues to run."""
         ((command, shown),) = block.commands
         terminal = Terminal(self._folder, self._home)
         self._own.append(terminal)

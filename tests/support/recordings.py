@@ -18,7 +18,7 @@ def recorded_run(folder: Path, settings: Scenario, manager: str = "dilos") -> Si
 
 
 def lending(seconds: float = 7.0) -> Scenario:
-    """Return a scenario in which gold lends its spare share and reclaims it when its load comes; bronze always asks for everything."""
+    """Return a scenario in which gold lends its share, and reclaims the share when its load begins. Bronze is always overloaded."""
     load = {
         "kind": "steps",
         "steps": [{"at_s": at, "rate": rate} for at, rate in ((0, 40), (2, 900), (4, 40))],
@@ -41,7 +41,7 @@ def write_lines(log: Path, lines: list[Any]) -> None:
 
 
 def change_line(log: Path, chosen: Callable[[Any], bool], change: Callable[[Any], None]) -> int:
-    """Change the first line for which `chosen` is True; return its number."""
+    """Change the first line of a record for which `chosen` returns True, and return the number of the line."""
     lines = lines_of(log)
     place = next(place for place, line in enumerate(lines) if chosen(line))
     change(lines[place])

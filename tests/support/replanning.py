@@ -1,6 +1,4 @@
-"""A class that runs in this process on input from the test and is measured as in a live host; forecasts of
-its other plans use these measurements.
-"""
+"""Class that runs in the tests and is measured as in a live host. Forecasts of its other plans use the measurements."""
 
 from __future__ import annotations
 
@@ -47,7 +45,7 @@ class RunningClass:
             self.hosted.begin(stream, 0, 0)
 
     def go_on(self, cycles: int, batches: int = 5) -> None:
-        """Run this many load cycles, each with `batches` batches of each stream."""
+        """Run the given number of load cycles, each with `batches` batches of each stream."""
         for _ in range(cycles):
             for _ in range(batches):
                 for stream in STREAMS:

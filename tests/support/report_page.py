@@ -1,9 +1,9 @@
-"""An HTML page, parsed like in a browser."""
+"""Parser of HTML reports, for tests of their contents."""
 
 import re
 from html.parser import HTMLParser
 
-# Names of vocabularies inside an SVG; nothing is loaded from there.
+# Addresses that name the vocabularies of SVG. A browser loads nothing from these addresses.
 NAMESPACES = {
     "http://www.w3.org/2000/svg",
     "http://www.w3.org/1999/xlink",
@@ -15,7 +15,7 @@ NAMESPACES = {
 
 
 class Page(HTMLParser):
-    """A parsed page: its text, its elements, and the addresses that they refer to."""
+    """Parsed HTML page: its text, its elements, and the addresses in the elements."""
 
     def __init__(self, source: str) -> None:
         super().__init__()

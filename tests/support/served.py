@@ -19,7 +19,7 @@ from services.common.weir_home import Home
 
 @dataclass(frozen=True)
 class Served:
-    """Service while it is being served."""
+    """Running service, with its address and its catalog."""
 
     serving: Serving
     service: Service
@@ -33,7 +33,7 @@ class Served:
         return self.service.catalog
 
     def key(self, *scopes: str) -> str:
-        """Return a new API key with these scopes, for a principal named after the scopes."""
+        """Return a new API key with the given scopes. The name of the principal is made of the scopes."""
         name = "-".join(scopes).replace(":", ".")
         key, _ = self.catalog.keys.create(name, scopes, "test")
         self.service.snapshot.refresh()
@@ -44,7 +44,7 @@ class Served:
 
 
 def certificate_in(folder: Path, name: str = "IP:127.0.0.1") -> tuple[Path, Path]:
-    """Create a self-signed certificate for an address or name; return the files of the certificate and of its private key."""
+    """Create a self-signed certificate for an address or a name, and return the files with the certificate and its private key."""
     certificate, key = folder / "cert.pem", folder / "key.pem"
     program = shutil.which("openssl")
     assert program is not None

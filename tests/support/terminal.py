@@ -1,4 +1,4 @@
-"""A terminal: the command `weir` in this process, with its own folder and home."""
+"""Terminal for tests: the command `weir` runs in the process of the tests, with its own folder and home."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Terminal:
-    """Function that calls a command, by default `weir`. The arguments in `begins` come before the arguments of each call."""
+    """Function that calls a command, by default `weir`. The arguments in `begins` precede the arguments of each call."""
 
     monkeypatch: pytest.MonkeyPatch
     capsys: pytest.CaptureFixture[str]
@@ -72,5 +72,5 @@ class Terminal:
 
 
 def refusal(*lines: str) -> Outcome:
-    """Return the expected outcome of a command that refuses wrong input: this text on standard error, nothing on standard output."""
+    """Return the expected outcome of a command that refuses wrong input: the given text on standard error, and no standard output."""
     return Outcome(2, "", "error: " + "\n".join(lines) + "\n")

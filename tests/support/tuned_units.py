@@ -1,4 +1,4 @@
-"""A unit's report, as input for the tuning of policies."""
+"""Report of a unit, from which the tuning of policies is tested."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from actors.host.tuning_sample import UnitNow
 from engine.class_.explain import PlanLine
 from loadshed.responses import ResponseStatistics
 
-# Operators of a unit: a stream and two queries, one of which is expensive and keeps little.
+# Operators of the reported unit: a stream and two queries. One query is expensive and has few answers.
 LINES = (
     PlanLine(0, "source:Readings", (1, 2), ("dear", "cheap"), 10_000, 1.0, 1.0, 1.0, 0, 1000),
     PlanLine(1, "select", (), ("dear",), 10_000, 400.0, 0.1, 1.0, 0, 1000),

@@ -1,4 +1,4 @@
-"""Waits until another process has done something, instead of sleeping."""
+"""Functions that wait until another process has done its work, instead of sleeping for a fixed time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TypeVar
 import ray
 
 Found = TypeVar("Found")
-# Longest wait in seconds, enough for a busy machine; a test that passes waits for less.
+# Maximum seconds of a wait, which is enough for a busy machine. A passing test waits for a shorter time.
 DEADLINE_S = 60.0
 POLL_S = 0.02
 
 
 def eventually(look: Callable[[], Found], what: str = "it", within_s: float = DEADLINE_S) -> Found:
-    """Call `look` until its result is true, and return the result. If a process does not answer or is gone, try again."""
+    """Call `look` until its result is true, and return the result. The call is repeated if a process does not answer or is gone."""
     until, last = time.monotonic() + within_s, None
     while time.monotonic() < until:
         try:

@@ -1,4 +1,4 @@
-"""A system in this process to be watched: a real control plane and real load managers, with time and input from the test."""
+"""System for tests of watches: a real control plane and real load managers in one process, with time and input from the test."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def declared(name: str, priority: float = 1.0, **more: Any) -> LiveClass:
 
 @dataclass
 class InProcess:
-    """System that a watch reads, without processes."""
+    """System without processes, which a watch can poll."""
 
     name: str = "test"
     world: World = field(default_factory=World)
@@ -79,7 +79,7 @@ class InProcess:
         failures: tuple[Failure, ...] = (),
         **figures: Any,
     ) -> None:
-        """Run a load cycle of a class in one unit; the response is a fraction of the target."""
+        """Run a load cycle of a class in one unit. The response time is given as a fraction of the delay target."""
         ledger, queued = account or (TupleLedger(), 0)
         target_s = 0.1
         ended = CycleEnded(

@@ -1,7 +1,7 @@
 """Client of a gateway over Arrow Flight, with retries.
 
-A call is repeated until timeoutSeconds have passed if the gateway cannot be reached or has no room. With several endpoints,
-the next endpoint is tried without a pause. Repeating is safe for every call: each upload has a new attempt id, a commit
+If the gateway cannot be reached or has no room, a call is repeated until timeoutSeconds have passed. With several endpoints,
+the next endpoint is tried without a pause. Every call can safely be repeated: each upload has a new attempt id, a commit
 publishes only the attempts that it names, and the gateway publishes each batch once.
 """
 
@@ -26,31 +26,31 @@ from pyspark_weir.options import Connection, WriteOptions
 Answer = TypeVar("Answer")
 Json = dict[str, Any]
 VERSION: Json = {"v": 1}
-# Errors after which the call is repeated: the gateway cannot be reached or has no room.
+# Errors after which a call is repeated: the gateway cannot be reached or has no room.
 AWAY = (flight.FlightUnavailableError, flight.FlightTimedOutError)
 ERRORS = (flight.FlightError, pa.ArrowException)
 PAUSE_S = 0.1
 PAUSE_MAX_S = 2.0
-# Minimum time limit of one call, even if timeoutSeconds is shorter.
+# Minimum time limit of a single call in seconds, even if timeoutSeconds is shorter.
 CALL_S = 10.0
-# Maximum seconds of retries of an abort. A failed abort is harmless: its parts take memory only until the next commit.
+# Maximum seconds for which an abort is repeated. A failed abort is harmless: the next commit removes the staged parts from memory.
 ABORT_S = 5.0
-# Maximum size of a message; the gateway's own limit is several times larger.
+# Maximum bytes of a message; the limit of the gateway is several times larger.
 MESSAGE_BYTES = 16 << 20
-# Maximum pause of gRPC before it connects again; the default is two minutes, even if calls are made during the pause.
+# Pauses of gRPC before it connects again, in milliseconds. By default, calls may fail for two minutes after the gateway is back.
 CHANNEL = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
-# Patterns of the prefix that pyarrow puts before the server's error message, and of the details that it appends.
+# Patterns of the texts that pyarrow adds to an error message of the server: one before the message, and one after it.
 INTRODUCTION = re.compile(r"^(?:Flight error|Flight returned [a-z ]+ error, with message|Unknown error): ")
 ACCOUNT = re.compile(r"\.? ?(?:Detail|gRPC client debug context|Client context): .*", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Identity of a batch: a stream publishes each batch of a producer once."""
+    """Identity of a batch. A stream publishes each batch of a producer once."""
 
     producer: str
     number: int
@@ -58,7 +58,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class ShardAnswers:
-    """Range of a query's answers in one shard that the gateway keeps: row numbers from `first` up to, not including, `next`."""
+    """Rows of a query's answers that the gateway keeps in one shard: those with the numbers `first` to `next - 1`."""
 
     name: str
     first: int
@@ -66,7 +66,7 @@ class ShardAnswers:
 
 
 class GrowingPauses:
-    """Pauses between tries, each twice as long as the previous one, until the time limit has passed."""
+    """Pauses between tries of a call, until the time limit has passed. Each pause is twice as long as the previous pause."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -84,7 +84,7 @@ class GrowingPauses:
         if left_s <= 0:
             raise GatewayAway(
                 f"the gateway did not accept the call within {self._timeout_s:g} s: {text_of(error)}; "
-                "check that it runs and has room, or set a larger timeoutSeconds"
+                "check that the gateway runs and has room, or set a larger timeoutSeconds"
             ) from None
         time.sleep(min(told(error).get("retry_after_s", self._pause_s), PAUSE_MAX_S, left_s))
         self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
@@ -100,23 +100,15 @@ class GatewayClient:
         self, options: WriteOptions, batch: Batch, partition: int, rows: Sequence[pa.RecordBatch]
     ) -> str:
         """Upload rows for a later commit, and return the id of the attempt, which the commit must name."""
-        return self._put(options, batch, partition, rows[0].schema, rows, commit=False)
+        return self._put(options, batch, partition, pa.Table.from_batches(rows), commit=False)
 
     def publish(self, options: WriteOptions, batch: Batch, rows: pa.Table) -> None:
-        """Publish the rows as a batch of one part; they are in the stream when this method returns."""
-        self._put(options, batch, 0, rows.schema, rows.to_batches(), commit=True)
+        """Publish the rows as a batch of one part. When this method returns, the rows are in the stream."""
+        self._put(options, batch, 0, rows, commit=True)
 
-    def _put(
-        self,
-        options: WriteOptions,
-        batch: Batch,
-        partition: int,
-        schema: pa.Schema,
-        rows: Sequence[pa.RecordBatch],
-        commit: bool,
-    ) -> str:
+    def _put(self, options: WriteOptions, batch: Batch, partition: int, rows: pa.Table, commit: bool) -> str:
         def put(client: flight.FlightClient, call: flight.FlightCallOptions) -> str:
-            # Each try has a new id, so that rows of a try without a response, which may be staged, are never committed.
+            # Each try has a new id. So the rows of an earlier try, which may be staged although it has failed, are never committed.
             attempt = uuid.uuid4().hex
             command = {
                 **of_batch(options.stream, batch),
@@ -127,9 +119,9 @@ class GatewayClient:
                 "commit": commit,
             }
             descriptor = flight.FlightDescriptor.for_command(as_bytes(command))
-            writer, answers = client.do_put(descriptor, schema, call)
+            writer, answers = client.do_put(descriptor, rows.schema, call)
             with writer:
-                for message in messages(rows, options.batch_rows):
+                for message in messages(rows.to_batches(), options.batch_rows):
                     writer.write_batch(message)
                 writer.done_writing()
                 answers.read()
@@ -141,7 +133,7 @@ class GatewayClient:
         self._act("commit", {**of_batch(stream, batch), "parts": [list(part) for part in parts]})
 
     def abort(self, stream: str, batch: Batch) -> None:
-        """Drop the staged parts of a batch. If the gateway cannot be reached, the next commit of the batch drops them."""
+        """Drop the staged parts of a batch. If the gateway cannot be reached, the next commit of the batch drops these parts."""
         with suppress(WeirError):
             self._act("abort", of_batch(stream, batch), min(ABORT_S, self._connection.timeout_s))
 
@@ -156,11 +148,10 @@ class GatewayClient:
         return [ShardAnswers(unit["unit"], unit["first"], unit["next"]) for unit in answer["units"]]
 
     def rows(self, unit: str, query: str, begin: int, end: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows numbered `begin` up to, not including, `end`, each once, even if the connection breaks meanwhile."""
+        """Yield the rows numbered `begin` to `end - 1`. Each row is yielded once, even if the connection breaks meanwhile."""
         patience = GrowingPauses(self._connection.timeout_s)
         while begin < end:
-            ticket = as_bytes({**VERSION, "unit": unit, "query": query, "from": begin, "to": end})
-            stream = self._try(opening(ticket))
+            stream = self._stream({**VERSION, "unit": unit, "query": query, "from": begin, "to": end})
             try:
                 for chunk in stream:
                     if chunk.data.num_rows:
@@ -173,17 +164,17 @@ class GatewayClient:
             except ERRORS as error:
                 raise refusal(error) from None
 
+    def _stream(self, request: Json) -> Iterable[flight.FlightStreamChunk]:
+        ticket = flight.Ticket(as_bytes(request))
+        return self._try(lambda client, call: client.do_get(ticket, call))
+
     # -- methods that make calls, with retries ----------------------------------------------------------------------
 
     def _act(self, action: str, body: Json, timeout_s: float | None = None) -> Json:
         request = flight.Action(action, as_bytes(body))
-
-        def act(client: flight.FlightClient, call: flight.FlightCallOptions) -> Json:
-            (result,) = client.do_action(request, call)
-            answer: Json = json.loads(result.body.to_pybytes())
-            return answer
-
-        return self._try(act, timeout_s)
+        (result,) = self._try(lambda client, call: list(client.do_action(request, call)), timeout_s)
+        answer: Json = json.loads(result.body.to_pybytes())
+        return answer
 
     def _try(
         self,
@@ -209,16 +200,10 @@ class GatewayClient:
 
 @cache
 def client(endpoint: str, authorities: bytes | None, server_name: str | None) -> flight.FlightClient:
-    """Return the client of an endpoint that all tasks in this process share, because Spark runs many tasks in one worker process."""
+    """Return the Flight client of an endpoint. All tasks of a worker process share the client, because Spark runs many short tasks."""
     given = {"tls_root_certs": authorities, "override_hostname": server_name}
     trust = {name: value for name, value in given.items() if value is not None}
     return flight.connect(endpoint, generic_options=CHANNEL, **trust)
-
-
-def opening(
-    ticket: bytes,
-) -> Callable[[flight.FlightClient, flight.FlightCallOptions], Iterable[flight.FlightStreamChunk]]:
-    return lambda client, call: client.do_get(flight.Ticket(ticket), call)
 
 
 def messages(rows: Sequence[pa.RecordBatch], rows_max: int) -> Iterator[pa.RecordBatch]:

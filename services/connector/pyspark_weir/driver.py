@@ -1,7 +1,7 @@
 """Writing on the driver: a micro-batch is collected on the driver as Arrow and published in one call.
 
-For batches of up to a few hundred thousand rows this costs less than half as much as writing on the executors. One query may
-write to several streams: one Spark job evaluates the conditions of all streams, and each stream gets the batch once.
+Up to a few hundred thousand rows per batch, writing on the driver costs less than half as much as writing on the executors. One
+query may write to several streams: one Spark job evaluates the conditions of all streams, and each stream gets the batch once.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pyspark_weir.sink import QUERY_PROPERTY
 
 Conditions = Mapping[str, str]
 Columns = Mapping[str, Sequence[str]]
-# Name of the column that says whether a row meets a stream's condition.
-# The column is named by the stream's number, because the stream's name may not be valid in a column name.
+# Name of the column that is true for rows that meet the condition of a stream.
+# The name contains the number of the stream, because the name of a stream may not be valid in a column name.
 TAKES = "__weir_takes_{}"
 
 
@@ -45,7 +45,7 @@ def to_weir(
 
     If all rows go to one stream, give `stream`. For several streams, give `split`: a condition in Spark's SQL for each stream,
     where a row may go to several streams or to none. `columns` lists the columns of a stream that does not take all columns.
-    `producer` names the producer; it is used only outside a streaming query, because a streaming query's id names its producer.
+    `producer` names the producer outside a streaming query; in a streaming query, the query's id names the producer.
     Each time the gateway has acknowledged rows, `on_published` is called with the stream's name and these rows. The other
     parameters are options of `format("weir")`.
     """
@@ -99,7 +99,7 @@ def query_of(df: DataFrame) -> str:
 def tables_of(
     df: DataFrame, streams: Sequence[str], split: Conditions | None, columns: Columns
 ) -> dict[str, pa.Table]:
-    """Return the rows of the micro-batch that belong to each stream, computed in one Spark job for all streams."""
+    """Return the rows of the micro-batch for each stream. One Spark job computes the rows of all streams."""
     if split is None and not columns:
         return {name: df.toArrow() for name in streams}
     chosen = {name: list(columns.get(name, df.columns)) for name in streams}
@@ -107,20 +107,13 @@ def tables_of(
         for column in columns_wanted:
             if column not in df.columns:
                 raise OptionError(f"columns[{name!r}]: no column {column!r}; {nearest(column, df.columns)}")
-    if split is None:
-        return {
-            name: df.select(*map(quoted, columns_wanted)).toArrow() for name, columns_wanted in chosen.items()
-        }
+    conditions = split or dict.fromkeys(streams, "true")
     takes = {name: TAKES.format(place) for place, name in enumerate(streams)}
-    needed = [
-        quoted(column)
-        for column in df.columns
-        if any(column in columns_wanted for columns_wanted in chosen.values())
-    ]
-    whole = df.select(*needed, *(sql.expr(split[name]).alias(takes[name]) for name in streams)).toArrow()
+    needed = [quoted(column) for column in df.columns if any(column in names for names in chosen.values())]
+    whole = df.select(*needed, *(sql.expr(conditions[name]).alias(takes[name]) for name in streams)).toArrow()
     return {name: whole.filter(whole.column(takes[name])).select(chosen[name]) for name in streams}
 
 
 def quoted(column: str) -> str:
-    """Return a column's name in backquotes, which allow any characters in it."""
+    """Return the name of a column in backquotes, between which Spark accepts any characters."""
     return f"`{column.replace('`', '``')}`"

@@ -1,4 +1,4 @@
-"""Errors that the connector raises on purpose. A message names the wrong value and says what to do, but never shows a key.
+"""Errors that the connector raises on purpose. Messages name the wrong value and say what to do, but never show a key.
 
 WeirError
 ├── OptionError   an option is unknown, missing or wrong; nothing was sent
@@ -19,15 +19,15 @@ class OptionError(WeirError, ValueError):
 
 
 class Refused(WeirError):
-    """Error for a call that the gateway refuses, and would refuse again."""
+    """Error for a call that the gateway refuses, and would refuse again if the call was repeated."""
 
 
 class GatewayAway(WeirError):
-    """Failure to reach the gateway, or to get room there, within timeoutSeconds."""
+    """Error for a gateway that did not respond, or had no room, within timeoutSeconds."""
 
 
 class DataLoss(WeirError):
-    """Error for rows that can no longer be read; `kept` is the number of the first row that the gateway still keeps."""
+    """Error for rows that the gateway no longer keeps. The attribute `kept` is the number of the first row that the gateway still keeps."""
 
     def __init__(self, text: str, kept: int) -> None:
         super().__init__(text, kept)

@@ -1,4 +1,4 @@
-"""Options of the connector, parsed once before anything is sent. Names are camelCase and case is ignored; values are text.
+"""Options of the connector, which are parsed before anything is sent. Names are camelCase, case is ignored, and values are text.
 
 An OptionError is raised for an unknown option, a missing option, an invalid value, or an option of another use (such as an
 option for writing when rows are read). The error says what to write instead. A value that may be secret never appears in a
@@ -11,24 +11,28 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pyspark_weir.errors import OptionError
 
+Value = TypeVar("Value")
 Use = Literal["write", "writeStream", "read", "readStream"]
 WRITES: frozenset[Use] = frozenset({"write", "writeStream"})
 READS: frozenset[Use] = frozenset({"read", "readStream"})
+BOTH = WRITES | READS
+WRITE: frozenset[Use] = frozenset({"write"})
+READ_STREAM: frozenset[Use] = frozenset({"readStream"})
 
 KEY_VARIABLE = "WEIR_API_KEY"
 KEY = re.compile(r"weir_[A-Za-z0-9_-]{43}")
 SCHEMES = ("grpc", "grpc+tls")
 POLICIES = ("reject", "addNullable", "ignore")
-# Maximum length of a producer's name in the protocol.
+# Maximum number of characters of a producer's name, as in the gateway's protocol.
 PRODUCER_CHARACTERS = 200
-# Options of Spark itself, which Spark passes to the connector too.
+# Options of Spark itself. Spark passes these options to the connector, which ignores them.
 OF_SPARK = frozenset({"checkpointlocation", "queryname"})
 PERHAPS_SECRET = re.compile("key|token|secret|password|passwd|credential|auth|bearer", re.IGNORECASE)
 
@@ -39,7 +43,7 @@ class Connection:
 
     endpoints: tuple[str, ...]
     api_key: str = field(repr=False)
-    timeout_s: float
+    timeout_s: float = 120.0
     authorities: bytes | None = field(default=None, repr=False)
     """PEM certificates of the authorities that sign gateways' certificates; None for the authorities of gRPC."""
     server_name: str | None = None
@@ -50,10 +54,11 @@ class Connection:
 class WriteOptions:
     connection: Connection
     stream: str
-    timestamp_column: str | None
-    schema_policy: str
-    batch_rows: int
-    producer: str | None
+    timestamp_column: str | None = None
+    schema_policy: str = "reject"
+    batch_rows: int = 65_536
+    """Maximum number of rows per message; a message with this number of rows and eight columns has about 4 MB."""
+    producer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,19 +67,30 @@ class ReadOptions:
     class_: str
     query: str
     starting: str | int
-    rows_max: int | None
-    fail_on_data_loss: bool
+    rows_max: int | None = None
+    fail_on_data_loss: bool = True
 
 
-# -- all options, with their parsers and defaults ------------------------------------------------------------------
+# -- all options, with the functions that parse their values -------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Option:
     name: str
-    parse: Callable[[str], Any]  # raises ValueError
+    field: str
+    """Name of the field of Connection, WriteOptions or ReadOptions that gets the value."""
+    parse: Callable[[str], Any]
+    """Function that returns the parsed value, or raises ValueError or KeyError."""
     wanted: str
+    """Description of a valid value, for error messages."""
     uses: frozenset[Use]
+
+
+def accepted(value: Value, is_valid: object) -> Value:
+    """Return the value if it is valid; otherwise raise ValueError."""
+    if not is_valid:
+        raise ValueError
+    return value
 
 
 def endpoints(text: str) -> tuple[str, ...]:
@@ -84,9 +100,8 @@ def endpoints(text: str) -> tuple[str, ...]:
 def endpoint(text: str) -> str:
     parts = urlsplit(text.strip() if "://" in text else f"grpc://{text.strip()}")
     rest = (parts.path, parts.query, parts.fragment, parts.username)
-    if parts.scheme not in SCHEMES or not parts.hostname or not parts.port or any(rest):
-        raise ValueError
-    return f"{parts.scheme}://{parts.netloc}"
+    is_address = parts.scheme in SCHEMES and parts.hostname and parts.port and not any(rest)
+    return accepted(f"{parts.scheme}://{parts.netloc}", is_address)
 
 
 def authorities(text: str) -> bytes:
@@ -98,22 +113,16 @@ def authorities(text: str) -> bytes:
 
 
 def api_key(text: str) -> str:
-    # A key that was read from a file may end with a newline.
-    if not KEY.fullmatch(text.strip()):
-        raise ValueError
-    return text.strip()
+    # Spaces are removed, because a key that was read from a file may end with a newline.
+    return accepted(text.strip(), KEY.fullmatch(text.strip()))
 
 
 def named(text: str) -> str:
-    if not text.strip():
-        raise ValueError
-    return text.strip()
+    return accepted(text.strip(), text.strip())
 
 
 def producer(text: str) -> str:
-    if len(text) > PRODUCER_CHARACTERS:
-        raise ValueError
-    return named(text)
+    return accepted(named(text), len(text) <= PRODUCER_CHARACTERS)
 
 
 def class_and_query(text: str) -> tuple[str, str]:
@@ -122,33 +131,26 @@ def class_and_query(text: str) -> tuple[str, str]:
 
 
 def policy(text: str) -> str:
-    return {policy.lower(): policy for policy in POLICIES}.get(text.strip().lower()) or refuse()
+    return {policy.lower(): policy for policy in POLICIES}[text.strip().lower()]
 
 
 def seconds(text: str) -> float:
-    value = float(text)
-    return value if 0 <= value < float("inf") else refuse()
+    return accepted(float(text), 0 <= float(text) < float("inf"))
 
 
 def at_least_one(text: str) -> int:
-    value = int(text)
-    return value if value >= 1 else refuse()
+    return accepted(int(text), int(text) >= 1)
 
 
-def starting_offsets(text: str) -> str | int:
+def starting(text: str) -> str | int:
     word = text.strip().lower()
     if word in ("earliest", "latest"):
         return word
-    value = int(word)
-    return value if value >= 0 else refuse()
+    return accepted(int(word), int(word) >= 0)
 
 
 def true_or_false(text: str) -> bool:
     return {"true": True, "false": False}[text.strip().lower()]
-
-
-def refuse() -> Any:
-    raise ValueError
 
 
 OPTIONS = {
@@ -156,25 +158,26 @@ OPTIONS = {
     for option in (
         Option(
             "endpoint",
+            "endpoints",
             endpoints,
             "grpc://host:port or grpc+tls://host:port, several separated by commas",
-            WRITES | READS,
+            BOTH,
         ),
-        Option("caFile", authorities, "the path of a readable PEM file", WRITES | READS),
-        Option("serverName", named, "the name in the gateway's certificate", WRITES | READS),
-        Option("apiKey", api_key, "a key: weir_ and 43 letters, digits, - or _", WRITES | READS),
-        Option("timeoutSeconds", seconds, "a number of seconds, at least 0", WRITES | READS),
-        Option("stream", named, "the name of a stream", WRITES),
-        Option("timestampColumn", named, "the name of the column with the event time", WRITES),
-        Option("schemaPolicy", policy, f"one of {', '.join(POLICIES)}", WRITES),
-        Option("batchRows", at_least_one, "a number of rows, at least 1", WRITES),
+        Option("caFile", "authorities", authorities, "the path of a readable PEM file", BOTH),
+        Option("serverName", "server_name", named, "the name in the gateway's certificate", BOTH),
+        Option("apiKey", "api_key", api_key, "a key: weir_ and 43 letters, digits, - or _", BOTH),
+        Option("timeoutSeconds", "timeout_s", seconds, "a number of seconds, at least 0", BOTH),
+        Option("stream", "stream", named, "the name of a stream", WRITES),
+        Option("timestampColumn", "timestamp_column", named, "the name of the event-time column", WRITES),
+        Option("schemaPolicy", "schema_policy", policy, f"one of {', '.join(POLICIES)}", WRITES),
+        Option("batchRows", "batch_rows", at_least_one, "a number of rows, at least 1", WRITES),
+        Option("producer", "producer", producer, f"at most {PRODUCER_CHARACTERS} characters", WRITE),
+        Option("query", "query", class_and_query, "class/query, as in gold/hot", READS),
         Option(
-            "producer", producer, f"a name of at most {PRODUCER_CHARACTERS} characters", frozenset({"write"})
+            "startingOffsets", "starting", starting, "earliest, latest or the _seq of the first row", READS
         ),
-        Option("query", class_and_query, "class/query, as in gold/hot", READS),
-        Option("startingOffsets", starting_offsets, "earliest, latest or the _seq of the first row", READS),
-        Option("maxRowsPerTrigger", at_least_one, "a number of rows, at least 1", frozenset({"readStream"})),
-        Option("failOnDataLoss", true_or_false, "true or false", READS),
+        Option("maxRowsPerTrigger", "rows_max", at_least_one, "a number of rows, at least 1", READ_STREAM),
+        Option("failOnDataLoss", "fail_on_data_loss", true_or_false, "true or false", READS),
     )
 }
 
@@ -184,48 +187,28 @@ OPTIONS = {
 
 def write_options(given: Mapping[str, str], use: Literal["write", "writeStream"]) -> WriteOptions:
     values = parsed(given, use, "stream")
-    return WriteOptions(
-        connection=connection(values),
-        stream=values["stream"],
-        timestamp_column=values.get("timestampcolumn"),
-        schema_policy=values.get("schemapolicy", "reject"),
-        # Default number of rows per message: with eight columns, a message of this size has about 4 MB.
-        batch_rows=values.get("batchrows", 65_536),
-        producer=values.get("producer"),
-    )
+    return WriteOptions(connection(values), **values)
 
 
 def read_options(given: Mapping[str, str], use: Literal["read", "readStream"]) -> ReadOptions:
-    values = parsed(given, use, "query")
-    starting = values.get("startingoffsets", "earliest" if use == "read" else "latest")
-    if use == "read" and starting == "latest":
+    values = {"starting": "earliest" if use == "read" else "latest"} | parsed(given, use, "query")
+    if use == "read" and values["starting"] == "latest":
         raise OptionError(
             "option startingOffsets: a batch that starts after the latest row would be empty (got 'latest'); "
             "write earliest or a number, or use readStream"
         )
-    class_, query = values["query"]
-    return ReadOptions(
-        connection=connection(values),
-        class_=class_,
-        query=query,
-        starting=starting,
-        rows_max=values.get("maxrowspertrigger"),
-        fail_on_data_loss=values.get("failondataloss", True),
-    )
+    class_, query = values.pop("query")
+    return ReadOptions(connection(values), class_, query, **values)
 
 
-def connection(values: Mapping[str, Any]) -> Connection:
-    return Connection(
-        values["endpoint"],
-        values["apikey"],
-        values.get("timeoutseconds", 120.0),
-        values.get("cafile"),
-        values.get("servername"),
-    )
+def connection(values: dict[str, Any]) -> Connection:
+    """Remove the values of the connection's fields, and return the connection with these values."""
+    names = [field.name for field in fields(Connection) if field.name in values]
+    return Connection(**{name: values.pop(name) for name in names})
 
 
 def parsed(given: Mapping[str, str], use: Use, *required: str) -> dict[str, Any]:
-    """Return the values of the given options. The key is read from the environment if no option gives it."""
+    """Return the values of the given options, by field. The key is read from the environment if the option apiKey is not given."""
     texts = {name.lower(): text for name, text in given.items() if name.lower() not in OF_SPARK}
     if "apikey" not in texts and os.environ.get(KEY_VARIABLE):
         texts["apikey"] = os.environ[KEY_VARIABLE]
@@ -234,8 +217,12 @@ def parsed(given: Mapping[str, str], use: Use, *required: str) -> dict[str, Any]
             raise OptionError(why_not(name, text, use))
     for name in ("endpoint", "apikey", *required):
         if name not in texts:
-            raise OptionError(why_missing(OPTIONS[name]))
-    return {name: value_of(OPTIONS[name], text) for name, text in texts.items()}
+            or_else = (
+                f", or set {KEY_VARIABLE} for the driver before Spark starts" if name == "apikey" else ""
+            )
+            option = OPTIONS[name]
+            raise OptionError(f"option {option.name} is missing: give {option.wanted}{or_else}")
+    return {OPTIONS[name].field: value_of(OPTIONS[name], text) for name, text in texts.items()}
 
 
 def value_of(option: Option, text: str) -> Any:
@@ -247,11 +234,6 @@ def value_of(option: Option, text: str) -> Any:
         ) from None
 
 
-def why_missing(option: Option) -> str:
-    or_else = f", or set {KEY_VARIABLE} for the driver before Spark starts" if option.name == "apiKey" else ""
-    return f"option {option.name} is missing: give {option.wanted}{or_else}"
-
-
 def why_not(name: str, text: str, use: Use) -> str:
     taken = [option.name for option in OPTIONS.values() if use in option.uses]
     if name in OPTIONS:
@@ -261,7 +243,9 @@ def why_not(name: str, text: str, use: Use) -> str:
         else:
             what = f"is not for {use}, only for {', '.join(sorted(OPTIONS[name].uses))}"
         return f"option {OPTIONS[name].name} {what} (got {shown(name, text)}); leave it out"
-    return f"no option {shown_name(name)} (got {shown(name, text)}); {nearest(name, taken)}"
+    # The name is hidden if a key was given as the name of an option.
+    shown_name = "(name hidden: it contains a key)" if "weir_" in name else name
+    return f"no option {shown_name} (got {shown(name, text)}); {nearest(name, taken)}"
 
 
 def nearest(name: str, known: list[str]) -> str:
@@ -271,13 +255,9 @@ def nearest(name: str, known: list[str]) -> str:
     return f"did you mean {lowered[close[0]]}? ({listed})" if close else f"leave it out ({listed})"
 
 
-def shown_name(name: str) -> str:
-    return "(name hidden: it contains a key)" if "weir_" in name else name
-
-
 def shown(name: str, text: object) -> str:
-    """Return an option's value for an error message: as it was written, or a replacement text if it may be secret."""
+    """Return the value of an option for an error message. A value that may be secret is replaced by a fixed text."""
     written = str(text)
     if PERHAPS_SECRET.search(name) or "weir_" in written.lower() or "@" in written:
-        return "a value not shown here"
+        return "a value that may be secret"
     return repr(written if len(written) <= 80 else f"{written[:79]}…")

@@ -1,6 +1,6 @@
-"""Spark readers of a query's rows. Column `_seq` numbers the rows within their unit, which is a shard of the class.
+"""Spark readers of a query's rows. The column `_seq` numbers the rows of each unit, which is a shard of the class.
 
-An offset maps each unit to the number of the next row to read. A unit that appears later is read from its first row.
+An offset contains, for each unit, the number of the next row to read. A unit that appears later is read from its first row.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from pyspark_weir.errors import DataLoss, OptionError
 from pyspark_weir.options import ReadOptions
 
 Offset = dict[str, int]
-SEQ = pa.field("_seq", pa.int64(), nullable=False)
 LOSS_HINT = "read more often, or set failOnDataLoss=false to continue without the lost rows"
 
 
 @dataclass
 class UnitSpan(InputPartition):
-    """Range of a unit's rows that one task reads."""
+    """Range of the rows of a unit that one task reads."""
 
     unit: str
     begin: int
@@ -39,17 +38,15 @@ class UnitSpan(InputPartition):
 
 def schema_of(options: ReadOptions) -> StructType:
     schema = GatewayClient(options.connection).schema(options.class_, options.query)
-    if SEQ.name not in schema.names:
-        schema = schema.insert(0, SEQ)
     return from_arrow_schema(schema.remove_metadata())
 
 
 class RowsReader:
-    """Base class of the batch and the streaming reader: lists the units, and reads ranges of their rows."""
+    """Base class of both readers, which lists the units and reads ranges of their rows."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
-        # Spark accepts only batches with exactly this schema.
+        # Spark accepts a batch only if its schema is exactly the requested schema.
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._gateway = GatewayClient(options.connection)
 
@@ -80,7 +77,10 @@ class RowsReader:
         if self._options.fail_on_data_loss:
             raise DataLoss(f"{what}; {LOSS_HINT}", 0)
 
-    def read(self, span: UnitSpan) -> Iterator[pa.RecordBatch]:
+    def read(self, span: InputPartition) -> Iterator[pa.RecordBatch]:
+        # If the list of partitions is empty, Spark reads one partition that is not a UnitSpan and has no rows.
+        if not isinstance(span, UnitSpan):
+            return
         begin = span.begin
         while begin < span.end:
             try:
@@ -102,45 +102,36 @@ class RowsReader:
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
-class BatchReader(DataSourceReader):
-    """Reader of `spark.read.format("weir")`: returns the rows that are kept when the query is planned."""
-
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        self._rows = RowsReader(options, schema)
+class BatchReader(RowsReader, DataSourceReader):
+    """Reader of `spark.read.format("weir")`, which returns the rows that are kept when the query is planned."""
 
     def partitions(self) -> list[UnitSpan]:
-        units = self._rows.units()
-        return self._rows.spans(self._rows.started(units), {unit.name: unit.next for unit in units})
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # If `partitions` has returned an empty list, Spark reads one partition that is not a UnitSpan; it has no rows.
-        return self._rows.read(partition) if isinstance(partition, UnitSpan) else iter(())
+        units = self.units()
+        return self.spans(self.started(units), {unit.name: unit.next for unit in units})
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(RowsReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reader of `spark.readStream.format("weir")`."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        self._rows = RowsReader(options, schema)
-        self._rows_max = options.rows_max
-        self._target: Offset | None = None
+    _target: Offset | None = None
+    """Offset up to which rows are read with Trigger.AvailableNow; None with other triggers."""
 
     def initialOffset(self) -> Offset:
-        return self._rows.started(self._rows.units())
+        return self.started(self.units())
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._rows_max) if self._rows_max else ReadAllAvailable()
+        return ReadMaxRows(self._options.rows_max) if self._options.rows_max else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self.reportLatestOffset()
 
     def reportLatestOffset(self) -> Offset:
-        return {unit.name: unit.next for unit in self._rows.units()}
+        return {unit.name: unit.next for unit in self.units()}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        units = self._rows.units()
+        units = self.units()
         target = {unit.name: unit.next for unit in units} if self._target is None else self._target
-        # A unit that the gateway does not list at the moment keeps its offset.
+        # If the gateway does not list a unit at the moment, the offset of the unit stays the same.
         end = {**start, **target}
         if isinstance(limit, ReadMaxRows):
             first = {unit.name: unit.first for unit in units}
@@ -149,17 +140,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def partitions(self, start: Offset, end: Offset) -> list[UnitSpan]:
-        return self._rows.spans(start, end)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, UnitSpan)
-        return self._rows.read(partition)
+        return self.spans(start, end)
 
 
 def limited(begin: Offset, end: Offset, rows_max: int) -> Offset:
     """Return the end offset of a micro-batch of at most `rows_max` rows.
 
-    The limit is shared equally between units; what a unit with few rows does not need is given to the other units.
+    The limit is shared equally between units. If a unit has fewer rows than its part of the limit, other units get more.
     """
     offset: Offset = {}
     in_order = sorted(end, key=lambda name: (end[name] - begin[name], name))

@@ -1,6 +1,6 @@
-"""Spark writers: executors stage record batches at the gateway, and the driver commits them.
+"""Spark writers: executors stage record batches at the gateway, and the driver commits the staged parts.
 
-Spark creates one writer per micro-batch on the executors, and another in a separate process for the commit. Executors therefore
+Spark creates one writer per micro-batch on the executors, and another writer in a separate process for the commit. So the executors
 return messages with everything that the commit needs. A micro-batch is identified by its query and its number. A restarted
 query keeps its id and numbers, so a micro-batch that is written again is published once.
 """
@@ -25,49 +25,62 @@ BATCH_PROPERTY = "streaming.sql.batchId"
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):
-    """Part of a batch that a task has staged at the gateway; a task without rows stages nothing and has no attempt id."""
+    """Message about the part of a batch that a task has staged at the gateway."""
 
     producer: str
     partition: int
     attempt: str | None
+    """Id of the attempt that has staged the part; None if the task had no rows."""
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
-    """Writer of `df.writeStream.format("weir")`."""
+class Writer:
+    """Base class of both writers, which stages, commits and drops batches."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
+        self._gateway = GatewayClient(options.connection)
+
+    def staged(self, batch: Batch, task: TaskContext, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        # Rows are kept in memory until the gateway has received them, because a failed call sends all rows again.
+        rows = [batch for batch in iterator if batch.num_rows]
+        partition = task.partitionId()
+        attempt = self._gateway.stage(self._options, batch, partition, rows) if rows else None
+        return Staged(batch.producer, partition, attempt)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int = 0) -> None:
+        written = [message for message in messages if isinstance(message, Staged)]
+        # Spark runs no task for an empty batch. Then there are no messages, and nothing is published.
+        if written:
+            parts = [(part.partition, part.attempt) for part in written if part.attempt is not None]
+            self._gateway.commit(self._options.stream, Batch(written[0].producer, batchId), parts)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int = 0) -> None:
+        # Tasks that have failed return no message.
+        for producer in {message.producer for message in messages if isinstance(message, Staged)}:
+            self._gateway.abort(self._options.stream, Batch(producer, batchId))
+
+
+class StreamWriter(Writer, DataSourceStreamArrowWriter):
+    """Writer of `df.writeStream.format("weir")`."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         task = task_context()
         query, number = (task.getLocalProperty(name) for name in (QUERY_PROPERTY, BATCH_PROPERTY))
         assert query is not None, f"Spark has not set {QUERY_PROPERTY}"
         assert number is not None, f"Spark has not set {BATCH_PROPERTY}"
-        return staged(self._options, Batch(query, int(number)), task.partitionId(), iterator)
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        publish(self._options, messages, batchId)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        drop(self._options, messages, batchId)
+        return self.staged(Batch(query, int(number)), task, iterator)
 
 
-class BatchWriter(DataSourceArrowWriter):
-    """Writer of `df.write.format("weir").mode("append")`: writes one batch, of the producer in the options or of a new producer."""
+class BatchWriter(Writer, DataSourceArrowWriter):
+    """Writer of `df.write.format("weir").mode("append")`. It writes one batch, for the producer in the options or for a new producer."""
 
     def __init__(self, options: WriteOptions) -> None:
-        self._options = options
-        # The producer's name is chosen here, on the driver: Spark copies this writer to all executors, so all use the same name.
+        super().__init__(options)
+        # Spark creates the writer on the driver and copies it to all executors, so all executors use the same producer's name.
         self._batch = Batch(options.producer or f"write-{uuid.uuid4().hex}", 0)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        return staged(self._options, self._batch, task_context().partitionId(), iterator)
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        publish(self._options, messages, self._batch.number)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        drop(self._options, messages, self._batch.number)
+        return self.staged(self._batch, task_context(), iterator)
 
 
 def refuse_overwrite(overwrite: bool) -> None:
@@ -78,33 +91,7 @@ def refuse_overwrite(overwrite: bool) -> None:
         )
 
 
-# -- functions that both writers use -------------------------------------------------------------------------------
-
-
 def task_context() -> TaskContext:
     task = TaskContext.get()
     assert task is not None, "Spark calls write() in a task"
     return task
-
-
-def staged(options: WriteOptions, batch: Batch, partition: int, iterator: Iterator[pa.RecordBatch]) -> Staged:
-    # Rows are kept in memory until the gateway has them, so that they can be sent again.
-    rows = [batch for batch in iterator if batch.num_rows]
-    attempt = GatewayClient(options.connection).stage(options, batch, partition, rows) if rows else None
-    return Staged(batch.producer, partition, attempt)
-
-
-def publish(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], number: int) -> None:
-    written = [message for message in messages if isinstance(message, Staged)]
-    # Without messages there is nothing to publish: Spark has run no task, because the batch is empty.
-    if written:
-        parts = [(part.partition, part.attempt) for part in written if part.attempt is not None]
-        batch = Batch(written[0].producer, number)
-        GatewayClient(options.connection).commit(options.stream, batch, parts)
-
-
-def drop(options: WriteOptions, messages: Sequence[WriterCommitMessage | None], number: int) -> None:
-    # Tasks that failed return no message.
-    producers = {message.producer for message in messages if isinstance(message, Staged)}
-    for producer in producers:
-        GatewayClient(options.connection).abort(options.stream, Batch(producer, number))

@@ -1,17 +1,17 @@
 """Arrival times of a replay's rows: at a constant rate, at a rate that changes at given times, Poisson, or ON/OFF bursts.
 
-The models are those of Weir's simulator. A schedule answers two questions without computing all earlier arrivals, so that a
+The models are those of Weir's simulator. A schedule computes two results without computing all earlier arrivals, so that a
 query that has run for days resumes at once:
 
     due(elapsed_s)       number of rows that have arrived before the moment `elapsed_s`
     times(first, end)    arrival times of these rows, in seconds since the start, ascending
 
-1. `due(t)` is the number of arrival times below t, whatever was called before.
+1. `due(t)` is the number of arrival times below t, independent of earlier calls.
 2. The same settings give the same arrival times in every process.
 
 Poisson arrivals are drawn in pieces, which are intervals of equal length. The number of rows of a piece is Poisson-distributed,
-and their times are uniform within the piece. Each piece has its own random generator, seeded with the seed and the piece's
-number. ON/OFF arrivals are Poisson arrivals in the time spent ON, into which the OFF periods are then inserted. The lengths of
+and their times are uniform within the piece. Each piece has its own random generator, seeded with the seed and the number of the
+piece. ON/OFF arrivals are Poisson arrivals in the time spent ON, into which the OFF periods are then inserted. The lengths of
 ON and OFF periods are Pareto-distributed.
 """
 
@@ -37,13 +37,13 @@ PIECE_ROWS = 16_384
 PAGE_PIECES = 1_024
 PAGE_PERIODS = 1_024
 
-# What a random generator is used for; this number is part of the generator's seed.
+# Purposes of random generators. The number of the purpose is part of a generator's seed.
 COUNTS, PLACES, PERIODS = range(3)
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Settings that determine all arrival times; fields that the kind of arrivals does not use are 0."""
+    """Settings that determine all arrival times. Settings that the kind of arrivals does not use are 0."""
 
     kind: Kind
     seed: int
@@ -52,7 +52,7 @@ class Arrivals:
     off_s: float = 0.0
     alpha: float = 0.0
     steps: tuple[tuple[float, float], ...] = ()
-    """Pairs of a second and the rate, in rows per second, from that second on; in ascending order from second 0."""
+    """Pairs of a second, and of the rate from this second on in rows per second. The seconds are in ascending order, the first is 0."""
 
 
 class Schedule(Protocol):
@@ -63,7 +63,7 @@ class Schedule(Protocol):
 
 @lru_cache(maxsize=4)
 def schedule_of(arrivals: Arrivals) -> Schedule:
-    """Return the schedule of these settings. It is cached, because it remembers what it has drawn."""
+    """Return the schedule of the settings. Schedules are cached, because they store the random numbers that they have drawn."""
     match arrivals.kind:
         case "constant":
             return Steps(((0.0, arrivals.rate),), arrivals.seed)
@@ -96,7 +96,7 @@ class Steps:
     def times(self, first: int, end: int) -> Moments:
         rows = np.arange(first, end) + self._phase
         step = np.searchsorted(self._rows_before, rows, side="right") - 1
-        # If the last rate is 0, the times of later rows are infinite or NaN, because such rows never arrive.
+        # If the last rate is 0, the remaining rows never arrive, and their times are infinite or NaN.
         with np.errstate(divide="ignore", invalid="ignore"):
             moments: Moments = self._starts[step] + (rows - self._rows_before[step]) / self._rates[step]
         return moments
@@ -109,7 +109,7 @@ class Poisson:
         self._piece_s = PIECE_ROWS / rate
         self._seed = seed
         self._firsts = [0]
-        """Row number with which each page computed so far begins; a page is PAGE_PIECES pieces."""
+        """Number of the first row of each page that has been computed. A page consists of PAGE_PIECES pieces."""
 
     def due(self, elapsed_s: float) -> int:
         if elapsed_s <= 0:
@@ -152,13 +152,13 @@ class Poisson:
         rows = rows_of_page(self._seed, piece // PAGE_PIECES)
         within = piece % PAGE_PIECES
         places = places_in_piece(self._seed, piece, int(rows[within + 1] - rows[within]))
-        # This limit keeps rounding from moving the last row's time into the next piece.
+        # Without this limit, rounding could move the time of the last row into the next piece.
         last = math.nextafter((piece + 1) * self._piece_s, 0.0)
         return np.minimum((piece + places) * self._piece_s, last)
 
 
 class Bursts:
-    """Schedule that is Poisson while ON and silent while OFF; it begins ON.
+    """Schedule of ON/OFF bursts: rows have Poisson arrivals in ON periods, and no rows arrive in OFF periods. An ON period is first.
 
     With α ≤ 2 the lengths of the periods have no finite variance. Such lengths make network traffic bursty on every time scale.
     """
@@ -167,7 +167,7 @@ class Bursts:
         self._within_on = Poisson(rate * (on_s + off_s) / on_s, seed)
         self._means, self._alpha, self._seed = (on_s, off_s), alpha, seed
         self._pages: list[tuple[Moments, Moments]] = []
-        """Pages of ON periods: time spent ON before each period, and start of each period. Each page also has the next page's first period."""
+        """Pages of ON periods: time spent ON before each period, and start of each period. A page ends with the next page's first period."""
         self._ends = (0.0, 0.0)
 
     def due(self, elapsed_s: float) -> int:
@@ -208,13 +208,13 @@ class Bursts:
 
 
 def pareto(mean: float, alpha: float, chance: Moments) -> Moments:
-    """Return Pareto-distributed lengths with the given mean; the smallest possible length is mean·(α−1)/α."""
+    """Return Pareto-distributed lengths with the given mean. The smallest possible length is mean·(α−1)/α."""
     variates: Moments = mean * (alpha - 1) / alpha * (1.0 - chance) ** (-1.0 / alpha)
     return variates
 
 
 def settled(guess: int, elapsed_s: float, times: Callable[[int, int], Moments]) -> int:
-    """Return the number of arrival times below `elapsed_s`. The search begins at `guess`, which may be slightly wrong by rounding."""
+    """Return the number of arrival times below `elapsed_s`. The search begins at `guess`, which rounding may have made slightly wrong."""
     while guess > 0 and times(guess - 1, guess)[0] >= elapsed_s:
         guess -= 1
     return next(row for row in itertools.count(guess) if not times(row, row + 1)[0] < elapsed_s)
@@ -226,12 +226,12 @@ def generator(seed: int, purpose: int, number: int) -> np.random.Generator:
 
 @lru_cache(maxsize=64)
 def rows_of_page(seed: int, page: int) -> NDArray[np.int64]:
-    """Return for each piece of the page the number of rows of the page before it; the last entry is the number of all rows."""
+    """Return, for each piece of a page, the number of rows in earlier pieces of the page. The last entry is the number of all rows."""
     counts = generator(seed, COUNTS, page).poisson(PIECE_ROWS, PAGE_PIECES)
     return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
 
 
 @lru_cache(maxsize=16)
 def places_in_piece(seed: int, piece: int, rows: int) -> Moments:
-    """Return the arrival times of the rows within the piece, ascending, as fractions of the piece's length."""
+    """Return the arrival times of the rows of a piece, as fractions of the length of the piece, in ascending order."""
     return np.sort(generator(seed, PLACES, piece).random(rows))

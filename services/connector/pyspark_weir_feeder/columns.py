@@ -1,4 +1,4 @@
-"""Columns of a replay: their types in Spark, and the column that holds event time."""
+"""Columns of a replay: the types of the columns in Spark, and the event-time column."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark_weir_feeder.files import find_files, schema_of
 from pyspark_weir_feeder.options import Options
 from pyspark_weir_feeder.problems import InvalidOption, nearest
 
-# Arrow types that Spark lacks, with the smallest type that holds all their values.
+# Arrow types that Spark lacks, each with the smallest type of Spark that can represent all its values.
 REPLACED = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -29,17 +29,14 @@ REPLACED = {
 
 
 def declared_schema(options: Options) -> StructType:
-    """Return the schema of the replay in Spark, which is used if the user gives no schema."""
+    """Return the schema of the replay in Spark, for a user who gives no schema."""
     schema = schema_of(find_files(options.paths, options.file_format))
     split = parse_split(options.split) if options.split else ()
-    columns_asked = {
-        "columns": options.columns,
-        "split": [name for branch in split for name in branch.columns],
-    }
-    for option, names in columns_asked.items():
+    split_columns = [name for branch in split for name in branch.columns]
+    for option, names in (("columns", options.columns), ("split", split_columns)):
         for name in names:
             if name not in schema.names:
-                raise InvalidOption.named(option, f"there is no column {name}; {nearest(name, schema.names)}")
+                raise InvalidOption(option, f"there is no column {name}; {nearest(name, schema.names)}")
     fields = [declared_field(schema.field(name)) for name in options.columns or schema.names]
     if split:
         fields.append(declared_field(pa.field(STREAM_COLUMN, pa.string())))
@@ -51,36 +48,31 @@ def declared_field(field: pa.Field) -> StructField:
         return StructField(field.name, from_arrow_type(REPLACED.get(field.type, field.type)), nullable=True)
     except PySparkTypeError as problem:
         what = f"Spark has no type for column {field.name} ({field.type}); list the other columns"
-        raise InvalidOption.named("columns", what) from problem
+        raise InvalidOption("columns", what) from problem
 
 
 def time_column_of(options: Options, schema: pa.Schema) -> str | None:
-    """Return the event-time column: the declared column, or else the only timestamp column; None if it is missing or not needed."""
+    """Return the event-time column: the declared column, or else the only timestamp column; None without such a column, or if not needed."""
     is_generated = options.event_time == "clock" or options.event_rate is not None
     times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
-    if options.time_column is not None:
-        return checked(options.time_column, schema, times, is_generated)
+    if (name := options.time_column) is not None:
+        if name not in schema.names:
+            raise InvalidOption("timeColumn", f"there is no column {name}; {nearest(name, schema.names)}")
+        if name not in times and is_generated:
+            what = "the column must be a timestamp if eventTime=clock or eventRate is set"
+            raise InvalidOption("timeColumn", what, name)
+        if name not in times and not pa.types.is_int64(schema.field(name).type):
+            raise InvalidOption("timeColumn", "the column must be a timestamp or a 64-bit integer", name)
+        return name
     if not is_generated and not options.loop:
         return None
     if len(times) > 1:
-        raise InvalidOption.named(
-            "timeColumn", f"the option is missing; choose one of the timestamps: {', '.join(times)}"
+        raise InvalidOption(
+            "timeColumn", f"the option is missing; set it to one of the timestamp columns: {', '.join(times)}"
         )
     if is_generated and not times:
-        raise InvalidOption.named(
+        raise InvalidOption(
             "timeColumn",
             "the option is missing, and no column is a timestamp; leave out eventTime and eventRate",
         )
     return times[0] if times else None
-
-
-def checked(name: str, schema: pa.Schema, times: list[str], made: bool) -> str:
-    if name not in schema.names:
-        raise InvalidOption.named("timeColumn", f"there is no column {name}; {nearest(name, schema.names)}")
-    if name not in times and made:
-        raise InvalidOption.named(
-            "timeColumn", "the column must be a timestamp if eventTime=clock or eventRate is set", name
-        )
-    if name not in times and not pa.types.is_int64(schema.field(name).type):
-        raise InvalidOption.named("timeColumn", "the column must be a timestamp or a 64-bit integer", name)
-    return name

@@ -7,8 +7,8 @@
     operand    a column (in backquotes if it is not a plain word) | literal
     literal    [-]number | 'text' | TRUE | FALSE
 
-NULL is treated as in SQL: a comparison with NULL is NULL, and a condition holds only if it is TRUE. A text literal takes the
-type of the column that it is compared with, so that times can be written as text.
+NULL is treated as in SQL: a comparison with NULL is NULL, and a row meets a condition only if the condition is TRUE. A text literal
+is converted to the type of the column with which it is compared, so that times can be written as text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyspark_weir_feeder.problems import InvalidOption, nearest
 STREAM_COLUMN = "_stream"
 
 Operand = Callable[[pa.Table], Any]
-"""Compiled operand: a function that returns its value for a table, as a column or a scalar."""
+"""Compiled operand: a function that computes the value of the operand for a table, as a column or a scalar."""
 
 TOKEN = re.compile(
     r"\s*(?:(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)|(?P<text>'(?:[^']|'')*')"
@@ -57,7 +57,7 @@ def parse_split(text: str) -> tuple[Branch, ...]:
 
 
 def with_stream(table: pa.Table, branches: tuple[Branch, ...]) -> pa.Table:
-    """Return the rows that meet a condition of the split; the added column `_stream` names the first condition that the row meets."""
+    """Return the rows that meet a condition of the split. The additional column `_stream` names the first condition that a row meets."""
     holds = [verdicts(branch, table) for branch in branches]
     conditions = pa.StructArray.from_arrays(holds, names=[str(place) for place in range(len(holds))])
     names = [pa.scalar(branch.name, pa.string()) for branch in branches]
@@ -66,15 +66,13 @@ def with_stream(table: pa.Table, branches: tuple[Branch, ...]) -> pa.Table:
 
 
 def verdicts(branch: Branch, table: pa.Table) -> pa.Array:
-    """Return for each row whether the condition holds."""
+    """Return an array that is true for the rows that meet the condition, and false for all other rows."""
     try:
         verdict = branch.condition(table)
     except pa.ArrowException as problem:
-        raise InvalidOption.named(
-            "split", f"condition {branch.name} cannot be evaluated: {problem}"
-        ) from problem
+        raise InvalidOption("split", f"condition {branch.name} cannot be evaluated: {problem}") from problem
     if not pa.types.is_boolean(verdict.type):
-        raise InvalidOption.named(
+        raise InvalidOption(
             "split", f"condition {branch.name} must be true or false, but its type is {verdict.type}"
         )
     if isinstance(verdict, pa.Scalar):
@@ -86,19 +84,19 @@ def verdicts(branch: Branch, table: pa.Table) -> pa.Array:
 
 def column_of(table: pa.Table, name: str) -> pa.ChunkedArray:
     if name not in table.column_names:
-        raise InvalidOption.named("split", f"there is no column {name}; {nearest(name, table.column_names)}")
+        raise InvalidOption("split", f"there is no column {name}; {nearest(name, table.column_names)}")
     return table[name]
 
 
 def in_type_of(value: Any, other: Any) -> Any:
-    """Return `value` cast to the type of the other operand if `value` is a text literal, otherwise unchanged."""
+    """Return a text literal converted to the type of the other operand, and any other value unchanged."""
     if isinstance(value, pa.Scalar) and pa.types.is_string(value.type) and not pa.types.is_null(other.type):
         return value.cast(other.type)
     return value
 
 
 class Parser:
-    """Recursive-descent parser with one method per grammar rule."""
+    """Recursive-descent parser of the option split, with one method for each rule of the grammar."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -108,15 +106,15 @@ class Parser:
 
     def split(self) -> tuple[Branch, ...]:
         branches: dict[str, Branch] = {}
-        while self._kind() != "end":
+        while self._peek()[0] != "end":
             branch = self._branch()
             if branch.name in branches:
-                raise InvalidOption.named("split", "two conditions have the same name", branch.name)
+                raise InvalidOption("split", "two conditions have the same name", branch.name)
             branches[branch.name] = branch
-            if self._kind() != "end":
+            if self._peek()[0] != "end":
                 self._expect(";")
         if not branches:
-            raise InvalidOption.named(
+            raise InvalidOption(
                 "split", "the option must contain a condition, as in `hot: temp > 30`", self._text
             )
         return tuple(branches.values())
@@ -203,16 +201,13 @@ class Parser:
         while text[place:].strip():
             match = TOKEN.match(text, place)
             if match is None:
-                raise InvalidOption.named(
+                raise InvalidOption(
                     "split", f"the text cannot be parsed from {text[place:].strip()[:40]!r} on", text
                 )
             kind = str(match.lastgroup)
             tokens.append((kind, match[kind]))
             place = match.end()
         return [*tokens, ("end", "the end")]
-
-    def _kind(self) -> str:
-        return self._peek()[0]
 
     def _peek(self) -> tuple[str, str]:
         return self._tokens[self._place]
@@ -234,7 +229,7 @@ class Parser:
             raise self._unexpected(self._peek()[1], repr(token))
 
     def _unexpected(self, token: str, wanted: str) -> InvalidOption:
-        return InvalidOption.named("split", f"a condition has {token} where {wanted} is needed", self._text)
+        return InvalidOption("split", f"a condition has {token} where {wanted} is needed", self._text)
 
 
 def applied(function: Callable[..., Any], *operands: Operand) -> Operand:

@@ -1,4 +1,4 @@
-"""Files with the rows of a replay: functions that find the files, detect the format by the ending, and read whole files into Arrow."""
+"""Files with the rows of a replay. The functions find the files, detect the format by the ending, and read whole files into Arrow."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.dataset
 import pyarrow.fs
 import pyarrow.json
-import pyarrow.parquet
 
 from pyspark_weir_feeder.options import FileFormat
 from pyspark_weir_feeder.problems import ChangedReplay, InvalidOption
@@ -38,7 +38,7 @@ class File:
 
 
 def find_files(paths: tuple[str, ...], file_format: FileFormat | None) -> tuple[File, ...]:
-    """Return the files at `paths`, in this order; files in a directory are sorted by path. Names that begin with . or _ are skipped."""
+    """Return the files at `paths`. Files in a directory are sorted by path, without names that begin with . or _."""
     return tuple(file for path in paths for file in files_at(path, file_format))
 
 
@@ -46,14 +46,14 @@ def files_at(path: str, file_format: FileFormat | None) -> list[File]:
     system, inner = located(path)
     info = system.get_file_info(inner)
     if info.type == pa.fs.FileType.NotFound:
-        raise InvalidOption.named("path", "there is no such file or directory", path)
+        raise InvalidOption("path", "there is no such file or directory", path)
     if info.is_file:
         return [file_of(path, info, file_format)]
     below = system.get_file_info(pa.fs.FileSelector(inner, recursive=True))
     files = {entry.path[len(inner) :].lstrip("/"): entry for entry in below if entry.is_file}
     shown = sorted(name for name in files if not any(part[0] in "._" for part in name.split("/")))
     if not shown:
-        raise InvalidOption.named("path", "the directory holds no files", path)
+        raise InvalidOption("path", "the directory holds no files", path)
     return [file_of(f"{path.rstrip('/')}/{name}", files[name], file_format) for name in shown]
 
 
@@ -71,7 +71,7 @@ def format_of(uri: str) -> FileFormat:
     if ending in COMPRESSED:
         ending = os.path.splitext(stem)[1]
     if ending not in ENDINGS:
-        raise InvalidOption.named(
+        raise InvalidOption(
             "path",
             f"the ending of the file name is not one of {' '.join(ENDINGS)}; set the option fileFormat",
             uri,
@@ -80,27 +80,23 @@ def format_of(uri: str) -> FileFormat:
 
 
 def schema_of(files: tuple[File, ...]) -> pa.Schema:
-    """Return a schema with the columns of all files, and with types that hold the values of every file."""
+    """Return a schema with the columns of all files. The types of the schema can represent the values of every file."""
     try:
         return pa.unify_schemas([schema_of_file(file) for file in files], promote_options="permissive")
     except pa.ArrowException as problem:
-        raise InvalidOption.named(
+        raise InvalidOption(
             "path", f"a column has incompatible types in different files: {problem}"
         ) from problem
 
 
 def schema_of_file(file: File) -> pa.Schema:
-    if file.file_format == "parquet":
-        with opened(file) as source:
-            return pa.parquet.read_schema(source).remove_metadata()
-    if file.file_format == "arrow":
-        with opened(file) as source:
-            return pa.ipc.open_file(source).schema.remove_metadata()
+    if READERS[file.file_format] is read_dataset:
+        return dataset(file).schema.remove_metadata()
     return read_file(file, None, pa.schema([])).schema
 
 
 def read_files(files: tuple[File, ...], names: list[str], types: pa.Schema) -> pa.Table:
-    """Return the columns `names` of all files. Columns of text formats are parsed as `types`; other formats keep their own types."""
+    """Return the columns `names` of all files. CSV and JSON are parsed as `types`; other formats have their own types."""
     tables = [read_file(file, names, types) for file in files]
     return pa.concat_tables(tables, promote_options="permissive")
 
@@ -115,22 +111,16 @@ def read_file(file: File, names: list[str] | None, types: pa.Schema) -> pa.Table
     try:
         table = READERS[file.file_format](file, names, types)
     except pa.ArrowException as problem:
-        raise InvalidOption.named(
+        raise InvalidOption(
             "path", f"{file.uri} is not a valid {file.file_format} file: {problem}"
         ) from problem
     table = table.replace_schema_metadata(None)
     return table if names is None else table.select([name for name in names if name in table.column_names])
 
 
-def read_parquet(file: File, names: list[str] | None, _: pa.Schema) -> pa.Table:
-    with opened(file) as source:
-        parquet = pa.parquet.ParquetFile(source)
-        return parquet.read(names and [name for name in names if name in parquet.schema_arrow.names])
-
-
-def read_arrow(file: File, _names: list[str] | None, _types: pa.Schema) -> pa.Table:
-    with opened(file) as source:
-        return pa.ipc.open_file(source).read_all()
+def read_dataset(file: File, names: list[str] | None, _: pa.Schema) -> pa.Table:
+    rows = dataset(file)
+    return rows.to_table(names and [name for name in names if name in rows.schema.names])
 
 
 def read_csv(file: File, _: list[str] | None, types: pa.Schema) -> pa.Table:
@@ -143,17 +133,17 @@ def read_json(file: File, _: list[str] | None, types: pa.Schema) -> pa.Table:
         return pa.json.read_json(source, parse_options=pa.json.ParseOptions(explicit_schema=declared(types)))
 
 
-READERS = {"parquet": read_parquet, "arrow": read_arrow, "csv": read_csv, "json": read_json}
+READERS = {"parquet": read_dataset, "arrow": read_dataset, "csv": read_csv, "json": read_json}
 
 
 def declared(types: pa.Schema) -> pa.Schema:
-    """Return `types` without timestamps, because Arrow requires a time zone in each text that is parsed as a declared timestamp."""
+    """Return `types` without timestamps. For a declared timestamp, Arrow would require a time zone in each text."""
     return pa.schema([field for field in types if not pa.types.is_timestamp(field.type)])
 
 
-def opened(file: File) -> Any:
+def dataset(file: File) -> pa.dataset.Dataset:
     system, inner = located(file.uri)
-    return system.open_input_file(inner)
+    return pa.dataset.dataset(inner, filesystem=system, format=file.file_format)
 
 
 def unpacked(file: File) -> Any:

@@ -12,16 +12,18 @@ from collections.abc import Iterable
 
 
 class FeederError(ValueError):
-    """Base class of the feeder's errors. The message says what is wrong, where, and what to do."""
+    """Base class of the feeder's errors. The message of an error says what is wrong, where, and what to do."""
 
 
 class InvalidOption(FeederError):
     """Error for a wrong option."""
 
-    @classmethod
-    def named(cls, option: str, what: str, value: object = None) -> InvalidOption:
-        got = "" if value is None else f" (got {value!r})"
-        return cls(f"option {option}: {what}{got}")
+    def __init__(self, option: str, what: str, value: object = None) -> None:
+        super().__init__(option, what, value)
+
+    def __str__(self) -> str:
+        option, what, value = self.args
+        return f"option {option}: {what}" + ("" if value is None else f" (got {value!r})")
 
 
 class ChangedReplay(FeederError):
@@ -29,7 +31,7 @@ class ChangedReplay(FeederError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return what an error message about the unknown `name` suggests: the most similar known name, or else all known names."""
+    """Return a suggestion for the error about an unknown name: the most similar known name, or else all known names."""
     by_lower = {name_known.lower(): name_known for name_known in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     return f"did you mean {by_lower[near[0]]}?" if near else f"known: {', '.join(by_lower.values())}"

@@ -1,7 +1,7 @@
 """Endless replay of files that are kept in memory as Arrow tables.
 
-The replay repeats the n rows of the files for which a condition of `split` holds; each pass through them is a lap. Row k of the
-replay is row k mod n of these, in lap k div n. Its event time depends on the options:
+The replay repeats the n rows of the files for which a condition of `split` holds. One pass through these rows is a lap. Row k of
+the replay is row k mod n of a lap, in lap number k div n. The event time of a row depends on the options:
 
     eventTime=file    time in the file, plus one lap length for each earlier lap. The lap length is the range of the
                       event times plus their mean gap, so that event time continues where the previous lap ended
@@ -28,12 +28,12 @@ from numpy.typing import NDArray
 
 from pyspark_weir_feeder.conditions import STREAM_COLUMN, parse_split, with_stream
 from pyspark_weir_feeder.files import File, read_files
-from pyspark_weir_feeder.problems import InvalidOption, nearest
+from pyspark_weir_feeder.problems import FeederError, InvalidOption, nearest
 
 SLICE_ROWS = 65_536
-"""Maximum number of rows of a returned batch."""
+"""Maximum number of rows of a record batch that the replay returns."""
 TILE_ROWS = 65_536
-"""Minimum number of rows in memory: shorter laps are stored several times, so that slices do not get short."""
+"""Minimum number of rows in memory. Shorter laps are stored several times, so that returned batches do not get short."""
 
 Moments = Callable[[int, int], NDArray[np.int64]]
 """Function that returns the event times of the rows [first, end), in µs since 1970."""
@@ -50,9 +50,12 @@ class Recipe:
     time_column: str | None
 
     def fingerprint(self) -> str:
-        """Return a hash of the files' names and sizes and of the split, which determine the rows; folders do not matter."""
-        files = [(file.uri.rsplit("/", 1)[-1], file.size) for file in self.files]
-        return hashlib.sha256(repr((files, self.split)).encode()).hexdigest()[:16]
+        """Return a hash of the files' names and sizes and of the split. The folders of the files do not change the hash."""
+        return fingerprint_of(([(file.uri.rsplit("/", 1)[-1], file.size) for file in self.files], self.split))
+
+
+def fingerprint_of(value: object) -> str:
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
 class Replay:
@@ -72,14 +75,16 @@ class Replay:
             self._starts.append(self._starts[-1] + batch.num_rows)
 
     def batches(self, first: int, end: int, moments: Moments | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows [first, end); the function `moments`, if given, returns their event times."""
+        """Yield the rows [first, end). Without the function `moments`, the event times are those of the files."""
         while first < end:
             lap, row = divmod(first, self._tile_rows)
             place = bisect.bisect_right(self._starts, row) - 1
             rows = min(self._starts[place + 1] - row, end - first, SLICE_ROWS)
             batch = self._batches[place].slice(row - self._starts[place], rows)
             if moments is not None:
-                batch = self._timed(batch, moments(first, first + rows))
+                assert self._time is not None, "event times need a column to replace"
+                times = pa.array(moments(first, first + rows)).view(batch.schema.field(self._time).type)
+                batch = self._with_time(batch, times)
             elif lap and self._time is not None:
                 batch = self._with_time(batch, later(batch.column(self._time), lap * self._tile_lap))
             yield batch
@@ -93,17 +98,13 @@ class Replay:
         field = tiled.schema.field(self._time)
         return tiled.set_column(self._time, field, later(tiled.column(self._time), laps))
 
-    def _timed(self, batch: pa.RecordBatch, moments: NDArray[np.int64]) -> pa.RecordBatch:
-        assert self._time is not None, "event times need a column to replace"
-        return self._with_time(batch, pa.array(moments).view(batch.schema.field(self._time).type))
-
     def _with_time(self, batch: pa.RecordBatch, times: pa.Array) -> pa.RecordBatch:
         return batch.set_column(self._time, batch.schema.field(self._time), times)
 
 
 @lru_cache(maxsize=2)
 def load(recipe: Recipe) -> Replay:
-    """Return the replay of a recipe. It is cached between micro-batches, for as long as Spark keeps the process."""
+    """Return the replay of a recipe. The replay is cached between micro-batches, for as long as Spark keeps the process."""
     branches = parse_split(recipe.split) if recipe.split else ()
     fields = {field.name: field for field in recipe.schema if not branches or field.name != STREAM_COLUMN}
     names = fields.keys() | {name for branch in branches for name in branch.columns}
@@ -112,9 +113,9 @@ def load(recipe: Recipe) -> Replay:
         table = with_stream(table, branches)
     if not table.num_rows:
         of_split = " for which a condition of split holds" if branches else ""
-        raise InvalidOption.named("path", f"the files contain no rows{of_split}")
+        raise InvalidOption("path", f"the files contain no rows{of_split}")
     replay = Replay(as_declared(table, recipe.schema), recipe.time_column)
-    # Present objects are exempted from garbage collection, because Spark's workers collect after every task, which takes 20 ms.
+    # Existing objects are exempted from garbage collection, which Spark's workers run after each task, and which would take 20 ms.
     gc.freeze()
     return replay
 
@@ -123,22 +124,22 @@ def as_declared(table: pa.Table, schema: pa.Schema) -> pa.Table:
     columns = []
     for field in schema:
         if field.name not in table.column_names:
-            raise InvalidOption.named(
+            raise InvalidOption(
                 "columns", f"there is no column {field.name}; {nearest(field.name, table.column_names)}"
             )
         try:
-            # Spark's times are in microseconds.
+            # Times are truncated to microseconds, because Spark has no finer times.
             column = table[field.name].cast(options=pc.CastOptions(field.type, allow_time_truncate=True))
         except pa.ArrowException as problem:
-            raise InvalidOption(f"column {field.name} cannot be read as {field.type}: {problem}") from problem
+            raise FeederError(f"column {field.name} cannot be read as {field.type}: {problem}") from problem
         if column.null_count and not field.nullable:
-            raise InvalidOption(f"column {field.name} is declared NOT NULL but has {column.null_count} NULLs")
+            raise FeederError(f"column {field.name} is declared NOT NULL but has {column.null_count} NULLs")
         columns.append(column)
     return pa.table(columns, schema=schema)
 
 
 def lap_length(times: pa.ChunkedArray) -> int:
-    """Return by how much event time advances per lap, in units of the time column, at least 1."""
+    """Return the length of a lap in event time, in units of the time column. The length is at least 1."""
     count: int = len(times) - times.null_count
     if not count:
         return 1
@@ -152,6 +153,6 @@ def integer(time: pa.Scalar) -> int:
 
 
 def later(times: pa.Array, by: int | NDArray[np.int64]) -> pa.Array:
-    """Return the event times plus `by`, which makes them the event times of a later lap; NULL stays NULL."""
+    """Return the event times of a later lap, which are the given times plus `by`. NULL stays NULL."""
     whole = times.cast(pa.int64())
     return pc.add_checked(whole, by if isinstance(by, int) else pa.array(by)).cast(times.type)

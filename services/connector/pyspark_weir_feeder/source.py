@@ -1,13 +1,12 @@
 """Spark data source of the feeder: a streaming source with offsets, partitions and readers.
 
-Offsets are computed from the clock and name exact rows, so a micro-batch that Spark repeats has the same rows. Spark creates
+Offsets are computed from the clock and name exact rows. So a micro-batch that Spark repeats has the same rows. Spark creates
 readers in several processes: to plan the query, to plan each micro-batch, and in Python workers. Workers keep the files in
 memory between micro-batches.
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,13 +28,13 @@ from pyspark.sql.types import StructType
 from pyspark_weir_feeder.arrivals import Arrivals, schedule_of
 from pyspark_weir_feeder.columns import declared_schema, time_column_of
 from pyspark_weir_feeder.files import find_files
-from pyspark_weir_feeder.offsets import Bounds, Offset, Planned, advanced, due, rescheduled, rows_between
-from pyspark_weir_feeder.options import Options, read_options
+from pyspark_weir_feeder.offsets import Bounds, Offset, advanced, due, rescheduled, rows_between
+from pyspark_weir_feeder.options import Options, Planned, read_options
 from pyspark_weir_feeder.problems import ChangedReplay, InvalidOption
-from pyspark_weir_feeder.replay import Moments, Recipe, Replay, load
+from pyspark_weir_feeder.replay import Moments, Recipe, Replay, fingerprint_of, load
 
 PARTITION_ROWS = 1_000_000
-"""Maximum number of rows that one task reads. Each task costs some milliseconds, and memory for the files."""
+"""Maximum number of rows that one task reads. Each task takes some milliseconds, and needs memory for the files."""
 
 
 class DefaultSource(DataSource):
@@ -52,17 +51,16 @@ class DefaultSource(DataSource):
 
 @dataclass(frozen=True)
 class ReplayRows(InputPartition):
-    """Range of the replay's rows that one task reads, with the schedule of their arrival."""
+    """Range of the rows of the replay that one task reads."""
 
     first: int
     end: int
-    began_us: int
-    base: int
-    replay: str
+    offset: Offset
+    """End offset of the micro-batch, which contains the schedule of the rows' arrival."""
     planned: Planned
     """Options that determine the event times of the rows."""
-    recipe: Recipe | None = None
-    """Recipe of the rows; None for the recipe of the reader that reads them."""
+    recipe: Recipe | None
+    """Recipe of the rows; None if it equals the recipe of the reader."""
 
 
 def clock_us() -> int:
@@ -80,16 +78,8 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time_column=time_column_of(options, arrow),
         )
         self._replay = self._recipe.fingerprint()
-        self._arrivals = fingerprint(options.arrivals)
-        self._planned = Planned(
-            arrivals=options.arrivals,
-            event_time=options.event_time,
-            event_rate=options.event_rate,
-            time_column=self._recipe.time_column,
-            paths=options.paths,
-            file_format=options.file_format,
-            split=options.split,
-        )
+        self._arrivals = fingerprint_of(options.arrivals)
+        self._planned = options.planned(self._recipe.time_column)
         self._now_us = now_us
         self._initial: Offset | None = None
         self._last: Offset | None = None
@@ -97,7 +87,7 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Time in µs up to which rows are read with Trigger.AvailableNow; None with other triggers."""
 
     def initialOffset(self) -> dict[str, Any]:
-        # The initial offset is kept, because Spark may ask for it several times before the first rows are due, and it must not change.
+        # The initial offset must not change, although Spark may ask several times for this offset before the first rows are due.
         if self._initial is None:
             self._initial = self._beginning(self._now_us())
         return self._initial.to_json()
@@ -127,25 +117,17 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if last.planned is None and planned.event_time == "clock" and last.arrivals != self._arrivals:
             raise ChangedReplay(
                 "the micro-batch to be repeated was planned with other arrivals, which an older feeder did not store; "
-                "set these arrivals again (options arrivals, rate, …, seed) until it is repeated, then change them"
+                "set the earlier options arrivals, rate, … and seed until the micro-batch has been repeated"
             )
         rows = rows_between(Offset.from_json(start), last)
         return [
-            ReplayRows(
-                first=first,
-                end=min(first + PARTITION_ROWS, rows.stop),
-                began_us=last.began_us,
-                base=last.base,
-                replay=last.replay,
-                planned=planned,
-                recipe=recipe,
-            )
+            ReplayRows(first, min(first + PARTITION_ROWS, rows.stop), last, planned, recipe)
             for first in rows[::PARTITION_ROWS]
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, ReplayRows), "partitions() returns ReplayRows only"
-        if partition.recipe is None and partition.replay != self._replay:
+        if partition.recipe is None and partition.offset.replay != self._replay:
             raise ChangedReplay(
                 "the files have changed since the query began; restore the files, or start with a new checkpoint"
             )
@@ -164,7 +146,7 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _scheduled(self, start: Offset) -> Offset:
-        """Return the offset at which the next micro-batch begins, adapted if the options have changed since that offset."""
+        """Return the offset `start` for the next micro-batch. If the options have changed, the offset is adapted to the new options."""
         if start.replay != self._replay:
             if start.planned is None or start.planned.has_files_of(self._planned):
                 raise other_rows()
@@ -174,7 +156,7 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(start, planned=self._planned)
 
     def _recipe_of(self, last: Offset) -> Recipe | None:
-        """Return the recipe of a planned micro-batch, or None if it equals the recipe of this reader."""
+        """Return the recipe of the micro-batch that ends at `last`; None if the recipe equals that of this reader."""
         if last.replay == self._replay:
             return None
         planned = last.planned
@@ -199,7 +181,7 @@ class FeederReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def moments(replay: Replay, rows: ReplayRows) -> Moments | None:
-    """Return a function that returns the event times of rows, or None if event times are those in the files."""
+    """Return the function that returns the event times of the rows; None if the event times are those in the files."""
     planned = rows.planned
     if planned.event_time == "clock":
         return lambda first, end: arrived(planned.arrivals, rows, first, end)
@@ -217,18 +199,14 @@ def other_rows() -> ChangedReplay:
 def files_gone(where: str) -> ChangedReplay:
     return ChangedReplay(
         f"the micro-batch to be repeated was planned with the files at {where}, which are gone or have changed; "
-        "restore them until it is done, or start with a new checkpoint"
+        "restore the files until the micro-batch has been repeated, or start with a new checkpoint"
     )
 
 
 def arrived(arrivals: Arrivals, rows: ReplayRows, first: int, end: int) -> NDArray[np.int64]:
-    times = schedule_of(arrivals).times(first - rows.base, end - rows.base)
-    return rows.began_us + (times * 1e6).astype(np.int64)
+    times = schedule_of(arrivals).times(first - rows.offset.base, end - rows.offset.base)
+    return rows.offset.began_us + (times * 1e6).astype(np.int64)
 
 
 def evenly(rate: float, first: int, end: int) -> NDArray[np.int64]:
     return (np.arange(first, end) * (1e6 / rate)).astype(np.int64)
-
-
-def fingerprint(arrivals: Arrivals) -> str:
-    return hashlib.sha256(repr(arrivals).encode()).hexdigest()[:16]

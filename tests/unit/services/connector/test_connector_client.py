@@ -1,4 +1,4 @@
-"""The connector's client with a gateway that is busy, away, or loses responses: each row is published once, or an error says why not."""
+"""The connector's client publishes each row once, or raises an error, if the gateway is busy, is away, or loses responses."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_timeout_error_says_the_reason_and_the_remedy(node: Node) -> None:
         GatewayClient(to.connection).publish(to, Batch("q", 0), table(1))
     assert str(raised.value) == (
         "the gateway did not accept the call within 0 s: the stream's log is full; "
-        "check that it runs and has room, or set a larger timeoutSeconds"
+        "check that the gateway runs and has room, or set a larger timeoutSeconds"
     )
 
 

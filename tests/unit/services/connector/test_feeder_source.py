@@ -1,4 +1,4 @@
-"""The feeder, a Spark source that replays files, called without Spark: rates, laps, offsets, event times, splits, options, files."""
+"""The feeder, a Spark source that replays files, is called without Spark: rates, laps, offsets, event times, options and files."""
 
 import gzip
 import itertools
@@ -67,7 +67,7 @@ def feeder_arrivals(schedule: Schedule, end_s: float) -> list[float]:
 
 
 def dispersion(moments: Sequence[float], window_s: float, end_s: float) -> float:
-    """Return the variance of the counts in windows, divided by their mean; it is 1 for a Poisson stream."""
+    """Return the variance of the counts in windows, divided by the mean of the counts. The result is 1 for a Poisson stream."""
     counts, _ = np.histogram(moments, bins=round(end_s / window_s), range=(0, end_s))
     return float(counts.var() / counts.mean())
 
@@ -250,7 +250,7 @@ def whole(replay: Replay, first: int, end: int) -> list[dict[str, Any]]:
 
 
 def oracle(table: pa.Table, first: int, end: int, lap: int) -> list[dict[str, Any]]:
-    """Return the rows of the endless replay, computed one by one from its definition."""
+    """Return rows of the endless replay. Each row is computed separately from the definition of the replay."""
     rows = table.to_pylist()
     times = table["ts"].cast(pa.int64()).to_pylist()
     found = []
@@ -768,7 +768,7 @@ REFUSED = [
     ({"rate": "1e12"}, "option rate: the value must be at most 1e+09"),
     (
         {"arrivals": "possion"},
-        "option arrivals: this value is not a choice of the option; did you mean poisson? (got 'possion')",
+        "option arrivals: the value is not valid; did you mean poisson? (got 'possion')",
     ),
     ({"arrivals": "bursts"}, "option onSeconds: this required option is missing"),
     (
@@ -777,7 +777,7 @@ REFUSED = [
     ),
     ({"onSeconds": "1"}, "option onSeconds: this option is for arrivals=bursts, not for arrivals=constant"),
     ({"arrivals": "steps"}, "option rate: this option is for arrivals=constant or poisson or bursts"),
-    ({"loop": "yes"}, "option loop: this value is not a choice of the option; known: true, false"),
+    ({"loop": "yes"}, "option loop: the value is not valid; known: true, false"),
     ({"seed": "-1"}, "option seed: the value must be a whole number, at least 0"),
     ({"maxRowsPerTrigger": "0"}, "option maxRowsPerTrigger: the value must be a whole number, at least 1"),
     ({"catchUpSeconds": "-1"}, "option catchUpSeconds: the value must be at least 0"),
@@ -792,7 +792,7 @@ REFUSED = [
     ({"timeColumn": "tss"}, "option timeColumn: there is no column tss; did you mean ts?"),
     ({"timeColumn": "room"}, "option timeColumn: the column must be a timestamp or a 64-bit integer"),
     ({"columns": "id,romo"}, "option columns: there is no column romo; did you mean room?"),
-    ({"columns": "id,,ts"}, "option columns: the list has an empty part"),
+    ({"columns": "id,,ts"}, "option columns: the list has an empty item"),
     (
         {"columns": "id", "eventRate": "5"},
         "option timeColumn: the option is missing, and no column is a timestamp",
@@ -848,7 +848,7 @@ def test_time_column_is_required_with_several_timestamps(tmp_path: Path) -> None
     table = readings(5).append_column("seen", readings(5)["ts"])
     pq.write_table(table, tmp_path / "two.parquet")
     options = {"path": str(tmp_path / "two.parquet"), "rate": "5"}
-    with pytest.raises(InvalidOption, match="choose one of the timestamps: ts, seen"):
+    with pytest.raises(InvalidOption, match="set it to one of the timestamp columns: ts, seen"):
         Query(options).reader()
     query = Query(options | {"timeColumn": "seen"})
     assert query.step(query.reader(), 1.0).num_rows == 5

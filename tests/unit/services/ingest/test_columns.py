@@ -1,4 +1,4 @@
-"""Mapping of the columns of a producer's batch to a stream: names, types, schema policies, and rows that do not fit."""
+"""Conversion of the columns of a producer's batch to those of a stream: names, types, schema policies, and rows that do not fit."""
 
 from __future__ import annotations
 
@@ -33,11 +33,7 @@ def mapped_rows(
     good, dead = mapped(stream, sql, batch.schema, policy, time).take(batch)
     good.validate(full=True)
     assert good.schema == stream.schema.arrow
-    lost = [
-        (group.reason, group.column, [row for rows in group.batches for row in rows.to_pylist()])
-        for group in dead
-    ]
-    return good.to_pydict(), lost
+    return good.to_pydict(), [(rows.reason, rows.column, rows.batch.to_pylist()) for rows in dead]
 
 
 def readings(**columns: Any) -> pa.RecordBatch:
@@ -124,7 +120,7 @@ INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16
 
 
 def around(type_: pa.DataType) -> st.SearchStrategy[int]:
-    """Generate integers of the type, often at its limits or at the limits of other types."""
+    """Generate integers of a type, often at the limits of this type or of other types."""
     bits, signed = type_.bit_width, pa.types.is_signed_integer(type_)
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
     ends = [
@@ -190,9 +186,7 @@ def test_timestamps_keep_their_moments_or_are_set_apart(unit: str, values: list[
         return value % 1000 == 0 if unit == "ns" else abs(value * UNITS[unit]) < 2**63
 
     assert good.column(0).view(pa.int64()).to_pylist() == [moment(value) for value in values if fits(value)]
-    lost = [
-        row for group in dead for rows in group.batches for row in rows.column(0).view(pa.int64()).to_pylist()
-    ]
+    lost = [row for rows in dead for row in rows.batch.column(0).view(pa.int64()).to_pylist()]
     assert lost == [value for value in values if not fits(value)]
 
 

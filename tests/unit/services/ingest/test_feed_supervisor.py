@@ -1,4 +1,4 @@
-"""Decisions of the feed supervisor, without Spark: each feed starts, fails, changes and ends without touching other feeds."""
+"""Decisions of the feed supervisor, without Spark: a feed that starts, fails, changes or ends does not affect other feeds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def handled(supervisor: Supervisor[str], *events: tuple[float, Event[str]]) -> l
 
 
 def running(**feeds: str) -> Supervisor[str]:
-    """Return a supervisor with these feeds, all declared and running."""
+    """Return a supervisor with the given feeds, which are all declared and running."""
     supervisor = Supervisor[str]()
     supervisor.handle(DeclaredFeeds(feeds), 0.0)
     for name in feeds:
@@ -105,10 +105,10 @@ def test_changed_feed_is_tried_at_once_after_failures() -> None:
         supervisor.handle(FeedFailed("broken", "no such path"), 100.0 * second)
         supervisor.handle(Tick(), 100.0 * second + 99.0)
     supervisor.handle(FeedFailed("broken", "no such path"), 2000.0)
-    assert supervisor.next_due() == 2030.0
+    assert supervisor.feeds["broken"].due == 2030.0
     assert supervisor.handle(DeclaredFeeds({"broken": "b"}), 2001.0) == [Start("broken", "b")]
     supervisor.handle(FeedFailed("broken", "no such column"), 2002.0)
-    assert supervisor.next_due() == 2002.5
+    assert supervisor.feeds["broken"].due == 2002.5
 
 
 def test_error_of_a_replaced_declaration_is_not_shown() -> None:
@@ -136,7 +136,7 @@ def test_finished_batch_resets_the_pause_between_restarts() -> None:
         supervisor.handle(Started("feed"), 100.0 * second + 99.0)
     supervisor.handle(BatchDone("feed"), 1500.0)
     supervisor.handle(FeedFailed("feed", "why"), 1600.0)
-    assert supervisor.next_due() == 1600.5
+    assert supervisor.feeds["feed"].due == 1600.5
 
 
 # -- random sequences of events ---------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ NAMES = ("a", "b", "c")
 
 @dataclass
 class World:
-    """Model of Spark's queries: a commanded start or stop takes effect some events later."""
+    """Model of Spark's queries, in which a start or stop takes effect only after some other events."""
 
     starting: dict[str, str] = field(default_factory=dict)
     active: dict[str, str] = field(default_factory=dict)
@@ -202,7 +202,7 @@ def test_each_feed_finally_runs_as_declared_with_at_most_one_query(
             event = world.next_event(*step)
             if event is not None:
                 world.enact(supervisor.handle(event, now), step[0], set())
-    # No query fails from here on.
+    # In the rest of the test, no query fails.
     for _ in range(6):
         now += 60.0
         world.enact(supervisor.handle(Tick(), now), None, set(NAMES))

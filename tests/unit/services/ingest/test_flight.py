@@ -24,9 +24,9 @@ from engine.class_.steps import Answer, Commit
 from engine.data.schema import Schema
 from engine.data.train import train_from_arrow
 from engine.sql import SqlCatalog, parse_create_stream, plan_query
-from services.ingest.deadletters import letters
 from services.ingest.flight import FlightDoor, FlightSettings
 from services.ingest.keys import KeyRecord, KeyRing, new_key
+from tests.support.dead_letters import letters
 
 READINGS = "CREATE STREAM readings (ts timestamp, sensor int32, temp float64, WATERMARK FOR ts AS ts)"
 PLAIN = "CREATE STREAM plain (x int64)"
@@ -36,7 +36,7 @@ KIB = 1024
 
 @dataclass
 class Client:
-    """Client that writes batches and reads answers as a producer or reader on the network would."""
+    """Client that writes batches like a producer on the network, and reads answers like a reader."""
 
     address: str
     key: str | None = KEY
@@ -105,12 +105,12 @@ class Door:
         return Client(self.door.address, key)
 
     def frames(self, stream: str = "plain") -> list[list[Any]]:
-        """Return the values of the first column, one list per frame of the stream's log."""
+        """Return the values of the first column, as one list for each frame of the stream's log."""
         log = Reader(self.dirs.stream(stream))
         return [batch_of(payload).columns[0].data.tolist() for _, payload in log.frames(log.first)]
 
     def restart(self, **settings: Any) -> None:
-        """Start another gateway in place of the gateway; it knows only what is on disk."""
+        """Replace the gateway by a new gateway, which knows only the files on disk."""
         self.door.close()
         self.streams.close()
         self.streams = Streams(self.dirs, lambda: 1.0)
@@ -415,7 +415,7 @@ def test_calls_without_a_known_key_are_refused(door: Door, key: str | None) -> N
         client.put(plain(1), 0, commit=True)
     with pytest.raises(flight.FlightUnauthenticatedError, match="option apiKey"):
         client.committed()
-    # For this call pyarrow raises a plain OSError instead of the Flight error class.
+    # For `get_schema`, pyarrow raises a plain OSError instead of a Flight error.
     with pytest.raises(OSError, match=r"option apiKey.*Unauthenticated"):
         client.flight.get_schema(flight.FlightDescriptor.for_path("stream", "plain"), client.call)
     with pytest.raises(flight.FlightUnauthenticatedError, match="option apiKey"):

@@ -28,9 +28,9 @@ from actors.log.train_format import batch_of
 from actors.runtime.run_dirs import RunDirs
 from bench.subscriber import Subscriber
 from configs.errors import WeirError
-from services.ingest.deadletters import letters
 from services.ingest.flight import FlightSettings
 from services.ingest.keys import new_key
+from tests.support.dead_letters import letters
 
 pytestmark = pytest.mark.slow
 
@@ -55,7 +55,7 @@ def gateway_process(dirs: RunDirs, key: str, parent: Connection) -> None:
 
 
 def run_and_kill(dirs: RunDirs, chance: random.Random, up: threading.Event, ended: threading.Event) -> None:
-    """Start and kill a gateway KILLS times at random moments; let the last gateway run until `ended` is set."""
+    """Start a gateway, and kill it at a random moment, KILLS times. Then run a last gateway until `ended` is set."""
     for kill in range(KILLS + 1):
         ours, theirs = PROCESSES.Pipe()
         process = PROCESSES.Process(target=gateway_process, args=(dirs, KEY, theirs))
@@ -75,7 +75,7 @@ def run_and_kill(dirs: RunDirs, chance: random.Random, up: threading.Event, ende
 
 
 class Producer:
-    """Producer of batches of several parts; it repeats each batch until the gateway has acknowledged it."""
+    """Producer of batches with several parts, which repeats each batch until the gateway has acknowledged the batch."""
 
     def __init__(self, dirs: RunDirs, name: str, first: int, seed: int) -> None:
         self._dirs, self._name, self._chance = dirs, name, random.Random(f"{seed}/{name}")
@@ -156,7 +156,7 @@ class Producer:
 
 
 def values(dirs: RunDirs, ended: threading.Event) -> Iterator[int]:
-    """Yield the values that a reader sees if it follows the log from the start to the end of the test."""
+    """Yield the values that a reader of the log sees from the start to the end of the test."""
     log, following, last = Reader(dirs.stream("s")), 0, False
     while not last:
         last = ended.is_set()

@@ -1,4 +1,4 @@
-"""A source that reads files that do not exist leads to a warning when its stream is declared."""
+"""A declaration leads to a warning if the files of its source do not exist."""
 
 from __future__ import annotations
 

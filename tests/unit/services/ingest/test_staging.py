@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from actors.gateway.stream import Stream
 from actors.gateway.streams import Streams
 from actors.runtime.run_dirs import RunDirs
+from configs.errors import InvalidInput
 from services.ingest.staging import (
     PART_BYTES,
     BatchKey,
-    BatchTooLarge,
     NotStaged,
     StagedPart,
     Staging,
@@ -83,7 +83,7 @@ def test_part_without_room_is_refused_until_later_or_for_good(stream: Stream) ->
     put(staging, BatchKey(stream, "p", 1), (0, "a"), 60_000)
     with pytest.raises(StagingFull):
         put(staging, BatchKey(stream, "q", 1), (0, "a"), 60_000)
-    with pytest.raises(BatchTooLarge, match="maxOffsetsPerTrigger"):
+    with pytest.raises(InvalidInput, match="maxOffsetsPerTrigger"):
         put(staging, BatchKey(stream, "p", 1), (1, "a"), 60_000)
     assert staging.status()["bytes"] == 60_000 + PART_BYTES
     staging.drop(BatchKey(stream, "p", 1))
@@ -127,7 +127,7 @@ def test_bytes_and_batches_are_counted_exactly_and_stay_within_the_limit(
                         if action == "put":
                             staging.put(held, name, StagedPart())
                             expected[number, partition] = 1000 * size + PART_BYTES
-                except (StagingFull, BatchTooLarge):
+                except (StagingFull, InvalidInput):
                     assert sum(expected.values()) + PART_BYTES + 1000 * size > most
             case "drop":
                 staging.drop(batch)

@@ -1,7 +1,6 @@
-"""Feeds that users declare in streams.yaml: messages about mistakes, checks before Spark starts, progress, and the choice of Java."""
+"""Feeds that a file streams.yaml declares: errors for mistakes, checks before Spark starts, progress, and the choice of Java."""
 
 import copy
-import json
 import os
 import re
 import shutil
@@ -34,11 +33,11 @@ from configs.yaml_loading import parse_model, parse_yaml
 from services.cli.commands.ingest import door_of
 from services.cli.commands.up import from_here
 from services.ingest.declared_streams import check_gateway, compare, declared
-from services.ingest.java import Java, Unfit, examined, find_java
-from services.ingest.job import GatewayAddress, IngestJob, job_of
+from services.ingest.java import Java, UnfitJava, examined, find_java
+from services.ingest.job import JOB_JSON, GatewayAddress, IngestJob
 from services.ingest.keys import new_key
-from services.ingest.progress import FeedCounts, behind, brief
-from services.ingest.session import SparkFolder, settings
+from services.ingest.progress import FeedCounts, FeedProgress, behind, brief
+from services.ingest.session import settings
 from tests.spark.gateways import RealGateway, opened
 from tests.support.checkout import ROOT
 from tests.support.terminal import Terminal
@@ -88,7 +87,7 @@ TICKS, READINGS, ORDERS = "streams.ticks.source", "streams.readings.source", "st
 
 
 def changed(path: str, value: object) -> dict[str, Any]:
-    """Return the valid file with one value replaced or removed; `path` is its keys joined by `/`."""
+    """Return a valid file in which one value is replaced or removed. The keys that lead to the value are joined by `/` in `path`."""
     data: dict[str, Any] = copy.deepcopy(yaml.safe_load(VALID))
     *above, key = path.split("/")
     node = data
@@ -109,7 +108,7 @@ def problem(data: object, tmp_path: Path) -> str:
     return str(caught.value).removeprefix(f"{file}: ")
 
 
-# Changed key, its new value, and the message that is expected after "streams.yaml: ".
+# Cases: a key of the file, its wrong value, and the message that is expected after "streams.yaml: ".
 MISTAKES = [
     (
         "streams",
@@ -356,7 +355,7 @@ def test_names_of_options_are_case_insensitive() -> None:
 
 
 def test_session_settings_of_the_file_are_passed_to_spark(tmp_path: Path) -> None:
-    conf = settings(parsed(), SparkFolder(tmp_path))
+    conf = settings(parsed(), tmp_path)
     assert conf["spark.master"] == "local[2]"
     assert conf["spark.driver.memory"] == "512m"
     assert conf["spark.jars.packages"] == KAFKA_CONNECTOR
@@ -364,7 +363,7 @@ def test_session_settings_of_the_file_are_passed_to_spark(tmp_path: Path) -> Non
 
 def test_job_stays_equal_through_json(tmp_path: Path) -> None:
     job = IngestJob(parsed(), GatewayAddress("grpc://127.0.0.1:1", "weir_x"), tmp_path, tmp_path)
-    assert job_of(json.loads(json.dumps(job.as_json()))) == job
+    assert JOB_JSON.validate_json(job.as_json()) == job
 
 
 FED = ("ticks", "readings", "orders", "lines", "faults", "both")
@@ -579,32 +578,33 @@ def report(
 
 
 def test_progress_reports_of_spark_are_counted_once_even_after_a_query_restart() -> None:
-    counted = FeedCounts()
+    counted = FeedCounts(FeedProgress("f"))
     first, second = report(0, 10, "t0"), report(1, 5, "t1", latest=9, end=7)
     assert counted.hear([first])
     assert counted.hear([first, second])
     assert not counted.hear([first, second])
-    assert (counted.rows, counted.batch, counted.batch_ms, counted.lag) == (15, 1, 9.0, 2.0)
+    progress = counted.progress
+    assert (progress.rows, progress.batch, progress.batch_ms, progress.lag) == (15, 1, 9.0, 2.0)
     assert counted.hear([report(1, 5, "t2", run="s")])
-    assert counted.rows == 20
+    assert counted.progress.rows == 20
 
 
 def test_trigger_without_data_does_not_count_as_a_batch() -> None:
-    counted = FeedCounts()
+    counted = FeedCounts(FeedProgress("f"))
     idle = report(3, 0, "t") | {"durationMs": {"latestOffset": 1, "triggerExecution": 2}}
     assert not counted.hear([idle])
-    assert counted.batch is None
+    assert counted.progress.batch is None
 
 
 def test_run_id_of_a_query_without_data_is_known() -> None:
-    counted = FeedCounts()
+    counted = FeedCounts(FeedProgress("f"))
     idle = report(3, 0, "t", run="of today") | {"durationMs": {"latestOffset": 1, "triggerExecution": 2}}
     counted.hear([idle])
     assert counted.run == "of today"
 
 
 def test_rate_covers_the_last_seconds() -> None:
-    counted, rates = FeedCounts(), []
+    counted, rates = FeedCounts(FeedProgress("f")), []
     for second in range(30):
         counted.hear([report(second, 100 if second < 15 else 0, f"t{second:02}")])
         rates.append(counted.rate(float(second)))
@@ -649,7 +649,7 @@ def test_pauses_double_up_to_a_limit_until_a_success(fates: list[bool]) -> None:
 
 
 def fake_java(home: Path, version: str, modules: bool = True, prints_version: bool = True) -> Path:
-    """Create an executable `java` that prints the settings of a Java of this version; return its JAVA_HOME."""
+    """Create an executable `java` that prints the settings of the given version of Java, and return its JAVA_HOME."""
     executable = home / "bin" / "java"
     executable.parent.mkdir(parents=True)
     refuse = "" if modules else 'if [ "$1" = --add-modules ]; then exit 1; fi\n'
@@ -679,9 +679,8 @@ def test_java_is_searched_in_order_and_unsuitable_versions_are_skipped(tmp_path:
     environ = {"JAVA_HOME": str(old), "PATH": f"{found / 'bin'}:/nowhere"}
     assert find_java(None, environ, tmp_path / "usual") == Java(found, 17)
     assert find_java(None, {"JAVA_HOME": str(old)}, tmp_path / "usual").version == 21
-    passed_over = examined(base / "bin" / "java")
-    assert isinstance(passed_over, Unfit)
-    assert passed_over.why == "its module jdk.incubator.vector is missing"
+    with pytest.raises(UnfitJava, match=r"^its module jdk\.incubator\.vector is missing$"):
+        examined(base / "bin" / "java")
 
 
 def test_missing_java_is_reported_with_what_was_found_and_what_to_install(tmp_path: Path) -> None:
@@ -767,7 +766,7 @@ def test_system_on_this_machine_is_found_with_its_key_unless_several_run(
     assert door_of("grpc://127.0.0.1:2", "mine") == GatewayAddress("grpc://127.0.0.1:2", "mine")
     with pytest.raises(InvalidInput, match=r"several systems .*\n.*grpc://127.0.0.1:1, grpc://127.0.0.1:2"):
         door_of(None, None)
-    # With WEIR_HOME set, only the system started from that home is found.
+    # WEIR_HOME is set, so that only a system that was started from this home is found.
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
     for system, home in (("a", "elsewhere"), ("b", "home")):
         RunDirs(tmp_path, system, "n1").note_cluster(Cluster("127.0.0.1:1", None, str(tmp_path / home)))
@@ -805,7 +804,7 @@ def test_ingest_reports_missing_settings_before_it_starts_spark(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "17")))
     monkeypatch.setenv("WEIR_HOME", str(tmp_path / "home"))
-    # A real system that runs on this machine would be found otherwise.
+    # Without this patch, the command would find a real system that runs on this machine.
     monkeypatch.setattr(services.cli.commands.ingest, "shared_memory", lambda: tmp_path)
     code, out, err = terminal("ingest", "-f", str(file), *options)
     assert (code, out) == (2, "")

@@ -106,7 +106,7 @@ def test_stream_declared_for_a_mirror_stays_as_written(catalog: Catalog) -> None
         (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM DATABASE 'postgresql://u:hunter2@h/d'"
             " TABLE 't' BANDWIDTH 5 PER SECOND\"}",
-            "sql: an address in the SQL contains a password\n  hint: remove the password there, and set options.password",
+            "sql: an address in the SQL contains a password\n  hint: remove the password from the address, and set options.password",
         ),
         (
             "{kind: Mirror, name: m, sql: \"CREATE MIRROR m (a string) FROM DATABASE 'postgresql://h/d?password=hunter2'"
@@ -306,7 +306,7 @@ def test_rows_are_published_once_and_answers_are_read_from_the_log(
     stop, class_log = threading.Event(), ClassLog(dirs.class_log("acme"), 1 << 20)
     class_log.commit(3)
     polls = door.answers("acme/q", stop)
-    assert list(next(polls)) == []  # answers from before the first poll do not count
+    assert list(next(polls)) == []  # Answers that were given before the first poll are not counted as uses.
     class_log.commit(2)
     while not (answers := list(next(polls))):
         pass

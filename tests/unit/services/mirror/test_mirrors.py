@@ -29,7 +29,7 @@ from services.mirror.poll_loop import Polling
 from tests.support.object_server import Store, object_store
 from tests.support.postgresql import postgresql
 
-HUNG_S = 20.0  # a call of the server that takes longer counts as hanging
+HUNG_S = 20.0  # Seconds after which a call of the server counts as hanging.
 BAD = ("broken", "loop", "never", "garbage", "list", "large", "text", "missing")
 
 
@@ -41,7 +41,7 @@ def prices(store: Store, keys: str = "KEYS ('a', 'b')", rest: str = "") -> Mirro
 
 
 class Published:
-    """Collector of published rows, with a way to wait for expected rows."""
+    """Collector of published rows, which can wait until the expected rows have been published."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -96,7 +96,8 @@ def test_unchanged_object_is_not_fetched_again() -> None:
         assert (second.row, second.size < first.size) == (None, True)
         store.objects["a"] = {"price": 2}
         assert objects.fetch("a").row == {"item": "a", "price": 2}
-        assert objects.fetch("a").row == {"item": "a", "price": 2}  # still new, because `took` was not called
+        # The object is still new, because `took` was not called.
+        assert objects.fetch("a").row == {"item": "a", "price": 2}
         objects.close()
     assert store.answered == {200: 3, 304: 1}
 
@@ -173,7 +174,7 @@ def test_size_of_a_compressed_answer_is_its_size_on_the_wire() -> None:
 
 
 def test_two_changes_of_an_object_within_one_second_are_both_noticed() -> None:
-    """A server that counts in whole seconds may answer "not modified" although the object changed within the second."""
+    """Check that a change within the second of `Last-Modified` is noticed, though the server may answer "not modified"."""
     with object_store(a={"price": 1}) as store:
         store.etags, store.modified = False, datetime.now(UTC).replace(microsecond=0)
         objects = HttpObjects(prices(store), store.url + "{key}")

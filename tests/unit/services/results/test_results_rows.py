@@ -24,7 +24,6 @@ from engine.data.schema import DataType, TypeKind, decimal
 from engine.data.train import values_to_arrow
 from engine.sql import parse_create_stream
 from services.api.routes.results import ARROW
-from services.ingest.deadletters import letters
 from services.ingest.flight import FlightDoor, FlightSettings
 from services.ingest.keys import new_key
 from services.results.cursors import OLDEST
@@ -35,6 +34,7 @@ from services.results.row_parsing import REASONS_MAX, ROWS_MAX, NotReadable, col
 from services.results.rows import BRINGERS_MAX, RowDelivery
 from services.results.units import LocalAnswers, RemoteAnswers
 from tests.support.answer_logs import ClassLog
+from tests.support.dead_letters import letters
 from tests.support.served import Served, served
 
 HUNG_S = 60.0
