@@ -11,8 +11,7 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -49,7 +48,6 @@ class Organisation:
 
     server: RealServer
     id: int
-    names: Iterator[int] = field(default_factory=lambda: count(1))
 
     def ask(self, method: str, path: str, body: object = None) -> httpx.Response:
         """Send a request as the server's administrator, with user name and password."""
@@ -62,7 +60,8 @@ class Organisation:
 
     def token(self, role: Role) -> str:
         """Return the token of a new service account with this role."""
-        name = f"{role}-{next(self.names)}"
+        # Names of service accounts are unique in the whole server.
+        name = f"{role} {secrets.token_hex(6)}"
         made = self.ask("POST", "/api/serviceaccounts", {"name": name, "role": role})
         assert made.status_code == httpx.codes.CREATED, made.text
         return str(

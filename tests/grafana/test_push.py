@@ -148,7 +148,6 @@ def test_wrong_tokens_and_roles_are_refused_with_a_reason(weir: Terminal, organi
     asked = {
         "does not accept the token": ("glsa_" + "x" * 32 + "_00000000", ()),
         "the token may not make the folder": (organisation.token("Viewer"), ()),
-        "the token may not see the data source": (organisation.token("Viewer"), source),
         "the token may not make a data source": (organisation.token("Editor"), source),
     }
     for reason, (token, options) in asked.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,22 @@ from tests.support.dashboard_documents import DOCUMENTS, Json
 pytestmark = pytest.mark.grafana
 
 
+def without_lowest(value: Any) -> Any:
+    """Return JSON without the values of lowest thresholds: Grafana's own editor writes null there, and its schema of version 10 has only numbers."""
+    if isinstance(value, dict):
+        return {
+            name: without_lowest(inner)
+            for name, inner in value.items()
+            if not (name == "value" and inner is None and "color" in value)
+        }
+    return [without_lowest(inner) for inner in value] if isinstance(value, list) else value
+
+
 def problem(organisation: Organisation, document: Json) -> str:
     """Return how the dashboard breaks the schema, or an empty text."""
-    told = organisation.ask("POST", "/api/dashboards/validate", {"dashboard": json.dumps(document)}).json()
+    told = organisation.ask(
+        "POST", "/api/dashboards/validate", {"dashboard": json.dumps(without_lowest(document))}
+    ).json()
     return "" if told["isValid"] else str(told.get("message"))
 
 
