@@ -167,7 +167,7 @@ class Grafana:
         """Return the response to a call, or None if the requested object is missing or hidden."""
         try:
             return self._found(what, call)
-        except Forbidden:
+        except DeniedByGrafana:
             return None
 
     def _found(self, what: str, call: Callable[[], object]) -> Json | None:
@@ -247,7 +247,7 @@ class Grafana:
             case HTTPStatus.UNAUTHORIZED:
                 return NotAllowed(f"{self.url} does not accept the token", hint=TOKEN_HINT), False
             case HTTPStatus.FORBIDDEN:
-                return Forbidden(f"the token may not {what}: {said}", hint=ROLE_HINT), False
+                return DeniedByGrafana(f"the token may not {what}: {said}", hint=ROLE_HINT), False
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in PASSING:
             return Away(
                 f"{self.url} could not {what}: {status} {said}", hint="try again later"
@@ -258,7 +258,7 @@ class Grafana:
         return InvalidInput("the server at this address is not a Grafana", "--grafana", self.url, URL_HINT)
 
 
-class Forbidden(NotAllowed):
+class DeniedByGrafana(NotAllowed):
     """Error for a request that the token's role does not permit."""
 
 

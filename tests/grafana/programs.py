@@ -27,7 +27,7 @@ GRAFANA = "github.com/grafana/grafana"
 VERSION = "10.0.0"
 # SQLite, where Grafana stores everything, is written in C.
 GO = {"CGO_ENABLED": "1", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"}
-# The build runs beside other work, with two compilers at a time.
+# Two compilers run at a time, so that the machine stays usable during the build.
 BUILD = ["-p", "2", "-trimpath", "-tags", "oss", "-ldflags", f"-s -w -X main.version={VERSION}"]
 # Parts of the source that the server reads while it runs.
 READ_BY_SERVER = ("conf", "public/emails", "public/views", "public/app/plugins")
@@ -99,7 +99,7 @@ def build() -> None:
 
 
 def make_writable(folder: Path) -> None:
-    """Allow writing to a copy of a folder of Go's cache, whose files nobody may write."""
+    """Allow writing to a copy of a folder of Go's cache, in which all files are read-only."""
     for parent, _, files in os.walk(folder):
         for path in (Path(parent), *(Path(parent) / file for file in files)):
             path.chmod(path.stat().st_mode | 0o200)

@@ -27,15 +27,16 @@ def write_provisioning(folder: Path) -> None:
     provider = documented_provider()
     shutil.copytree(FOLDER, folder / "json" / "weir")
     provider["options"]["path"] = str(folder / "json" / "weir")
-    of_chart = {"name": "chart", "folder": "Of the chart", "folderUid": CHART_FOLDER, "type": "file"}
-    of_chart["options"] = {"path": str(write_of_release(folder / "json" / "chart"))}
+    written = str(write_of_release(folder / "json" / "chart"))
+    names = {"name": "chart", "folder": "Of the chart", "folderUid": CHART_FOLDER}
+    of_chart = {**names, "type": "file", "options": {"path": written}}
     write(folder / "dashboards" / "weir.yaml", {"apiVersion": 1, "providers": [provider, of_chart]})
     source = SOURCE | {"url": SOURCE_URL, "editable": False}
     write(folder / "datasources" / "weir.yaml", {"apiVersion": 1, "datasources": [source]})
 
 
 def documented_provider() -> dict[str, Any]:
-    """Return the provider of dashboards that docs/dashboards.md tells users to write."""
+    """Return the provider of dashboards that docs/dashboards.md shows as an example."""
     found = DOCUMENTED.search((ROOT / "docs" / "dashboards.md").read_text(encoding="utf-8"))
     assert found is not None
     (provider,) = yaml.safe_load(found[1])["providers"]

@@ -1,4 +1,4 @@
-"""Metrics of the real demonstration, recorded by a real Prometheus that goes on after the demonstration has ended."""
+"""Metrics of the real demonstration, recorded by a real Prometheus that still runs after the demonstration has ended."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import yaml
 
@@ -38,24 +39,33 @@ class Recording:
 @contextmanager
 def recorded(folder: Path) -> Iterator[Recording]:
     """Run the demonstration to its end, while a Prometheus of this process scrapes it."""
-    (folder / "tmp").mkdir()
     log = folder / "demo.log"
+    with ExitStack() as running:
+        # Ray puts sockets below this folder, and the path of a socket has at most 107 characters.
+        temporary = Path(running.enter_context(TemporaryDirectory(prefix="weir-")))
+        demo = running.enter_context(demonstration(folder, temporary, log))
+        target, token = scraped_address(temporary, demo, log)
+        prometheus = running.enter_context(Prometheus(folder / "prometheus", target, token))
+        # Exit code 1 says that a promise was broken, which happens on a busy machine.
+        assert demo.wait(DEMO_S) in (0, 1), log.read_text()
+        begin, end = span(prometheus)
+        assert end - begin > LEAST_S, f"the demonstration was scraped for {end - begin:.0f} s only"
+        yield Recording(prometheus, begin, end)
+
+
+@contextmanager
+def demonstration(folder: Path, temporary: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the demonstration, and end it if it still runs."""
     with log.open("wb") as output:
         demo = subprocess.Popen(
             [*WEIR, *DEMO],
             cwd=folder,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp")},
+            env=os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},
             stdout=output,
             stderr=subprocess.STDOUT,
         )
     try:
-        target, token = scraped_address(folder / "tmp", demo, log)
-        with Prometheus(folder / "prometheus", target, token) as prometheus:
-            # Exit code 1 says that a promise was broken, which happens on a busy machine.
-            assert demo.wait(DEMO_S) in (0, 1), log.read_text()
-            begin, end = span(prometheus)
-            assert end - begin > LEAST_S, f"the demonstration was scraped for {end - begin:.0f} s only"
-            yield Recording(prometheus, begin, end)
+        yield demo
     finally:
         if demo.poll() is None:
             demo.terminate()

@@ -21,7 +21,7 @@ NOTE = {"time": 1767268800510, "text": "a lends to b", "tags": ["weir", "redistr
 
 
 class Call(NamedTuple):
-    """Call whose answer both servers must give."""
+    """Request that both servers must answer in the same way."""
 
     method: str
     path: str
@@ -89,7 +89,7 @@ ANNOTATIONS = [
 ]
 CALLS = [*FOLDERS, *SOURCES, *DASHBOARDS, *ANNOTATIONS]
 
-# Fields whose values differ from server to server; both must have them, with values of the same type.
+# Fields with values that differ from server to server; both servers must have these fields, with values of the same type.
 OF_SERVER = {"id", "version", "commit", "pluginVersion"}
 
 

@@ -110,7 +110,7 @@ class Server:
             try:
                 return handle(*found.groups(), parse_qs(parts.query))
             except Refusal as refusal:
-                # An account that may see no folder at all is not told that a folder or a dashboard does not exist.
+                # To an account that may see no folder at all, Grafana denies access to missing folders and dashboards.
                 sees_none = role != "Admin" and self.folders.keys() <= self.hidden
                 if refusal.code == 404 and permission in HIDDEN and sees_none:
                     raise denied from None
