@@ -187,6 +187,13 @@ def test_a_taken_folder_title_is_refused(weir: Terminal, organisation: Organisat
     assert (refused.code, "another folder already has this title" in refused.err) == (2, True)
 
 
+def test_a_hidden_folder_is_refused(weir: Terminal, organisation: Organisation) -> None:
+    organisation.told("POST", "/api/folders", {"uid": "weir", "title": "Secret"})
+    organisation.told("POST", "/api/folders/weir/permissions", {"items": []})
+    refused = pushed(weir, organisation, organisation.token("Editor"))
+    assert (refused.code, "the token may not see the folder weir" in refused.err) == (4, True)
+
+
 # -- annotations ---------------------------------------------------------------------------------------------------
 
 LENDING = {
