@@ -4,10 +4,10 @@ BIN     := .venv/bin
 READY   := .venv/.ready
 SOURCES := $(sort tests $(patsubst %/,%,$(dir $(wildcard */*.py))))
 PYTEST  := $(BIN)/python -m pytest
-FAST    := not (live or spark or kafka or helm or browser or cluster or node or slow)
+FAST    := not (live or spark or kafka or helm or browser or cluster or node or grafana or slow)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools demo papers test test-slow test-live test-spark test-kafka test-helm cluster images test-cluster test-node test-browser test-all check format bench picture openapi policies metrics dashboards chart soak lock clean
+.PHONY: help setup tools demo papers test test-slow test-live test-spark test-kafka test-helm cluster images test-cluster test-node grafana test-grafana test-browser test-all check format bench picture openapi policies metrics dashboards chart soak lock clean
 export PYTHON
 
 help: ## list the targets
@@ -38,7 +38,7 @@ test: $(READY) ## run the fast tests
 	@$(PYTEST) -n auto -m "$(FAST)" $(ARGS)
 
 test-slow: $(READY) ## run the tests that take more than a few seconds, without Ray, Spark, Kafka, Helm and browser
-	@$(PYTEST) -n auto -m "slow and not (live or spark or kafka or helm or browser or cluster or node)" $(ARGS)
+	@$(PYTEST) -n auto -m "slow and not (live or spark or kafka or helm or browser or cluster or node or grafana)" $(ARGS)
 
 # These tests run one after another, because they share the machine's processors and some of them measure times.
 test-live: $(READY) ## run the tests that start Ray on this machine
@@ -69,13 +69,19 @@ test-node: cluster ## run the tests that start containerd and the kubelet on thi
 	@bash .ci/tools node
 	@$(PYTEST) -m node $(ARGS)
 
+grafana: $(READY) ## build the Grafana server from its pinned Go module, if WEIR_GRAFANA_CACHE (~/.cache/weir/grafana) lacks it
+	@$(BIN)/python -m tests.grafana.programs
+
+test-grafana: grafana ## run the tests that send the dashboards and their queries to a real Grafana
+	@$(PYTEST) -m grafana $(ARGS)
+
 # Two files run at a time: each starts a service or a whole system, and mostly waits for pages.
 test-browser: $(READY) ## run the tests that use the console in Debian's Chromium; pictures go to build/screenshots
 	@$(PYTEST) -n 2 --dist loadfile -m "browser and not slow" $(ARGS)
 
-# Tests of the markers `cluster` and `node` need Go and share a control plane, so they run apart.
-test-all: $(READY) ## run every test but those of test-cluster and test-node, also those that start Ray, Spark, Kafka, Helm or a browser
-	@$(PYTEST) -n auto -m "not (cluster or node)" $(ARGS)
+# Tests of the markers `cluster`, `node` and `grafana` need Go, so they run apart.
+test-all: $(READY) ## run every test but those of test-cluster, test-node and test-grafana, also those that start Ray, Spark, Kafka, Helm or a browser
+	@$(PYTEST) -n auto -m "not (cluster or node or grafana)" $(ARGS)
 
 check: $(READY) ## check lint rules, formatting, types and the repository's own rules
 	$(BIN)/ruff check .

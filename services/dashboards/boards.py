@@ -139,7 +139,6 @@ OBJECTIVE = 0.95
 OBJECTIVE_REACHED: tuple[tuple[float | None, str], ...] = ((None, RED), (OBJECTIVE, YELLOW), (0.99, GREEN))
 OF_TARGET: tuple[tuple[float | None, str], ...] = ((None, GREEN), (0.8, YELLOW), (1.0, RED))
 NONE_IS_RIGHT: tuple[tuple[float | None, str], ...] = ((None, GREEN), (1.0, RED))
-A_HINT: tuple[tuple[float | None, str], ...] = ((None, BLUE),)
 
 
 def per_second(series: str, selector: str = "") -> str:
@@ -152,6 +151,11 @@ def rate_by(labels: str, series: str, selector: str = "") -> str:
     return f"sum by ({labels}) ({per_second(series, selector)})"
 
 
+def ratio_by(labels: str, counted: str, whole: str, selector: str) -> str:
+    """Return the PromQL for the rate of one counter divided by the rate of another; the result is empty while the other counter stands still."""
+    return f"{rate_by(labels, counted, selector)} / ({rate_by(labels, whole, selector)} > 0)"
+
+
 def quantile_by(labels: str, part: float, selector: str) -> str:
     """Return the PromQL for a quantile of response times. `labels` must select one tenant: buckets depend on the tenant's delay target."""
     return f"histogram_quantile({part:g}, {rate_by(f'le, {labels}', 'weir_class_response_seconds_bucket', selector)})"
@@ -159,8 +163,7 @@ def quantile_by(labels: str, part: float, selector: str) -> str:
 
 def in_time_by(labels: str, selector: str) -> str:
     """Return the PromQL for the part of answers within the delay target; the result is empty without answers."""
-    came = rate_by(labels, "weir_class_response_seconds_count", selector)
-    return f"{rate_by(labels, 'weir_class_results_in_time_total', selector)} / ({came} > 0)"
+    return ratio_by(labels, "weir_class_results_in_time_total", "weir_class_response_seconds_count", selector)
 
 
 def of_target_by(labels: str, selector: str) -> str:

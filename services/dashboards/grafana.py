@@ -2,6 +2,7 @@
 
 The package neither retries calls nor explains errors, so this module does both. Calls that take a data source's numeric id
 are avoided, because some versions from Grafana 11 to 13 refuse them. Every call may be repeated without creating a second object.
+To an account that may see no folder yet, Grafana does not say that a folder or a dashboard is missing: it refuses the request.
 The token is sent to the given address only, never to the target of a redirect, and appears in no message.
 """
 
@@ -96,19 +97,24 @@ class Grafana:
     # -- calls about folders ---------------------------------------------------------------------------
 
     def folder_title(self, uid: str) -> str | None:
-        folder = self._found("see the folder", lambda: self._face.folder.get_folder(uid))
+        """Return the title of a folder, or None if Grafana does not have the folder or hides it from this token."""
+        folder = self._seen("see the folder", lambda: self._face.folder.get_folder(uid))
         return None if folder is None else str(folder.get("title", ""))
 
     def make_folder(self, uid: str, title: str) -> None:
         """Make a folder with this uid; a folder that another client has made meanwhile is accepted."""
         answer = self._made("make the folder", lambda: self._face.folder.create_folder(title, uid))
-        if answer is not None and self.folder_title(uid) is None:
-            raise InvalidInput(
-                "another folder already has this title",
-                "--folder-title",
-                title,
-                "choose another title, or pass the uid of that folder with --folder",
-            )
+        if answer is None or self.folder_title(uid) is not None:
+            return
+        folders = self._listed("see the folders", self._face.folder.get_all_folders)
+        if all(folder.get("title") != title for folder in folders):
+            raise NotAllowed(f"the token may not see the folder {uid}", hint=ROLE_HINT)
+        raise InvalidInput(
+            "another folder already has this title",
+            "--folder-title",
+            title,
+            "choose another title, or pass the uid of that folder with --folder",
+        )
 
     # -- calls about data sources ----------------------------------------------------------------------
 
@@ -131,7 +137,8 @@ class Grafana:
     # -- calls about dashboards ------------------------------------------------------------------------
 
     def dashboard(self, uid: str) -> StoredDashboard | None:
-        answer = self._found("see the dashboard", lambda: self._face.dashboard.get_dashboard(uid))
+        """Return a dashboard, or None if Grafana does not have the dashboard or hides it from this token."""
+        answer = self._seen("see the dashboard", lambda: self._face.dashboard.get_dashboard(uid))
         if answer is None:
             return None
         document, meta = answer.get("dashboard"), answer.get("meta")
@@ -147,10 +154,7 @@ class Grafana:
 
     def annotations(self, tag: str, from_ms: int, to_ms: int) -> list[Json]:
         parameters = urlencode({"tags": tag, "from": from_ms, "to": to_ms, "limit": ANNOTATIONS_MOST})
-        answer = self._told("see annotations", lambda: self._api.GET(f"/annotations?{parameters}"))
-        if not isinstance(answer, list):
-            raise self._no_grafana()
-        return [item for item in answer if isinstance(item, Mapping)]
+        return self._listed("see annotations", lambda: self._api.GET(f"/annotations?{parameters}"))
 
     def annotate(self, at_ms: int, text: str, tags: Sequence[str]) -> None:
         """Write an annotation that belongs to no dashboard: every dashboard that queries its tags shows it."""
@@ -158,6 +162,13 @@ class Grafana:
         self._json("annotate", lambda: self._api.POST("/annotations", json=body))
 
     # -- HTTP calls with retries and errors ------------------------------------------------------------
+
+    def _seen(self, what: str, call: Callable[[], object]) -> Json | None:
+        """Return the response to a call, or None if the requested object is missing or hidden."""
+        try:
+            return self._found(what, call)
+        except DeniedByGrafana:
+            return None
 
     def _found(self, what: str, call: Callable[[], object]) -> Json | None:
         """Return the response to a call, or None if Grafana does not have the requested object."""
@@ -177,6 +188,12 @@ class Grafana:
                 return refused.title
             raise
         return None
+
+    def _listed(self, what: str, call: Callable[[], object]) -> list[Json]:
+        answer = self._told(what, call)
+        if not isinstance(answer, list):
+            raise self._no_grafana()
+        return [item for item in answer if isinstance(item, Mapping)]
 
     def _json(self, what: str, call: Callable[[], object]) -> Json:
         answer = self._told(what, call)
@@ -230,7 +247,7 @@ class Grafana:
             case HTTPStatus.UNAUTHORIZED:
                 return NotAllowed(f"{self.url} does not accept the token", hint=TOKEN_HINT), False
             case HTTPStatus.FORBIDDEN:
-                return NotAllowed(f"the token may not {what}: {said}", hint=ROLE_HINT), False
+                return DeniedByGrafana(f"the token may not {what}: {said}", hint=ROLE_HINT), False
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in PASSING:
             return Away(
                 f"{self.url} could not {what}: {status} {said}", hint="try again later"
@@ -239,6 +256,10 @@ class Grafana:
 
     def _no_grafana(self) -> InvalidInput:
         return InvalidInput("the server at this address is not a Grafana", "--grafana", self.url, URL_HINT)
+
+
+class DeniedByGrafana(NotAllowed):
+    """Error for a request that the token's role does not permit."""
 
 
 @dataclass(eq=False)

@@ -170,25 +170,22 @@ def draw_plot(axes: Axes, one: AnsweredPanel, span: TimeSpan) -> None:
         draw_stack(axes, highest, span)
     else:
         for place, (name, each) in enumerate(highest):
-            at_s, values = zip(*each.points, strict=True)
-            axes.plot(
-                [at - span.begin for at in at_s],
-                values,
-                color=SERIES[place % len(SERIES)],
-                lw=1.2,
-                label=name,
-            )
+            draw_line(axes, name, each, span, color=SERIES[place % len(SERIES)], style="-")
     for name, each in pairs:
         if name in panel.limits:
-            at_s, values = zip(*each.points, strict=True)
-            axes.plot(
-                [at - span.begin for at in at_s], values, color=NAMED["red"], lw=1.2, ls="--", label=name
-            )
+            draw_line(axes, name, each, span, color=NAMED["red"], style="--")
     if len(panel.thresholds) > 1:
         for at, name in panel.thresholds:
             if at is not None:
                 axes.axhline(at, color=NAMED.get(name, name), lw=0.9, ls=":")
     finish(axes, panel, span)
+
+
+def draw_line(
+    axes: Axes, name: str, series: LabelledSeries, span: TimeSpan, *, color: str, style: str
+) -> None:
+    at_s, values = zip(*series.points, strict=True)
+    axes.plot([at - span.begin for at in at_s], values, color=color, lw=1.2, ls=style, label=name)
 
 
 def draw_stack(axes: Axes, found: Sequence[tuple[str, LabelledSeries]], span: TimeSpan) -> None:

@@ -82,11 +82,12 @@ def push(grafana: Grafana, wish: Wish, dry_run: bool = False) -> list[PushStep]:
 
 def planned(grafana: Grafana, wish: Wish) -> Iterator[PushStep]:
     """Yield the actions that a push takes, in the order in which they must be done."""
-    yield folder_step(grafana, wish)
     chosen: Json | None = None
     if wish.datasource_url is not None:
+        # This step needs the highest role, so it is first: a token without the role changes nothing.
         yield datasource_step(grafana.datasource(DATASOURCE_UID), wish.datasource_url)
         chosen = OURS
+    yield folder_step(grafana, wish)
     for document in wish.dashboards:
         yield dashboard_step(grafana, document, wish.folder_uid, chosen)
 

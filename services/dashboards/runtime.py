@@ -14,6 +14,7 @@ from services.dashboards.boards import (
     PanelQuery,
     Row,
     rate_by,
+    ratio_by,
     worst,
 )
 
@@ -86,13 +87,7 @@ LANES = Row(
             "Cost of scheduling",
             "Time spent on deciding on turns and handing lanes over, as part of the time that lanes are busy. A few percent are usual; more means that turns are too short.",
             "percentunit",
-            (
-                PanelQuery(
-                    f"{rate_by('node', 'weir_node_scheduling_seconds_total', OF_NODES)}"
-                    f" / ({rate_by('node', 'weir_node_busy_seconds_total', OF_NODES)} > 0)",
-                    BY_NODE,
-                ),
-            ),
+            (PanelQuery(ratio_by("node", "weir_node_scheduling_seconds_total", "weir_node_busy_seconds_total", OF_NODES), BY_NODE),),
             width=8, max=1, thresholds=((None, GREEN), (0.1, YELLOW)),
         ),
         Panel(
@@ -113,13 +108,7 @@ LANES = Row(
             "Length of a turn",
             "Mean duration of a turn.",
             "s",
-            (
-                PanelQuery(
-                    f"{rate_by('node', 'weir_node_slice_seconds_total', OF_NODES)}"
-                    f" / ({rate_by('node', 'weir_node_slices_total', OF_NODES)} > 0)",
-                    BY_NODE,
-                ),
-            ),
+            (PanelQuery(ratio_by("node", "weir_node_slice_seconds_total", "weir_node_slices_total", OF_NODES), BY_NODE),),
             width=8,
         ),
         Panel(

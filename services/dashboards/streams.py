@@ -13,6 +13,7 @@ from services.dashboards.boards import (
     Panel,
     PanelQuery,
     Row,
+    lost_by,
     per_second,
     rate_by,
     worst,
@@ -265,15 +266,7 @@ READERS = Row(
             "Lost by stream",
             "Part of a stream's offered tuples that was not processed, for the ten highest.",
             "percentunit",
-            (
-                PanelQuery(
-                    worst(
-                        rate_by("stream", "weir_class_tuples_total", f'{OF_STREAMS}, fate!="delivered"')
-                        + f" / ({rate_by('stream', 'weir_class_offered_tuples_total', OF_STREAMS)} > 0)"
-                    ),
-                    BY_STREAM,
-                ),
-            ),
+            (PanelQuery(worst(lost_by("stream", OF_STREAMS)), BY_STREAM),),
             width=8, max=1,
         ),
         Panel(

@@ -21,6 +21,7 @@ from services.dashboards.boards import (
     per_second,
     quantile_by,
     rate_by,
+    ratio_by,
 )
 
 OF_QUERIES = f'{OF_TENANT}, query=~"$query"'
@@ -36,8 +37,7 @@ def of_tenant(series: str) -> str:
 
 def part_of_answers(series: str) -> str:
     """Return PromQL for the rate of a counter divided by the rate of all answers, per query; a query without answers has no value."""
-    came = rate_by("query", "weir_query_results_total", OF_QUERIES)
-    return f"{rate_by('query', series, OF_QUERIES)} / ({came} > 0)"
+    return ratio_by("query", series, "weir_query_results_total", OF_QUERIES)
 
 
 IN_SHORT = Row(

@@ -1,11 +1,10 @@
-"""A substitute for Grafana's HTTP API, as far as dashboards need it. It is stricter where a mistake of ours
-would otherwise stay hidden: unknown fields and requests by numeric id are refused.
+"""A substitute for Grafana's HTTP API, as far as dashboards need it: folders, dashboards, data sources and annotations.
 
     with grafana() as server:
         Grafana(server.url, server.token("Admin"))
 
-The rules follow the reference of Grafana's HTTP API, versions 11 to 13: folders, dashboards, data sources,
-annotations.
+The server answers as the real Grafana 10 does; `tests/grafana/test_test_server.py` compares both. It is stricter where a mistake of ours would
+otherwise stay hidden: unknown fields and requests by numeric id are refused. With `is_later`, it follows the documentation of later versions.
 """
 
 from __future__ import annotations
@@ -26,13 +25,17 @@ from urllib.parse import parse_qs, urlsplit
 
 Role = Literal["Viewer", "Editor", "Admin"]
 RANKS: dict[Role, int] = {"Viewer": 0, "Editor": 1, "Admin": 2}
-UID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+UID = re.compile(r"[a-zA-Z0-9_-]+")
+UID_MOST = 40
 FOLDER_FIELDS = {"uid", "title", "parentUid", "description"}
 SAVE_FIELDS = {"dashboard", "folderUid", "message", "overwrite"}
 SOURCE_FIELDS = {
     "uid", "name", "type", "access", "url", "user", "database", "basicAuth", "basicAuthUser", "withCredentials",
     "isDefault", "jsonData", "secureJsonData", "version",
 }  # fmt: skip
+DENIED = "You'll need additional permissions to perform this action. Permissions needed:"
+HIDDEN = {"folders:read", "dashboards:read"}
+"""Permissions without which a missing object and a hidden one cannot be distinguished."""
 ANNOTATION_FIELDS = {"dashboardUID", "panelId", "time", "timeEnd", "tags", "text"}
 
 
@@ -48,15 +51,16 @@ class Refusal(Exception):
 class Server:
     """State of the server, with a record of its requests."""
 
-    exists: int = 412
-    """Status code of the reply to the creation of a folder that already exists: 409 up to Grafana 12."""
-    has_unique_titles: bool = False
-    """True if titles of folders must be unique, as before Grafana 11."""
+    is_later: bool = False
+    """True for three rules of Grafana 11 to 13: a folder that exists is a conflict (409), titles of folders need not be unique, and
+    dashboards are shown with the newest schema and without empty values."""
     url: str = ""
     folders: dict[str, dict[str, Any]] = field(default_factory=dict)
     sources: dict[str, dict[str, Any]] = field(default_factory=dict)
     dashboards: dict[str, dict[str, Any]] = field(default_factory=dict)
     annotations: list[dict[str, Any]] = field(default_factory=list)
+    hidden: set[str] = field(default_factory=set)
+    """Folders and dashboards that only administrators may see."""
     tokens: dict[str, Role] = field(default_factory=dict)
     writes: list[str] = field(default_factory=list)
     """Requests other than GET."""
@@ -79,38 +83,54 @@ class Server:
         if not path.startswith("/api/"):
             raise Refusal(404, "Not found")
         if (method, path) == ("GET", "/api/health"):
-            return {"database": "ok", "version": "13.0.1", "commit": "unknown"}
+            return {"database": "ok", "version": "10.0.0", "commit": "unknown"}
+        if not authorization.startswith("Bearer "):
+            raise Refusal(401, "Unauthorized")
         role = self.tokens.get(authorization.removeprefix("Bearer "))
-        if role is None or not authorization.startswith("Bearer "):
-            raise Refusal(401, "Invalid API key", messageId="api-key.invalid", statusCode=401, traceID="")
+        if role is None:
+            raise Refusal(401, "invalid API key")
         if method != "GET":
             self.writes.append(f"{method} {path}")
             if self.before_write is not None:
                 happens, self.before_write = self.before_write, None
                 happens()
-        for verb, pattern, least, handle in self.routes():
+        for verb, pattern, least, permission, handle in self.routes():
             found = re.fullmatch(pattern, path)
             if found is None or verb != method:
                 continue
+            denied = Refusal(403, f"{DENIED} {permission}", title="Access denied")
+            if permission == "annotations:create":
+                denied = Refusal(403, "Access denied to this dashboard")
             if RANKS[role] < RANKS[least]:
-                raise Refusal(403, f"You'll need additional permissions to perform this action: {least}")
-            if method == "GET":
+                raise denied
+            if method != "GET":
+                return handle(*found.groups(), self.json(body, content_type))
+            if role != "Admin" and self.hidden.intersection(found.groups()):
+                raise denied
+            try:
                 return handle(*found.groups(), parse_qs(parts.query))
-            return handle(*found.groups(), self.json(body, content_type))
+            except Refusal as refusal:
+                # To an account that may see no folder at all, Grafana denies access to missing folders and dashboards.
+                sees_none = role != "Admin" and self.folders.keys() <= self.hidden
+                if refusal.code == 404 and permission in HIDDEN and sees_none:
+                    raise denied from None
+                raise
         raise Refusal(404, "Not found")
 
-    def routes(self) -> list[tuple[str, str, Role, Callable[..., object]]]:
-        uid = r"([^/]+)"
+    def routes(self) -> list[tuple[str, str, Role, str, Callable[..., object]]]:
+        """Return the method, path, least role, permission and handler of each request."""
+        uid, writing = r"([^/]+)", "any of dashboards:create, dashboards:write"
         return [
-            ("GET", f"/api/folders/{uid}", "Viewer", self.get_folder),
-            ("POST", "/api/folders", "Editor", self.post_folder),
-            ("GET", f"/api/datasources/uid/{uid}", "Admin", self.get_source),
-            ("POST", "/api/datasources", "Admin", self.post_source),
-            ("PUT", f"/api/datasources/uid/{uid}", "Admin", self.put_source),
-            ("GET", f"/api/dashboards/uid/{uid}", "Viewer", self.get_dashboard),
-            ("POST", "/api/dashboards/db", "Editor", self.post_dashboard),
-            ("GET", "/api/annotations", "Viewer", self.get_annotations),
-            ("POST", "/api/annotations", "Editor", self.post_annotation),
+            ("GET", "/api/folders", "Viewer", "", self.get_folders),
+            ("GET", f"/api/folders/{uid}", "Viewer", "folders:read", self.get_folder),
+            ("POST", "/api/folders", "Editor", "folders:create", self.post_folder),
+            ("GET", f"/api/datasources/uid/{uid}", "Viewer", "datasources:read", self.get_source),
+            ("POST", "/api/datasources", "Admin", "datasources:create", self.post_source),
+            ("PUT", f"/api/datasources/uid/{uid}", "Admin", "datasources:write", self.put_source),
+            ("GET", f"/api/dashboards/uid/{uid}", "Viewer", "dashboards:read", self.get_dashboard),
+            ("POST", "/api/dashboards/db", "Editor", writing, self.post_dashboard),
+            ("GET", "/api/annotations", "Viewer", "annotations:read", self.get_annotations),
+            ("POST", "/api/annotations", "Editor", "annotations:create", self.post_annotation),
         ]
 
     def json(self, body: bytes, content_type: str) -> dict[str, Any]:
@@ -126,6 +146,13 @@ class Server:
 
     # -- requests about folders ------------------------------------------------------------------------
 
+    def get_folders(self, _: object) -> object:
+        return [
+            {name: folder[name] for name in ("id", "uid", "title")}
+            for uid, folder in self.folders.items()
+            if uid not in self.hidden
+        ]
+
     def get_folder(self, uid: str, _: object) -> object:
         if uid not in self.folders:
             raise Refusal(404, "folder not found", status="not-found")
@@ -136,14 +163,14 @@ class Server:
         title, uid = given.get("title", ""), given.get("uid") or secrets.token_hex(7)
         if not title:
             raise Refusal(400, "folder title cannot be empty")
-        if not UID.fullmatch(uid):
-            raise Refusal(400, "uid contains illegal characters or is too long")
+        check_uid(uid)
         if uid in self.folders:
+            code = 409 if self.is_later else 412
+            raise Refusal(code, "the folder has been changed by someone else", status="version-mismatch")
+        if not self.is_later and any(one["title"] == title for one in self.folders.values()):
             raise Refusal(
-                self.exists, "the folder has been changed by someone else", status="version-mismatch"
+                409, "a folder or dashboard in the general folder with the same name already exists"
             )
-        if self.has_unique_titles and any(one["title"] == title for one in self.folders.values()):
-            raise Refusal(409, "a folder with the same name already exists in the current location")
         self.folders[uid] = {"id": len(self.folders) + 1, "uid": uid, "title": title, "version": 1}
         return self.folders[uid]
 
@@ -172,22 +199,23 @@ class Server:
             raise Refusal(404, "Data source not found")
         if there.get("readOnly"):
             raise Refusal(403, "Cannot update read-only data source")
-        if given.get("version") not in (None, there["version"]):
+        # A higher version is accepted, so that files can overwrite data sources.
+        if there["version"] > given.get("version", there["version"]):
             raise Refusal(
                 409, "Datasource has already been updated by someone else. Please reload and try again"
             )
         # Fields that the request leaves out are removed from the data source, except secrets.
         kept = {key: there[key] for key in ("id", "uid", "readOnly", "secureJsonData") if key in there}
-        self.sources[uid] = given | kept | {"version": there["version"] + 1}
+        self.sources[uid] = given | kept | {"version": given.get("version", there["version"]) + 1}
         return {"datasource": self.sources[uid], "id": there["id"], "message": "Datasource updated"}
 
     # -- requests about dashboards ---------------------------------------------------------------------
 
     def get_dashboard(self, uid: str, _: object) -> object:
         if uid not in self.dashboards:
-            raise Refusal(404, "Dashboard not found", status="not-found")
+            raise Refusal(404, "Dashboard not found")
         there = self.dashboards[uid]
-        shown = normalised(there["dashboard"])
+        shown = normalised(there["dashboard"]) if self.is_later else there["dashboard"]
         meta = {
             "folderUid": there["folderUid"],
             "provisioned": there["provisioned"],
@@ -203,19 +231,18 @@ class Server:
         if not document.get("title"):
             raise Refusal(400, "Dashboard title cannot be empty", status="empty-name")
         uid = document.get("uid") or secrets.token_hex(7)
-        if not UID.fullmatch(uid):
-            raise Refusal(400, "uid contains illegal characters or is too long")
+        check_uid(uid)
         if uid in self.folders:
             raise Refusal(400, "Dashboard cannot be changed to a folder")
         if folder and folder not in self.folders:
-            raise Refusal(400, "folder not found")
+            raise Refusal(400, "Folder not found")
         there = self.dashboards.get(uid)
         if document.get("id") and there is None:
             raise Refusal(404, "Dashboard not found", status="not-found")
         version = self.next_version(there, document, bool(given.get("overwrite")))
         stored = copy.deepcopy(document) | {"uid": uid, "id": len(self.dashboards) + 1, "version": version}
         self.dashboards[uid] = {"dashboard": stored, "folderUid": folder, "provisioned": False}
-        return {"id": stored["id"], "uid": uid, "status": "success", "version": version, "folderUid": folder}
+        return {"id": stored["id"], "uid": uid, "status": "success", "version": version}
 
     def next_version(self, there: dict[str, Any] | None, document: dict[str, Any], overwrites: bool) -> int:
         if there is None:
@@ -239,7 +266,7 @@ class Server:
     def post_annotation(self, given: dict[str, Any]) -> object:
         known(given, ANNOTATION_FIELDS)
         if not given.get("text"):
-            raise Refusal(400, "Failed to save annotation: text field should not be empty")
+            raise Refusal(400, "Failed to save annotation")
         self.annotations.append(given | {"id": len(self.annotations) + 1})
         return {"message": "Annotation added", "id": len(self.annotations)}
 
@@ -249,14 +276,21 @@ def known(given: dict[str, Any], names: set[str]) -> None:
         raise Refusal(400, f"bad request data: unknown {', '.join(unknown)}")
 
 
+def check_uid(uid: str) -> None:
+    if len(uid) > UID_MOST:
+        raise Refusal(400, f"uid too long, max {UID_MOST} characters")
+    if not UID.fullmatch(uid):
+        raise Refusal(400, "uid contains illegal characters")
+
+
 def checked_source(given: dict[str, Any]) -> None:
     known(given, SOURCE_FIELDS)
-    if missing := sorted({"name", "type", "access"} - given.keys()):
-        raise Refusal(400, f"bad request data: {', '.join(missing)} required")
+    if {"name", "type", "access"} - given.keys():
+        raise Refusal(400, "bad request data")
 
 
 def normalised(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document as Grafana shows it: with its newest schema and its own fields, and without fields that have empty values."""
+    """Return the document as later versions show it: with its newest schema and its own fields, and without fields that have empty values."""
     shown = copy.deepcopy(document) | {"schemaVersion": 43, "weekStart": ""}
     for panel in shown.get("panels", ()):
         panel["pluginVersion"] = "13.0.1"

@@ -88,8 +88,9 @@ def test_push_lists_what_it_has_done(weir: Terminal, server: Server) -> None:
     assert (code, err, {one["action"] for one in json.loads(out)}) == (0, "", {"would be created"})
     code, out, err = weir(*options)
     assert (code, err) == (0, "")
-    assert json.loads(out)[1:3] == [
+    assert json.loads(out)[:3] == [
         {"kind": "datasource", "uid": DATASOURCE_UID, "title": "Weir Prometheus", "action": "created"},
+        {"kind": "folder", "uid": "weir", "title": "Weir", "action": "created"},
         {"kind": "dashboard", "uid": "weir-overview", "title": "Weir / Overview", "action": "created"},
     ]
     assert {one["action"] for one in json.loads(weir(*options)[1])} == {"unchanged"}

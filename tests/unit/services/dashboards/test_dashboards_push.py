@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from configs.errors import InvalidInput
+from configs.errors import InvalidInput, NotAllowed
 from services.dashboards.all import documents
 from services.dashboards.grafana import Grafana
 from services.dashboards.push import DATASOURCE_UID, Wish, push
@@ -37,16 +37,16 @@ def state(server: Server) -> object:
     return copy.deepcopy((server.folders, server.sources, server.dashboards, server.annotations))
 
 
-ALL_NEW = ["create weir", f"create {DATASOURCE_UID}", *(f"create {uid}" for uid in UIDS)]
-ALL_KEPT = ["keep weir", f"keep {DATASOURCE_UID}", *(f"keep {uid}" for uid in UIDS)]
+ALL_NEW = [f"create {DATASOURCE_UID}", "create weir", *(f"create {uid}" for uid in UIDS)]
+ALL_KEPT = [f"keep {DATASOURCE_UID}", "keep weir", *(f"keep {uid}" for uid in UIDS)]
 
 
 # -- what a push writes to Grafana --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("exists", [409, 412])
-def test_the_first_push_creates_everything_and_the_second_writes_nothing(exists: int) -> None:
-    with grafana(exists=exists) as server:
+@pytest.mark.parametrize("is_later", [False, True])
+def test_the_first_push_creates_everything_and_the_second_writes_nothing(is_later: bool) -> None:
+    with grafana(is_later=is_later) as server:
         assert pushed(server) == ALL_NEW
         before, writes = state(server), list(server.writes)
         assert pushed(server) == ALL_KEPT
@@ -136,26 +136,30 @@ def refused(server: Server, wish: Wish = WISH) -> str:
 def test_an_existing_folder_keeps_its_title(server: Server) -> None:
     folder = {"id": 7, "uid": "team", "title": "The team's", "version": 3}
     server.folders["team"] = dict(folder)
-    assert pushed(server, replace(WISH, folder_uid="team", folder_title="Ours"))[0] == "keep team"
+    assert pushed(server, replace(WISH, folder_uid="team", folder_title="Ours"))[1] == "keep team"
     assert server.folders == {"team": folder}
     assert {one["folderUid"] for one in server.dashboards.values()} == {"team"}
 
 
 def test_another_folder_with_the_same_title_is_left_alone() -> None:
-    with grafana(has_unique_titles=True) as server:
+    with grafana() as server:
         server.folders["theirs"] = {"id": 1, "uid": "theirs", "title": "Weir", "version": 1}
         with pytest.raises(InvalidInput, match="another folder already has this title"):
             pushed(server)
-        assert (list(server.folders), server.dashboards, server.sources) == (["theirs"], {}, {})
-        assert pushed(server, replace(WISH, folder_uid="theirs"))[0] == "keep theirs"
+        assert (list(server.folders), server.dashboards) == (["theirs"], {})
+        assert pushed(server, replace(WISH, folder_uid="theirs"))[1] == "keep theirs"
 
 
-def test_a_folder_that_a_user_creates_meanwhile_is_used(server: Server) -> None:
+@pytest.mark.parametrize("is_later", [False, True])
+def test_a_folder_that_a_user_creates_meanwhile_is_used(is_later: bool) -> None:
     made = {"id": 1, "uid": "weir", "title": "By hand", "version": 1}
-    server.before_write = lambda: server.folders.update(weir=made)
-    assert pushed(server)[0] == "create weir"
-    assert server.folders == {"weir": made}
-    assert pushed(server) == ALL_KEPT
+    with grafana(is_later=is_later) as server:
+        server.before_write = lambda: server.folders.update(weir=made)
+        assert pushed(server, WITHOUT_SOURCE, role="Editor")[0] == "create weir"
+        assert server.folders == {"weir": made}
+        assert set(pushed(server, WITHOUT_SOURCE, role="Editor")) == {
+            f"keep {uid}" for uid in ["weir", *UIDS]
+        }
 
 
 def test_another_dashboard_with_the_same_uid_is_not_overwritten(server: Server) -> None:
@@ -204,7 +208,22 @@ def test_another_data_source_with_the_same_name_is_left_alone(server: Server) ->
     assert (list(server.sources), server.dashboards) == (["theirs"], {})
 
 
-def test_steps_are_the_folder_then_the_data_source_then_the_dashboards(server: Server) -> None:
+def test_a_folder_that_the_token_may_not_see_is_refused(server: Server) -> None:
+    server.folders["weir"] = {"id": 1, "uid": "weir", "title": "Secret", "version": 1}
+    server.hidden.add("weir")
+    with pytest.raises(NotAllowed, match="the token may not see the folder weir"):
+        pushed(server, WITHOUT_SOURCE, role="Editor")
+    assert server.dashboards == {}
+
+
+def test_an_editor_cannot_push_a_data_source_and_writes_nothing(server: Server) -> None:
+    before = state(server)
+    with pytest.raises(NotAllowed, match="the token may not make a data source"):
+        pushed(server, role="Editor")
+    assert state(server) == before
+
+
+def test_steps_are_the_data_source_then_the_folder_then_the_dashboards(server: Server) -> None:
     with Grafana(server.url, server.token("Admin")) as client:
         steps = push(client, WISH)
-    assert [step.kind for step in steps] == ["folder", "datasource", *["dashboard"] * len(UIDS)]
+    assert [step.kind for step in steps] == ["datasource", "folder", *["dashboard"] * len(UIDS)]

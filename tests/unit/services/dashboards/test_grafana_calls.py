@@ -59,7 +59,8 @@ SOURCE = {"uid": "s", "name": "S", "type": "prometheus", "access": "proxy"}
         ("GET", "/api/datasources/1", None, 404),
         ("PUT", "/api/datasources/1", SOURCE, 404),
         ("POST", "/api/datasources", SOURCE, 409),
-        ("PUT", "/api/datasources/uid/s", SOURCE | {"version": 7}, 409),
+        ("PUT", "/api/datasources/uid/s", SOURCE | {"version": 0}, 409),
+        ("PUT", "/api/datasources/uid/s", SOURCE | {"version": 7}, 200),
         ("PUT", "/api/datasources/uid/none", SOURCE, 404),
         ("PUT", "/api/datasources/uid/s", SOURCE | {"id": 1}, 400),
         ("POST", "/api/annotations", {"time": 1, "tags": [], "text": ""}, 400),
@@ -102,7 +103,7 @@ def test_an_unknown_token_and_a_missing_permission_are_different_errors(server: 
         push(client, WISH)
     with pytest.raises(NotAllowed, match="the token may not make the folder"):
         steps(server, Wish(WISH.dashboards), role="Viewer")
-    with pytest.raises(NotAllowed, match="the token may not see the data source"):
+    with pytest.raises(NotAllowed, match="the token may not make a data source"):
         steps(server, role="Editor")
 
 
