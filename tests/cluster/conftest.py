@@ -1,16 +1,61 @@
-"""Fixtures of the tests on a control plane: one control plane for all tests, one KubeRay operator at a time, one release per class."""
+"""Fixtures of the tests on a control plane: one control plane for all tests, one KubeRay operator at a time, one release per class.
+
+Tests on a node share one node with a control plane of its own. The log of their steps is printed at the end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.cluster.api import wait_until_none
 from tests.cluster.control_plane import ControlPlane, control_plane, process, tail
-from tests.cluster.programs import BuildError, build_missing, module
+from tests.cluster.kubelet import Node, busybox_image, joined_node
+from tests.cluster.programs import BuildError, build_missing, cache_folder, module
 from tests.cluster.release import Release, release
+from tests.cluster.steps import Steps
+
+IMAGES = ("weir", "weir-ingest")
+STEPS = pytest.StashKey[Steps]()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if STEPS in config.stash:
+        terminalreporter.section("steps on the node")
+        for line in config.stash[STEPS].lines:
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def steps(pytestconfig: pytest.Config) -> Steps:
+    return pytestconfig.stash.setdefault(STEPS, Steps())
+
+
+@pytest.fixture(scope="session")
+def joined(tmp_path_factory: pytest.TempPathFactory, steps: Steps) -> Iterator[Node]:
+    """A node of one control plane, with an image of BusyBox."""
+    with ExitStack() as running:
+        with steps.step("start a control plane, containerd, kubelet, kube-proxy and CoreDNS"):
+            made = joined_node(tmp_path_factory.mktemp("machine"), tmp_path_factory.mktemp("plane"))
+            node = running.enter_context(made)
+        node.add_image(busybox_image("cat", "grep", "httpd", "sleep", "wget"))
+        yield node
+
+
+@pytest.fixture(scope="session")
+def weir_node(joined: Node, steps: Steps) -> Node:
+    """The node with the images of Weir and with volumes."""
+    archives = [cache_folder() / "images" / f"{name}.tar" for name in IMAGES]
+    if missing := [str(archive) for archive in archives if not archive.exists()]:
+        pytest.skip(f"{', '.join(missing)} missing: make images")
+    with steps.step("import the images"):
+        for archive in archives:
+            joined.import_images(archive)
+    joined.add_volumes()
+    return joined
 
 
 @pytest.fixture(scope="session")

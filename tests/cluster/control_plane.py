@@ -218,11 +218,13 @@ def add_nodes(api: Api) -> None:
         api.create(storage_class(name, default=name == "standard"))
 
 
-def storage_class(name: str, default: bool) -> dict[str, object]:
+def storage_class(
+    name: str, default: bool, provisioner: str = "kubernetes.io/host-path"
+) -> dict[str, object]:
     annotations = {"storageclass.kubernetes.io/is-default-class": json.dumps(default)}
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
         "metadata": {"name": name, "annotations": annotations},
-        "provisioner": "kubernetes.io/host-path",
+        "provisioner": provisioner,
     }

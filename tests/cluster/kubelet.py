@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.api import Object, wait_until_none
-from tests.cluster.control_plane import ControlPlane, control_plane, process, tail
+from tests.cluster.control_plane import ControlPlane, control_plane, process, storage_class, tail
 from tests.cluster.images import Image
 from tests.cluster.machine import INNER, OUTER, PARTS, Machine, machine, missing_tools
 from tests.cluster.programs import BuildError, build_missing, module
 
 NAME = "node"
+VOLUMES = 6
 BUSYBOX = Path("/bin/busybox")
 
 
@@ -34,6 +35,17 @@ class Node:
     def import_images(self, archive: Path) -> None:
         self.machine.run("ctr", "--namespace=k8s.io", "images", "import", archive)
 
+    def add_volumes(self) -> None:
+        """Add volumes in folders of the machine, to which every user may write, as volumes of the default storage class."""
+        self.plane.api.create(
+            storage_class("folders", default=True, provisioner="kubernetes.io/no-provisioner")
+        )
+        for number in range(VOLUMES):
+            path = Path("lib/node/volumes", str(number))
+            (self.machine.folder / path).mkdir(parents=True)
+            (self.machine.folder / path).chmod(0o777)
+            self.plane.api.create(volume(f"folder-{number}", f"/var/{path}"))
+
     def condition(self, kind: str) -> Object:
         found = self.plane.api.find("v1", "Node", NAME)
         conditions = found["status"].get("conditions", []) if found else []
@@ -49,7 +61,7 @@ class Node:
 
 @contextmanager
 def node(machine: Machine, plane: ControlPlane) -> Iterator[Node]:
-    """Start containerd, the kubelet, Services and names of the cluster, and wait until the node is ready."""
+    """Start containerd, the kubelet, Services, names and NetworkPolicies of the cluster, and wait until the node is ready."""
     joined = Node(machine, plane)
     files = machine.folder / "lib" / "node"
     (files / "networks").mkdir(parents=True)
@@ -63,11 +75,14 @@ def node(machine: Machine, plane: ControlPlane) -> Iterator[Node]:
             running.enter_context(process([*machine.entry, program, *options], log))
 
         start("containerd", f"--config={PARTS / 'containerd.toml'}")
-        wait_until_none(lambda: containerd_problems(machine))
+        wait_until_none(lambda: missing_line(machine, "containerd", "containerd successfully booted"))
         joined.add_image(Image("localhost/pause:1", {"pause": machine.folder / "pause"}, command=("/pause",)))
         start(module("kubernetes").program("kubelet"), *kubelet_options(machine))
         start(module("kubernetes").program("kube-proxy"), f"--config={PARTS / 'proxy.yaml'}")
         start(module("coredns").program("coredns"), f"-conf={PARTS / 'Corefile'}")
+        start(module("policies").program("policies"), "/var/lib/node/kubeconfig", NAME)
+        wait_until_none(lambda: missing_line(machine, "policies", "policies are in force"))
+        machine.run(PARTS / "queue-connections")
         wait_until_none(joined.problems)
         yield joined
 
@@ -89,6 +104,21 @@ def joined_node(folder: Path, plane_folder: Path) -> Iterator[Node]:
         yield started
 
 
+def volume(name: str, path: str) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "1Gi"},
+            "hostPath": {"path": path},
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "folders",
+        },
+    }
+
+
 def kubelet_options(machine: Machine) -> list[str]:
     return [
         f"--config={PARTS / 'kubelet.yaml'}",
@@ -99,9 +129,10 @@ def kubelet_options(machine: Machine) -> list[str]:
     ]
 
 
-def containerd_problems(machine: Machine) -> list[str]:
-    log = machine.folder / "containerd.log"
-    return [] if "containerd successfully booted" in log.read_text() else [tail(log)]
+def missing_line(machine: Machine, program: str, text: str) -> list[str]:
+    """Return the end of the program's log until the log contains the text."""
+    log = machine.folder / f"{program}.log"
+    return [] if text in log.read_text() else [tail(log)]
 
 
 def busybox_image(*programs: str) -> Image:

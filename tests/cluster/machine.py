@@ -35,6 +35,7 @@ TOOLS = (
     "setpriv",
     "gcc",
     "nft",
+    "iptables",
 )
 PACKAGES = (Path("/usr/lib/cni/bridge"), Path("/bin/busybox"))
 

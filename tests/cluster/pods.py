@@ -87,6 +87,8 @@ class PodWatch:
     api: Api
     namespace: str
     runs: ScriptRuns
+    is_real: bool
+    """True if a node runs the pods; otherwise their scripts run here."""
     pods: dict[str, Object] = field(default_factory=dict)
     """Last seen state, by name."""
     missing: dict[str, list[str]] = field(default_factory=dict)
@@ -110,7 +112,8 @@ class PodWatch:
     def add(self, pod: Object) -> None:
         name = pod["metadata"]["name"]
         self.pods[name] = pod
-        self.runs.add(pod)
+        if not self.is_real:
+            self.runs.add(pod)
         if "deletionTimestamp" not in pod["metadata"] and self.missing.get(name) != []:
             self.missing[name] = missing_references(self.api, pod)
 
@@ -119,10 +122,10 @@ class PodWatch:
 
 
 @contextmanager
-def watched_pods(api: Api, namespace: str, folder: Path) -> Iterator[PodWatch]:
+def watched_pods(api: Api, namespace: str, folder: Path, is_real: bool) -> Iterator[PodWatch]:
     # Each thread has a client of its own, because a watch keeps its connection open.
     runs = ScriptRuns(Api(api.address, api.ca, api.token), folder)
-    watch = PodWatch(Api(api.address, api.ca, api.token), namespace, runs)
+    watch = PodWatch(Api(api.address, api.ca, api.token), namespace, runs, is_real)
     failures: list[Exception] = []
 
     def run() -> None:

@@ -182,6 +182,13 @@ def add_namespace(plane: ControlPlane, name: str) -> None:
     wait_until_none(lambda: sorted(own - objects_of(plane, name).keys()))
 
 
+def is_deleted_with(volume: Object, namespace: str) -> bool:
+    """Return True if the controllers delete this volume together with a claim in the namespace."""
+    spec: Object = volume["spec"]
+    is_claimed = spec.get("claimRef", {}).get("namespace") == namespace
+    return is_claimed and bool(spec["persistentVolumeReclaimPolicy"] == "Delete")
+
+
 def remove_namespace(plane: ControlPlane, name: str) -> None:
     """Remove the namespace with all that is in it; finalizers that block this are removed, so that the next test has a clean cluster."""
     plane.api.delete("v1", "Namespace", name)
@@ -189,7 +196,7 @@ def remove_namespace(plane: ControlPlane, name: str) -> None:
     def remaining() -> list[str]:
         found = plane.api.find("v1", "Namespace", name)
         volumes = plane.api.items("v1", "PersistentVolume")
-        own = [volume for volume in volumes if volume["spec"]["claimRef"]["namespace"] == name]
+        own = [volume for volume in volumes if is_deleted_with(volume, name)]
         return [str(there["status"]) for there in (found, *own) if there]
 
     try:
@@ -202,15 +209,18 @@ def remove_namespace(plane: ControlPlane, name: str) -> None:
 
 
 @contextmanager
-def release(plane: ControlPlane, namespace: str, values: str) -> Iterator[Release]:
-    """Make a namespace with the Secrets and other objects that the values file names; remove the namespace at the end."""
+def release(plane: ControlPlane, namespace: str, values: str, is_real: bool = False) -> Iterator[Release]:
+    """Make a namespace with the Secrets and other objects that the values file names; remove the namespace at the end.
+
+    `is_real` says that a node really runs the pods, so that nothing has to be run in their place.
+    """
     add_namespace(plane, namespace)
     try:
         file = PREREQUISITES / f"{values}.yaml"
         if file.exists():
             done = plane.kubectl("--namespace", namespace, "apply", "--filename", str(file))
             assert done.returncode == 0, done.stderr
-        with watched_pods(plane.api, namespace, plane.folder) as watch:
+        with watched_pods(plane.api, namespace, plane.folder, is_real) as watch:
             yield Release(plane, namespace, values, watch, set(objects_of(plane, namespace)))
     finally:
         remove_namespace(plane, namespace)

@@ -9,11 +9,11 @@ import pytest
 
 from tests.cluster.api import Object, wait_until_none
 from tests.cluster.control_plane import tail
-from tests.cluster.kubelet import Node, busybox_image, joined_node
+from tests.cluster.kubelet import Node
 from tests.cluster.pods import is_done_or_ready
-from tests.cluster.release import add_namespace
+from tests.cluster.release import add_namespace, remove_namespace
 
-pytestmark = pytest.mark.node
+pytestmark = [pytest.mark.node, pytest.mark.usefixtures("namespace")]
 
 NAMESPACE = "pods"
 # Container `neighbour` writes the name of process 1, and makes the page of the readiness probe once it sees the server's process.
@@ -26,11 +26,10 @@ exec sleep 3600
 
 
 @pytest.fixture(scope="module")
-def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    with joined_node(tmp_path_factory.mktemp("machine"), tmp_path_factory.mktemp("plane")) as started:
-        started.add_image(busybox_image("cat", "grep", "httpd", "sleep", "wget"))
-        add_namespace(started.plane, NAMESPACE)
-        yield started
+def namespace(joined: Node) -> Iterator[None]:
+    add_namespace(joined.plane, NAMESPACE)
+    yield
+    remove_namespace(joined.plane, NAMESPACE)
 
 
 def container(name: str, *command: str) -> Object:

@@ -1,43 +1,46 @@
-"""The chart on a real node: the project's own images, started by KubeRay, the kubelet and containerd."""
+"""The chart on a real node: the project's own images, started by KubeRay, the kubelet and containerd.
+
+The tests of a class run in order on one release, and check what docs/operations.md promises.
+"""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import dataclass
 
 import pytest
 
+from tests.cluster.api import wait_until_none
 from tests.cluster.conftest import add_kinds
 from tests.cluster.control_plane import ControlPlane, process, tail
-from tests.cluster.kubelet import Node, joined_node
-from tests.cluster.machine import PARTS
-from tests.cluster.programs import cache_folder, module, operator_versions
-from tests.cluster.release import CHART, NAME, Release, release
+from tests.cluster.kubelet import Node
+from tests.cluster.machine import INNER, PARTS
+from tests.cluster.programs import module, operator_versions
+from tests.cluster.release import CHART, NAME, add_namespace, release, remove_namespace
+from tests.cluster.service import PORT, Reader, Service, is_contiguous
+from tests.cluster.steps import Steps
 
 pytestmark = pytest.mark.node
 
-IMAGES = ("weir",)
 # Ray starts in some minutes on a busy machine.
 WITHIN = "8m"
+PASSWORD = "of-the-tests"
+ELSEWHERE = "elsewhere"
+RAY_PORT = 6379
+# Rows of one micro-batch of `ticks`, and a number of rows that several micro-batches have.
+BATCH, MANY = 5, 30
+# Program that ends with an error if nobody accepts a connection within some seconds.
+CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 4)"
+VALUES = ("--values", str(PARTS / "values.yaml"), "--timeout", WITHIN)
 
 
 @pytest.fixture(scope="module")
-def joined(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    archives = [cache_folder() / "images" / f"{name}.tar" for name in IMAGES]
-    if missing := [str(archive) for archive in archives if not archive.exists()]:
-        pytest.skip(f"{', '.join(missing)} missing: make images")
-    with joined_node(tmp_path_factory.mktemp("machine"), tmp_path_factory.mktemp("plane")) as started:
-        for archive in archives:
-            started.import_images(archive)
-        yield started
-
-
-@pytest.fixture(scope="module")
-def operated(joined: Node) -> Iterator[ControlPlane]:
+def operated(weir_node: Node) -> Iterator[ControlPlane]:
     """The node's control plane with the newest KubeRay operator."""
-    plane, built = joined.plane, module(f"kuberay-{operator_versions()[-1]}")
-    command: list[str | Path] = [
-        built.program("ray-operator"),
+    plane, built = weir_node.plane, module(f"kuberay-{operator_versions()[-1]}")
+    command = [
+        str(built.program("ray-operator")),
         "--enable-leader-election=false",
         "--metrics-addr=0",
         "--health-probe-bind-address=0",
@@ -47,15 +50,299 @@ def operated(joined: Node) -> Iterator[ControlPlane]:
         yield plane
 
 
+@pytest.fixture(scope="class")
+def options() -> list[str]:
+    """Options of helm for the release of a class."""
+    return []
+
+
+@pytest.fixture(scope="class")
+def service(operated: ControlPlane, weir_node: Node, options: list[str], steps: Steps) -> Iterator[Service]:
+    """An installed release."""
+    with release(operated, "weir", "node", is_real=True) as made:
+        installed = Service(made, weir_node, [*VALUES, *options])
+        with steps.step("helm install, with the Job that declares the tenants"):
+            made.run_helm("install", NAME, str(CHART), *installed.options)
+        with steps.step("all pods are ready"):
+            installed.wait_until_ready()
+        yield installed
+
+
+@dataclass
+class Caller:
+    """A pod that calls other pods."""
+
+    service: Service
+    namespace: str
+    pod: str = "stranger"
+
+    def connects(self, host: str, port: int) -> bool:
+        done = self.service.release.plane.kubectl(
+            "--namespace", self.namespace, "exec", self.pod, "--", "python", "-c", CONNECT, host, str(port)
+        )
+        assert done.returncode == 0 or "timed out" in done.stderr, done.stderr
+        return done.returncode == 0
+
+
 @pytest.fixture
-def empty(operated: ControlPlane) -> Iterator[Release]:
-    with release(operated, "weir", "node") as made:
-        yield made
+def strangers(service: Service) -> Iterator[dict[str, str]]:
+    """Addresses of pods that do not belong to the release, by namespace: in the release's namespace and elsewhere."""
+    plane, namespaces = service.release.plane, (service.release.namespace, ELSEWHERE)
+    add_namespace(plane, ELSEWHERE)
+    file = str(PARTS / "stranger.yaml")
+    try:
+        for namespace in namespaces:
+            done = plane.kubectl("--namespace", namespace, "apply", "--filename", file)
+            assert done.returncode == 0, done.stderr
+        for namespace in namespaces:
+            wait = ("wait", "--for=condition=Ready", "--timeout=60s", "--filename", file)
+            done = plane.kubectl("--namespace", namespace, *wait)
+            assert done.returncode == 0, done.stderr
+        found = {name: plane.api.find("v1", "Pod", "stranger", name) for name in namespaces}
+        yield {name: pod["status"]["podIP"] for name, pod in found.items() if pod}
+    finally:
+        plane.kubectl("--namespace", namespaces[0], "delete", "--filename", file)
+        remove_namespace(plane, ELSEWHERE)
 
 
-def test_installed_chart_passes_its_own_test(empty: Release, joined: Node) -> None:
-    values = ["--values", str(PARTS / "values.yaml"), "--timeout", WITHIN]
-    empty.run_helm("install", NAME, str(CHART), *values)
-    empty.wait_until_ready()
-    answer = empty.run_helm("test", NAME, "--timeout", WITHIN)
-    assert "Phase:          Succeeded" in answer, tail(joined.machine.folder / "kubelet.log")
+@pytest.fixture(scope="class")
+def ticked(service: Service) -> Reader:
+    """A reader of the query whose stream Spark brings."""
+    return Reader(service, "acme/ticked")
+
+
+@pytest.fixture(scope="class")
+def ordered(service: Service) -> Reader:
+    """A reader of the query whose rows tests send."""
+    return Reader(service, "acme/ordered")
+
+
+class TestRelease:
+    def test_installation_declares_the_tenants_of_the_values(self, service: Service) -> None:
+        with service.client() as client:
+            kinds = ("PriorityClass", "Tenant")
+            names = {kind: {found.declaration.name for found in client.all(kind)} for kind in kinds}
+        assert {"exact", "gold", "silver", "bronze"} == names["PriorityClass"]
+        assert {"acme"} == names["Tenant"]
+        assert service.release.items("batch/v1", "Job") == []
+
+    def test_installed_chart_passes_its_own_test(self, service: Service, steps: Steps) -> None:
+        run_chart_test(service, steps)
+
+    def test_spark_brings_every_row_of_its_source(
+        self, service: Service, ticked: Reader, steps: Steps
+    ) -> None:
+        with steps.step("weir apply, until Spark's rows are answered"):
+            service.apply((PARTS / "streams.yaml").read_text())
+            values = ticked.wait_for_more()
+        assert values[0] == 0
+        assert is_contiguous(values)
+
+    def test_policies_refuse_strangers(
+        self, service: Service, strangers: dict[str, str], steps: Steps
+    ) -> None:
+        head, worker = (service.pod(name)["status"]["podIP"] for name in ("head", "worker"))
+        inside, outside = (Caller(service, namespace) for namespace in (service.release.namespace, ELSEWHERE))
+        own = Caller(service, service.release.namespace, service.pod("worker")["metadata"]["name"])
+        with steps.step("connections of other pods: allowed and refused"):
+            # The strangers reach each other, and the REST service is open to its namespace.
+            assert outside.connects(strangers[inside.namespace], 8080)
+            assert inside.connects(head, PORT)
+            assert own.connects(head, RAY_PORT)
+            assert not outside.connects(head, PORT)
+            for port in (RAY_PORT, 8265, 10001):
+                assert not inside.connects(head, port), port
+            assert not inside.connects(worker, 8815)
+            assert not own.connects(strangers[inside.namespace], 8080)
+
+    def test_new_ingest_pod_continues_from_the_checkpoints(
+        self, service: Service, ticked: Reader, ordered: Reader, steps: Steps
+    ) -> None:
+        old, before = service.uids("ingest"), len(ticked.read())
+        with steps.step("delete the ingest pod, until the new pod's rows are answered"):
+            service.delete_pods("ingest")
+            # Other streams are answered while Spark is away.
+            assert service.send("orders", range(10)) == 10
+            assert ordered.wait_for_values(lambda values: len(values) == 10) == list(range(10))
+            service.wait_until_ready()
+            # The pod that ended may have sent rows that were not read before.
+            ticked.wait_for_more()
+        assert service.uids("ingest").isdisjoint(old)
+        assert is_contiguous(ticked.values)
+        assert (ticked.values[0], ticked.restarts) == (0, 0)
+        assert len(ticked.values) > before
+
+    def test_killed_service_loses_nothing(
+        self, service: Service, ticked: Reader, ordered: Reader, steps: Steps
+    ) -> None:
+        before = service.restarts("head", "weir")
+        head = service.pod("head")["metadata"]["name"]
+        with steps.step("kill the container weir, until rows are answered again"):
+            service.run_kubectl(
+                "exec", head, "-c", "weir", "--", "sh", "-c", 'kill -9 $(pgrep -f "[w]eir up")'
+            )
+            service.wait_for(
+                lambda: [] if service.restarts("head", "weir") > before else ["weir has not restarted"]
+            )
+            service.wait_until_running()
+            assert service.send("orders", range(10, 20)) == 10
+            assert ordered.wait_for_values(lambda values: len(values) == 20) == list(range(20))
+        ticked.wait_for_more()
+        assert is_contiguous(ticked.values)
+        assert (ticked.values[0], ticked.restarts, ordered.restarts) == (0, 0, 0)
+
+    def test_only_worker_comes_back_with_its_queries(
+        self, service: Service, ticked: Reader, ordered: Reader, steps: Steps
+    ) -> None:
+        old, last = service.uids("worker"), ticked.read()[-1]
+        with steps.step("delete the only worker pod, until all queries answer again"):
+            service.delete_pods("worker")
+            assert service.send("orders", range(20, 30)) == 10
+            ordered.wait_for_values(lambda values: values == list(range(20, 30)))
+            service.wait_until_running()
+            ticked.wait_for_values(lambda values: len(values) > MANY and values[0] > last - BATCH)
+        assert service.uids("worker").isdisjoint(old)
+        # The answers of the old pod are gone, and Spark continues after what it had sent.
+        assert is_contiguous(ticked.values)
+
+    def test_second_worker_gets_new_classes(self, service: Service, ticked: Reader, steps: Steps) -> None:
+        with steps.step("helm upgrade to two workers, until both have classes"):
+            service.upgrade("--set", "workerGroups.default.replicas=2")
+            service.wait_until_running()
+            service.wait_for(lambda: [] if len(service.nodes()) == 2 else [str(service.nodes())])
+            service.apply((PARTS / "second-tenant.yaml").read_text())
+            service.wait_for(lambda: [] if len(service.places()) == 2 else [str(service.places())])
+            places = service.places()
+            assert service.send("visits", range(10)) == 10
+            visited = Reader(service, "beta/visited")
+            visited.wait_for_values(lambda values: values == list(range(10)))
+        assert places["acme"] != places["beta"]
+        ticked.wait_for_more()
+        assert is_contiguous(ticked.values)
+
+    def test_classes_of_a_lost_worker_continue_on_the_other_worker(
+        self, service: Service, ticked: Reader, ordered: Reader, steps: Steps
+    ) -> None:
+        visited, last = Reader(service, "beta/visited"), ticked.read()[-1]
+        assert visited.read() == list(range(10))
+        places, pods = service.places(), service.pods_of_nodes()
+        lost, other = places["acme"], places["beta"]
+        with steps.step("delete the worker pod of a class, until its queries answer on the other worker"):
+            service.run_kubectl("delete", "pod", pods[lost])
+            service.wait_for(lambda: [] if service.places().get("acme") == other else [str(service.places())])
+            assert service.send("orders", range(30, 40)) == 10
+            ordered.wait_for_values(lambda values: values == list(range(30, 40)))
+            ticked.wait_for_values(lambda values: len(values) > MANY and values[0] > last - BATCH)
+        assert is_contiguous(ticked.values)
+        # The other unit has lost nothing.
+        assert service.send("visits", range(10, 20)) == 10
+        assert visited.wait_for_values(lambda values: len(values) == 20) == list(range(20))
+        assert visited.restarts == 0
+        service.wait_until_running()
+
+    def test_upgrade_with_a_new_head_starts_everything_that_is_declared(
+        self, service: Service, ticked: Reader, ordered: Reader, steps: Steps
+    ) -> None:
+        old, restarts, last = service.uids("head"), ordered.restarts, ticked.read()[-1]
+        with steps.step("helm upgrade with a changed value, a new head pod, until all queries answer"):
+            service.upgrade("--set", "api.extraEnv[0].name=CHANGED", "--set", "api.extraEnv[0].value=yes")
+            service.delete_pods("head")
+            service.wait_until_running()
+            assert service.send("orders", range(40, 50)) == 10
+            ordered.wait_for_values(lambda values: values == list(range(40, 50)))
+            ticked.wait_for_values(lambda values: len(values) > MANY and values[0] > last - BATCH)
+        assert service.uids("head").isdisjoint(old)
+        assert service.environment("head", "weir")["CHANGED"] == "yes"
+        # Windows and answers are lost, and Spark continues from its checkpoints.
+        assert ordered.restarts == restarts + 1
+        assert is_contiguous(ticked.values)
+        run_chart_test(service, steps)
+
+    def test_upgrade_of_the_image_starts_a_new_system(
+        self, service: Service, weir_node: Node, ticked: Reader, ordered: Reader, steps: Steps
+    ) -> None:
+        version = weir_node.machine.run("ctr", "--namespace=k8s.io", "images", "list", "--quiet")
+        (image,) = [name for name in version.split() if name.startswith("localhost/weir:")]
+        weir_node.machine.run("ctr", "--namespace=k8s.io", "images", "tag", image, "localhost/weir:next")
+        last = ticked.read()[-1]
+        with steps.step("weir down, helm upgrade to another image, new Ray pods, until rows are answered"):
+            head = service.pod("head")["metadata"]["name"]
+            service.run_kubectl("exec", head, "-c", "weir", "--", "weir", "down")
+            service.upgrade("--set", "image.tag=next")
+            service.delete_pods("head")
+            service.delete_pods("worker")
+            service.wait_until_running()
+            assert service.send("orders", range(50, 60)) == 10
+            ordered.wait_for_values(lambda values: values == list(range(50, 60)))
+            ticked.wait_for_values(lambda values: len(values) > MANY and values[0] > last - BATCH)
+        assert service.images("head", "worker") == {"localhost/weir:next"}
+        assert is_contiguous(ticked.values)
+
+    def test_uninstall_leaves_nothing(self, service: Service, steps: Steps) -> None:
+        with steps.step("helm uninstall, until no object, process, mount or cgroup is left"):
+            service.release.run_helm("uninstall", NAME, "--timeout", WITHIN)
+            service.wait_for(service.left_over)
+
+
+@pytest.fixture(scope="class")
+def redis(weir_node: Node) -> Iterator[None]:
+    """A Redis of the node's machine, with a password."""
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is missing; `.ci/tools node` installs it")
+    options = ("--bind", INNER, "--requirepass", PASSWORD, "--save", "", "--appendonly", "no")
+    log = weir_node.machine.folder / "redis.log"
+    with process([*weir_node.machine.entry, "redis-server", *options], log):
+        wait_until_none(lambda: [] if "Ready to accept connections" in log.read_text() else [tail(log)])
+        yield
+
+
+def redis_keys(node: Node) -> list[str]:
+    command = ("redis-cli", "-h", INNER, "-a", PASSWORD, "--no-auth-warning", "keys", "*")
+    return node.machine.run(*command).split()
+
+
+class TestHeadWithRedis:
+    @pytest.fixture(scope="class")
+    def options(self, redis: None) -> list[str]:
+        return ["--values", str(PARTS / "redis-values.yaml")]
+
+    def test_upgrade_with_a_new_head_loses_nothing(
+        self, service: Service, ticked: Reader, ordered: Reader, steps: Steps
+    ) -> None:
+        service.apply((PARTS / "streams.yaml").read_text() + "---\n" + (PARTS / "windows.yaml").read_text())
+        summed = Reader(service, "acme/summed")
+        service.wait_until_running()
+        assert service.send("orders", range(7)) == 7
+        ordered.wait_for_values(lambda values: len(values) == 7)
+        ticked.wait_for_more()
+        workers, head = service.uids("worker"), service.uids("head")
+        with steps.step("helm upgrade with Redis, a new head pod, until rows are answered"):
+            service.upgrade("--set", "api.extraEnv[0].name=CHANGED", "--set", "api.extraEnv[0].value=yes")
+            service.delete_pods("head")
+            service.wait_until_running()
+            assert service.send("orders", range(7, 10)) == 3
+            ordered.wait_for_values(lambda values: values == list(range(10)))
+            ticked.wait_for_more()
+        assert service.uids("head").isdisjoint(head)
+        assert service.environment("head", "weir")["CHANGED"] == "yes"
+        assert service.uids("worker") == workers
+        assert service.restarts("worker", "ray-worker") == 0
+        # The window's two rows of before are added to the three rows of after.
+        assert summed.wait_for_values(lambda values: len(values) == 2) == [10, 35]
+        assert is_contiguous(ticked.values)
+        assert (ticked.values[0], ticked.restarts, ordered.restarts) == (0, 0, 0)
+
+    def test_uninstall_removes_the_tables_from_redis(
+        self, service: Service, weir_node: Node, steps: Steps
+    ) -> None:
+        assert redis_keys(weir_node)
+        with steps.step("helm uninstall with Redis, until nothing is left"):
+            service.release.run_helm("uninstall", NAME, "--timeout", WITHIN)
+            service.wait_for(service.left_over)
+        assert redis_keys(weir_node) == []
+
+
+def run_chart_test(service: Service, steps: Steps) -> None:
+    with steps.step("helm test"):
+        answer = service.release.run_helm("test", NAME, "--timeout", WITHIN)
+    assert "Phase:          Succeeded" in answer, service.diagnosis()
