@@ -317,7 +317,10 @@ class SegmentWriter:
                 written = os.pwritev(self._file, [header, *parts], offset)
                 if written == ALIGNED + size:
                     return
-            write_all(self._file, b"".join([header, *parts]), offset)
+            data = memoryview(b"".join([header, *parts]))
+            while data:
+                written = os.pwrite(self._file, data, offset)
+                data, offset = data[written:], offset + written
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM):
                 raise
@@ -554,10 +557,3 @@ def even_part(whole: int, most: int) -> int:
 def room_of(size: int) -> int:
     """Return the bytes that a frame with a payload of `size` bytes takes in a segment."""
     return ALIGNED + -(-size // ALIGNED) * ALIGNED
-
-
-def write_all(file: int, data: bytes, offset: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(file, view, offset)
-        view, offset = view[written:], offset + written
