@@ -67,7 +67,7 @@ LOG_BYTES = 1 << 30
 SEGMENTS_LEAST = 4
 # Bytes reserved for the first pages of two segments: one that `skip_to` creates, and one for an append before the oldest segment is deleted.
 ROLLS = 2 * PAGE
-# Number of last releases from which the number of spare files (files of forgotten segments) is derived.
+# Number of recent releases of frames, from which the log derives how many spare files it keeps.
 RELEASES = 4
 PARTS_MAX = 1023  # Maximum number of parts in one call of pwritev, in addition to the frame's header
 # Values of `keep_from`: a full log refuses a new frame (KEEP_ALL) or may forget all its frames (KEEP_NONE).
