@@ -98,8 +98,9 @@ class StateSync:
 
     def send_shares(self, nodes: Iterable[str]) -> None:
         """Send the dispatchers of these nodes the shares of their units."""
+        by_node = self.cores.shares()
         for node in nodes:
-            shares = self.cores.shares()[node]
+            shares = by_node[node]
             hosts = {unit: self.seating.seats[unit].host for unit in shares}
             if self._shares.get(node) != (shares, hosts):
                 self._shares[node] = shares, hosts

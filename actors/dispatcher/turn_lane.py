@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from actors.runtime.unix_channel import Channel
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LaneStatus:
-    running: str | None
-    slices: int
-    busy_s: float
+    running: str | None = None
+    slices: int = 0
+    busy_s: float = 0.0
     """Seconds in which the lane was granted: from the message that led to a grant to the arrival of its Ended."""
-    in_slices_s: float
+    in_slices_s: float = 0.0
     """Part of `busy_s` that hosts spent inside slices; the rest is the overhead of handing over turns."""
-    used_s: float
+    used_s: float = 0.0
     """Processor seconds that the slices used."""
-    idle_s: float
+    idle_s: float = 0.0
 
 
 @dataclass(eq=False, slots=True)
@@ -45,11 +45,8 @@ class GrantedSlice:
 class TurnLane:
     free_since: float
     slice: GrantedSlice | None = None
-    slices: int = 0
-    busy_s: float = 0.0
-    in_slices_s: float = 0.0
-    used_s: float = 0.0
-    idle_s: float = 0.0
+    ended_slices: LaneStatus = field(default_factory=LaneStatus)
+    """Statistics without the current slice."""
     rests_until: float = 0.0
     # Class of the last slice, and processor-seconds that this slice used, while the lane rests after the slice.
     ended: str = ""
@@ -63,7 +60,7 @@ class TurnLane:
         return self.rests_until if self.ended else math.inf
 
     def begin(self, granted: GrantedSlice) -> None:
-        self.idle_s += granted.since - self.free_since
+        self.ended_slices.idle_s += granted.since - self.free_since
         # A lane that rests is granted only after the class of its last slice has left.
         self.ended = ""
         self.slice = granted
@@ -71,17 +68,12 @@ class TurnLane:
     def free(self, now: float) -> None:
         """End the current slice and update the statistics."""
         assert self.slice is not None
-        self.slices += 1
-        self.busy_s += now - self.slice.since
+        self.ended_slices.slices += 1
+        self.ended_slices.busy_s += now - self.slice.since
         self.free_since, self.slice = now, None
 
     def status(self, now: float) -> LaneStatus:
-        running = self.slice
-        return LaneStatus(
-            running=running.name if running else None,
-            slices=self.slices,
-            busy_s=self.busy_s + (now - running.since if running else 0.0),
-            in_slices_s=self.in_slices_s,
-            used_s=self.used_s,
-            idle_s=self.idle_s + (0.0 if running else now - self.free_since),
-        )
+        running, ended = self.slice, self.ended_slices
+        if running is None:
+            return replace(ended, idle_s=ended.idle_s + now - self.free_since)
+        return replace(ended, running=running.name, busy_s=ended.busy_s + now - running.since)

@@ -138,7 +138,7 @@ class TurnLoop:
 
     def slices(self) -> int:
         """Return the number of slices that have ended on all lanes."""
-        return sum(lane.slices for lane in self._lanes)
+        return sum(lane.ended_slices.slices for lane in self._lanes)
 
     def stop(self) -> None:
         """Make `run` return and close the connections to all hosts. May be repeated."""
@@ -160,7 +160,9 @@ class TurnLoop:
                     if host is not None:
                         self._hear(host)
                     elif number == woken:
-                        self._work()
+                        self._wake_up.clear()
+                        while self._asked:
+                            self._asked.popleft()()
                     else:
                         self._accept()
                 self._watch()
@@ -221,11 +223,6 @@ class TurnLoop:
         self._hosts[channel.fileno()] = ConnectedHost(channel)
         self._poll.register(channel, select.EPOLLIN)
 
-    def _work(self) -> None:
-        self._wake_up.clear()
-        while self._asked:
-            self._asked.popleft()()
-
     def _hello(self, host: ConnectedHost, name: str, classes: tuple[str, ...], now: float) -> None:
         host.name = name
         for class_ in classes:
@@ -252,8 +249,8 @@ class TurnLoop:
         # Time for which the lane was free before the slice counts as rest, up to one round.
         lane.rests_until = max(lane.rests_until, since - self._round_s) + message.used_s
         lane.free(now)
-        lane.in_slices_s += message.ran_s
-        lane.used_s += message.used_s
+        lane.ended_slices.in_slices_s += message.ran_s
+        lane.ended_slices.used_s += message.used_s
         if self._rests and lane.rests_until > now:
             lane.ended, lane.ended_used_s = name, message.used_s
             return

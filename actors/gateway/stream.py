@@ -109,8 +109,8 @@ class Stream:
         self.log.publish(frames, number)
         if not self.readers and not self._awaited():
             self._forget(self.log.next)
-        if self.armed:
-            self._tell()
+        for reader in tuple(self.armed):
+            self._tell(reader)
 
     def expect(self, readers: Mapping[str, bool]) -> None:
         """Keep frames from now on for these readers until they subscribe. A lossless reader has the value True.
@@ -180,7 +180,7 @@ class Stream:
             return
         self.armed.add(asked.reader)
         if asked.next < self.log.next:
-            self._tell_one(asked.reader)
+            self._tell(asked.reader)
 
     def release(self, asked: Released, peer: ReaderConnection) -> None:
         reading = self._reading(asked.reader, peer)
@@ -316,11 +316,7 @@ class Stream:
             return None
         return reading
 
-    def _tell(self) -> None:
-        for reader in tuple(self.armed):
-            self._tell_one(reader)
-
-    def _tell_one(self, reader: str) -> None:
+    def _tell(self, reader: str) -> None:
         self.armed.discard(reader)
         peer = self.readers[reader].peer
         if peer is not None:

@@ -65,7 +65,12 @@ class HostUnits:
         self._failure_runs = {name: run for name, run in self._failure_runs.items() if name in declared}
         for unit in declared.values():
             self._set(unit)
-        self._report_sleepers()
+        # Reports of sleeping units are sent again; otherwise a restarted coordinator would receive none.
+        reports = [
+            unit.reported for unit in self.by_name.values() if unit.asleep and unit.reported is not None
+        ]
+        if reports:
+            self._report(reports)
 
     def open_taken(self) -> None:
         """Try again to open units with logs that another process was still writing."""
@@ -101,14 +106,6 @@ class HostUnits:
             self.make_again(name, problem)
         else:
             self._client.ready(name)
-
-    def _report_sleepers(self) -> None:
-        """Send the last reports of sleeping units again; otherwise a restarted coordinator would receive none."""
-        reports = [
-            unit.reported for unit in self.by_name.values() if unit.asleep and unit.reported is not None
-        ]
-        if reports:
-            self._report(reports)
 
     def _open(self, unit: Unit) -> None:
         try:

@@ -53,26 +53,23 @@ class Recent:
         while self._pieces and self._pieces[0].began <= now - RECENT_S:
             self._pieces.popleft()
         piece = LatencyPiece(self._began, self._results, responses)
-        self.figures = figures_of([*self._pieces, piece], now, results)
+        pieces = [*self._pieces, piece]
+        together = ResponseStatistics()
+        for part in pieces:
+            together.include(part.responses)
+        first, response_ms = pieces[0], together.response_ms()
+        gone_s = now - first.began
+        self.figures = RecentFigures(
+            (results - first.results) / gone_s if gone_s > 0 else 0.0,
+            response_ms["mean"],
+            response_ms["p50"],
+            response_ms["p95"],
+            response_ms["p99"],
+        )
         if is_over:
             self._pieces.append(piece)
             self._began, self._results = now, results
         return is_over
-
-
-def figures_of(pieces: list[LatencyPiece], now: float, results: int) -> RecentFigures:
-    together = ResponseStatistics()
-    for piece in pieces:
-        together.include(piece.responses)
-    first, response_ms = pieces[0], together.response_ms()
-    gone_s = now - first.began
-    return RecentFigures(
-        (results - first.results) / gone_s if gone_s > 0 else 0.0,
-        response_ms["mean"],
-        response_ms["p50"],
-        response_ms["p95"],
-        response_ms["p99"],
-    )
 
 
 # Seconds over which the part of late rows of a stream is computed, and seconds between two readings of the stream's counts.

@@ -15,7 +15,6 @@ from engine.class_.hosted_class import HostedClass
 from engine.class_.scheduled_nodes import waiting_s
 from loadshed.aloma import AlomaBranch
 from loadshed.manager import ManagerDecision
-from loadshed.responses import ResponseStatistics
 
 # Number of quotas that a slice may use before it counts as an overrun. Finishing the current train usually takes less.
 OVERRUN_QUOTAS = 2.0
@@ -53,18 +52,15 @@ class Counting:
 
     def told(self, hosted: HostedClass, now: float, quality: Qualities) -> UnitCounts:
         ages = [waiting_s(hosted.runner.network.source(stream), now) for stream in hosted.queries.schemas]
+        total = hosted.times.total
+        within = total.counts([part * total.target_s for part in BOUNDS])
+        answered = ResponseCounts(total.target_s, total.count, total.within_target, total.sum_s, within)
         return replace(
             self.counts,
             branches=tuple(self._branches),
-            answered=answered(hosted.times.total),
+            answered=answered,
             results=dict(islice(hosted.runner.answers.counts.items(), QUERIES_MAX)),
             queue_bytes=hosted.runner.network.account.queued,
             queue_age_s=max(ages, default=0.0),
             quality=quality,
         )
-
-
-def answered(responses: ResponseStatistics) -> ResponseCounts:
-    target_s = responses.target_s
-    within = responses.counts([part * target_s for part in BOUNDS])
-    return ResponseCounts(target_s, responses.count, responses.within_target, responses.sum_s, within)

@@ -176,7 +176,10 @@ class SliceClient:
                 self._between()
             for number, _ in events:
                 if number == woken:
-                    self._woken(channel)
+                    self._wake_up.clear()
+                    self._say_unsaid(channel)
+                    if not self._stopping:
+                        self._between()
                     continue
                 packet = channel.receive()
                 if packet is None:
@@ -189,12 +192,6 @@ class SliceClient:
         """Return the milliseconds until work is due, rounded up so that it is really due at the wake-up."""
         quiet_s = self._quiet_s()
         return None if quiet_s is None else math.ceil(1e3 * max(quiet_s, 0.0))
-
-    def _woken(self, channel: Channel) -> None:
-        self._wake_up.clear()
-        self._say_unsaid(channel)
-        if not self._stopping:
-            self._between()
 
     def _hear(self, message: Message) -> None:
         match message:

@@ -34,7 +34,7 @@ from actors.host.unit_measurements import UnitMeasurements
 from actors.host.unit_snapshots import UnitSnapshots
 from actors.log.commit_format import SnapshotFrame
 from actors.log.unit_log import UnitLog
-from actors.messages.unit_messages import FAILING, Account, Figures, Unit, UnitReport
+from actors.messages.unit_messages import FAILING, Figures, Unit, UnitReport
 from actors.runtime.run_dirs import RunDirs
 from configs.classes.live_class import LiveSettings
 from configs.classes.managers import sheds
@@ -217,7 +217,9 @@ class HostedUnit:
         if self.commits.write():
             if self.idle.is_asked:
                 self.idle.advance(self.input.reading, self.unit.declared.fed, now)
-            self._release(now)
+            if self._is_release_due(now):
+                self.hosted.rest(time.monotonic)
+                self.hosted.release(now - self.settings.lookup_wait_s, now)
             repeated = self.hosted.repeating
             # A slice makes progress even if taking input has used up its quota.
             left_s = max(quota_s - (self._cpu() - began), 1e-6)
@@ -245,11 +247,6 @@ class HostedUnit:
     def _is_release_due(self, now: float) -> bool:
         """Return True if a lookup has waited for the other stream for the maximum time."""
         return self.hosted.overdue(now - self.settings.lookup_wait_s)
-
-    def _release(self, now: float) -> None:
-        if self._is_release_due(now):
-            self.hosted.rest(time.monotonic)
-            self.hosted.release(now - self.settings.lookup_wait_s, now)
 
     @property
     def log_next(self) -> int:
@@ -300,14 +297,25 @@ class HostedUnit:
         self._fall_asleep(cycle)
         self.idle.find(self.input.reading, now)
         accounts, counted, failures = self.measured.end_cycle(now, self.asleep)
-        problems = self.problems()
+        problems, manager = self.problems(), self.load.manager
+        self.measured.figures = replace(
+            self.measured.measure(accounts, self.asleep),
+            load=load,
+            keep=self.load.keep,
+            headroom=0.0 if manager is None else manager.control.headroom,
+            used_s=self.used_s,
+            ingest_s=self.inbox.used_s,
+            queue_age_s=counted.queue_age_s,
+            held_back=int(self.input.is_held_back(now)),
+            unsaved_bytes=self._log.bytes_since,
+        )
         self.reported = UnitReport(
             unit=self.name,
             usage=usage,
             load=load,
             reclaim=reclaim,
             asleep=self.asleep,
-            figures=self._measure(accounts, load, counted.queue_age_s, now),
+            figures=self.measured.figures,
             cycle=cycle if sheds(self.settings.manager) == "everybody" else None,
             accounts=accounts,
             problem="; ".join(f"{what}: {why}" for what, why in problems.items()),
@@ -317,23 +325,6 @@ class HostedUnit:
             at=now,
         )
         return self.reported
-
-    def _measure(
-        self, accounts: Mapping[str, Account], load: float, queue_age_s: float, now: float
-    ) -> Figures:
-        manager = self.load.manager
-        self.measured.figures = replace(
-            self.measured.measure(accounts, self.asleep),
-            load=load,
-            keep=self.load.keep,
-            headroom=0.0 if manager is None else manager.control.headroom,
-            used_s=self.used_s,
-            ingest_s=self.inbox.used_s,
-            queue_age_s=queue_age_s,
-            held_back=int(self.input.is_held_back(now)),
-            unsaved_bytes=self._log.bytes_since,
-        )
-        return self.measured.figures
 
     def _fall_asleep(self, cycle: CycleEnded) -> None:
         moved = any(input_.offered for input_ in cycle.inputs) or any(

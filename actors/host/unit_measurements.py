@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -60,7 +60,7 @@ class UnitMeasurements:
 
     def measure(self, accounts: Mapping[str, Account], asleep: bool) -> Figures:
         """Return the figures that can be computed from the class and its last load cycles."""
-        hosted, (total, queued) = self._hosted, summed(accounts.values())
+        hosted, total = self._hosted, sum((ledger for ledger, _ in accounts.values()), TupleLedger())
         account, responses = hosted.runner.network.account, hosted.times.total
         recent, worth = self._recent.figures, self._worth.figures
         if asleep:
@@ -68,7 +68,7 @@ class UnitMeasurements:
             recent = replace(recent, results_per_s=0.0)
             worth = WorthFigures(worth.utility, worth.slowdown, worth.staleness, worth.tardiness)
         return Figures(
-            queued=queued,
+            queued=sum(queued for _, queued in accounts.values()),
             results=hosted.queries.answers,
             state_bytes=account.state + account.queued,
             within_target_pct=responses.target_met_pct(),
@@ -86,12 +86,3 @@ class UnitMeasurements:
 def values_of(record: TupleLedger | RecentFigures | WorthFigures) -> dict[str, Any]:
     """Return the fields of a record by name; Figures has fields with the same names."""
     return {column.name: getattr(record, column.name) for column in fields(record)}
-
-
-def summed(accounts: Iterable[Account]) -> Account:
-    """Return the sum of the ledgers, and the sum of the queued tuples."""
-    total, queued = TupleLedger(), 0
-    for ledger, waiting in accounts:
-        total += ledger
-        queued += waiting
-    return total, queued

@@ -67,7 +67,7 @@ LOG_BYTES = 1 << 30
 SEGMENTS_LEAST = 4
 # Bytes reserved for the first pages of two segments: one that `skip_to` creates, and one for an append before the oldest segment is deleted.
 ROLLS = 2 * PAGE
-# Number of last releases from which the number of spare files (files of forgotten segments) is derived.
+# Number of recent releases of frames, from which the log derives how many spare files it keeps.
 RELEASES = 4
 PARTS_MAX = 1023  # Maximum number of parts in one call of pwritev, in addition to the frame's header
 # Values of `keep_from`: a full log refuses a new frame (KEEP_ALL) or may forget all its frames (KEEP_NONE).
@@ -317,7 +317,10 @@ class SegmentWriter:
                 written = os.pwritev(self._file, [header, *parts], offset)
                 if written == ALIGNED + size:
                     return
-            write_all(self._file, b"".join([header, *parts]), offset)
+            data = memoryview(b"".join([header, *parts]))
+            while data:
+                written = os.pwrite(self._file, data, offset)
+                data, offset = data[written:], offset + written
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM):
                 raise
@@ -554,10 +557,3 @@ def even_part(whole: int, most: int) -> int:
 def room_of(size: int) -> int:
     """Return the bytes that a frame with a payload of `size` bytes takes in a segment."""
     return ALIGNED + -(-size // ALIGNED) * ALIGNED
-
-
-def write_all(file: int, data: bytes, offset: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(file, view, offset)
-        view, offset = view[written:], offset + written

@@ -46,11 +46,17 @@ _SEPARATOR = "\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribe:
-    """Request to read a stream from frame `next` on. If `lossless`, no frame may be forgotten before the reader releases it."""
+class ReaderMessage:
+    """Message about a reader and a stream, from the reader to the gateway or from the gateway to the reader."""
 
     reader: str
     stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe(ReaderMessage):
+    """Request to read a stream from frame `next` on. If `lossless`, no frame may be forgotten before the reader releases it."""
+
     next: int
     lossless: bool
     ask: int = 0
@@ -58,29 +64,22 @@ class Subscribe:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(ReaderMessage):
     """Message of a reader that has read all frames below `next` and waits for more."""
 
-    reader: str
-    stream: str
     next: int
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class Released(ReaderMessage):
     """Message of a reader that does not need the frames below a number any more."""
 
-    reader: str
-    stream: str
     below: int
 
 
 @dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class Unsubscribe(ReaderMessage):
     """Request to end a subscription, after which no frames are kept for the reader."""
-
-    reader: str
-    stream: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +107,9 @@ class AwaitGrowth:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribed:
+class Subscribed(ReaderMessage):
     """Confirmation of a Subscribe. The reader begins at `next` if it sent FROM_NOW; otherwise `next` is the end of the stream."""
 
-    reader: str
-    stream: str
     ask: int
     """Number from the Subscribe that this message answers."""
     next: int
@@ -121,37 +118,28 @@ class Subscribed:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class News(ReaderMessage):
     """Announcement that the stream's log has frames below `next`."""
 
-    reader: str
-    stream: str
     next: int
 
 
 @dataclass(frozen=True, slots=True)
-class CaughtUp:
+class CaughtUp(ReaderMessage):
     """Time, by the clock of arrivals, at which the stream's feed had published everything that its source had."""
 
-    reader: str
-    stream: str
     at: float
 
 
 @dataclass(frozen=True, slots=True)
-class LogIsFull:
+class LogIsFull(ReaderMessage):
     """Notice that producers of the stream are refused until the reader releases frames."""
-
-    reader: str
-    stream: str
 
 
 @dataclass(frozen=True, slots=True)
-class Denied:
+class Denied(ReaderMessage):
     """Notice that the reader is not, or no longer, subscribed."""
 
-    reader: str
-    stream: str
     reason: str
 
 

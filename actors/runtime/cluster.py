@@ -55,18 +55,18 @@ def start_actor(
     """
     # Ray's type annotations lack concurrency groups.
     remote = cast(Any, ray.remote)
-    actor = remote(num_cpus=0, max_restarts=-1, max_concurrency=concurrency, concurrency_groups=dict(groups))(
-        kind
+    process = remote(
+        num_cpus=0, max_restarts=-1, max_concurrency=concurrency, concurrency_groups=dict(groups)
     )
-    return actor.options(
+    place = head_node() if node_id is None else NodeAffinitySchedulingStrategy(node_id, soft=False)
+    actor = process(kind).options(
         name=name,
         namespace=NAMESPACE,
         lifetime="detached",
         get_if_exists=True,
-        scheduling_strategy=head_node()
-        if node_id is None
-        else NodeAffinitySchedulingStrategy(node_id, soft=False),
-    ).remote(*arguments)
+        scheduling_strategy=place,
+    )
+    return actor.remote(*arguments)
 
 
 def run_or_exit(work: Callable[[], None]) -> None:

@@ -135,8 +135,9 @@ def hold_folder(folder: Path) -> int:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(file, fcntl.LOCK_SH)
         # Another process may have removed the folder as dead before this process got the lock.
-        if is_at(file, path):
-            return file
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file), path.stat()):
+                return file
         os.close(file)
 
 
@@ -228,13 +229,6 @@ def checked(name: str) -> str:
             "use at most 80 letters, digits and _ . - #, beginning with a letter or digit",
         )
     return name
-
-
-def is_at(file: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file), path.stat())
-    except FileNotFoundError:
-        return False
 
 
 def listed(folder: Path) -> list[Path]:

@@ -37,7 +37,7 @@ from tests.support.waiting import eventually
 Batch = tuple[str, pa.RecordBatch]
 
 
-# -- the system and its processes ----------------------------------------------------------------------------------
+# Functions that start a system and kill its processes.
 
 
 def started(settings: LiveSettings, data: Path, pinned: bool = False) -> System:
@@ -106,7 +106,7 @@ def kill_host(system: System, class_name: str) -> int:
     return kill(host_name(units(system)[class_name].host))
 
 
-# -- input for the classes -----------------------------------------------------------------------------------------
+# Functions that generate input for the classes.
 
 
 def classes() -> list[LiveClass]:
@@ -219,7 +219,7 @@ class Publisher:
         return isinstance(answer, Accepted)
 
 
-# -- answers of the classes, and their comparison --------------------------------------------------------------------
+# Functions that read the answers of classes and compare them.
 
 
 def offered(given: Iterable[LiveClass], accepted: Mapping[str, int]) -> dict[str, int]:

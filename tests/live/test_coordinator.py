@@ -217,7 +217,7 @@ def test_killed_dispatcher_and_gateway_come_back(classes: System) -> None:
     eventually(lambda: not classes.status().quarantined, "the end of quarantine")
 
 
-# -- a coordinator among processes, systems and nodes that are not its own ---------------------------------------
+# Tests of a coordinator among processes, systems and nodes that are not its own.
 
 ATTACHED = """
 import sys

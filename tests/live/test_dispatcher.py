@@ -137,7 +137,7 @@ def test_running_dispatcher_is_not_started_twice(dispatcher: Any, path: Path) ->
     assert ray.get(ray.get_actor("dispatcher-test", namespace="weir").ping.remote(), timeout=HUNG_S) == pid
 
 
-# -- the store that outlives actors -----------------------------------------------------------------
+# Tests of the store that outlives actors.
 
 
 class Keeper:

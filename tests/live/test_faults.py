@@ -290,7 +290,7 @@ def test_replay_of_the_whole_run_repeats_every_decision(system: System, data: Pa
     assert sum(delivery.heard for delivery in report.deliveries) > 0
 
 
-# -- the stored state of a system ----------------------------------------------------------------------------------
+# Tests of the stored state of a system.
 
 
 def seats_of(system: System) -> dict[str, tuple[str, str, float]]:

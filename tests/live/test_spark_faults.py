@@ -57,7 +57,7 @@ Definition = dict[str, Any]
 Kill = Callable[[], object]
 
 
-# -- streams of rows with ascending ids ----------------------------------------------------------------------------
+# Streams of rows with ascending ids, which the tests send through Spark.
 
 
 class Ids:
@@ -135,7 +135,7 @@ def system() -> Iterator[System]:
         yield running
 
 
-# -- kills of processes between Spark and the class ----------------------------------------------------------------
+# Tests of kills of processes between Spark and the class.
 
 
 @dataclass
@@ -268,7 +268,7 @@ def test_all_processes_killed_at_once_lose_and_repeat_no_id(pipeline: Pipeline) 
     pipeline.disturb([("by_executor", kill_all)])
 
 
-# -- streams that do not fit, and keys that are not valid ----------------------------------------------------------
+# Tests of streams that do not fit, and keys that are not valid.
 
 
 def test_error_of_a_stream_is_reported_and_other_streams_continue(system: System, tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def error_of(ingest: IngestProcess, feed: str) -> str:
     return progress_of(ingest, feed).last_error or ""
 
 
-# -- logs, disks and memory that are full --------------------------------------------------------------------------
+# Tests of logs, disks and memory that are full.
 
 
 def test_slow_lossless_class_holds_back_only_its_own_stream(system: System, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def three(world: World, now: float = 0.0) -> World:
     return world
 
 
-# -- declarations that the control plane refuses ------------------------------------------------------------------
+# Tests of declarations that the control plane refuses.
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_unknown_classes_and_queries_are_refused() -> None:
         plane.remove_query("gold", "p", 1.0)
 
 
-# -- classes and queries that are declared, changed and removed ------------------------------------------------
+# Tests of classes and queries that are declared, changed and removed.
 
 
 def test_each_class_gets_a_host_and_a_share_by_priority() -> None:
@@ -167,7 +167,7 @@ def test_a_change_of_priority_reaches_lanes_and_load_managers() -> None:
     assert scaled == {"gold": (0.5, 0.3), "silver": (0.5, 0.15), "bronze": (5.5, 0.55)}
 
 
-# -- loads that hosts report, and shares that move -------------------------------------------------------------
+# Tests of loads that hosts report, and shares that move.
 
 
 def test_idle_capacity_is_lent_and_reclaimed_at_once() -> None:
@@ -247,7 +247,7 @@ def test_the_common_manager_sets_the_same_keep_for_all_classes() -> None:
     assert again.keeps == world.keeps
 
 
-# -- nodes and hosts that come and go --------------------------------------------------------------------------
+# Tests of nodes and hosts that come and go.
 
 
 def test_units_of_a_lost_node_are_placed_on_other_nodes() -> None:
@@ -390,7 +390,7 @@ def test_restarted_processes_receive_their_full_state() -> None:
     assert [unit.declared for unit in world.units[host]] == [unit.declared for unit in units[host]]
 
 
-# -- restarts of the control plane ---------------------------------------------------------------------------
+# Tests of restarts of the control plane.
 
 
 def test_a_restarted_coordinator_keeps_hosts_shares_and_loans() -> None:
@@ -442,7 +442,7 @@ def test_repeating_a_node_report_or_a_declaration_changes_nothing() -> None:
     assert len(world.story) == effects
 
 
-# -- streams without classes ---------------------------------------------------------------------------------------
+# Tests of streams without classes.
 
 
 def test_a_stream_keeps_its_home_node_when_classes_come_and_leave() -> None:

@@ -8,7 +8,7 @@ from actors.messages.turn_messages import Ended, Granted, Left
 from scheduler.turns.round_robin import TurnRoundRobin
 from tests.unit.actors.dispatcher.nodes import HUNG_S, ROUND_S, SHARES, MakeNode, ended, peer
 
-# -- which class gets a turn ------------------------------------------------------------------------
+# Tests of the choice of the class that gets a turn.
 
 
 def test_a_class_with_input_is_granted_its_quota_at_once(make_node: MakeNode) -> None:
@@ -139,7 +139,7 @@ def test_recorded_events_replay_to_the_same_grants(make_node: MakeNode) -> None:
     ]
 
 
-# -- status of the loop --------------------------------------------------------------------------
+# Tests of the status of the loop.
 
 
 def test_status_shows_slice_times_and_the_running_class(make_node: MakeNode) -> None:

@@ -79,7 +79,7 @@ def fed(feeding: ReplaySource, door: Door, until: float, began: float = 0.0) -> 
         now = round(now + TICK_S, 6)
 
 
-# -- when rows are due by the rates --------------------------------------------------------------------------------
+# Tests of the times at which rows are due by the rates.
 
 
 def test_the_number_of_due_rows_follows_the_rates_of_the_plan() -> None:
@@ -120,7 +120,7 @@ def test_due_and_missed_rows_add_up_to_the_rows_of_the_plan(
     assert 2.0 * owed + missed == pytest.approx(whole, rel=1e-6, abs=1e-3)
 
 
-# -- the files and their rows --------------------------------------------------------------------------------------
+# Tests of the files and their rows.
 
 
 def test_event_time_continues_from_lap_to_lap() -> None:

@@ -59,7 +59,7 @@ def view(figures: Figures, *failures: Failure, state: ClassState = ClassState.WI
     )
 
 
-# -- counts of failed rows ---------------------------------------------------------------------------------------
+# Tests of counts of failed rows.
 
 
 def test_failed_rows_of_a_query_are_counted_with_their_reason() -> None:
@@ -117,7 +117,7 @@ def test_report_has_a_bounded_number_of_failures_with_the_largest_parts_first() 
     assert failures[0].rows == 30
 
 
-# -- problems, and where they are shown -------------------------------------------------------------------------
+# Tests of problems, and of the places where problems are shown.
 
 
 def test_failures_of_units_add_their_rows_and_keep_the_largest_part() -> None:

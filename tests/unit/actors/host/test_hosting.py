@@ -179,7 +179,7 @@ def hot(begin: int, end: int) -> list[tuple[Any, ...]]:
     return [(seq, 100 * number, number, 1.0) for seq, number in enumerate(numbers)]
 
 
-# -- input of a class and its answers ---------------------------------------------------------------------
+# Tests of the input of a class and its answers.
 
 
 def test_answers_to_published_input_are_in_the_log(node: Node) -> None:
@@ -316,7 +316,7 @@ def test_shards_of_a_class_divide_its_input_by_key(node: Node) -> None:
     assert sorted(found) == [row[1:] for row in hot(0, 100)]
 
 
-# -- queries and declarations that change -------------------------------------------------------------------
+# Tests of queries and declarations that change.
 
 
 def test_queries_are_added_and_removed_while_the_class_runs(node: Node) -> None:
@@ -405,7 +405,7 @@ def test_a_drained_unit_resumes_from_its_log_without_snapshots(node: Node) -> No
     assert following > 0
 
 
-# -- the door, and the limits of queue and logs -------------------------------------------------------------
+# Tests of the door, and the limits of queue and logs.
 
 
 def wait_for(event: threading.Event) -> None:
@@ -560,7 +560,7 @@ def test_a_host_continues_after_a_gateway_restart(dirs: RunDirs) -> None:
     assert rows(dirs, "hot") == hot(0, 20)
 
 
-# -- load management of a host's classes ----------------------------------------------------------------------
+# Tests of load management of a host's classes.
 
 
 def test_the_common_manager_gets_each_cycle_and_its_keep_reaches_the_door(node: Node) -> None:
@@ -621,7 +621,7 @@ def test_event_time_of_an_idle_stream_advances_and_closes_its_windows(node: Node
     assert [row[-1] for row in rows(node.dirs, "n")] == [2, 1]
 
 
-# -- failures inside a class or its host ----------------------------------------------------------------------
+# Tests of failures inside a class or its host.
 
 
 class Broken(Stateless):

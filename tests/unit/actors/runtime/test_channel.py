@@ -65,7 +65,7 @@ def fill(channel: Channel) -> None:
         channel.send(bytes(1000))
 
 
-# -- messages over a channel ----------------------------------------------------------------------
+# Tests of messages over a channel.
 
 
 def test_messages_arrive_whole_and_in_order(ends: tuple[Channel, Channel]) -> None:
@@ -124,7 +124,7 @@ def test_an_oversized_packet_is_read_as_longer_than_any_message(path: Path) -> N
     listener.close()
 
 
-# -- listeners that accept connections ------------------------------------------------------------
+# Tests of listeners that accept connections.
 
 
 def test_the_folder_of_a_socket_is_private(path: Path) -> None:
@@ -190,7 +190,7 @@ def test_another_users_process_gets_no_channel(path: Path) -> None:
     listener.close()
 
 
-# -- messages between hosts and dispatchers ---------------------------------------------------------
+# Tests of messages between hosts and dispatchers.
 
 names = st.from_regex(rf"\A[A-Za-z][A-Za-z0-9_.-]{{0,{NAME_MAX - 1}}}\Z")
 lanes = st.integers(0, 0xFFFF)
