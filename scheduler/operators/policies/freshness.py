@@ -42,7 +42,7 @@ class FreshnessPolicy:
     def rank(self, believed: NetworkEstimates) -> None:
         size = len(believed.estimates)
         self._chances: list[Chances] = [{}] * size
-        # (weight, chance) of each output to which an operator contributes.
+        # Pairs (weight, chance) of the outputs to which each operator contributes.
         self._outputs: list[list[tuple[float, float]]] = [[]] * size
         self._cost_s = [0.0] * size
         # Valid heap entry of each operator, and the number of waiting tuples it was made for. Other entries are invalid.
