@@ -129,7 +129,7 @@ class FreshnessPolicy:
 
 
 def chances_of(believed: NetworkEstimates, operator: int, known: list[Chances]) -> Chances:
-    """Return, by output, the probability that a tuple which enters the operator leads to an answer; `known` has those of operators below."""
+    """Return, by output, the probability that a tuple entering the operator leads to an answer; `known` has those of operators below."""
     kept = believed.estimates[operator].selectivity
     own = believed.network.operators[operator]
     if not own.downstream:
