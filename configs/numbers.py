@@ -19,7 +19,7 @@ UNKNOWN = "–"
 SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1e3, 60e3, 3600e3, 86_400e3
 # Ratio from which a response time is shown as a multiple of its target instead of a percentage.
 MULTIPLE_FROM = 10.0
-# Smallest number that is shown; smaller numbers would be shown as a long series of zeros.
+# Smallest number that is shown; for smaller numbers, `<0.0001` is shown instead of a long series of zeros.
 SMALLEST = 0.0001
 THOUSANDS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 LARGEST = 999.5e18

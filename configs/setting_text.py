@@ -50,6 +50,12 @@ def settings_of_text(
         raise problem from None
 
 
+def text_of(kind: str, settings: Mapping[str, object]) -> str:
+    """Return the text that names a kind with these settings."""
+    words = ",".join(f"{name}={value}" for name, value in settings.items())
+    return f"{kind}:{words}" if words else kind
+
+
 def checked_text(parse: Callable[[str], object], what: str) -> AfterValidator:
     """Return a validator for texts from files, where the name of the command-line option would be wrong in an error."""
 

@@ -40,7 +40,7 @@ class LoadMonitor:
     """Mean number of tuples in a batch, by stream."""
 
     def offered_load(self, inputs: Sequence[InputCycle], cycle_s: float) -> float:
-        """Return L0 in processors, after this cycle."""
+        """Return the offered load L0 in processors, after this load cycle."""
         return sum(self._rate(input_, cycle_s) * input_.work_s for input_ in inputs)
 
     def rate(self, stream: str) -> float:

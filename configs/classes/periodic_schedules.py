@@ -13,7 +13,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, TypeAdapter
 
 from configs.base import BareOff, Settings
-from configs.setting_text import checked_text, settings_of_text
+from configs.setting_text import checked_text, settings_of_text, text_of
 
 Late = Annotated[Literal["off", "late", "late-pending"], BareOff]
 Order = Literal["edf", "hr", "edf-hr"]
@@ -113,13 +113,10 @@ def schedule_of(text: str, defaults: PeriodicSchedule = USUAL) -> PeriodicSettin
 
 def schedule_text(settings: PeriodicSettings, defaults: PeriodicSchedule = USUAL) -> str:
     """Return the schedule as a text that `schedule_of` reads: the kind, and the settings that differ from the default values."""
-    shared = {"order": defaults.order, "eager": defaults.eager}
-    usual = type(settings)().model_dump() | shared
-    settings_given = {
-        name: value for name, value in settings.model_dump(exclude={"kind"}).items() if value != usual[name]
-    }
-    words = ",".join(f"{name}={str(value).lower()}" for name, value in settings_given.items())
-    return f"{settings.kind}:{words}" if words else settings.kind
+    usual = type(settings)().model_dump() | {"order": defaults.order, "eager": defaults.eager}
+    stated = settings.model_dump(exclude={"kind"})
+    differing = {name: str(value).lower() for name, value in stated.items() if value != usual[name]}
+    return text_of(settings.kind, differing)
 
 
 def compared_schedules(

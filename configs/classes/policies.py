@@ -19,7 +19,7 @@ from pydantic import Field, TypeAdapter, model_validator
 
 from configs.base import Fraction, Settings
 from configs.errors import Contradiction
-from configs.setting_text import checked_text, settings_of_text
+from configs.setting_text import checked_text, settings_of_text, text_of
 
 Sharing = Literal["pdt", "sum", "max"]
 """Basis of the priority of an operator that several queries share: its priority-defining tree (`pdt`, Sharaf §3.6.2), all
@@ -289,9 +289,4 @@ PolicyName = Annotated[str, Field(max_length=200), checked_text(policy_of, "poli
 
 def policy_text(settings: PolicySettings) -> str:
     """Return the text of a policy that `policy_of` reads: its kind, and the settings that differ from the defaults."""
-    settings_set = settings.model_dump(exclude={"kind"}, exclude_defaults=True)
-    return (
-        settings.kind
-        + (":" if settings_set else "")
-        + ",".join(f"{name}={value}" for name, value in settings_set.items())
-    )
+    return text_of(settings.kind, settings.model_dump(exclude={"kind"}, exclude_defaults=True))

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AwareDatetime, Field, model_validator
@@ -39,7 +38,7 @@ from configs.documents.spark_streams import (
     StreamsFile,
 )
 from configs.errors import Contradiction, InvalidInput, Several, UnknownName, nearest
-from configs.yaml_loading import A_NAME, line_of, parse_documents, parse_model, read_text
+from configs.yaml_loading import A_NAME, line_of, parse_documents, parse_model
 
 DOCUMENTS_MAX = 20_000
 # Fields of a priority class that a tenant may only raise, and fields that it may set freely; it may only lower all other fields.
@@ -290,15 +289,6 @@ class Document:
     @property
     def ref(self) -> Ref:
         return ref_of(self.declaration)
-
-
-def read_documents(paths: Iterable[Path]) -> list[Document]:
-    """Return the declarations of all files; raise InvalidInput with file and document if a document is invalid."""
-    documents: list[Document] = []
-    for path in paths:
-        documents += documents_of(read_text(path), str(path))
-    check_differ(documents)
-    return documents
 
 
 def documents_of(text: str, file: str = "") -> list[Document]:

@@ -11,44 +11,40 @@ from configs.base import NonNegative, Positive, Settings
 from configs.errors import Contradiction
 
 
-class ConstantArrivals(Settings):
+class RatedArrivals(Settings):
+    """Arrivals with a declared mean rate."""
+
+    rate: Positive
+    """Mean number of tuples per second, over ON and OFF periods together."""
+
+    def mean_rate(self) -> float:
+        return self.rate
+
+
+class ConstantArrivals(RatedArrivals):
     """Arrivals at equal distances, with `rate` tuples per second."""
 
     kind: Literal["constant"]
-    rate: Positive
-
-    def mean_rate(self) -> float:
-        return self.rate
 
 
-class PoissonArrivals(Settings):
+class PoissonArrivals(RatedArrivals):
     """Poisson arrivals, which have exponentially distributed gaps, with `rate` tuples per second on average."""
 
     kind: Literal["poisson"]
-    rate: Positive
     together: Annotated[int, Field(ge=1, le=100_000)] = 1
     """Number of tuples that arrive together, at the time of the first tuple (Sharaf §4.4.2)."""
 
-    def mean_rate(self) -> float:
-        return self.rate
 
-
-class BurstArrivals(Settings):
+class BurstArrivals(RatedArrivals):
     """Arrivals in ON and OFF periods with Pareto-distributed lengths: Poisson arrivals in ON periods, none in OFF periods.
 
     With α ≤ 2 the lengths have no finite variance, which makes arrivals bursty on every time scale, like network traffic.
     """
 
     kind: Literal["bursts"]
-    rate: Positive
-    """Mean number of tuples per second over ON and OFF periods together."""
-
     on_s: Positive
     off_s: Positive
     alpha: Annotated[float, Field(gt=1, le=10)] = 1.5
-
-    def mean_rate(self) -> float:
-        return self.rate
 
 
 class RateStep(Settings):

@@ -91,11 +91,11 @@ def _divided(p: Floats, rate: Floats, size: Floats, bandwidth: float) -> tuple[F
     while excess(low) < 0:
         high, step = low, 2 * step
         low -= step
-    # Objects that are left out are not refreshed at any μ in the interval.
+    # The search leaves out objects that are not refreshed at any μ in the interval.
     chosen = np.flatnonzero(price + low < 0)
     low, high = bracketed(excess, low, high, TOLERANCE / 2)
     # Frequencies are interpolated between two close values of μ, so that exactly the available bandwidth is used.
-    # A single μ is too coarse: the largest μ below the limit gives the most valuable object x ≈ 40, but x may have to be 10⁶.
+    # A single μ is too coarse: at the largest μ below its limit, the most valuable object has x ≈ 40, but x may have to be 10⁶.
     much, little = frequencies(low), frequencies(high)
     most, least = float(np.sum(size * much)), float(np.sum(size * little))
     part = (bandwidth - least) / (most - least) if most > least else 1.0

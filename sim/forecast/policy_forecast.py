@@ -210,31 +210,24 @@ def objective_value(objective: Objective, seen: ObjectiveFigures) -> float | Non
 
     ℓ2 norms are per answer (root mean squares), so that more answers do not count as worse.
     """
-    if objective == "memory":
-        return seen.queued
-    if not (responses := seen.responses).count:
+    responses = seen.responses
+    if objective != "memory" and not responses.count:
         return None
     response, slowdown = responses.response_ms(), responses.slowdown()
-    each = math.sqrt(responses.count)
-    match objective:
-        case "response":
-            return response["mean"]
-        case "max-response":
-            return response["max"]
-        case "response-l2":
-            return response["l2"] / each
-        case "slowdown":
-            return slowdown["mean"]
-        case "max-slowdown":
-            return slowdown["max"]
-        case "slowdown-l2":
-            return slowdown["l2"] / each
-        case "staleness":
-            return seen.stale
-        case "utility":
-            return seen.lost
-        case "tardiness":
-            return seen.tardy_ms
+    each = math.sqrt(max(responses.count, 1))
+    values: Mapping[Objective, float | None] = {
+        "response": response["mean"],
+        "slowdown": slowdown["mean"],
+        "max-response": response["max"],
+        "max-slowdown": slowdown["max"],
+        "response-l2": response["l2"] / each,
+        "slowdown-l2": slowdown["l2"] / each,
+        "memory": seen.queued,
+        "staleness": seen.stale,
+        "utility": seen.lost,
+        "tardiness": seen.tardy_ms,
+    }
+    return values[objective]
 
 
 # -- scenario and arrivals of the run ----------------------------------------------------------------------------

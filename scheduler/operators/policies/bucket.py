@@ -29,7 +29,7 @@ from scheduler.operators.policies.outlook import outlooks
 from scheduler.operators.policies.protocol import NONE
 
 # Calendar days in which an operator's slack passes through one part of the range of slacks, and days in a calendar year.
-# An operator changes its bucket within one part, which is shorter than the year, so no page has entries of two years.
+# The next change of an operator's bucket is less than a calendar year away, so no page has entries of two years.
 DAYS_A_PART, DAYS_A_YEAR = 32, 64
 NEVER = math.inf
 # A bucket's heap is rebuilt when it has at least this many invalid entries, and more invalid than valid entries.

@@ -4,13 +4,11 @@ their QoS graph.
 
     D = head + deadline      C = Σ c_k, k from the operator down to the root      (`outlook.py`)
 
-An operator with input is a task of `scheduler.windows.order`. EDF runs the task with the earliest deadline, even
-if it is late (Golab §4.1). EDF/HR has two lists: ListEDF has the tasks that can still meet their deadlines, t + C ≤ D, and ListHR
-all other tasks. The first of ListHR, with the highest rate S/C̄, runs if the first of ListEDF, with the earliest deadline, can wait
-for it: t + C_HR < D_EDF. Otherwise the first of ListEDF runs. EDF is optimal while all deadlines can be met. Under overload EDF
-works on tasks that are late already, whereas the highest rates finish most answers before others become late.
+An operator with input is a task of `scheduler.windows.order`, which describes both orders; the rate of a task is S/C̄. EDF is
+optimal while all deadlines can be met. Under overload EDF works on tasks that are late already, whereas the highest rates finish
+most answers before others become late.
 
-1. A task stays in ListHR until its oldest tuple or its estimates change.
+1. A late task stays ordered by its rate until its oldest tuple or its estimates change.
 2. A decision costs O(log n) for n operators with input.
 """
 

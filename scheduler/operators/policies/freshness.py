@@ -42,7 +42,7 @@ class FreshnessPolicy:
     def rank(self, believed: NetworkEstimates) -> None:
         size = len(believed.estimates)
         self._chances: list[Chances] = [{}] * size
-        # (weight, chance) of each output to which an operator contributes.
+        # Pairs (weight, chance) of the outputs to which each operator contributes.
         self._outputs: list[list[tuple[float, float]]] = [[]] * size
         self._cost_s = [0.0] * size
         # Valid heap entry of each operator, and the number of waiting tuples it was made for. Other entries are invalid.
@@ -129,7 +129,7 @@ class FreshnessPolicy:
 
 
 def chances_of(believed: NetworkEstimates, operator: int, known: list[Chances]) -> Chances:
-    """Return, by output, the probability that a tuple which enters the operator leads to an answer; `known` has those of operators below."""
+    """Return, by output, the probability that a tuple entering the operator leads to an answer; `known` has those of operators below."""
     kept = believed.estimates[operator].selectivity
     own = believed.network.operators[operator]
     if not own.downstream:

@@ -167,12 +167,12 @@ class ClusteredPolicy:
             FirstComeFirstServedPolicy(len(believed.estimates)) if settings.search == "fagin" else None
         )
         self.looked = 0
-        # An operator without input has the value NEVER; a heap entry is valid only while it has the arrival of the oldest tuple.
+        # Arrival time of each operator's oldest tuple, NEVER without input; a heap entry with another arrival time is invalid.
         self._head = [NEVER] * len(believed.estimates)
         self.rank(believed)
 
     def rank(self, believed: NetworkEstimates) -> None:
-        # Computed with logarithms, because the ratio of the largest to the smallest φ overflows.
+        # Clusters of equal ratios are computed with logarithms, because the ratio of the largest to the smallest φ overflows.
         phi = self._phi_of(believed, range(len(believed.estimates)))
         values = [min(max(value, SMALLEST_PHI), LARGEST_PHI) for value in phi]
         if not self._uniform:

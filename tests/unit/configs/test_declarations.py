@@ -28,14 +28,15 @@ from configs.documents.declarations import (
     StreamDeclaration,
     TenantDeclaration,
     as_document,
+    check_differ,
     declared_in,
     documents_of,
     live_class,
-    read_documents,
     ref_named,
     streams_file,
 )
 from configs.errors import InvalidInput
+from configs.yaml_loading import read_text
 from services.catalog.checks import applied
 from services.catalog.state import CatalogState
 from tests.support.checkout import ROOT
@@ -109,23 +110,24 @@ def test_invalid_document_is_refused_with_file_field_and_hint(text: str, message
     assert message in problem(text)
 
 
-def test_same_name_in_two_files_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text("{kind: Tenant, name: A, priority_class: gold}")
-    (tmp_path / "b.yaml").write_text("{kind: Tenant, name: a, priority_class: gold}")
+def test_same_name_in_two_files_is_refused() -> None:
+    documents = [
+        document
+        for name, file in (("A", "a.yaml"), ("a", "b.yaml"))
+        for document in documents_of(f"{{kind: Tenant, name: {name}, priority_class: gold}}", file)
+    ]
     with pytest.raises(InvalidInput) as caught:
-        read_documents([tmp_path / "a.yaml", tmp_path / "b.yaml"])
-    message = (
-        f"b.yaml, document 1 (Tenant a): name: already declared in {tmp_path}/a.yaml, document 1 (Tenant A)"
-    )
+        check_differ(documents)
+    message = "b.yaml, document 1 (Tenant a): name: already declared in a.yaml, document 1 (Tenant A)"
     assert message in str(caught.value)
 
 
 def test_oversized_or_missing_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "large.yaml").write_bytes(b"#" * 10_000_001)
     with pytest.raises(InvalidInput, match="the file has too many bytes"):
-        read_documents([tmp_path / "large.yaml"])
+        read_text(tmp_path / "large.yaml")
     with pytest.raises(InvalidInput, match="the file cannot be read: no such file"):
-        read_documents([tmp_path / "none.yaml"])
+        read_text(tmp_path / "none.yaml")
 
 
 @pytest.mark.parametrize(

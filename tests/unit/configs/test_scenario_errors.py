@@ -517,7 +517,7 @@ def test_only_the_beginning_of_a_huge_value_is_rendered() -> None:
 
     value = 1000 * [
         1000 * [Entry()]
-    ]  # YAML aliases keep such a value short in the file, although it has a million entries.
+    ]  # With YAML aliases, a value with a million entries is short in the file.
     assert shown(value) == "[[" + 10 * "entry, " + "...], " + "[…"
     assert len(rendered) == 100
 

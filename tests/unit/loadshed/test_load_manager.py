@@ -434,7 +434,7 @@ def test_capacity_is_not_estimated_without_a_queue() -> None:
 
 
 def waiting(oldest_s: float) -> CycleEnded:
-    """Return a cycle of an overloaded class with an oldest queued tuple of this age."""
+    """Return a load cycle of an overloaded class; the oldest queued tuple of the class has this age."""
     readings = InputCycle("readings", 150, 2.0 / 1000, oldest_s)
     return CycleEnded(CYCLE_S, (readings,), (OutputCycle("q", TARGET_S, 1, TARGET_S),), 10.0)
 

@@ -155,7 +155,7 @@ def test_operators_change_buckets_as_time_passes() -> None:
     policy.ready(0, 0.0)
     policy.ready(3, 0.0)
     # The first operator answers 3 after it was picked, so it must be picked by time 1, or its utility is lost.
-    # The second operator may be picked until 5.
+    # The second operator may be picked until time 5 without a loss of utility.
     assert [policy.pick(now) for now in (0.0, 0.9, 1.05, 1.2, 4.9, 5.05, 9.0)] == [0, 0, 0, 3, 3, 3, 0]
 
 
