@@ -7,15 +7,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from configs.base import Fraction, NonNegative
 from configs.classes.objectives import Objective
 from services.api.explanations import Decision, ShareDecision
-from services.api.schemas import Amount, AnswerModel, Count, Ratio
+from services.api.schemas import AnswerModel, Count
 from services.watch.states import ClassState
 
 Processors = Annotated[
     float, Field(description="Load or capacity in processors: 1.0 is the work that one processor can do.")
 ]
-Milliseconds = Annotated[float, Field(ge=0)]
 Percent = Annotated[float, Field(ge=0, le=100)]
 
 
@@ -23,7 +23,7 @@ class AsOf(AnswerModel):
     """Time and age of the figures in an answer. While the running system does not answer, the last known figures are shown."""
 
     at: datetime
-    age_s: Amount
+    age_s: NonNegative
     """Age of the figures in seconds; above 1 only while the system does not answer."""
 
 
@@ -52,7 +52,7 @@ class Responses(AnswerModel):
 class Worth(AnswerModel):
     """Utility of answers: the worth of an answer, 0 to 1, by its response time and the QoS graph of its query."""
 
-    mean: Ratio = 1.0
+    mean: Fraction = 1.0
     """Mean utility of all answers, 0 to 1."""
     missed: Count = 0
     """Number of answers that came after their deadline."""
@@ -71,18 +71,18 @@ class ClassWorth(Worth):
 class Slowdown(AnswerModel):
     """Slowdown of answers: response time divided by ideal processing time."""
 
-    mean: Amount = 0.0
+    mean: NonNegative = 0.0
     """Mean slowdown of all answers."""
-    of_queries: Amount = 0.0
+    of_queries: NonNegative = 0.0
     """Mean of the queries' mean slowdowns; every query with answers has the same weight."""
 
 
 class Staleness(AnswerModel):
     """Staleness of answers: the fraction of the time in which an input that led to an answer was still waiting."""
 
-    mean: Ratio = 0.0
+    mean: Fraction = 0.0
     """Mean staleness of the queries, weighted by the weights of the queries."""
-    max: Ratio = 0.0
+    max: Fraction = 0.0
     """Staleness of the stalest query."""
 
 
@@ -93,9 +93,9 @@ class ClassTardiness(AnswerModel):
     """Number of window answers, each of which has a deadline set by its window."""
     tardy: Count = 0
     """Number of window answers that came after their deadline."""
-    mean_ms: Milliseconds = 0.0
+    mean_ms: NonNegative = 0.0
     """Mean time after the deadline; an answer in time counts as 0."""
-    max_ms: Milliseconds = 0.0
+    max_ms: NonNegative = 0.0
 
 
 class OperatorFailure(AnswerModel):
@@ -109,19 +109,19 @@ class OperatorFailure(AnswerModel):
     reason: str
     rows: int
     """Number of rows that failed in the operator since its process built the operator."""
-    part: Ratio
+    part: Fraction
     """Failed rows as a fraction of the rows that the operator took in the last minute of input."""
 
 
 class ClassStatus(AsOf):
     """Status of a class at this moment. Counts start when the class begins; counts of several shards are summed."""
 
-    age_s: Amount
+    age_s: NonNegative
     """Seconds since the report of the shard that reported longest ago. Only a class that is asleep or in a long operator call skips reports."""
     name: str
     running: Literal[True] = True
     priority: float
-    delay_target_ms: Milliseconds
+    delay_target_ms: NonNegative
     lossless: bool
     queries: int
     units: int
@@ -145,20 +145,20 @@ class ClassStatus(AsOf):
     """Capacity borrowed from other classes, in processor-seconds."""
     headroom: Processors
     load: Processors
-    keep: Ratio
+    keep: Fraction
     """Fraction of the arriving input that the class admits now."""
-    drop: Ratio
+    drop: Fraction
     """Fraction of the arriving input that the class sheds now; 0 for a lossless class."""
-    shed_now: Ratio = 0.0
+    shed_now: Fraction = 0.0
     """Fraction of the rows of the last seconds that were shed."""
     queued: int
     results: int
     results_per_s: float
-    mean_ms: Milliseconds
+    mean_ms: NonNegative
     """Mean response time of the answers of the last seconds, in milliseconds."""
-    p50_ms: Milliseconds
-    p95_ms: Milliseconds
-    p99_ms: Milliseconds
+    p50_ms: NonNegative
+    p95_ms: NonNegative
+    p99_ms: NonNegative
     offered: int
     delivered: int
     shed: int
@@ -176,23 +176,23 @@ class ClassStatus(AsOf):
     slowdown: Slowdown
     staleness: Staleness
     tardiness: ClassTardiness
-    slowdown_now: Amount
+    slowdown_now: NonNegative
     """Mean slowdown of the answers of the last seconds; 0 without answers."""
-    utility_now: Ratio
+    utility_now: Fraction
     """Mean utility of the last seconds' answers."""
-    missed_now: Ratio
+    missed_now: Fraction
     """Fraction of the last seconds' answers that came after their deadline."""
-    staleness_now: Ratio
+    staleness_now: Fraction
     """Staleness of the class's answers in the last seconds."""
-    tardy_now: Ratio
+    tardy_now: Fraction
     """Fraction of the last seconds' window answers that were tardy."""
     queue_bytes: int
     """Memory of the tuples that are queued between operators, in bytes."""
-    late_now: dict[str, Ratio] = Field(default_factory=dict)
+    late_now: dict[str, Fraction] = Field(default_factory=dict)
     """Fraction of late rows (behind the watermark, so left out) in the last minute of input, for each stream with late rows."""
-    queue_age_s: Amount
+    queue_age_s: NonNegative
     """Age in seconds of the oldest queued tuple that no operator has taken yet."""
-    taken_per_s: Amount
+    taken_per_s: NonNegative
     """Number of tuples per second that operators took from the class's queue in the last seconds."""
     held_back: Count
     """Number of shards with a full queue and more input waiting in stream logs or at producers."""
@@ -222,8 +222,8 @@ class Classes(AsOf):
 class UtilityCorner(AnswerModel):
     """Point of a QoS graph."""
 
-    latency_ms: Milliseconds
-    utility: Ratio
+    latency_ms: NonNegative
+    utility: Fraction
 
 
 class Tardiness(AnswerModel):
@@ -232,7 +232,7 @@ class Tardiness(AnswerModel):
     answers: int
     tardy: int
     """Number of window answers that came after their deadlines."""
-    mean_ms: Milliseconds
+    mean_ms: NonNegative
     """Mean time after the deadline; an answer in time counts as 0."""
 
 
@@ -240,24 +240,24 @@ class QueryQuality(AnswerModel):
     """Quality of the answers of one query."""
 
     query: str
-    deadline_ms: Milliseconds
+    deadline_ms: NonNegative
     """Deadline of the query's answers: the response time at which utility begins to fall, in milliseconds."""
     graph: list[UtilityCorner]
     """QoS graph of the query; the QoS graph of its class if the query has none."""
     weight: float
     """Weight of the query's freshness relative to the tenant's other queries."""
     answers: int
-    mean_ms: Milliseconds
+    mean_ms: NonNegative
     """Mean response time of the query's answers, in milliseconds."""
-    slowdown: Amount
+    slowdown: NonNegative
     """Mean slowdown of the query's answers: response time divided by ideal processing time (from measured costs)."""
     utility: Worth
-    staleness: Ratio
+    staleness: Fraction
     tardiness: Tardiness | None
     """Tardiness of window answers; null if no time window has answered."""
     failed: Count = 0
     """Number of rows that failed in the query's operators, or that were refused because an operator's state had no room."""
-    failed_now: Ratio = 0.0
+    failed_now: Fraction = 0.0
     """Fraction of rows that failed in the last minute of input, in the query's operator with the largest fraction."""
     failed_reason: str | None = None
     """Most frequent reason why rows failed in the query's operators; null if no row failed."""
@@ -269,7 +269,7 @@ class TenantQuality(AsOf):
     tenant: str
     running: bool
     items: list[QueryQuality]
-    late_now: dict[str, Ratio] = Field(default_factory=dict)
+    late_now: dict[str, Fraction] = Field(default_factory=dict)
     """Fraction of late rows (behind the watermark, so left out) in the last minute of input, for each stream with late rows."""
 
 
@@ -427,7 +427,7 @@ class ClassHistory(AnswerModel):
     """Time series of a class, by name of the figure: one value per sample time; null where the value is unknown."""
 
     name: str
-    delay_target_ms: Milliseconds
+    delay_target_ms: NonNegative
     series: dict[str, list[float | None]]
 
 

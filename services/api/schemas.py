@@ -20,8 +20,6 @@ RouteResponses = dict[int | str, Schema]
 STRING, WHOLE = {"type": "string"}, {"type": "integer"}
 
 Count = Annotated[int, Field(ge=0)]
-Amount = Annotated[float, Field(ge=0)]
-Ratio = Annotated[float, Field(ge=0, le=1)]
 
 
 class AnswerModel(BaseModel):

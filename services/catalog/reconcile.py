@@ -191,20 +191,16 @@ class Reconciling(BackgroundThread):
         self._woken = threading.Event()
         self._followed = threading.Condition()
         self._enacted = NOTHING
-        self._problems: tuple[str, ...] = ()
+        self.problems: Sequence[str] = ()
+        """Texts that say which parts of the system do not run as declared, and why."""
         self._wanted = catalog.desired()
         # Classes that run without those of their queries that cannot be planned, by class name.
         self._reduced: dict[str, Reduced] = {}
         self._backoff = Backoff(look_s)
 
-    @property
-    def problems(self) -> Sequence[str]:
-        """Texts that say which parts of the system do not run as declared, and why."""
-        return self._problems
-
     def start(self) -> None:
         """Carry out all steps from the catalog, then start the thread; `problems` lists the steps that have failed."""
-        self._problems = self._follow()
+        self.problems = self._follow()
         self._note_enacted()
         super().start()
 
@@ -230,13 +226,13 @@ class Reconciling(BackgroundThread):
                 is_news = self._look()
                 if is_news:
                     self._backoff.succeeded()
-                elif self._problems and time.monotonic() < retry_at:
+                elif self.problems and time.monotonic() < retry_at:
                     continue
-                self._problems = self._follow()
+                self.problems = self._follow()
                 self._note_enacted()
             except Exception as problem:
-                self._problems = (told(problem),)
-            if self._problems:
+                self.problems = (told(problem),)
+            if self.problems:
                 retry_at = time.monotonic() + self._backoff.failed()
             else:
                 self._backoff.succeeded()

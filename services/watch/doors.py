@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from actors.runtime.run_dirs import RunDirs, shared_memory
 from services.results.places import endpoint_in
@@ -31,12 +32,8 @@ class Doors:
         with self._lock:
             until, place = self._known.get(node, (float("-inf"), None))
             if self._clock() >= until:
-                place = self._asked(node)
+                place = None
+                with suppress(SourceAway):
+                    place = self._source.endpoint(node)
                 self._known[node] = (self._clock() + KEPT_S, place)
             return place
-
-    def _asked(self, node: str) -> str | None:
-        try:
-            return self._source.endpoint(node)
-        except SourceAway:
-            return None

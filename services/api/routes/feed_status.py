@@ -15,10 +15,11 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import Field
 
+from configs.base import Fraction, NonNegative
 from configs.documents.declarations import StreamDeclaration
 from services.api.callers import Caller, CallerOf, not_there
 from services.api.problems import responses
-from services.api.schemas import Amount, AnswerModel, Count, Ratio
+from services.api.schemas import AnswerModel, Count
 from services.api.service import FeedDeclared, Service, running
 from services.ingest.progress import FeedProgress, State
 from services.watch.accounts import accounts
@@ -43,7 +44,7 @@ class StreamRowCounts(AnswerModel):
     """Number of offered tuples that arrived after their windows had closed."""
     rejected: Count = 0
     """Number of rows of the stream that gateways have rejected, for example because event time is missing or a value does not fit."""
-    rejected_now: Ratio = 0.0
+    rejected_now: Fraction = 0.0
     """Rejected rows of the stream as a fraction of its rows in the last minute of input."""
     last_reason: str | None = None
     """Reason and column of the latest rejection, such as `no event time: ts`; null if no row was rejected."""
@@ -59,7 +60,7 @@ class FeedView(AnswerModel):
         description="State of the feed. `starting`: no micro-batch has been tried yet; `failed`: an error occurred, and a retry is due; "
         "`waiting`: Spark is restarting; `stopped`: no process runs the feed."
     )
-    rows_per_s: Amount
+    rows_per_s: NonNegative
     """Number of rows per second that Spark read from the source in the last seconds."""
     rows: Count
     """Number of rows that Spark has read from the source; a row that Spark reads again after a failure counts twice."""

@@ -12,10 +12,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Path
 from pydantic import Field
 
+from configs.base import Fraction, NonNegative
 from configs.documents.declarations import MirrorDeclaration
 from services.api.callers import Caller, CallerOf, not_there
 from services.api.problems import responses
-from services.api.schemas import Amount, AnswerModel, Count, Ratio
+from services.api.schemas import AnswerModel, Count
 from services.api.service import Service, running
 from services.mirror.mirror_definition import read_mirror
 from services.mirror.poll_loop import MirrorProgress, State, begun
@@ -26,9 +27,9 @@ Name = Annotated[str, Path(description="Name of a mirror.", max_length=200)]
 class Freshness(AnswerModel):
     """Perceived freshness of a mirror: the fraction of uses of its objects that find a fresh copy."""
 
-    measured: Ratio | None
+    measured: Fraction | None
     """Perceived freshness measured over the last minutes; null until some object has been polled twice."""
-    expected: Ratio
+    expected: Fraction
     """Perceived freshness that is expected from the poll frequencies and from the estimated change rates and interests."""
 
 
@@ -61,9 +62,9 @@ class MirrorStatus(MirrorView):
     """Declared bandwidth of the mirror: the maximum number of `unit` per second."""
     unit: Literal["polls", "bytes"]
     """Unit of the mirror's bandwidth."""
-    spent: Amount
+    spent: NonNegative
     """Number of polls or bytes (see `unit`) that the mirror has used since its start."""
-    spent_per_s: Amount
+    spent_per_s: NonNegative
     """Number of polls or bytes (see `unit`) per second that the mirror used in the last ten seconds."""
     bytes: Count
     """Number of bytes that polls have received."""
@@ -74,7 +75,7 @@ class MirrorStatus(MirrorView):
     """Number of polls that failed."""
     published: Count
     """Number of rows published to the mirror's stream."""
-    uses: Amount
+    uses: NonNegative
     """Number of uses of objects, counted from the answers of the query that reports which objects are used."""
     unknown_uses: Count
     """Number of reported uses of keys that are not objects of the mirror."""
