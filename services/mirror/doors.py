@@ -64,7 +64,7 @@ class SystemDoor:
     """Connection to a system on this machine or cluster. Rows are sent to its gateways, and answers are read from its logs."""
 
     def __init__(self, places: Places, endpoint: Callable[[str], str | None], key: Callable[[], str]) -> None:
-        """Store the places of answers, a function that returns the gateway of a stream, and a function that returns the key for gateways."""
+        """Store the places of answers, a function that returns a stream's gateway, and a function that returns the key for gateways."""
         self._places, self._key = places, key
         self._rows = RowDelivery(endpoint, key)
 
