@@ -191,7 +191,7 @@ def moments(replay: Replay, rows: ReplayRows) -> Moments | None:
 
 def other_rows() -> ChangedReplay:
     return ChangedReplay(
-        "the checkpoint does not fit the files: the files have changed since the query began; "
+        "the checkpoint does not fit the files: the files have changed, but option path and option split have not; "
         "restore the files, or start with a new checkpoint"
     )
 
