@@ -268,7 +268,7 @@ def of_integers(given: pa.DataType, target: DataType) -> Conversion | None:
 
 
 def beyond(given: pa.DataType, low: int, high: int) -> Callable[[pa.Array], pa.Array | None]:
-    """Return a function that marks integers below `low` or above `high`. The function returns None if the type `given` has no such integers."""
+    """Return a function that marks integers below `low` or above `high`, or returns None if the type `given` has no such integers."""
     bits = given.bit_width
     signed = pa.types.is_signed_integer(given)
     least, most = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)

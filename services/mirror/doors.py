@@ -71,7 +71,7 @@ class SystemDoor:
         key: Callable[[], str],
         trust: GatewayTrust = DEFAULT_TRUST,
     ) -> None:
-        """Store the places of answers, a function that returns the gateway of a stream, and a function that returns the key for gateways."""
+        """Store the places of answers, a function that returns a stream's gateway, and a function that returns the key for gateways."""
         self._places, self._key, self._trust = places, key, trust
         self._rows = RowDelivery(endpoint, key, trust)
 

@@ -98,7 +98,7 @@ class Objects(Protocol):
 
 
 def objects_of(mirror: Mirror, connections: int, password: str = "") -> Objects:
-    """Return the store of a mirror's objects; raise InvalidInput if its address is wrong. The user in the address logs in with `password`."""
+    """Return the store of a mirror's objects; raise InvalidInput if its address is wrong. The address's user logs in with `password`."""
     match mirror.origin:
         case HttpOrigin():
             return HttpObjects(mirror, mirror.origin.url, password)

@@ -369,7 +369,7 @@ class World:
         return self.found
 
     def _now(self) -> float:
-        """Return a time that is at least ten seconds later than the time of the previous call, so that limits on processor time delay nothing."""
+        """Return a time at least ten seconds after that of the previous call, so that limits on processor time delay nothing."""
         return time.monotonic() + 10 * next(self._clock)
 
     def _alive(self) -> list[Process]:

@@ -291,7 +291,7 @@ def test_killed_process_is_restarted_and_publishes_each_row_once(
         before = jvm_of(ingest)
         os.kill(before if killed == "jvm" else ingest.pid, signal.SIGKILL)
         eventually(has_all(gateway, "readings", range(200)), "all rows")
-        # Spark may read a micro-batch twice, but the rows are published once. Progress does not count rows of a process that was killed early.
+        # Spark may read a micro-batch twice, but the rows are published once. Progress may lack rows of a killed process.
         restarted = eventually(
             lambda: (feed := progress_of(ingest, "readings")).state == "running" and feed.restarts and feed,
             "progress",

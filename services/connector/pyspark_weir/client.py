@@ -229,7 +229,7 @@ def refusal(error: Exception) -> WeirError:
     if isinstance(kept, int):
         return DataLoss(text_of(error), kept)
     if told(error).get("code") == "not_staged":
-        return Refused(f"{text_of(error)}; start the query again: it then repeats the batch")
+        return Refused(f"{text_of(error)}; start the query again, so that it repeats the batch")
     return Refused(text_of(error))
 
 

@@ -69,7 +69,7 @@ class RowsReader:
                 begin[name] = start[name]
             else:
                 self.lost(
-                    f"{name}: the gateway has rows up to {end[name]}, but rows up to {start[name]} were read before"
+                    f"unit {name}: the gateway has rows up to {end[name]}, but rows up to {start[name]} were read before"
                 )
         return [UnitSpan(name, begin[name], end[name]) for name in sorted(end) if begin[name] < end[name]]
 

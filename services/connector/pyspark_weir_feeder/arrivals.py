@@ -167,7 +167,7 @@ class Bursts:
         self._within_on = Poisson(rate * (on_s + off_s) / on_s, seed)
         self._means, self._alpha, self._seed = (on_s, off_s), alpha, seed
         self._pages: list[tuple[Moments, Moments]] = []
-        """Pages of ON periods: time spent ON before each period, and start of each period. A page ends with the next page's first period."""
+        """Pages of ON periods: time spent ON before a period, and start of the period. A page ends with the next page's first period."""
         self._ends = (0.0, 0.0)
 
     def due(self, elapsed_s: float) -> int:

@@ -47,12 +47,12 @@ def declared_field(field: pa.Field) -> StructField:
     try:
         return StructField(field.name, from_arrow_type(REPLACED.get(field.type, field.type)), nullable=True)
     except PySparkTypeError as problem:
-        what = f"Spark has no type for column {field.name} ({field.type}); list the other columns"
+        what = f"Spark has no type for column {field.name} ({field.type}); list all columns except this one"
         raise InvalidOption("columns", what) from problem
 
 
 def time_column_of(options: Options, schema: pa.Schema) -> str | None:
-    """Return the event-time column: the declared column, or else the only timestamp column; None without such a column, or if not needed."""
+    """Return the event-time column: the declared column, or else the only timestamp column; None if no column is found or needed."""
     is_generated = options.event_time == "clock" or options.event_rate is not None
     times = [field.name for field in schema if pa.types.is_timestamp(field.type)]
     if (name := options.time_column) is not None:

@@ -191,7 +191,7 @@ def moments(replay: Replay, rows: ReplayRows) -> Moments | None:
 
 def other_rows() -> ChangedReplay:
     return ChangedReplay(
-        "the checkpoint belongs to other rows: the files have changed, though option path and option split are the same; "
+        "the checkpoint does not fit the files: the files have changed, but option path and option split have not; "
         "restore the files, or start with a new checkpoint"
     )
 
