@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import ascii_uppercase
-from typing import Protocol
 
 from services.dashboards.boards import Board, Panel, Row
-from services.metrics.prometheus import LabelledSeries
+from services.metrics.prometheus import LabelledSeries, Prometheus
 
 EVERYTHING = ".*"
 # Maximum number of points in a plot; more would not be visible.
 POINTS = 240
-
-
-class PrometheusClient(Protocol):
-    """Interface of a Prometheus server."""
-
-    def ask(self, expr: str, at: float | None = None) -> list[LabelledSeries]: ...
-
-    def over(self, expr: str, begin: float, end: float, step_s: float) -> list[LabelledSeries]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +45,7 @@ class AnsweredPanel:
 
 
 def answers(
-    prometheus: PrometheusClient, boards: Sequence[Board], span: TimeSpan, chosen: Mapping[str, str]
+    prometheus: Prometheus, boards: Sequence[Board], span: TimeSpan, chosen: Mapping[str, str]
 ) -> Iterator[AnsweredPanel]:
     """Yield all panels in order, with their data. `chosen` maps variables to values; for a variable without a value, all are selected."""
     for board in boards:
@@ -67,7 +58,7 @@ def answers(
                 yield AnsweredPanel(board, row, panel, series_by_letter)
 
 
-def answer(prometheus: PrometheusClient, panel: Panel, expr: str, span: TimeSpan) -> list[LabelledSeries]:
+def answer(prometheus: Prometheus, panel: Panel, expr: str, span: TimeSpan) -> list[LabelledSeries]:
     if panel.kind == "table":
         return prometheus.ask(expr, span.end)
     return prometheus.over(expr, span.begin, span.end, span.step_s)

@@ -14,7 +14,6 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from tempfile import TemporaryDirectory
 
 MODULE = Path(__file__).parent / "module"
 GRAFANA = "github.com/grafana/grafana"
-# Commit of the branch of this release, three days before the release. Newer versions cannot be had as Go modules.
+# The pinned commit belongs to the branch of this release, just before the release. Newer commits cannot be had as Go modules.
 VERSION = "10.0.0"
 # SQLite, where Grafana stores everything, is written in C.
 GO = {"CGO_ENABLED": "1", "GOFLAGS": "-buildvcs=false", "GOWORK": "off"}
@@ -55,15 +54,6 @@ def built() -> Path:
     return cache_folder() / f"grafana-{VERSION}-{digest.hexdigest()[:12]}"
 
 
-def commit() -> str:
-    """Return the Git commit of Grafana that go.mod pins, in 12 digits."""
-    found = re.search(
-        rf"^\t{re.escape(GRAFANA)} v\S+-([0-9a-f]{{12}})$", (MODULE / "go.mod").read_text(), re.M
-    )
-    assert found is not None
-    return found[1]
-
-
 def build_missing() -> Path:
     """Return the server's folder; build the server if the cache lacks it. Raise BuildError if that is not possible."""
     with (cache_folder() / "lock").open("w") as lock:
@@ -75,7 +65,7 @@ def build_missing() -> Path:
                 raise BuildError(
                     f"{' and '.join(missing)} {verbs[0]} missing; {verbs[1]} Grafana from source"
                 )
-            print(f"grafana: building Grafana {VERSION}, which takes half an hour", flush=True)
+            print(f"grafana: building Grafana {VERSION}, which takes about twenty minutes", flush=True)
             build()
     return built()
 
