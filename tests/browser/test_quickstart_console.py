@@ -23,7 +23,7 @@ QUERY = "acme/hot"
 def reader(tmp_path: Path) -> Iterator[Reader]:
     """Follow the page up to the second tenant."""
     found = Reader(tmp_path)
-    for block in blocks(("Start", "By command line")):
+    for block in blocks(("Start", "On the command line")):
         found.follow(block)
     yield found
     found.leave()
