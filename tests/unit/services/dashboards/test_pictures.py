@@ -18,7 +18,7 @@ from services.dashboards.answers import AnsweredPanel, TimeSpan, answers, substi
 from services.dashboards.boards import Board, Kind, Panel, PanelQuery, Row, TableColumn
 from services.dashboards.overview import OVERVIEW
 from services.dashboards.pictures import DPI, boards_html, colour, legend_of, picture, shown
-from services.metrics.prometheus import LabelledSeries
+from services.metrics.prometheus import LabelledSeries, Prometheus
 
 SPAN = TimeSpan(1000.0, 1060.0, 10.0)
 BOARD = Board("b", "B & Co", "What it <is>.", (), ())
@@ -48,7 +48,7 @@ def is_blank(pixels: np.ndarray) -> bool:
 
 
 @dataclass
-class RecordingPrometheus:
+class RecordingPrometheus(Prometheus):
     """Stand-in for Prometheus that gives every query the same result and records the queries."""
 
     asked: list[tuple[str, str]] = field(default_factory=list)
