@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import httpx
 
@@ -18,7 +19,7 @@ from tests.cluster.kubelet import Node
 from tests.cluster.release import CHART, NAME, Release
 
 PORT = 8642
-COMPONENT = f"app.kubernetes.io/instance={NAME},app.kubernetes.io/component="
+INSTANCE = f"app.kubernetes.io/instance={NAME}"
 # Longest wait in seconds for pods that start Ray or Spark on a busy machine.
 START_S = 300.0
 CALL_S = 10.0
@@ -41,9 +42,11 @@ class Service:
         self.release.run_helm("upgrade", NAME, str(CHART), *self.options)
 
     def traces(self) -> set[str]:
-        """Return the programs, mounts and cgroups of the node."""
+        """Return the programs, mounts and cgroups of pods on the node."""
         machine = self.node.machine
-        return {*machine.processes().values(), *machine.mounts(), *machine.groups()}
+        # The kubelet keeps cgroups of its own, which contain those of pods.
+        groups = [folder for folder in machine.groups() if "/pod" in folder.rpartition("/kubepods")[2]]
+        return {*machine.processes().values(), *machine.mounts(), *groups}
 
     def left_over(self) -> list[str]:
         """Return what the release has left in its namespace and on the node."""
@@ -52,7 +55,7 @@ class Service:
     # -- the pods of the release ------------------------------------------------------------------
 
     def pods(self, component: str) -> list[Object]:
-        found = self.release.items("v1", "Pod", COMPONENT + component)
+        found = self.release.items("v1", "Pod", f"{INSTANCE},app.kubernetes.io/component={component}")
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
     def pod(self, component: str) -> Object:
@@ -67,9 +70,11 @@ class Service:
         assert done.returncode == 0, f"kubectl {arguments}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def delete_pods(self, component: str) -> None:
-        """Delete the pods of a component, and wait until the last of these pods is gone."""
-        self.run_kubectl("delete", "pod", "--selector", COMPONENT + component)
+    def delete_pods(self, *components: str) -> None:
+        """Delete the pods of some components, and wait until the last of these pods is gone."""
+        names = ",".join(components)
+        selector = f"{INSTANCE},app.kubernetes.io/component in ({names})"
+        self.run_kubectl("delete", "pod", "--selector", selector)
 
     def wait_until_ready(self) -> None:
         wait_until_none(self.release.problems, START_S, context=self.diagnosis)
@@ -159,7 +164,9 @@ class Service:
 
     def send(self, stream: str, values: range) -> int:
         """Send rows to a stream in one batch, and try again while the service is away. Return the number of accepted rows."""
-        rows = [{"ts": "2026-01-01T00:00:00Z", "value": value} for value in values]
+        # Older rows would be late, because event time advances with the clock while nothing is sent.
+        now = datetime.now(UTC).isoformat()
+        rows = [{"ts": now, "value": value} for value in values]
         accepted: list[int] = []
 
         def problems() -> list[str]:

@@ -28,6 +28,7 @@ WITHIN = "8m"
 PASSWORD = "of-the-tests"
 ELSEWHERE = "elsewhere"
 RAY_PORT = 6379
+REMOVED_S = 60.0
 # Rows of one micro-batch of `ticks`, and a number of rows that several micro-batches have.
 BATCH, MANY = 5, 30
 # Program that ends with an error if nobody accepts a connection within some seconds.
@@ -269,8 +270,7 @@ class TestRelease:
             head = service.pod("head")["metadata"]["name"]
             service.run_kubectl("exec", head, "-c", "weir", "--", "weir", "down")
             service.upgrade("--set", "image.tag=next")
-            service.delete_pods("head")
-            service.delete_pods("worker")
+            service.delete_pods("head", "worker")
             service.wait_until_running()
             assert service.send("orders", range(50, 60)) == 10
             ordered.wait_for_values(lambda values: values == list(range(50, 60)))
@@ -281,7 +281,7 @@ class TestRelease:
     def test_uninstall_leaves_nothing(self, service: Service, steps: Steps) -> None:
         with steps.step("helm uninstall, until no object, process, mount or cgroup is left"):
             service.release.run_helm("uninstall", NAME, "--timeout", WITHIN)
-            service.wait_for(service.left_over)
+            service.wait_for(service.left_over, REMOVED_S)
 
 
 @pytest.fixture(scope="class")
@@ -338,7 +338,7 @@ class TestHeadWithRedis:
         assert redis_keys(weir_node)
         with steps.step("helm uninstall with Redis, until nothing is left"):
             service.release.run_helm("uninstall", NAME, "--timeout", WITHIN)
-            service.wait_for(service.left_over)
+            service.wait_for(service.left_over, REMOVED_S)
         assert redis_keys(weir_node) == []
 
 
