@@ -62,6 +62,12 @@ class Answer:
         )
 
     @property
+    def labels(self) -> set[frozenset[str]]:
+        """Names of the labels of each series."""
+        fields = (field for frame in self.frames for field in frame["schema"]["fields"])
+        return {frozenset(field.get("labels", ())) for field in fields if field["type"] == "number"}
+
+    @property
     def legends(self) -> list[str]:
         configs = (field.get("config", {}) for frame in self.frames for field in frame["schema"]["fields"])
         return [config["displayNameFromDS"] for config in configs if "displayNameFromDS" in config]
@@ -155,6 +161,17 @@ def test_lines_of_a_panel_have_different_legends(answers: list[Answer]) -> None:
         by_panel.setdefault((answer.uid, answer.panel), []).extend(answer.legends)
     assert {key: found for key, found in by_panel.items() if len(set(found)) < len(found)} == {}
     assert [key for key, found in by_panel.items() if any("{{" in legend for legend in found)] == []
+
+
+def test_queries_of_a_table_have_the_same_labels(answers: list[Answer]) -> None:
+    # Grafana joins the queries of a table by their labels.
+    by_panel: dict[tuple[str, str], list[set[frozenset[str]]]] = {}
+    for answer in answers:
+        if answer.is_table:
+            by_panel.setdefault((answer.uid, answer.panel), []).append(answer.labels)
+    joined = {key: labels for key, labels in by_panel.items() if len(labels) > 1}
+    assert joined.keys() == {("weir-overview", "All tenants now")}
+    assert all(labels == [{frozenset({"tenant", "priority_class"})}] * 6 for labels in joined.values())
 
 
 def test_every_variable_lists_values(asked: Asked) -> None:
