@@ -31,7 +31,7 @@ RAY_PORT = 6379
 REMOVED_S = 60.0
 # Rows of one micro-batch of `ticks`, and a number of rows that several micro-batches have.
 BATCH, MANY = 5, 30
-# Program that ends with an error if nobody accepts a connection within some seconds.
+# Python program that fails if it gets no connection within four seconds.
 CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 4)"
 VALUES = ("--values", str(PARTS / "values.yaml"), "--timeout", WITHIN)
 
@@ -108,13 +108,13 @@ def strangers(service: Service) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="class")
 def ticked(service: Service) -> Reader:
-    """A reader of the query whose stream Spark brings."""
+    """Reader of query `ticked`, whose rows Spark brings."""
     return Reader(service, "acme/ticked")
 
 
 @pytest.fixture(scope="class")
 def ordered(service: Service) -> Reader:
-    """A reader of the query whose rows tests send."""
+    """Reader of query `ordered`, whose rows come from the tests."""
     return Reader(service, "acme/ordered")
 
 
