@@ -31,7 +31,7 @@ RAY_PORT = 6379
 REMOVED_S = 60.0
 # Rows of one micro-batch of `ticks`, and a number of rows that several micro-batches have.
 BATCH, MANY = 5, 30
-# Program that ends with an error if nobody accepts a connection within some seconds.
+# Python program that fails if it gets no connection within four seconds.
 CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 4)"
 VALUES = ("--values", str(PARTS / "values.yaml"), "--timeout", WITHIN)
 
@@ -108,13 +108,13 @@ def strangers(service: Service) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="class")
 def ticked(service: Service) -> Reader:
-    """A reader of the query whose stream Spark brings."""
+    """Reader of query `ticked`: Spark brings its rows."""
     return Reader(service, "acme/ticked")
 
 
 @pytest.fixture(scope="class")
 def ordered(service: Service) -> Reader:
-    """A reader of the query whose rows tests send."""
+    """Reader of query `ordered`: the tests send its rows."""
     return Reader(service, "acme/ordered")
 
 
@@ -146,7 +146,7 @@ class TestRelease:
         inside, outside = (Caller(service, namespace) for namespace in (service.release.namespace, ELSEWHERE))
         own = Caller(service, service.release.namespace, service.pod("worker")["metadata"]["name"])
         with steps.step("connections of other pods: allowed and refused"):
-            # The strangers reach each other, and the REST service is open to its namespace.
+            # Pods without policies reach each other, and the REST service is open to its namespace.
             assert outside.connects(strangers[inside.namespace], 8080)
             assert inside.connects(head, PORT)
             assert own.connects(head, RAY_PORT)
@@ -166,7 +166,7 @@ class TestRelease:
             assert service.send("orders", range(10)) == 10
             assert ordered.wait_for_values(lambda values: len(values) == 10) == list(range(10))
             service.wait_until_ready()
-            # The pod that ended may have sent rows that were not read before.
+            # The old pod may have sent rows that were unread until now, so the test waits for rows of the new pod.
             ticked.wait_for_more()
         assert service.uids("ingest").isdisjoint(old)
         assert is_contiguous(ticked.values)
@@ -235,7 +235,7 @@ class TestRelease:
             ordered.wait_for_values(lambda values: values == list(range(30, 40)))
             ticked.wait_for_values(lambda values: len(values) > MANY and values[0] > last - BATCH)
         assert is_contiguous(ticked.values)
-        # The other unit has lost nothing.
+        # The class that already ran on the other worker has lost no row and no answer.
         assert service.send("visits", range(10, 20)) == 10
         assert visited.wait_for_values(lambda values: len(values) == 20) == list(range(20))
         assert visited.restarts == 0
@@ -327,7 +327,7 @@ class TestHeadWithRedis:
         assert service.environment("head", "weir")["CHANGED"] == "yes"
         assert service.uids("worker") == workers
         assert service.restarts("worker", "ray-worker") == 0
-        # The window's two rows of before are added to the three rows of after.
+        # The window has kept its two rows from before the upgrade, and gets three more.
         assert summed.wait_for_values(lambda values: len(values) == 2) == [10, 35]
         assert is_contiguous(ticked.values)
         assert (ticked.values[0], ticked.restarts, ordered.restarts) == (0, 0, 0)
