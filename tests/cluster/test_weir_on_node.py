@@ -303,7 +303,8 @@ def redis_keys(node: Node) -> list[str]:
 
 class TestHeadWithRedis:
     @pytest.fixture(scope="class")
-    def options(self, redis: None) -> list[str]:
+    @classmethod
+    def options(cls, redis: None) -> list[str]:
         return ["--values", str(PARTS / "redis-values.yaml")]
 
     def test_upgrade_with_a_new_head_loses_nothing(
