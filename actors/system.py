@@ -277,7 +277,7 @@ def start(
 def start_local(system: System, lanes: int, base: Path, *, pinned: bool, loopback: bool) -> Cores:
     """Start a Ray on this machine that ends with the system, and return the processors of its lanes.
 
-    Files of dead systems are removed. Processors are reserved before Ray starts, because its processes inherit the others.
+    Files of dead systems are removed. The processors of the lanes are reserved before Ray starts, so that Ray's processes do not use them.
     """
     remove_dead(base)
     remove_dead_temporary(Path(tempfile.gettempdir()))

@@ -61,7 +61,7 @@ class UtilityStatistics:
             self._fold_in(responses)
 
     def include(self, other: UtilityStatistics) -> None:
-        """Add the answers of another UtilityStatistics, with the utilities by the graph of that object."""
+        """Add the sums of another UtilityStatistics, which may have computed them with another graph."""
         other._fold()
         self._count += other._count
         self._missed += other._missed

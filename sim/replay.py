@@ -239,7 +239,7 @@ class _Replay:
     _heard: dict[_Who, list[_Messages]] = field(default_factory=dict)
 
     def file(self, path: Path) -> Iterator[int]:
-        """Replay one log; yields every LINES_A_STEP lines the number of bytes read since the last yield."""
+        """Replay one log. After every LINES_A_STEP lines, yield the number of bytes read since the last yield."""
         living: _Living | None = None
         size = number = 0
         for number, text in _lines(path):

@@ -33,7 +33,7 @@ class CalledActor:
 
 @dataclass
 class ActorCalls:
-    """Calls to other actors, for use by the control thread only; any thread may add to `failures`."""
+    """Calls to other actors. Only the control thread may use the object, but any thread may add to `failures`."""
 
     post: Callable[[Callable[[], None]], None]
     """Function that runs another function on the control thread."""
@@ -72,7 +72,7 @@ class ActorCalls:
         self._actors.pop(name, None)
 
     def call(self, name: str, method: str, *arguments: Any) -> Future[Any] | None:
-        """Call an actor without waiting for the answer. Return None for a quarantined actor, which is sent its whole state later."""
+        """Call an actor without waiting for the answer. Return None without a call if the actor is quarantined."""
         actor = self._actors.setdefault(name, CalledActor())
         handle = None if actor.quarantined else self._handle(name, actor)
         if handle is None:
@@ -83,7 +83,7 @@ class ActorCalls:
         return sent
 
     def set(self, name: str, method: str, *arguments: Any) -> None:
-        """Call an actor, and list it in `being_set` until it has answered or the call has failed."""
+        """Call an actor. Until the actor has answered or the call has failed, `being_set` lists the actor."""
         sent = self.call(name, method, *arguments)
         if sent is not None:
             self._being_set[name] += 1

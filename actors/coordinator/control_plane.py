@@ -192,7 +192,7 @@ class ControlPlane:
                 self._save_shares()
 
     def relieve(self) -> None:
-        """Begin to move a unit from an overloaded node to a node with room, if such nodes exist."""
+        """Begin to move a unit from an overloaded node to a node with room. Without both nodes, do nothing."""
         if not self._moving and moves_shares(self.settings.manager):
             move = self._seating.relief(self._loads)
             if move is not None:
@@ -289,9 +289,9 @@ class ControlPlane:
         lanes: Mapping[str, int],
         now: float,
     ) -> None:
-        """Continue from saved state on the nodes that are alive now; called once, before any other method.
+        """Restore saved state for the nodes that are alive now, and send each actor its state.
 
-        All actors are sent the state that they should have already.
+        The method is called once, before any other method.
         """
         if declared["version"] != STATE_VERSION:
             raise InvalidInput(
@@ -313,7 +313,7 @@ class ControlPlane:
         self._arrange(now)
 
     def moves(self, class_name: str, last: int) -> list[ShareMove]:
-        """Return the last moves of shares that concern a class."""
+        """Return the last moves of shares that changed the share of a unit of the class."""
         units = self.units_of(class_name)
         moves = self.cores.moves({self._seating.seats[unit].node for unit in units})
         return [move for move in moves if any(map(move.concerns, units))][-last:] if last > 0 else []

@@ -63,7 +63,7 @@ class Seating:
         return {unit: seat for unit, seat in before.items() if unit not in shards}
 
     def bring(self, unit: str, node: str) -> None:
-        """Give the unit a seat in a host on this node, where other units keep their seats."""
+        """Give the unit a seat in a host on the node. The other units keep their seats."""
         shards = self._shards()
         there = [shard for shard in shards.values() if shard.seat is not None and shard.seat.node == node]
         there.append(replace(shards[unit], seat=None))
@@ -95,7 +95,7 @@ class Seating:
                 self.bring(unit, home)
 
     def _take_seats(self, found: Mapping[str, Seat]) -> None:
-        """Store new seats. A new host gets a name that was never used, because an old host of the name may not have ended yet."""
+        """Store new seats. A new host gets a name that no host has had, because the process of an old host may still run."""
         names = {seat.host: seat.host for seat in self.seats.values() if seat.node in self.nodes}
         taken: dict[str, Seat] = {}
         for unit, seat in found.items():
@@ -129,7 +129,7 @@ class Seating:
         return homes | {self.seats[unit].node for unit in units}
 
     def streams_at(self) -> dict[str, dict[str, NodeStream]]:
-        """Return, for each node, the streams that come in or are read at that node, with their readers."""
+        """Return the streams of each node: streams with their home at the node, and streams that units on the node read."""
         streams: dict[str, dict[str, NodeStream]] = {node: {} for node in self.nodes}
         readers = self._readers()
         declared = [(stream.sql, stream.schema) for stream in self.declarations.streams.values()]

@@ -76,7 +76,7 @@ class Gateway:
         self._wake.set()
 
     def _blocked(self, reader: ReaderConnection) -> None:
-        """Let the loop flush the reader when its socket has room. May be called from any thread."""
+        """Make the loop send the queued packets of a reader when the reader's socket has room. Any thread may call this method."""
         self._late.append(reader)
         self._wake.set()
 

@@ -173,7 +173,7 @@ class ProducerConnection:
         self._expect(self._body, self._head.body, self._answer_body)
 
     def _refused(self, head: ProducerHead) -> RefusedBatch | None:
-        """Return the refusal of a message that can be refused before its body is received; None if there is no reason."""
+        """Return a refusal if the head of a message already shows that the message must be refused; otherwise None."""
         bounds = self._door.bounds
         most = DESCRIBE_BYTES if head.kind == DESCRIBE else bounds.message_bytes
         if head.body > DISCARDED_BYTES:

@@ -221,11 +221,11 @@ class Pace:
 
     @property
     def speed(self) -> float:
-        """Return the milliseconds of event time to replay per second, by the scheduled rate at the last call of `owe`."""
+        """Return the replay speed: milliseconds of event time per second, as scheduled at the time of the last call of `owe`."""
         return self._rate(self._last) / self.tuples_per_ms
 
     def owe(self, now: float) -> float:
-        """Add the event time that is due by now. Return the number of tuples skipped because the feeder is over CATCH_UP_S behind."""
+        """Add the event time that has become due. Return the number of skipped tuples: those more than CATCH_UP_S seconds overdue."""
         most_ms = 1.0
         for begin, end in self._parts(self._last, now):
             speed = self._rate(begin) / self.tuples_per_ms

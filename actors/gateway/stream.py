@@ -73,7 +73,7 @@ class Stream:
         self.arrow = self.schema.schema.arrow
         self.folder = folder
         self.readers: dict[str, ReaderPosition] = {}
-        # Positions of readers that the coordinator has declared; None for a reader that has released frames after its position.
+        # Start positions of the readers that the coordinator expects. None means that the reader has already released later frames.
         self.expected: dict[str, Expected | None] = {}
         self.armed: set[str] = set()  # Readers that wait for News
         self.origin: str | None = None  # Node from which the stream is copied; None if the stream is no copy
@@ -137,7 +137,7 @@ class Stream:
             expected.taken = True
 
     def has_released(self, reader: str, below: int) -> None:
-        """Forget the position of an expected reader that has released frames after it."""
+        """Forget the start position of an expected reader once the reader has released frames after this position."""
         expected = self.expected.get(reader)
         if expected is not None and below > expected.next:
             self.expected[reader] = None
@@ -175,7 +175,7 @@ class Stream:
             peer.send(Subscribed(asked.reader, asked.stream, asked.ask, self.log.next))
 
     def heard(self, asked: Heard, peer: ReaderConnection) -> None:
-        """Send the reader one News: now if there are frames that the reader has not read, otherwise with the next frame."""
+        """Inform the reader once of new frames: now if there are unread frames, otherwise when the next frame is written."""
         if self._reading(asked.reader, peer) is None:
             return
         self.armed.add(asked.reader)
@@ -186,7 +186,7 @@ class Stream:
         reading = self._reading(asked.reader, peer)
         if reading is not None and asked.below > reading.released:
             reading.released, reading.rows = min(asked.below, self.log.next), None
-            # A host may stay subscribed while it is declared again; the expected position then ends with the host's next release.
+            # If a subscribed reader was declared again, its expected start position is no longer needed after this release.
             self.has_released(asked.reader, asked.below)
             self.retain()
 

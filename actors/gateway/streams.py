@@ -232,7 +232,7 @@ class Streams:
                 peer.send(Denied(message.reader, message.stream, str(problem)))
 
     def caught_up(self, ages_s: Mapping[str, float]) -> None:
-        """Send CaughtUp to the readers of streams; `ages_s` has, by stream, the seconds since its feed last had nothing left to publish."""
+        """Inform the readers of streams that feeds have published everything they had, `ages_s` seconds ago by stream."""
         now = self._clock()
         with self.lock:
             for name, age_s in ages_s.items():

@@ -29,7 +29,7 @@ from actors.runtime.run_dirs import RunDirs
 from configs.errors import UnknownName, nearest
 from engine.class_.steps import Answer
 
-# Number of frames up to which the next answer is searched frame by frame; over longer distances, by binary search.
+# Number of frames that are searched one by one for the next answer. If none has an answer, binary search continues.
 NEAR = 64
 PLACES_KEPT = 1024
 
@@ -144,7 +144,10 @@ class AnswerReader:
     def _gathered(
         self, begun: LoggedQuery, query: str, row: int, most: int
     ) -> tuple[list[Answer], int | None]:
-        """Return consecutive answers near `row`. If there are none, also return the row at which to search next; None at the end of the log."""
+        """Return consecutive answers at `row` or later, and None.
+
+        If the next frames have no answers, return an empty list and the row at which to search next; None at the end of the log.
+        """
         found: list[Answer] = []
         following, room, without, last = row, most, 0, None
         for number, payload in self._commits(self._frame_of(begun, query, row)):
@@ -173,7 +176,10 @@ class AnswerReader:
         )
 
     def _answered(self, log: Reader, number: int, step: int) -> tuple[int, Mapping[str, int]]:
-        """Find the nearest commit from this frame on, in the direction `step`; return its number and each query's answer count up to it."""
+        """Find the commit nearest to a frame: later if `step` is 1, earlier if `step` is −1.
+
+        Return the number of the commit, and for each query the number of answers up to the commit.
+        """
         while log.first <= number < log.next:
             found = next(frames_left(log, number), None)
             if found is not None and not is_snapshot(found[1]):

@@ -23,7 +23,7 @@ class CommitWriter:
 
     @property
     def is_stuck(self) -> bool:
-        """Return True if a commit waits for room in the log; the class does not run until it is written."""
+        """Return True if a commit waits for room in the log. The class does not run until the commit is written."""
         return self._unwritten is not None
 
     def commit(self) -> None:

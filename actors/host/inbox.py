@@ -158,12 +158,12 @@ class Intake:
     since: float = field(default_factory=time.monotonic)
 
     def part_of(self, rows: int) -> int:
-        """Return how many of `rows` unread rows count for this shard; the counts of all shards add up to `rows`."""
+        """Return this shard's part of a number of unread rows. The parts of all shards add up to this number."""
         shard, shards = self.shard
         return (rows + shard) // shards
 
     def has_time(self, now: float, part: float) -> bool:
-        """Return True if the unit has time left; it gains `part` seconds of processor time per second."""
+        """Return True if the unit has processor time left for reading. The unit gains `part` seconds of it per second."""
         self.budget_s = min(BURST_S, self.budget_s + part * (now - self.since))
         self.since = now
         return self.budget_s > 0

@@ -131,7 +131,7 @@ class FeedTurns:
         inbox = feed.intake.inbox
         self._blocked.add(feed)
         inbox.held_back = True
-        # Check again: the class thread may have made room just before `held_back` was set, and does not report that.
+        # Check again: if the class thread made room just before `held_back` was set, it has not called `unblock`.
         if feed.is_full():
             return True
         self._blocked.discard(feed)
@@ -281,7 +281,7 @@ class Ingest:
     def _hear_message(self, message: Message) -> None:
         assert isinstance(message, Subscribed | News | CaughtUp | LogIsFull | Denied), message
         intake = self._intakes.get(message.reader)
-        # The gateway sends the name as it was declared, which may have capitals.
+        # The gateway sends the stream's name as declared, which may have capital letters.
         feed = intake.feeds.get(message.stream.lower()) if intake is not None else None
         if feed is not None:
             self._hear_of(feed, message)

@@ -56,7 +56,7 @@ Run = Callable[[str, float], tuple[float, bool]]
 
 
 class RefusedByDispatcher(Exception):
-    """Refusal of this host by the dispatcher, which could not decode its messages. Trying again would not help."""
+    """Refusal of this host by the dispatcher, because the dispatcher could not decode the host's messages. A retry would not help."""
 
 
 class TurnState(Enum):
@@ -249,7 +249,7 @@ class SliceClient:
     def _say(self, message: Message) -> None:
         """Send a message, or queue it for the class thread if the socket has no room. The caller holds the lock."""
         if self._channel is None:
-            return  # The greeting on the next connection replaces the message.
+            return  # The message is not needed: after a reconnect, the host announces all its classes with input.
         if not self._unsaid and self._sent(self._channel, message):
             return
         self._unsaid.append(message)
@@ -268,7 +268,7 @@ class SliceClient:
                 channel.end()
 
     def _sent(self, channel: Channel, message: Message) -> bool:
-        """Return False if the socket has no room. If the dispatcher is gone, return True: a new greeting follows after EOF."""
+        """Send a message; return False if the socket has no room. If the dispatcher is gone, the message is dropped."""
         try:
             channel.send(encode(message))
         except BlockingIOError:

@@ -243,7 +243,7 @@ class SegmentWriter:
         os.close(self._lock)
 
     def _roll_for(self, room: int) -> None:
-        """Continue in a segment that has room for the frames; raise LogFull if too few frames may be forgotten for that."""
+        """Continue in another segment that has room for the frames. Raise LogFull if too few old frames may be deleted."""
         # Room for a whole segment is required; otherwise later frames of the segment would force the log to delete a spare file.
         more = max(pages(PAGE + room), self.segment_bytes) - (0 if self._count else self._taken)
         has_room = self._find_spare(room) or self._forget_for(more)
@@ -261,7 +261,7 @@ class SegmentWriter:
             self._drop_oldest()
 
     def _forget_for(self, more: int) -> bool:
-        """Delete spare files, then old segments that may be forgotten, until `more` bytes fit; return False if they never fit."""
+        """Delete spare files, then released segments, until `more` bytes fit. Return False if there is still no room."""
         while self._exceeds(more) and self._spares:
             self._next_spare().unlink()
         if self._exceeds(more) and self._older and self._second <= self.keep_from:
@@ -274,7 +274,7 @@ class SegmentWriter:
         return self.bytes + more + ROLLS > self.bytes_max
 
     def _find_spare(self, room: int) -> bool:
-        """Return True if a spare file is free for the frames. A full log makes its oldest segment a spare file if it may be forgotten."""
+        """Return True if there is a spare file for the frames. If the log is full, turn its oldest released segment into a spare file."""
         if not self._count or PAGE + room > self.segment_bytes:
             return False
         need = pages(PAGE + room)
@@ -350,9 +350,10 @@ class SegmentWriter:
         self._open(self._base)
 
     def _create(self, base: int, size: int) -> None:
-        """Create a segment, in a spare file if there is one. A spare file that a reader has mapped is deleted instead.
+        """Create a segment, in a spare file if there is one. Delete spare files that readers have mapped.
 
-        A reader that opened the spare file just before finds it locked, or with another first number, and searches again.
+        If a reader has just opened the spare file as the old segment, the lock or the changed first number shows its reuse.
+        The reader then searches for the segment again.
         """
         while size == self.segment_bytes and self._spares:
             spare = self._next_spare()
@@ -393,7 +394,7 @@ class Reader:
     def __init__(self, folder: Path, keeps: int = 0) -> None:
         self.folder = folder
         self._kept = Kept(keeps)
-        self._tail: LogSegment | None = None  # Last segment of the log at the last read of `next`
+        self._tail: LogSegment | None = None  # Last segment of the log, as found when `next` was last read
         self._segment: LogSegment | None = None
         self._number = 0  # Number of the frame at `_offset` in the segment that is being read
         self._offset = 0
@@ -425,7 +426,7 @@ class Reader:
             segment = self._at(start)
             if segment is None:
                 return
-            # The commit word is read before the frames: all frames that it counts are then complete.
+            # The commit word (number and length of the written frames) is read first, because only counted frames are complete.
             commit = segment.words[COMMIT]
             length = commit & LENGTH_MASK
             while self._number == start and self._offset < length and segment is self._segment:
@@ -518,7 +519,7 @@ def emptied(path: Path, base: int) -> bool:
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The base is written before the commit word: a killed writer must not leave an empty segment with the old base.
+        # The first frame number is written before the commit word: a killed writer must not leave an empty segment with the old number.
         os.pwrite(file, WORD.pack(base), WORD.size * BASE)
         os.pwrite(file, WORD.pack(0), WORD.size * COMMIT)
     except OSError:
@@ -531,7 +532,7 @@ def emptied(path: Path, base: int) -> bool:
 
 
 def seal(path: Path) -> None:
-    """Mark a segment as followed by another segment; a killed writer may not have done that."""
+    """Mark a segment as followed by another segment, in case a killed writer has not marked it."""
     segment = LogSegment(path, PAGE, write=True)
     segment.words[COMMIT] |= SEALED
     os.close(segment.file)

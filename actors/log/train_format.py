@@ -51,10 +51,12 @@ TYPES_KEPT = 4096
 _MOMENT, _TUPLES, _TOGETHER = range(3)
 _COUNT = Struct("=Q")
 _BEHIND = Struct("=q")
-_MOMENT_OF = Struct("=Qqd")  # Fields of a Moment: kind of cause, event time reached, arrival time
-# Fields of Tuples: kind, event time reached, delay of watermark, rows, equal arrivals.
+# Fields of a watermark cause of type Moment: kind of cause, event time reached, arrival time
+_MOMENT_OF = Struct("=Qqd")
+# Fields of a watermark cause of type Tuples: kind of cause, event time reached, delay of the watermark, rows, flag for equal arrivals.
 _TUPLES_OF = Struct("=QqqQQ")
-_TOGETHER_OF = Struct("=QqQ")  # Fields of a Together: kind of cause, event time reached, number of inputs
+# Fields of a watermark cause of type Together: kind of cause, event time reached, number of inputs
+_TOGETHER_OF = Struct("=QqQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,7 @@ def batch_of(payload: memoryview) -> Train:
 
 
 def batch_head(payload: memoryview) -> tuple[int, float, int]:
-    """Return the rows and arrival time of an input batch, and the rows of all earlier batches, without reading its columns."""
+    """Return number of rows and arrival time of an input batch, and the number of rows of all earlier batches."""
     check(payload, BATCH, _BATCH.size)
     _, _, rows, arrival, before, _, _ = _BATCH.unpack_from(payload)
     return rows, arrival, before

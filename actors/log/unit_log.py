@@ -53,7 +53,8 @@ MARK_BYTES = 4
 SNAPSHOTS_KEPT = 2
 STEERED = "steered"
 STEERED_VERSION = 1
-_STEERED = Struct("=Qddd")  # Fields of a stored `Steered`: version, kept fraction, headroom, share
+# Fields of the stored result of a load cycle: version, kept fraction, headroom, share
+_STEERED = Struct("=Qddd")
 
 
 class LogBroken(WeirError):
@@ -97,7 +98,7 @@ class UnitLog:
         self._steered = os.open(folder / STEERED, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.steered = steered_of(os.pread(self._steered, _STEERED.size, 0))
         self.frame_max = bytes_max // SEGMENTS_LEAST  # Maximum size of one commit, in bytes
-        # One segment is deducted, because segments also hold commits from before the last snapshot, and unused ends.
+        # The size of one segment is deducted, because segments also contain older commits and unused space at their ends.
         self._filled = max(self.frame_max, bytes_max // 2 - self._commits.segment_bytes)
         self.bytes_since = 0  # Bytes of commits after the last snapshot
         self.lost_answers = 0  # Number of answers dropped because their commit was too large for the log
@@ -178,7 +179,8 @@ class UnitLog:
         if steered == self.steered:
             return
         self.steered = steered
-        with suppress(OSError):  # If memory has run out, a restarted unit learns the values again.
+        # If memory has run out, the values are not stored; a restarted unit then learns them again.
+        with suppress(OSError):
             record = _STEERED.pack(STEERED_VERSION, steered.keep, steered.headroom, steered.share)
             os.pwrite(self._steered, record, 0)
 

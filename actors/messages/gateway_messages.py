@@ -39,7 +39,7 @@ from actors.runtime.unix_channel import MESSAGE_MAX
 VERSION = 5
 # Value of `next` in a Subscribe without a position: begin with the frames that came after the reader was declared.
 FROM_NOW = -1
-# Value of `next` in an AwaitGrowth before the first Grew, and in a Grew for a class without an announcement.
+# Value of `next` for an unknown length of a class's log: no host has announced its length, or the reader has not been informed.
 NO_GROWTH = -1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.#-]*")
 _SEPARATOR = "\n"
@@ -100,7 +100,7 @@ class Grew:
 
 @dataclass(frozen=True, slots=True)
 class AwaitGrowth:
-    """Request for one Grew of a class as soon as its number differs from `next`."""
+    """Request of a reader to be informed once (by Grew) when the length of a class's log differs from `next`."""
 
     name: str
     next: int = NO_GROWTH
@@ -143,7 +143,7 @@ class Denied(ReaderMessage):
     reason: str
 
 
-# The place of a type in `Message` is its number in packets.
+# The position of a type in the union `Message` is its number in packets.
 Message = (
     Subscribe
     | Heard
@@ -263,9 +263,9 @@ Answer = Accepted | RefusedBatch | Described
 
 DESCRIBE, PUBLISH = range(2)
 DESCRIBED, ACCEPTED, REFUSED, AGAIN = range(4)
-# Fields: version, kind, bytes of the stream's name, rows, bytes of the body, hash of the producer's name, number of the batch.
+# Head of a producer's message: version, kind, bytes of the stream's name, rows, bytes of the body, hash of the producer's name, batch.
 HEAD = struct.Struct(f"<BBHIQ{MARK_BYTES}sq")
-# Fields: version, kind, bytes of the body, frame number, seconds until a retry.
+# Head of an answer to a producer: version, kind, bytes of the body, frame number, seconds until a retry.
 _ANSWER = struct.Struct("<BBxxIqd")
 ANSWER_SIZE = _ANSWER.size
 _NEVER = -1.0

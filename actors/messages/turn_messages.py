@@ -78,7 +78,7 @@ class RefusedHost:
     reason: str
 
 
-# The place of a type in `Message` is its number in packets.
+# The position of a type in the union `Message` is its number in packets.
 Message = Hello | Ready | Ended | Left | Granted | RefusedHost
 _NUMBERS = {kind: number for number, kind in enumerate(get_args(Message))}
 

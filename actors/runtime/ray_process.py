@@ -82,7 +82,7 @@ NO_CLUSTER = "no Ray cluster answers at this address"
 START_ONE = "start a system with `weir up`"
 LOCAL, LOOPBACK = "local", "127.0.0.1"
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-# Beginning of Ray's message about an actor's process that was killed; the coordinator reports that itself.
+# Beginning of Ray's message about a killed process. Weir logs this message only at level DEBUG, because the coordinator reports the loss.
 WORKER_DIED = "A worker died or was killed"
 
 Undo = list[Callable[[], object]]
@@ -179,7 +179,7 @@ def log_ray_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> Non
 def init_ray(address: str, loopback: bool, **settings: Any) -> None:
     # Suppress the message, printed at each start, that Ray checks tokens.
     logging.getLogger("ray._private.authentication").setLevel(logging.ERROR)
-    # Ray installs a handler for SIGTERM. The handler of this process, which ends everything in order, is restored afterwards.
+    # Ray installs a SIGTERM handler that does not stop Weir in order, so Weir's own handler is restored after `ray.init`.
     restore = restored_signal(signal.SIGTERM)
     # With log_to_driver=False, only Ray's thread that listens for errors calls `log_ray_message`.
     ray_worker.print_to_stdstream = log_ray_message

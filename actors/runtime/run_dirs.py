@@ -106,7 +106,7 @@ class RunDirs:
         return file
 
     def hold_node(self) -> int:
-        """Return an open lock file of the node; its folder is kept until the file is closed. The system must be held."""
+        """Return an open lock file. The node's folder is kept until the file is closed. Call `hold` for the system first."""
         file = hold_folder(self.folder)
         for folder in (self.streams, self.classes):
             make_private(folder)

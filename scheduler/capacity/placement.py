@@ -156,8 +156,8 @@ def best_move(
 ) -> Move | None:
     """Return the best move away from a node, or None.
 
-    It moves the smallest shard with at least `excess` load, or else the largest shard. Nodes without shards of the same class
-    are preferred, and then nodes with the most room.
+    The smallest shard with a load of at least `excess` is moved. If all shards have less load, the largest shard is moved.
+    Nodes without shards of the same class are preferred, and then nodes with the most room.
     """
     choices = []
     for target in nodes:

@@ -46,7 +46,7 @@ NO_TREE = Tree(0.0, 0.0)
 
 def tree_above(cost_s: float, selectivity: float, below: Sequence[int], trees: Sequence[Tree]) -> Tree:
     """Return the tree of an operator from the trees of the operators that it feeds."""
-    # An operator with a single segment behind it takes this segment.
+    # If an operator feeds only one segment, this segment is its tree.
     if len(below) == 1 and not trees[below[0]].left:
         only = trees[below[0]]
         return Tree(selectivity * only.gain, cost_s + selectivity * only.cost_s, tuple(below))

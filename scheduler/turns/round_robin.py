@@ -38,7 +38,7 @@ from heapq import heapify, heappop, heappush
 LEAST_SHARE = 1e-6
 # Maximum number of rounds for which a class is compensated if its host was busy.
 # Without compensation, classes that share a host would lose half of their turns.
-# More than two rounds are needed only if the classes of a host are together entitled to more than a lane.
+# Two rounds suffice unless the classes of one host are together entitled to more than one lane.
 HELD_ROUNDS = 2
 
 
@@ -140,7 +140,7 @@ class TurnRoundRobin:
     _names: list[str] = field(init=False, default_factory=list)
     _round: int = field(init=False, default=0)
     _place: int = field(init=False, default=-1)
-    # Every waiting class is in exactly one of these heaps. If its host is free, the host's first class is in `_queue`.
+    # Heap of due turns. Each waiting class is either in `_queue` or in `_held`; if a host is free, its first class is in `_queue`.
     _queue: list[_Due] = field(init=False, default_factory=list)
     # Due turns of classes with busy hosts, by host.
     _held: dict[str, list[_Due]] = field(init=False, default_factory=dict)
@@ -280,7 +280,7 @@ class TurnRoundRobin:
             if turn.waiting and turn.due[0] < self._round:
                 turn.due_round = turn.due[0]
                 turn.settle(turn.due_round)
-            # A running class gets its quotas later: how much of its slice it uses, and so its debt, is not known yet.
+            # A running class gets its quotas when its slice ends, because only then the used time and so its debt are known.
             elif turn.lane is None:
                 turn.settle(self._round - 1)
             turn.place, turn.quota_s, turn.host = place, quota_s, host

@@ -99,7 +99,7 @@ class DeadlineOrRateOrder(TaskOrder[AnyTask]):
         self._by_latest_start.push(latest_start(task), task)
 
     def head(self, now: float) -> AnyTask | None:
-        # The comparison uses the heap's own key, so that rounding cannot keep a late task among the tasks in time.
+        # `latest_start` is also the key of the heap. A differently rounded time could leave a late task among the tasks in time.
         while (task := self._by_latest_start.head()) is not None and now > latest_start(task):
             self._places += 1
             task.place = self._places

@@ -147,5 +147,5 @@ def calls_below(lines: Sequence[PlanLine], costs: Sequence[Cost], source: int) -
 
 
 def meet(lines: Iterable[PlanLine]) -> bool:
-    """Return True if any of the operators combines several streams, so that a tuple of one stream waits for tuples of another."""
+    """Return True if one of the operators combines several streams, so that tuples of one stream wait for tuples of another stream."""
     return any(kind_of(line).startswith(MEETS) for line in lines)

@@ -222,7 +222,7 @@ class UnsettledAnswers:
         self.waiting.clear()
 
     def hand_out_finished(self, stamp: float) -> None:
-        """Release the answers of queries that have no queued tuples, while other queries still have some."""
+        """Release the answers of all queries that have no queued tuples; keep the answers of queries that have queued tuples."""
         if not self.waiting:
             return
         unfinished = {

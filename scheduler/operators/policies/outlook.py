@@ -25,7 +25,7 @@ NO_GRAPH = UtilityGraph.step(1000.0)
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """QoS graph, deadline, slack and output cost of an operator, for the root below it that has the least slack."""
+    """QoS graph, deadline, slack and output cost of an operator. If it leads to several roots, the root with the least slack counts."""
 
     graph: UtilityGraph
     deadline_s: float
@@ -51,7 +51,7 @@ def outlooks_of(
     numbers: Iterable[int],
     deadline_s: Callable[[ScheduledOperator], float] = by_graph,
 ) -> dict[int, Outlook]:
-    """Return the outlooks of the operators in `numbers`, which must include all operators below any of these operators."""
+    """Return the outlook of each operator in `numbers`. `numbers` must include all operators downstream of its operators."""
     by_operator: dict[int, Outlook] = {}
     for number in sorted(numbers, reverse=True):
         own, operator = believed.estimates[number], believed.network.operators[number]

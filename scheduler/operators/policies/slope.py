@@ -44,7 +44,7 @@ class SlopeSlackPolicy:
         )
         graphs = list({id(outlook.graph): outlook.graph for outlook in every}.values())
         points = max(len(graph.latencies_s) for graph in graphs)
-        # For each graph: its latencies followed by infinity, and the utility lost per second before each of them.
+        # For each graph: the latencies of its points, filled up with infinity, and the utility lost per second before each point.
         self._latencies = np.full((len(graphs), points + 1), np.inf)
         self._gradients = np.zeros((len(graphs), points + 1))
         for row, graph in enumerate(graphs):

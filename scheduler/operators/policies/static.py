@@ -95,7 +95,7 @@ def gain_by_cost(gain: Gain, sharing: Sharing) -> Priorities:
 
 
 def paths_behind(believed: NetworkEstimates, gain: Gain) -> list[list[tuple[float, float]]]:
-    """Return gain and cost per input tuple of the segments behind every operator, one segment for each way to a root."""
+    """Return for each operator the gain and cost per input tuple of each path from the operator to a root."""
     boxes = believed.network.operators
     behind: list[list[tuple[float, float]]] = [[] for _ in boxes]
     for number in range(len(boxes) - 1, -1, -1):

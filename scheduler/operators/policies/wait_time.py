@@ -32,7 +32,7 @@ from scheduler.operators.policies.protocol import NONE
 from scheduler.operators.policies.static import Priorities
 
 # Seconds added to every waiting time, so that φ decides between tuples that have just arrived (W = 0).
-# The seconds are added to the difference of times, because in a sum with seconds since 1970 they would be lost to rounding.
+# LEAST_WAIT_S is added to a difference of times. If it were added to a time in seconds since 1970, rounding would remove it.
 LEAST_WAIT_S = 1e-9
 # Smallest and largest φ, so that ∞·0 cannot occur for operators without cost or without output.
 SMALLEST_PHI, LARGEST_PHI = 1e-200, 1e200
@@ -146,7 +146,7 @@ class PrunedPolicy:
                 value = phis[operator] * (now - heads[operator] + LEAST_WAIT_S)
                 if value > best:
                     best, chosen = value, operator
-            # If the clock has jumped back, waiting times may be negative, and the lists cannot limit the priorities of later operators.
+            # If the clock has jumped back, waiting times may be negative. The search then continues, because no bound on later priorities holds.
             if best >= 0 and best >= -minus_phi * (waited - head):
                 break
         return chosen
@@ -172,7 +172,7 @@ class ClusteredPolicy:
         self.rank(believed)
 
     def rank(self, believed: NetworkEstimates) -> None:
-        # Clusters of equal ratios are computed with logarithms, because the ratio of the largest to the smallest φ overflows.
+        # If clusters are to have equal ratios of φ, logarithms are used, because the quotient of the largest and smallest φ may overflow.
         phi = self._phi_of(believed, range(len(believed.estimates)))
         values = [min(max(value, SMALLEST_PHI), LARGEST_PHI) for value in phi]
         if not self._uniform:
@@ -224,7 +224,7 @@ class ClusteredPolicy:
         if self._oldest is not None and (first := self._oldest.pick(now)) != NONE:
             bound = now - heads[first] + LEAST_WAIT_S
         for pseudo, queue in self._by_pseudo:
-            # All clusters after this cluster have lower pseudo priorities, and no tuple has waited longer than the oldest of all.
+            # The search can stop: later clusters have lower pseudo priorities, and no tuple has waited longer than `bound`.
             if best >= 0 and best >= pseudo * bound:
                 break
             self.looked += 1
@@ -241,7 +241,7 @@ class ClusteredPolicy:
         return chosen
 
     def _gather(self, chosen: int) -> None:
-        """Collect the other operators of the cluster with the same oldest tuple; all are at the top of the cluster's heap."""
+        """Collect the operators of the chosen operator's cluster that wait with the same tuple. All are at the top of the heap."""
         queue, head = self._queue_of[chosen], self._head[chosen]
         batch, stack = set(), [0]
         while stack:
