@@ -1,5 +1,8 @@
 """A whole system: started on this machine, started on a Ray cluster, or found on a cluster.
 
+A system consists of a coordinator and, on each node, a gateway, a dispatcher and hosts. A system on this machine ends with this
+process. For example:
+
     with start(settings, classes) as system:        # a local Ray of its own
         system.coordinator.add_query(…)
 

@@ -53,7 +53,7 @@ class AlomaBranch(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Headroom and kept fraction, which ALoMa controls, and the last branch with the number of cycles in a row in it."""
+    """Headroom and kept fraction, which ALoMa controls, the last branch, and for how many cycles in a row this branch was followed."""
 
     headroom: float
     keep: float = 1.0

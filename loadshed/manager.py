@@ -105,7 +105,7 @@ class DropOlder:
 
 @dataclass(frozen=True, slots=True)
 class HoldBack:
-    """Command to the door: by stream, the number of queued tuples from which on further input of the stream stays outside."""
+    """Command to the door: maximum number of queued tuples of each stream. Further input stays outside until the queue has room."""
 
     rooms: Mapping[str, int]
 

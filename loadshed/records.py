@@ -1,5 +1,7 @@
 """Encoding of the events and commands of decision cores as JSON lines, from which the exact values can be restored.
 
+A log begins with a header line. Each further line has one decision: its time, the event, and the commands that the core returned.
+
     header      {"weir_events": version, "core": kind, "name": …, "clock": …, "settings": {argument: value}}
     decision    [now, event, [command, …]]
     cut         {"cut": reason why the log ends early}

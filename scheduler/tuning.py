@@ -1,11 +1,11 @@
 """Run-time choice of a class's policy: decides when the class switches to another one. (MavStream's thesis leaves this to
 future work, §3.5.)
 
-    event        what follows
-    Compared     SwitchPolicy if needed; the decision is recorded with its numbers
-
 In this module a policy is the name of everything that is chosen together. For classes with a choice of plans, the name includes
 the plan (`configs.classes.policy_and_plan`).
+
+    event        what follows
+    Compared     SwitchPolicy if needed; the decision is recorded with its numbers
 
 A comparison contains the measured objective of the class and its forecast under each policy. The forecasts come from the
 simulator, with the measured costs, selectivities and arrivals (`sim.forecast.policy_forecast`). In all figures, less is better.
@@ -244,7 +244,7 @@ class TuningCore:
         return "switch", replace(switched(memory, better), trial=trial)
 
     def _is_worse(self, trial: Trial) -> bool:
-        """Return True if all measurements of the trial are worse than expected of the former policy."""
+        """Return True if all measurements of the trial are worse than the expected measurements of the former policy."""
         if trial.ratio is None or len(trial.ratios) < self.steady:
             return False
         return min(trial.ratios[-self.steady :]) > (1 + self.gain) * trial.ratio

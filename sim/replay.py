@@ -1,16 +1,17 @@
 """Replay of a recorded run: a new core receives the recorded events, and must return the recorded commands.
 
+Logs are read line by line. Only the messages between cores are kept in memory, some bytes each. The table shows what the replay does
+with each kind of line:
+
     line of a log      what the replay does
     header             makes a new core from the recorded settings; this begins a "life" of the core
     decision           calls `handle(event, now)`, and compares its commands with the recorded commands, to the last digit
     cut                notes why recording ended
     incomplete line    stops: the process was killed while it wrote this line
 
-Then messages between cores are checked. Each command of a capacity core must have reached the load manager or round robin
-that it was sent to, in order and within ON_ITS_WAY_S. Messages may be missing near the beginning and the end of a life:
-the receiver may not have run yet, or the sender may have been killed before it could send.
-
-Logs are read line by line. Only the messages between cores are kept in memory, some bytes each.
+After all logs have been read, messages between cores are checked. Each command of a capacity core must have reached the load
+manager or round robin that it was sent to, in order and within ON_ITS_WAY_S. Messages may be missing near the beginning and the
+end of a life: the receiver may not have run yet, or the sender may have been killed before it could send.
 """
 
 from __future__ import annotations

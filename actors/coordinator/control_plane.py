@@ -1,6 +1,7 @@
 """The coordinator without Ray: it decides which classes exist, where their units run, and which shares they have.
 
-Each event that a caller or another actor causes has an effect:
+The control plane handles one event after another. Events are calls of users, reports of hosts, changes of nodes, and restarts of
+actors. The table shows the effect of each event:
 
     event                     effect
     apply, remove_class, …    the change is refused with a reason; or units are placed, hosts started and shares set

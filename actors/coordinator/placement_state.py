@@ -1,6 +1,7 @@
 """Seats of the units of all classes, and the home nodes at which their streams come in.
 
-The methods of `Seating` place units and streams, and return where they are:
+A seat is the node and host of a unit. The home of a stream is the node that has the original of the stream; other nodes may have
+copies. The methods of `Seating` place units and streams, and return where they are:
 
 arrange                  gives each unit a seat, if there is a node; units of lost nodes move to their home nodes,
                          which have copies of their logs

@@ -1,6 +1,7 @@
 """Effects of the control plane (`actors.coordinator.effects`) as calls of Ray actors.
 
-The control plane requests what stands on the left, and `RayEffects` does what stands on the right:
+The control plane requests effects such as "start a host" or "set these shares", without waiting for results. `RayEffects` carries
+them out, as the table shows:
 
 requested                        carried out
 start_host, new nodes            actors are created; each is pinged until it answers

@@ -35,7 +35,7 @@ class ClassGrowth:
             self._grown.notify_all()
 
     def wait(self, message: AwaitGrowth, peer: ReaderConnection) -> None:
-        """Send the reader the length of the log when it differs from the length that the reader knows, now or later."""
+        """Send the reader the length of the log as soon as this length differs from the length that the reader knows."""
         with self._grown:
             number = self._next.get(message.name, NO_GROWTH)
             if number != message.next:

@@ -180,7 +180,10 @@ class GatewayActor:
             os.close(lock)
 
     def caught_up(self, ages_s: Mapping[str, float]) -> None:
-        """Inform the readers of streams that feeds have published everything they had, `ages_s` seconds ago by stream."""
+        """Inform the readers of each stream when the stream's feed last had nothing left to publish.
+
+        `ages_s` has the seconds since that time, by stream.
+        """
         self._streams.caught_up(ages_s)
 
     @ray.method(concurrency_group="others")

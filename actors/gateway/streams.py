@@ -232,7 +232,10 @@ class Streams:
                 peer.send(Denied(message.reader, message.stream, str(problem)))
 
     def caught_up(self, ages_s: Mapping[str, float]) -> None:
-        """Inform the readers of streams that feeds have published everything they had, `ages_s` seconds ago by stream."""
+        """Inform the readers of each stream when the stream's feed last had nothing left to publish.
+
+        `ages_s` has the seconds since that time, by stream.
+        """
         now = self._clock()
         with self.lock:
             for name, age_s in ages_s.items():

@@ -144,9 +144,9 @@ class AnswerReader:
     def _gathered(
         self, begun: LoggedQuery, query: str, row: int, most: int
     ) -> tuple[list[Answer], int | None]:
-        """Return consecutive answers at `row` or later, and None.
+        """Return consecutive answers at `row` or later.
 
-        If the next frames have no answers, return an empty list and the row at which to search next; None at the end of the log.
+        If the next frames have no answers, the list is empty, and the second result is the row at which to search next.
         """
         found: list[Answer] = []
         following, room, without, last = row, most, 0, None

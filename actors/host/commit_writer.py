@@ -11,7 +11,7 @@ from engine.class_.steps import Commit, QueryAdded, QueryRemoved
 
 
 class CommitWriter:
-    """Writer of commits. A commit that finds no room in the log is kept, and nothing later is written before it."""
+    """Writer of commits. If the log has no room for a commit, the commit waits, and no later commit is written before it."""
 
     def __init__(self, log: UnitLog, hosted: HostedClass) -> None:
         self.problem = ""

@@ -163,7 +163,7 @@ class Intake:
         return (rows + shard) // shards
 
     def has_time(self, now: float, part: float) -> bool:
-        """Return True if the unit has processor time left for reading. The unit gains `part` seconds of it per second."""
+        """Return True if the unit has processor time left for reading. The unit gains `part` seconds of processor time per second."""
         self.budget_s = min(BURST_S, self.budget_s + part * (now - self.since))
         self.since = now
         return self.budget_s > 0

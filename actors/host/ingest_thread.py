@@ -131,7 +131,7 @@ class FeedTurns:
         inbox = feed.intake.inbox
         self._blocked.add(feed)
         inbox.held_back = True
-        # Check again: if the class thread made room just before `held_back` was set, it has not called `unblock`.
+        # Check again: if the class thread made room just before `held_back` was set, the class thread does not call `unblock`.
         if feed.is_full():
             return True
         self._blocked.discard(feed)
@@ -348,7 +348,7 @@ class Ingest:
                 self._subscribe(feed)
 
     def _say_reads(self, intake: Intake) -> None:
-        """Send the gateway the streams that the unit reads, so that it forgets streams that the unit read before a restart."""
+        """Send the gateway the streams that the unit reads. The gateway then ends subscriptions of other streams from before a restart."""
         if intake.is_whole:
             self.gateway.say(Reads(intake.unit, tuple(intake.feeds)))
 

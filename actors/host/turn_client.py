@@ -1,6 +1,7 @@
 """The host's side of turns: reports which classes have input, and runs the slices that the dispatcher grants.
 
-The class thread runs `serve`; any thread may call `ready`. The state of each class changes as follows:
+The class thread runs `serve`; any thread may call `ready`. A class is idle (without input), waits for a turn, or runs a slice.
+The table shows how the state of a class changes:
 
     state                event                          becomes
     idle                 ready                          waiting, Ready is sent
@@ -189,7 +190,7 @@ class SliceClient:
         return heard
 
     def _quiet_ms(self) -> float | None:
-        """Return the milliseconds until work is due, rounded up so that it is really due at the wake-up."""
+        """Return the milliseconds until work is due, rounded up so that the thread does not wake up too early."""
         quiet_s = self._quiet_s()
         return None if quiet_s is None else math.ceil(1e3 * max(quiet_s, 0.0))
 

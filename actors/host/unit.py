@@ -1,12 +1,11 @@
 """One unit in its host: the class, its doors, its load manager and its log. It uses no Ray, and has no threads of its own.
 
+Only the class thread calls a unit; the ingest thread uses the unit's `intake`. Parts of a unit are `UnitInput` (streams and inbox),
+`UnitLoad` (load manager), `UnitSnapshots`, `CommitWriter` (the order of the log), `IdleStreams` (event time of streams without
+input) and `UnitMeasurements` (figures).
+
     run(quota)       a slice: take new input, run operators, write a commit of steps and answers, sometimes take a snapshot
     end_cycle(now)   the end of a load cycle: monitors, load manager, report
-
-Its parts: `UnitInput` (streams and inbox), `UnitLoad` (load manager), `UnitSnapshots`, `CommitWriter` (the order of the log),
-`IdleStreams` (event time of streams without input) and `UnitMeasurements` (figures).
-
-Only the class thread calls a unit; the ingest thread uses the unit's `intake`.
 
 Guarantees:
 1. Answers become visible with the commit that contains their steps. If a unit is killed at any moment and opened again from

@@ -65,7 +65,7 @@ SEGMENT_BYTES = 32 << 20
 LOG_BYTES = 1 << 30
 # Minimum number of segments in a full log. Frames are forgotten by whole segments, so a segment must be a small part of the log.
 SEGMENTS_LEAST = 4
-# Bytes reserved for the first pages of two segments: one that `skip_to` creates, and one for an append before the oldest segment is deleted.
+# Bytes reserved for the first pages of two more segments, which a full log may need before it deletes its oldest segment.
 ROLLS = 2 * PAGE
 # Number of recent releases of frames, from which the log derives how many spare files it keeps.
 RELEASES = 4

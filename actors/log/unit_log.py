@@ -1,5 +1,6 @@
 """Persistent data of a unit, which survives the end of its process: commits, snapshots, and a description of its queries.
 
+A new process restores the unit from its last snapshot and the later commits. Readers of answers read the commits.
 The folder of a unit has these files and folders:
 
     classes/<unit>/             commits (`actors.log.commit_format`), and a final snapshot if the unit was closed normally

@@ -1,6 +1,7 @@
 """Messages between a gateway, its readers and its producers.
 
-Readers and gateway exchange packets (`actors.runtime.unix_channel`):
+Readers and gateway exchange packets (`actors.runtime.unix_channel`). A reader subscribes to a stream, reads the frames from the
+stream's log, and releases frames that it no longer needs. The gateway informs readers of new frames:
 
     reader → gateway    Subscribe(reader, stream, next, lossless, ask)  Heard(reader, stream, next)
                         Released(reader, stream, below)  Unsubscribe(reader, stream)  Grew(name, next)

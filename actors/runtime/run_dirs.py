@@ -1,12 +1,11 @@
 """Folders for the files that the processes of a running system share: `<shared memory>/weir-<uid>-<system>/<node>/`.
 
-The folder of a node has these files and folders:
+On the machine where the system was started, cluster.json is next to the folders of the nodes. The folder of a node has these files
+and folders:
 
     gateway.sock  gateway-door.sock  dispatcher.sock      sockets
     endpoint  ingest.key  keys.json                       the node's address in the network, and keys for it
     streams/<stream>/  classes/<class>/                   logs (`actors.log.segment_log`)
-
-On the machine where the system was started, cluster.json is next to the folders of the nodes.
 
 Every process of a system holds a shared lock on the system's lock file; the lock ends with the process. A system without a
 lock holder is dead. Its files still occupy memory, so the next system that starts removes them. Gateway and hosts also hold a lock

@@ -1,6 +1,7 @@
 """Redistribution of capacity between classes by need (DILoS §IV-C; ALGORITHMS §4.2).
 
-With u the usage of a class (offered, unshed load over its capacity), p its current share and p0 its original share:
+A class that needs more than its share demands share, and a class that needs less supplies share. In the formulas, u is the usage of
+a class (offered, unshed load divided by its capacity), p its current share and p0 its original share:
 
     demand = (u − 1)·p                 if u > 1            (the paper prints "u < 1": a misprint)
     supply = (1 − u)·p − 0.05·p0       if that is > 0

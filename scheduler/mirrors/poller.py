@@ -1,6 +1,8 @@
 """The core of a mirror's poller: chooses the remote object to poll next, from how often each object changes and is used.
 
-    decide  `due` returns an object while bandwidth is left; each object is polled at even intervals of 1/f_i
+Each object i is polled at even intervals of 1/f_i, so that the perceived freshness of the mirror is as high as its bandwidth allows.
+
+    decide  `due` returns an object while bandwidth is left
     observe `polled` reports the result of a poll, `used` reports uses of an object
     solve   every `SOLVE_S` seconds, rates and interests are estimated and the frequencies are optimised again
             (`scheduler.mirrors.freshening`)

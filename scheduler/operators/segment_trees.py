@@ -51,7 +51,7 @@ def tree_above(cost_s: float, selectivity: float, below: Sequence[int], trees: S
         only = trees[below[0]]
         return Tree(selectivity * only.gain, cost_s + selectivity * only.cost_s, tuple(below))
     gain, spent = 0.0, cost_s
-    # Heap of operators by falling ratio of their trees, then by number, then in the order of entry.
+    # Heap of operators by falling ratio (gain / cost) of their trees, then by number, then in the order in which they were added.
     waiting = [(-trees[operator].ratio, operator, place, selectivity) for place, operator in enumerate(below)]
     heapify(waiting)
     entered = len(waiting)

@@ -1,5 +1,6 @@
 """Orders of due tasks: window results in the simulator, and operators under the policies `edf` and `edf-hr`
-(`policies/deadlines.py`).
+(`policies/deadlines.py`). In the order EDF, the task with the earliest deadline runs first. In the order HR, it is the task with the most
+answers for its cost. EDF/HR combines both orders.
 
     EDF     the task with the earliest deadline (Golab §4.1)
     HR      the task with the most answers for its cost: least tardiness once all tasks are late (Sharaf §3.5.1)

@@ -206,7 +206,7 @@ class MeasuredOperators:
         return None if part is None else replace(assumed, selectivity=part)
 
     def _cost_of_join(self, node: QueuedOperator, number: int, taken: float, moved: Moved) -> Cost | None:
-        """Return the estimated cost of a join when other conditions are tested before the join; the final output stays the same."""
+        """Return the estimated cost of a join if the plan moves conditions to a place before the join, or after it."""
         cost, before, returned = self._operators[number].cost, self._taken[number], self._given(number)
         tests = [self._place.get(part) for part in moved.away]
         parts = [self._part(part) for part in moved.here]
@@ -238,7 +238,7 @@ class MeasuredOperators:
 
 
 def plan_of(node: QueuedOperator) -> Plan | None:
-    """Return the plan step that the operator computes. For a side of a join, it is the join. For sources and panes, return None."""
+    """Return the plan step that the operator computes. For a side of a join, return the join. For sources and panes, return None."""
     key = node.key[0] if isinstance(node.key, tuple) else node.key
     return None if isinstance(key, str) else cast(Plan, key)
 

@@ -141,7 +141,7 @@ def chances_of(believed: NetworkEstimates, operator: int, known: list[Chances]) 
     reached: dict[int, float] = {operator: 1.0} if own.answers else {}
     for number in own.downstream:
         for output, chance in known[number].items():
-            # An output may be reachable in several ways; their probabilities are combined.
+            # If a tuple can reach an output in several ways, the probabilities of all ways are combined.
             others = reached.get(output, 0.0)
             reached[output] = 1.0 - (1.0 - others) * (1.0 - chance) if others else chance
     if kept <= 1.0:

@@ -1,12 +1,12 @@
 """Policies with priorities that change only when the statistics change: HR, HNR, SRPT, Chain.
 
+Ready operators are in a heap by priority, so a decision costs O(log n). An entry of an operator that went idle or changed its
+priority is removed when it reaches the top of the heap. Each row has a policy, its priority, and what the policy optimises:
+
     HR     S/C̄          least mean response
     HNR    S/(C̄·T)      least mean slowdown (Sharaf eq. 3.4)
     SRPT   1/T
     Chain  slope of the lower envelope of the progress chart (`chain.py`): least memory
-
-Ready operators are in a heap by priority, so a decision costs O(log n). An entry of an operator that went idle or changed its
-priority is removed when it reaches the top of the heap.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Policies with priorities that grow with the waiting time of the oldest tuple: LSF, BRT, BSD.
 
-The priority is φ·W, with φ computed from the statistics and W = now − arrival of the oldest tuple:
+The priority is φ·W. φ is computed from costs and selectivities, and W is the waiting time of the operator's oldest tuple. Each row has
+a policy, its φ, and what the policy optimises:
 
     LSF  φ = 1/T           least maximum slowdown
     BRT  φ = S/C̄           least ℓ2 of response (Sharaf eq. 3.8)
