@@ -155,7 +155,7 @@ class System:
         return RunDirs(shared_memory(), self.name, node).door_socket
 
     def endpoint(self, node: str) -> str | None:
-        """Return the network address of the node for producers and readers elsewhere; None if it was started without an endpoint."""
+        """Return the network address of the node for producers and readers elsewhere; None if the node has no endpoint."""
         endpoint: str | None = repeated(self.gateway(node).status)["endpoint"]
         return endpoint
 

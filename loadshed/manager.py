@@ -39,7 +39,7 @@ EXPLANATIONS_KEPT = 1000
 OVERLOAD_QUEUE_CYCLES = 0.25
 # Multiple of headroom and share above which a load is an overload beyond doubt.
 OVERLOAD_MARGIN = 1.05
-# Number of backlogged cycles averaged to estimate the capacity that a class really gets; in a single cycle it may get few turns or none.
+# Number of backlogged cycles averaged to estimate the capacity that a class really gets. One cycle is too short: it may have few turns.
 FULL_CYCLES = 4
 # Seconds after which the allowance for drops from the queue (see `_allow`) has decayed to about a third.
 FORGET_S = 10.0

@@ -40,7 +40,7 @@ class ResponseStatistics:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        # The sender may own or share the memory of the array, so it is copied.
+        # The array is copied, because its memory may belong to the sender.
         self._bins = self._bins.copy()
 
     def add(self, responses: list[float], ideal_s: float) -> None:
@@ -115,7 +115,7 @@ class ResponseStatistics:
             self._fold_in(responses, ideals)
 
     def _fold_in(self, responses: Array, ideal: Array) -> None:
-        # A response time is negative if a clock jumped back between arrival and answer; it counts as 0.
+        # If a clock jumped back between arrival and answer, the response time is negative and counts as 0.
         response = np.maximum(responses, 0.0)
         self._count += len(response)
         self._within_target += int((response <= self.target_s).sum())

@@ -69,7 +69,7 @@ class Shedder:
         return self._admit_evenly(tuples)
 
     def end_cycle(self) -> None:
-        """End a load cycle after `keep` was set for the next one: `fair` computes each key's probability from its count."""
+        """End a load cycle, after `keep` was set for the next cycle. `fair` computes each key's probability from the key's count."""
         if self._keys is not None:
             self._keys.end_cycle(self.keep)
 

@@ -73,7 +73,7 @@ TuningCommand = SwitchPolicy
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Trial of a policy after a switch, in which it is compared with the former policy."""
+    """Trial of a policy after a switch, in which the new policy is compared with the former policy."""
 
     before: str
     """Name of the former policy."""

@@ -295,7 +295,8 @@ class _Replay:
             return
         try:
             got = commands_line(kind, living.core.handle(event, now))
-        except Exception as problem:  # The recorded core did not fail, so it cannot have received this event.
+        except Exception as problem:
+            # The recorded core handled the event without an error, so an error of the replayed core is a disagreement.
             living.failed = True
             shown = f"{type(problem).__name__}: {problem}"
         else:
@@ -333,7 +334,7 @@ class _Replay:
         lives[-1].add(now, command[1:], number)
 
     def deliveries(self) -> Iterator[Delivery]:
-        """Yield the deliveries from each capacity core to each receiver with a log in this folder."""
+        """Yield, for each capacity core and each receiver with a log in this folder, which messages were delivered."""
         for (sender, receiver), lives in sorted(self._sent.items()):
             if receiver in self._heard:
                 yield _delivery(" ".join(sender), " ".join(receiver), lives, self._heard[receiver])

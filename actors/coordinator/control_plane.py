@@ -117,7 +117,7 @@ class ControlPlane:
             self._arrange(now)
 
     def drop_stream(self, name: str, now: float) -> None:
-        """Withdraw the declaration of a stream. The stream stays until no class reads it."""
+        """Withdraw the declaration of a stream. While classes read the stream, the stream continues to exist."""
         self.declarations.drop_stream(name)
         self._arrange(now)
 
@@ -227,7 +227,7 @@ class ControlPlane:
                 self.effects.forget(origin, unit)
 
     def stayed(self, unit: str) -> None:
-        """Cancel a move that failed, so that the unit continues where it was."""
+        """Cancel a failed move. The unit continues on its old node."""
         self.changes += 1
         if self._moving.pop(unit, None) is not None and unit in self._seating.seats:
             self.sync.forget_copies()
@@ -247,7 +247,7 @@ class ControlPlane:
         return bool(commands)
 
     def _arrange(self, now: float) -> None:
-        """Place all units of the declared classes on the nodes, then update everything that depends on the places."""
+        """Place all units of the declared classes on the nodes, then update shares, hosts and streams for the new seats."""
         gone = self._seating.arrange()
         self.sync.forget_units({unit: seat.node for unit, seat in gone.items()})
         self._settle(now)

@@ -124,7 +124,7 @@ class Seating:
                 self.homes[stream] = min(readers[stream] or self.nodes, key=lambda node: (taken[node], node))
 
     def _nodes_reading(self, stream: str) -> set[str]:
-        """Return the nodes where units that may read the stream run or have their home."""
+        """Return the nodes on which units that may read the stream run, and the home nodes of these units."""
         units = [unit for unit in self.seats if stream in self.declarations.classes[class_of(unit)].streams]
         homes = {home for unit in units if (home := self.home_of(unit)) is not None}
         return homes | {self.seats[unit].node for unit in units}
@@ -154,7 +154,7 @@ class Seating:
                 home = self.homes.get(stream)
                 readers.setdefault((seat.node, stream), {})[unit] = class_.declared.holds_back
                 if home is not None and home != seat.node:
-                    # The home node of the stream keeps each frame until the copy on the other node has it.
+                    # The home node of the stream keeps each frame until the other node has copied the frame.
                     readers.setdefault((home, stream), {})[copies_reader(seat.node)] = True
         return readers
 

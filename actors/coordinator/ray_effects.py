@@ -52,7 +52,7 @@ MOVE_S = 60.0
 
 @dataclass
 class RayEffects:
-    """Effects of the control plane, as calls of other actors. Only the control thread uses them, except for `_bring`."""
+    """Effects of the control plane, as calls of other actors. Only the control thread calls the methods, except `_bring`."""
 
     settings: CoordinatorSettings
     post: Callable[[Callable[[], None]], None]
@@ -208,7 +208,7 @@ class RayEffects:
             self.post(lambda: plane.moved(unit, time.monotonic()))
 
     def stop_strangers(self) -> None:
-        """End hosts that are not in the store: their coordinator was killed before it could end them."""
+        """End hosts that are not in the store: a killed coordinator could not end these hosts."""
         own = {host_name(host) for host in self.plane.hosts}
         strangers = [name for name in all_names() if name.startswith(host_name("")) and name not in own]
         threading.Thread(target=end, args=(strangers,), daemon=True).start()

@@ -107,7 +107,7 @@ class StateSync:
                 self.effects.set_shares(node, shares, hosts)
 
     def send_keep(self) -> None:
-        """Send all units the fraction of input to keep, if a common load manager decides about it."""
+        """Send all units the kept fraction, if a common load manager decides about the kept fraction."""
         keep = self.common.keep
         if keep is None:
             return

@@ -289,9 +289,9 @@ class TurnLoop:
         self._forget(host, now)
 
     def _refuse(self, host: ConnectedHost, reason: str, now: float) -> None:
-        """Send the host a reason, and ignore its further packets.
+        """Send the host the reason of its refusal, and ignore its further packets.
 
-        The host closes the channel: if the dispatcher closed it with packets unread, the reason would be lost.
+        The host must close the channel. If the dispatcher closed a channel with unread packets, the reason would be lost.
         """
         self._refused_count += 1
         self._say(host, RefusedHost(reason))

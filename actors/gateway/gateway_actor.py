@@ -55,7 +55,7 @@ PULL_BYTES = 16 << 20
 # Seconds that a follower's call waits for new frames, in one of PULLS threads.
 PULL_WAIT_S = 30.0
 PULLS = 64
-# Seconds between two polls of a class's log that has not been announced as growing.
+# Seconds between two polls of a class's log. A log is polled until a host announces its length for the first time.
 UNTOLD_S = 0.25
 NO_ENDPOINT: Mapping[str, Any] = {"endpoint": None, "dead": {}}
 # Maximum seconds that `follow` and `follow_class` wait until the copy of a log exists. Afterwards a thread keeps trying.
@@ -188,7 +188,7 @@ class GatewayActor:
 
     @ray.method(concurrency_group="others")
     def begin_copy(self, stream: str, reader: str) -> str:
-        """Return the declaration of a stream, and keep its frames from now on until the reader has them."""
+        """Return the declaration of a stream for a node that will copy it. Keep the stream's frames until the node has copied them."""
         return self._streams.begin_copy(stream, reader)
 
     @ray.method(concurrency_group="pulls")

@@ -34,7 +34,7 @@ from actors.messages.turn_messages import NAME_MAX, NotUnderstood
 from actors.runtime.unix_channel import uid_of_peer
 from configs.errors import InvalidInput
 
-# Maximum size of a refused body that is received and discarded; for a larger one the connection is closed.
+# Maximum size of a refused body that is received and discarded. If a body is larger, the connection is closed.
 DISCARDED_BYTES = 1 << 30
 # Maximum size of the buffer that a connection keeps between two bodies; 10,000 rows of 6 columns have half a MiB.
 KEPT_BYTES = 1 << 20

@@ -258,7 +258,7 @@ class StreamReplay:
         self._span_ms = 0
 
     def message(self, lap: int, begin_ms: int, end_ms: int, span_ms: int) -> ReplayBatch:
-        """Return the batch of an interval of a lap. It is valid until the next call for the same interval."""
+        """Return the batch of an interval of a lap. The batch is valid until the next call for the same interval."""
         if span_ms != self._span_ms:
             self._messages.clear()
             self._span_ms = span_ms

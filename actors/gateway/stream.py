@@ -96,7 +96,7 @@ class Stream:
         return train_from_arrow(batch, self.schema.schema, 0.0)
 
     def frames_of(self, trains: Sequence[Train], part_of: BatchId | None, now: float) -> list[Frame]:
-        """Return the frames of a batch; each frame contains the number of rows that precede it in the stream."""
+        """Return the frames of a batch. Each frame contains the number of rows of all earlier frames of the stream."""
         before = self.rows
         frames: list[Frame] = []
         for train in trains:
@@ -159,7 +159,7 @@ class Stream:
                 asked.next,
                 f"subscribe from {self.log.next} or less",
             )
-        # A returning reader may continue at any frame. Its released position must not move, as it may need the frames again.
+        # A returning reader may continue at any frame. Its released position does not move, because the reader may need the frames again.
         released = begin if before is None or expected is not None else before.released
         rows = before.rows if before is not None else self._rows_before(begin)
         if expected is not None:
@@ -217,7 +217,7 @@ class Stream:
                 self.armed.discard(name)
 
     def save(self) -> None:
-        """Write the record. Raise LogFull if there is no memory for it; the old record stays then."""
+        """Write the stream's record. If there is no memory for the record, keep the old record and raise LogFull."""
         readers = {
             name: {"released": reading.released, "lossless": reading.lossless, "rows": reading.rows}
             for name, reading in self.readers.items()
@@ -309,7 +309,7 @@ class Stream:
         return self.rows if is_known else None
 
     def _reading(self, reader: str, peer: ReaderConnection) -> ReaderPosition | None:
-        """Return the reader's position if it subscribed on this connection; otherwise send Denied and return None."""
+        """Return the reader's position if the reader subscribed on this connection; otherwise send Denied and return None."""
         reading = self.readers.get(reader)
         if reading is None or reading.peer is not peer:
             peer.send(Denied(reader, self.name, "not subscribed on this connection"))

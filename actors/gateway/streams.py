@@ -247,7 +247,7 @@ class Streams:
     def _keep_only(self, said: Reads) -> None:
         """Unsubscribe a reader from all streams that its message does not list, except streams that expect the reader.
 
-        The reader may have sent the message before it received its latest declaration.
+        A reader that a stream expects may have sent the message before it was informed of the stream.
         """
         read = {name.lower() for name in said.streams}
         with self.lock:

@@ -98,7 +98,7 @@ class AnswerReader:
         return min(self.some(query, 0, 1).first, following), following
 
     def some(self, query: str, row: int, most: int) -> AnswerRows:
-        """Return the first kept rows from `row` on: at most `most` rows, and at least one row if any is kept."""
+        """Return the first existing rows from `row` on: at least one row if such a row exists, and at most `most` rows."""
         begun, given, wanted = self.described(query), self.given(query), row
         answers: list[Answer] = []
         while wanted < given and not answers:

@@ -33,7 +33,7 @@ class CommitWriter:
             self.write()
 
     def write(self) -> bool:
-        """Write the commit that waits for room, if any; return True if none is left."""
+        """Write the commit that waits for room, if there is such a commit. Return True if no commit waits afterwards."""
         if self._unwritten is None:
             return True
         steps = self._unwritten.steps

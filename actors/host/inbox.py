@@ -100,7 +100,7 @@ class Feed:
         return self.door.stream
 
     def frame(self) -> tuple[int, memoryview] | None:
-        """Return the next frame of the log; None if it has not been written yet."""
+        """Return the next frame of the log; None if the next frame has not been written yet."""
         assert self.log is not None
         while True:
             if self.frames is None:

@@ -81,7 +81,7 @@ class GatewayLine:
                     self.channel.end()
 
     def open(self, now: float) -> Channel | None:
-        """Use a new connection and return it; return None if the gateway refuses it, or the next attempt is not due yet."""
+        """Open a connection and return it. Return None if the gateway refuses the connection, or the next attempt is not due yet."""
         if now < self.connect_at:
             return None
         try:
@@ -107,7 +107,7 @@ class GatewayLine:
 
 
 class FeedTurns:
-    """Streams of units: those that are read in turn, and those that wait for room in their queues."""
+    """Streams of units: streams that are read in turn, and streams that wait for room in their queues."""
 
     def __init__(self) -> None:
         self.lively: dict[Feed, None] = {}

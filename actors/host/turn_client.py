@@ -141,7 +141,7 @@ class SliceClient:
             self._rest(backoff.failed())
 
     def _take_turns(self) -> bool:
-        """Connect once and run slices until the dispatcher is gone; return True if it has sent anything."""
+        """Connect once and run slices until the dispatcher is gone. Return True if the dispatcher has sent a message."""
         try:
             channel = connect(self._path)
         except OSError:
@@ -209,7 +209,7 @@ class SliceClient:
             held = name in self._states
             if held:
                 self._states[name] = TurnState.RUNNING
-            else:  # The class left while the grant was under way.
+            else:  # The class has left this host since the dispatcher sent the grant.
                 self._say(Ended(name, lane, 0.0, 0.0, backlog=False))
         if held:
             if lane != self._lane:
@@ -224,7 +224,7 @@ class SliceClient:
     def _settle(self, name: str, backlog: bool) -> bool:
         """Set the class's state after a slice; return True if the class waits for another slice."""
         state = self._states.get(name)
-        if state is None:  # The class left during the slice.
+        if state is None:  # The class has left this host during the slice.
             return False
         waits = state in (TurnState.RUNNING_WITH_NEWS, TurnState.WAITING) or (
             backlog and state is TurnState.RUNNING

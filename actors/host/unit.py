@@ -192,7 +192,7 @@ class HostedUnit:
         return max(1, min(most, self._log.frame_max // 2 // ANSWER_BYTES))
 
     def streams_changed(self) -> tuple[list[Feed], list[str]] | None:
-        """Return the streams to start reading, and the names of those to stop reading; None if nothing has changed."""
+        """Return the streams to start reading, and the names of the streams to stop reading; None if nothing has changed."""
         self.commits.queries_moved = False
         changed = self.input.streams_changed()
         for stream in changed[1] if changed is not None else ():
@@ -336,7 +336,7 @@ class HostedUnit:
             return
         self.asleep = self.inbox.asleep = True
         if self.inbox.arrived:
-            # Input arrived before the ingest thread saw that the unit sleeps.
+            # Input has arrived, but the ingest thread did not know yet that the unit sleeps. So the class thread wakes the unit.
             self.wake(time.monotonic())
         elif self._log.bytes_since:
             # A snapshot releases input that would otherwise be kept for as long as the unit sleeps.

@@ -539,7 +539,7 @@ def seal(path: Path) -> None:
 
 
 def locked(path: Path) -> int:
-    """Open and lock a log's lock file and return it; raise LogTaken if it is locked. The lock ends with the process."""
+    """Open and lock a log's lock file. Raise LogTaken if another process holds the lock. The lock ends with the process."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -76,7 +76,7 @@ class NotAFrame(WeirError):
 class WrittenType:
     """Data type with its encoding in the format."""
 
-    type: DataType  # Reference to the type, so that no other type gets the same id()
+    type: DataType  # Reference that keeps the type alive, so that its id() stays unique
     code: int
     is_text: bool
     record: bytes  # Bytes that describe a column without a mask and without text

@@ -140,7 +140,7 @@ class UnitLog:
     def append(self, commit: Commit) -> None:
         parts, size = commit_parts(commit)
         if size > self.frame_max:
-            # The answers are dropped, but the steps are written: without them no later step could be repeated.
+            # The answers are dropped, but the steps are written: a restart can repeat later steps only if all earlier steps exist.
             self.lost_answers += sum(len(answer.train) for answer in commit.answers)
             parts, size = commit_parts(Commit(commit.steps, (), commit.answered))
         self._commits.append(parts, size)

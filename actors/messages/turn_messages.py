@@ -31,7 +31,7 @@ _SEPARATOR = "\n"
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """Announcement of a host and of classes that it holds, in addition to the classes it has announced before."""
+    """Announcement of a host and of some of its classes. The classes are added to the classes that the host has announced before."""
 
     host: str
     classes: tuple[str, ...]

@@ -277,7 +277,7 @@ FAILURE_QUERIES_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Rows that failed in one operator, or found no room there, for the same reason."""
+    """Rows that failed in one operator for the same reason, for example because the operator had no room."""
 
     operator: str
     queries: tuple[str, ...]

@@ -176,7 +176,7 @@ def clusters(base: Path) -> dict[str, Cluster]:
 
 
 def kill_users(folder: Path) -> None:
-    """Kill other processes that have a file of the folder open, because they have outlived their Ray."""
+    """Kill other processes that have a file of the folder open. These processes have outlived their Ray."""
     for process in PROCESSES.glob("[0-9]*"):
         pid = int(process.name)
         if pid != os.getpid() and has_open(process, folder):
@@ -196,7 +196,7 @@ def has_open(process: Path, folder: Path) -> bool:
 
 @contextmanager
 def lock_if_dead(root: Path) -> Iterator[bool]:
-    """Yield True if no process holds the lock of a folder; then no other process gets the lock inside the with block."""
+    """Yield True if no process holds the lock of a folder. Inside the with block, no other process can get the lock."""
     try:
         file = os.open(root / LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -152,7 +152,7 @@ class ShareMove:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Share that an owner does not lend, because it had to reclaim its capacity before."""
+    """Kept share of an owner: share that the owner does not lend, because the owner had to reclaim its capacity before."""
 
     share: float
     proved: float  # Value of `share` at the time of the reclaim, before any decay

@@ -154,7 +154,7 @@ def best_move(
     on: Mapping[str, Sequence[Shard]],
     load: Mapping[str, float],
 ) -> Move | None:
-    """Return the best move away from a node, or None.
+    """Return the best move of a shard away from a node, or None.
 
     The smallest shard with a load of at least `excess` is moved. If all shards have less load, the largest shard is moved.
     Nodes without shards of the same class are preferred, and then nodes with the most room.

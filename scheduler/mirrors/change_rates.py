@@ -109,7 +109,10 @@ def likeliest(changed: Floats, known: npt.NDArray[np.int64], quiet: Floats) -> F
 
 
 def fresh_part(x: float) -> float:
-    """Return the expected part of an interval that passes before the object changes, if it does change; x is rate λ times length τ."""
+    """Return the expected part of an interval before the first change of an object, for an interval with a change.
+
+    x is the change rate λ multiplied by the length τ of the interval.
+    """
     if x < 1e-3:
         return 0.5 - x / 12
     return 1 / x - 1 / float(np.expm1(min(x, 500.0)))

@@ -34,7 +34,7 @@ Floats = npt.NDArray[np.float64]
 
 # Maximum relative error of μ, the marginal value of bandwidth. Change rates are never known this precisely.
 TOLERANCE = 1e-9
-# Value of √(2u) below which a series is used, because x − ln(1 + x) loses digits there.
+# Value of √(2u) below which a series is used, because x − ln(1 + x) loses digits for small x.
 SERIES_BELOW = 1e-2
 NEWTON_STEPS = 3
 TINY = -80.0  # Value of ln y below which u = −ln(1 − y) equals y within rounding

@@ -300,7 +300,7 @@ class MirrorCore:
         self._solved_at, self.solved = now, self.solved + 1
 
     def _all_retried_s(self) -> float:
-        """Return the seconds that one retry of all failing objects takes."""
+        """Return the seconds in which retries have enough bandwidth to poll each failing object once."""
         part = 1.0 if self._failed.are_all else RETRYING
         size = float(self._sizes.mean()) if self._by_bytes else 1.0
         return self._failed.failing * size / (part * self._bandwidth.per_s)

@@ -35,7 +35,7 @@ class ScheduledOperator:
     source: bool = False
     size_out: float = 1.0  # Mean size of an output tuple, in a unit common to all operators, for policies that minimise memory
     partner: int | None = None  # For a side of a join: number of the operator that is the other side
-    utility: UtilityGraph | None = None  # For a root: utility of its answers by their latency
+    utility: UtilityGraph | None = None  # For a root: utility of an answer, by the answer's latency
     # For a root with windows: seconds from the due time of a result to its deadline.
     slack_s: float | None = None
     weight: float = 1.0  # Sum of the freshness weights of all queries that use the operator's output
@@ -81,7 +81,7 @@ class Network:
         self._look_at(0, (), (), [[] for _ in self.operators])
 
     def extended(self, more: Sequence[ScheduledOperator], edges: Iterable[tuple[int, int]]) -> Network:
-        """Return the network with more operators at the end, and edges to them from existing operators.
+        """Return the network with new operators at the end, and edges from existing to new operators.
 
         The topological order of existing operators is not checked again.
         """

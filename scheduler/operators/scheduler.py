@@ -213,7 +213,7 @@ class OperatorScheduler:
 
 
 class QueryScheduler(OperatorScheduler):
-    """Scheduler that decides for whole queries, as Sharaf's testbed does: a picked operator runs with all operators below it.
+    """Scheduler that decides for whole queries, as Sharaf's testbed does: a picked operator runs with all downstream operators.
 
     With priority-defining trees, the picked operator runs only with its tree. A segment outside the tree of a shared operator
     waits for its own turn, and is ranked by the same policy together with the source operators. No other operator runs between

@@ -251,14 +251,14 @@ class TurnRoundRobin:
                 continue
             if due_round > self._round:
                 self._round, self._place = due_round, -1
-            # A class that had to wait for its host must not move the round's position back: later classes have had their turns.
+            # The position in the round must not go back to a class that had to wait for its host: later classes have had their turns.
             self._place = max(self._place, place)
             turn.settle(due_round)
             if turn.credit_s > 0:
                 turn.credit_s += turn.quota_s * min(self._round - due_round, HELD_ROUNDS)
                 turn.settled_round = self._round
                 return turn
-            # The credit is still not positive because of rounding: the class recovers one round later.
+            # Because of rounding, the credit is still not above 0, so the class gets its turn one round later.
             self._wait(turn, self._round + 1)
             self._let_go(turn.host)
         return None

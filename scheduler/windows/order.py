@@ -45,7 +45,7 @@ AnyTask = TypeVar("AnyTask", bound=WaitingTask)
 
 
 class TaskHeap(Generic[AnyTask]):
-    """Heap of tasks by a key, then by `tie`, then in the order in which they were put."""
+    """Heap of tasks by a key, then by `tie`, then in the order in which the tasks were added."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, int, AnyTask]] = []
@@ -82,7 +82,7 @@ class TaskOrder(Generic[AnyTask]):
         self._tasks.push(self._key(task), task)
 
     def head(self, now: float) -> AnyTask | None:
-        """Return the task to run next. The caller removes it by setting its `place` to NOWHERE."""
+        """Return the task to run next. The caller removes the task by setting the task's `place` to NOWHERE."""
         return self._tasks.head()
 
 

@@ -260,7 +260,7 @@ def coarser(alike: Mapping[Hashable, list[ClassLoad]]) -> defaultdict[Hashable, 
 
 
 def together(members: Sequence[ClassLoad], train_max: int) -> ClassLoad:
-    """Return one class with the sums of the members' priorities and loads, and the strictest of their terms."""
+    """Combine several classes into one class, with the sums of their priorities and loads and the strictest of their terms."""
     if len(members) == 1:
         return members[0]
     declared = [member.declared for member in members]

@@ -134,7 +134,7 @@ def calls_below(lines: Sequence[PlanLine], costs: Sequence[Cost], source: int) -
     reached, stack = {source: 1.0}, [source]
     while stack:
         above = stack.pop()
-        # An operator that fills panes emits no tuples; the windows over them are called when a pane closes.
+        # An operator that fills panes emits no tuples. When a pane closes, the windows over the panes are called.
         often = reached[above] * (1.0 if costs[above].selectivity else RARELY)
         for below in lines[above].feeds:
             if reached.get(below, 0.0) < often:

@@ -38,7 +38,7 @@ from sim.run.simulated_host import SimulatedHost
 
 # Maximum number of processed tuples in one run, summed over all operators; such a run takes about half a second.
 STEPS_MAX = 100_000
-# Length of a run in simulated seconds, unless it takes too many tuples. Measured arrivals are repeated to fill the run.
+# Length of a run in simulated seconds; a run with too many tuples is shorter. Measured arrivals are repeated to fill the run.
 SECONDS = 8.0
 LEAST_SECONDS = 0.5
 # Milliseconds between two samples of the queues, when the objective is memory.
@@ -240,7 +240,7 @@ def scenario_of(now: ClassNow) -> tuple[Scenario, float]:
     of_cycle = now.steps or steps_of_cycle(now)
     cycles = max(1, round(SECONDS / now.cycle_s))
     length = max(min(cycles, int(STEPS_MAX / max(of_cycle, 1.0))), round(LEAST_SECONDS / now.cycle_s), 1)
-    # The stretch of cycles is chosen by the number of arrivals, so that it is the same for all plans.
+    # The stretch of cycles is chosen by the number of arrivals, so that all plans are simulated with the same stretch.
     start = busiest_stretch([sum(came.values()) for came in came_by_cycle(now)], length)
     steps = sum(by_cycle[(start + place) % len(by_cycle)] for place in range(length))
     bundle = max(1.0, steps / STEPS_MAX)

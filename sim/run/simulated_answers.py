@@ -216,7 +216,7 @@ class UnsettledAnswers:
         self._feeding = cache(lambda root: network.feeding([root]))
 
     def hand_out(self, stamp: float) -> None:
-        """Release all waiting answers. Call it when nothing is queued behind the sources."""
+        """Release all waiting answers. Call this method when nothing is queued behind the sources."""
         for root, out in self.waiting:
             self._answers.add(root, out, stamp)
         self.waiting.clear()

@@ -50,7 +50,7 @@ class Grid:
         every = list(graphs)
         steepest = max(lost for graph in every for lost in graph.gradients)
         longest_s = max(end - start for graph in every for start, end in pairwise((0.0, *graph.latencies_s)))
-        # If no graph falls, or all graphs have zero length, the whole range is one part, and the width of this part does not matter.
+        # If the range of gradients or slacks is 0, all values are in one part. Any width of the parts is then correct.
         return cls(gradients, slacks, steepest / gradients or 1.0, longest_s / slacks or 1.0)
 
     def gradient_bucket(self, gradient: float) -> int:
@@ -193,7 +193,7 @@ class BucketPolicy:
             self._enter(operator, bucket, head)
         if place < len(latencies):
             at = born + latencies[place]
-            # If the calendar has an earlier entry of this operator, the next entry is added when the earlier one is due.
+            # If the calendar has an earlier entry of this operator, the next entry is added when the earlier entry is due.
             if at < self._due[operator]:
                 self._due[operator] = at
                 self._calendar.put(at, operator)

@@ -155,7 +155,7 @@ def traversal(kind: str, believed: NetworkEstimates, boxes: list[int]) -> Plan:
 
 
 def post_order(believed: NetworkEstimates, boxes: list[int]) -> Iterator[int]:
-    """Yield each operator after all operators of `boxes` that feed it; a tree is traversed subtree by subtree."""
+    """Yield the operators `boxes` so that each operator comes after its feeders. A tree is traversed subtree by subtree."""
     inside, done = set(boxes), set[int]()
     # The traversal starts from operators that feed no other operator of `boxes`, such as the root. The root is yielded last.
     stack = [(box, False) for box in reversed(boxes) if not inside & set(below(believed, box))]

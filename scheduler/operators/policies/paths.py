@@ -96,7 +96,7 @@ def release_capacity(believed: NetworkEstimates, stretch: Stretch) -> float:
 
 
 def a_second(released: float, spent_s: float) -> float:
-    # If the cost is 0, the result is 0 or infinite, with the sign of `released`, so that growth has the lowest priority.
+    # If the cost is 0, the result is 0 or ±∞, with the sign of `released`. An operator that adds memory thus has the lowest priority.
     return math.copysign(ratio(abs(released), spent_s), released) if released else 0.0
 
 

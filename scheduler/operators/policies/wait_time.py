@@ -140,7 +140,7 @@ class PrunedPolicy:
     def pick(self, now: float) -> int:
         heads, phis = self._head, self._phi
         best, chosen, self.looked = -math.inf, NONE, 0
-        waited = now + LEAST_WAIT_S  # The waiting time of a tuple is `waited - arrival`.
+        waited = now + LEAST_WAIT_S  # `waited` minus the arrival time of a tuple is the tuple's waiting time.
         for (minus_phi, first), (head, other) in zip(self._by_phi, self._by_age, strict=True):
             self.looked += 2
             for operator in (first, other):
