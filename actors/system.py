@@ -138,7 +138,7 @@ class System:
         return turns
 
     def readers(self, node: str) -> dict[str, set[str]]:
-        """Return, by stream of the node, the readers that are connected; new readers do not get rows that came in before."""
+        """Return the connected readers of each stream of the node. A new reader does not get rows that arrived earlier."""
         connected = {
             stream["stream"]: {name for name, reader in stream["readers"].items() if reader["connected"]}
             for stream in repeated(self.gateway(node).status)["streams"]
@@ -146,7 +146,7 @@ class System:
         return {stream: names for stream, names in connected.items() if names}
 
     def accepted_rows(self, node: str) -> dict[str, int]:
-        """Return the number of rows that have come in at a node, by stream."""
+        """Return the number of rows that have arrived at a node, by stream."""
         streams = repeated(self.gateway(node).status)["streams"]
         return {stream["stream"]: stream["accepted_rows"] for stream in streams}
 

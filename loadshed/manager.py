@@ -83,7 +83,7 @@ class ReportUsage:
 
 @dataclass(frozen=True, slots=True)
 class RequestReclaim:
-    """Request to the coordinator to return lent capacity, because the class is overloaded below its original share."""
+    """Request to the coordinator to return lent capacity: the class has less than its original share and is overloaded."""
 
 
 LoadEvent = CycleEnded | HeadroomScaled
@@ -318,7 +318,7 @@ class LoadManager:
         return cycle.queued_work_s > OVERLOAD_QUEUE_CYCLES * cycle.cycle_s * self.control.headroom
 
     def _capacity(self, headroom: float) -> float:
-        """Return the capacity of the class. While a queue stood, the measured capacity limits the learned headroom."""
+        """Return the capacity of the class: its headroom, or the capacity measured while it had a queue, if that is less."""
         return headroom if self._served is None else max(min(headroom, self._served), LEAST_HEADROOM)
 
     def _queue_limit(self, headroom: float, offered: float, cycle: CycleEnded) -> float:

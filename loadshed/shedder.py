@@ -120,7 +120,7 @@ class KeyCounts:
         return chances
 
     def end_cycle(self, keep: float) -> None:
-        """Compute the probabilities of the counted keys for the next cycle's kept fraction, and forget all other keys."""
+        """Compute the probabilities of the counted keys for the next cycle's kept fraction, and remove all other keys."""
         occupied = np.flatnonzero(self._counts[:-1])
         counts, keys = self._counts[occupied], self._table.keys[occupied]
         self._level = fair_level(counts, keep) if len(occupied) else None

@@ -22,7 +22,7 @@ FAILURES_KEPT = 100
 
 @dataclass(slots=True)
 class CalledActor:
-    """State of another actor, as known to the coordinator."""
+    """State of another actor, as far as the coordinator knows the state."""
 
     handle: Any = None
     pid: int | None = None

@@ -35,7 +35,7 @@ class NodeCores:
     # For each node, the accounts of its units, as last sent to the core of the node.
     _accounts: dict[str, dict[str, ClassAccount]] = field(init=False, default_factory=dict)
     _records: dict[str, Record] = field(init=False, default_factory=dict)
-    # Processor-seconds lent on nodes that are gone, by lender and borrower.
+    # Processor-seconds that were lent on nodes which no longer exist, by lender and borrower.
     _lent_s: dict[tuple[str, str], float] = field(init=False, default_factory=dict)
 
     @property

@@ -107,7 +107,7 @@ class Seating:
         self.seats = taken
 
     def home_of(self, unit: str) -> str | None:
-        """Return the node where the unit's input comes in and its answers are read, even if the unit runs on another node."""
+        """Return the home node of a unit: its input arrives and its answers are read there, even if the unit runs on another node."""
         return self.homes.get(next(iter(self.declarations.classes[class_of(unit)].streams), ""))
 
     def find_homes(self) -> None:
@@ -159,7 +159,7 @@ class Seating:
         return readers
 
     def _streams_read(self, one: CheckedClass) -> tuple[str, ...]:
-        """Return the streams that the queries of a class read; cached, since walking all plans takes long."""
+        """Return the streams that the queries of a class read. The result is cached, because walking through all plans takes long."""
         read = self._read.get(one.name)
         if read is None or read[0] is not one:
             self._read = {

@@ -164,7 +164,7 @@ class RayEffects:
         names = [gateway_name(node), dispatcher_name(node)]
         for name in names:
             self.actors.forget(name)
-        # Gateways forget the lost node as a reader: waiting for its copies of streams would hold producers back for ever.
+        # Gateways no longer keep frames for copies of streams on the lost node. Otherwise full logs would stop producers for ever.
         for other in self._node_ids:
             self.actors.call(gateway_name(other), "forget_reader", copies_reader(node))
         threading.Thread(target=kill, args=(names,), daemon=True).start()

@@ -282,7 +282,7 @@ class TurnLoop:
                 self._tell(ClassLeft(name), now)
 
     def _lose(self, host: ConnectedHost, now: float) -> None:
-        """Close the connection of a host that has gone, and forget the host."""
+        """Close the connection of a host that has ended, and remove the host and its classes."""
         self._poll.unregister(host.channel)
         del self._hosts[host.channel.fileno()]
         host.channel.close()
@@ -307,7 +307,7 @@ class TurnLoop:
                 name = lane.slice.name
                 lane.free(now)
                 self._tell(ClassLeft(name), now)
-                # During the slice, another host may have taken the class over and sent Ready.
+                # Another host may have taken the class over during the slice and sent Ready. Then the class waits for a turn again.
                 if name in self._waiting:
                     self._tell(ClassReady(name), now)
 

@@ -59,7 +59,7 @@ class UnitFrames(Frames):
 
 
 class StreamCopy:
-    """Copy of a stream of another node, kept by this node's gateway."""
+    """Copy of a stream of another node. The gateway of this node maintains the copy."""
 
     def __init__(self, streams: Streams, name: str) -> None:
         self._streams, self._name = streams, name

@@ -110,7 +110,7 @@ class ProducerConnection:
 
     @property
     def answering(self) -> bool:
-        """Return True while an answer has not been sent completely. Nothing is received meanwhile."""
+        """Return True while an answer has not been sent completely. Until then, no message is received on the connection."""
         return bool(self._answer)
 
     def go_on(self) -> bool:

@@ -79,7 +79,7 @@ class Stream:
         self.origin: str | None = None  # Node from which the stream is copied; None if the stream is no copy
         self.log = SegmentWriter(folder, bytes_max=bytes_max, segment_bytes=segment_bytes)
         self.log.keep_from = KEEP_NONE
-        # The record is saved before frames are forgotten, since some content of the record can be recovered only from the frames.
+        # The record is saved before frames are deleted, because some content of the record can be recovered only from the frames.
         self.log.forgetting = self.save
         self.writing = threading.Lock()
         self.producers = LastBatches()
@@ -113,7 +113,7 @@ class Stream:
             self._tell(reader)
 
     def expect(self, readers: Mapping[str, bool]) -> None:
-        """Keep frames from now on for these readers until they subscribe. A lossless reader has the value True.
+        """Keep frames from now on for the given readers until they subscribe. The value True stands for a lossless reader.
 
         A reader that was expected before keeps its position. No frames are kept for a reader that is no longer named.
         """
@@ -131,13 +131,13 @@ class Stream:
                 self.save()
 
     def has_come(self, reader: str) -> None:
-        """Note that an expected reader has subscribed, so that frames are kept by its subscription alone."""
+        """Record that an expected reader has subscribed. From then on, frames are kept because of the reader's subscription."""
         expected = self.expected.get(reader)
         if expected is not None:
             expected.taken = True
 
     def has_released(self, reader: str, below: int) -> None:
-        """Forget the start position of an expected reader once the reader has released frames after this position."""
+        """Delete the start position of an expected reader once the reader has released frames after this position."""
         expected = self.expected.get(reader)
         if expected is not None and below > expected.next:
             self.expected[reader] = None
@@ -210,7 +210,7 @@ class Stream:
                 reading.peer.send(LogIsFull(name, self.name))
 
     def left(self, peer: ReaderConnection) -> None:
-        """Disconnect the readers of a connection that has ended; frames they have not released are kept."""
+        """Disconnect the readers of a connection that has ended. Frames that the readers have not released are kept."""
         for name, reading in self.readers.items():
             if reading.peer is peer:
                 reading.peer = None
@@ -270,7 +270,7 @@ class Stream:
         }
 
     def retain(self) -> None:
-        """Forget frames that no reader needs any more. A full log may also forget frames that no lossless reader needs."""
+        """Allow the log to delete frames that no reader needs. A full log may also delete frames that no lossless reader needs."""
         needed = [(reader.released, reader.lossless) for reader in self.readers.values()]
         needed += [(position.next, position.lossless) for position in self._awaited()]
         self.log.keep_from = min((number for number, lossless in needed if lossless), default=KEEP_NONE)
@@ -300,7 +300,7 @@ class Stream:
         self.retain()
 
     def _forget(self, below: int) -> None:
-        with suppress(LogFull):  # If there is no memory for the record, the frames are kept for now.
+        with suppress(LogFull):  # If there is no memory for the record, no frames are deleted yet.
             self.log.forget(below)
 
     def _rows_before(self, number: int) -> int | None:

@@ -176,7 +176,7 @@ class Streams:
     ) -> Accepted | RefusedBatch:
         """Write either all trains of a batch to the stream's log, with the current time as arrival, or no train; skip a repeated batch.
 
-        Other streams are not blocked meanwhile. `before` is called when only a full log can still refuse the batch.
+        Other streams are not blocked. `before` is called after all checks, when only a full log can still refuse the batch.
         """
         with stream.writing:
             with self.lock:
@@ -303,7 +303,7 @@ class Streams:
             return stream.sql
 
     def follow_from(self, name: str, reader: str, number: int) -> None:
-        """Release frames below a number for the reader of another node, which has copied these frames."""
+        """Release the frames with lower numbers than `number` for another node, which has copied these frames."""
         with self.lock:
             stream = self.find(name)
             if reader in stream.readers:

@@ -93,7 +93,7 @@ class AnswerReader:
         return answered.get(query, 0) if number >= begun.began else 0
 
     def kept(self, query: str) -> tuple[int, int]:
-        """Return the number of the first row that is kept, and the number that the next row will get."""
+        """Return the number of the first row that still exists, and the number that the next row will get."""
         following = self.given(query)
         return min(self.some(query, 0, 1).first, following), following
 

@@ -45,7 +45,7 @@ class Inbox:
     let_in: Counter[str] = field(default_factory=Counter)  # Number of tuples that were let in, by stream
     pieces_in: int = 0
     bytes_in: int = 0
-    used_s: float = 0.0  # Processor-seconds that reading input has taken
+    used_s: float = 0.0  # Processor-seconds used for reading input
     held_back: bool = False  # True while input waits for room in a queue, or producers are refused
     problems: dict[str, str] = field(default_factory=dict)  # Reasons why streams cannot be read, by stream
     # Last time at which the Spark query (feed) that brings a stream had nothing left to publish, by stream.

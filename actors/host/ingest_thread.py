@@ -77,7 +77,7 @@ class GatewayLine:
                 try:
                     self.channel.send(encode(message))
                 except OSError:
-                    # The gateway hangs or is gone; the next attempt to connect shows which.
+                    # The gateway does not respond or has ended. The next attempt to connect shows which of these is true.
                     self.channel.end()
 
     def open(self, now: float) -> Channel | None:
@@ -317,7 +317,7 @@ class Ingest:
         try:
             feed.log = feed.log or Reader(feed.folder, KEPT_MAPPED)
         except LogMissing:
-            # The stream was dropped meanwhile, and the gateway will send Denied.
+            # The stream has been dropped, and the gateway will send Denied.
             return
         self._turns.enliven(feed)
 

@@ -98,7 +98,7 @@ class LateShares:
 
 
 class RecentFlow:
-    """Tuples per second taken by operators, and part of tuples that was shed, over the last RECENT_S seconds."""
+    """Tuples per second that operators took, and fraction of tuples that were shed, over the last RECENT_S seconds."""
 
     def __init__(self, now: float, ledgers: Mapping[str, TupleLedger]) -> None:
         self.taken_per_s = self.shed = 0.0

@@ -63,14 +63,14 @@ from configs.errors import WeirError
 ALIGNED = 64
 SEGMENT_BYTES = 32 << 20
 LOG_BYTES = 1 << 30
-# Minimum number of segments in a full log. Frames are forgotten by whole segments, so a segment must be a small part of the log.
+# Minimum number of segments in a full log. Frames are deleted by whole segments, so a segment must be a small part of the log.
 SEGMENTS_LEAST = 4
 # Bytes reserved for the first pages of two more segments, which a full log may need before it deletes its oldest segment.
 ROLLS = 2 * PAGE
 # Number of recent releases of frames, from which the log derives how many spare files it keeps.
 RELEASES = 4
 PARTS_MAX = 1023  # Maximum number of parts in one call of pwritev, in addition to the frame's header
-# Values of `keep_from`: a full log refuses a new frame (KEEP_ALL) or may forget all its frames (KEEP_NONE).
+# Values of `keep_from`: a full log refuses a new frame (KEEP_ALL), or deletes old frames for it (KEEP_NONE).
 KEEP_ALL = 0
 KEEP_NONE = 2**63
 
@@ -82,7 +82,7 @@ Frame = tuple[Sequence[Part], int]
 WORD = Struct("=Q")
 HEADER = Struct("=QQ48x")
 DRAFT = "draft"
-SPARE = "spare"  # Prefix of the names of spare files (files of forgotten segments, which the log will reuse)
+SPARE = "spare"  # Prefix of the names of spare files: files of deleted segments, which the log will reuse
 LOCK = "writer.lock"
 
 
@@ -216,7 +216,7 @@ class SegmentWriter:
         return number
 
     def forget(self, below: int) -> None:
-        """Release frames below a number: forget the segments that have only such frames, except the current segment."""
+        """Release the frames with numbers below `number`. Delete segments that have only released frames, except the current segment."""
         if self._older and self._second <= below:
             self.forgetting()
         if below > self._released:
@@ -232,7 +232,7 @@ class SegmentWriter:
             self._next_spare().unlink()
 
     def skip_to(self, number: int) -> None:
-        """Let the next frame have this number; the skipped numbers count as forgotten frames."""
+        """Give the next frame this number. The skipped numbers count as numbers of deleted frames."""
         assert number >= self.next
         if number > self.next:
             self._find_spare(0)
@@ -414,7 +414,7 @@ class Reader:
         return self._tail.next
 
     def let_go(self) -> None:
-        """Unmap all segments that may be forgotten, because a mapped segment occupies memory."""
+        """Unmap all segments that the writer may delete, because a mapped segment occupies memory."""
         self._tail = None
         if self._segment is not None and self._segment.sealed:
             self._segment = None
@@ -487,7 +487,7 @@ class Reader:
 
 
 def frames_left(reader: Reader, start: int) -> Iterator[tuple[int, memoryview]]:
-    """Yield the frames from a number on, skipping forgotten frames."""
+    """Yield the frames from a number on, and skip deleted frames."""
     while True:
         try:
             yield from reader.frames(start)

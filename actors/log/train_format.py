@@ -35,7 +35,7 @@ from engine.data.watermark_causes import AdvanceCause, Causes, Moment, Together,
 VERSION = 1
 TRAIN, BATCH = 1, 2
 
-# Fields of a train's header: version, kind, flag for equal arrivals, number of columns, bytes of causes, rows, kept, watermark, arrival.
+# Fields of a train's header: version, kind, flag for equal arrivals, columns, bytes of causes, rows, kept fraction, watermark, arrival.
 _TRAIN = Struct("=BB?xHxxQQdqd")
 # Fields of a column's record: kind, precision, scale, flag for a mask, bytes of text
 _COLUMN = Struct("=BBB?xxxxQ")

@@ -110,7 +110,7 @@ class UnitLog:
 
     @property
     def is_filling(self) -> bool:
-        """Return True if a snapshot is needed, so that old commits may be forgotten."""
+        """Return True if a snapshot is needed, so that old commits may be deleted."""
         return self.bytes_since > self._filled
 
     def found(self) -> tuple[SnapshotFrame | None, list[Commit]]:

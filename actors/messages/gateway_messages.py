@@ -56,7 +56,7 @@ class ReaderMessage:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe(ReaderMessage):
-    """Request to read a stream from frame `next` on. If `lossless`, no frame may be forgotten before the reader releases it."""
+    """Request to read a stream from frame `next` on. If `lossless`, the gateway keeps each frame until the reader releases the frame."""
 
     next: int
     lossless: bool
@@ -66,14 +66,14 @@ class Subscribe(ReaderMessage):
 
 @dataclass(frozen=True, slots=True)
 class Heard(ReaderMessage):
-    """Message of a reader that has read all frames below `next` and waits for more."""
+    """Message of a reader that has read all frames before frame `next` and waits for more frames."""
 
     next: int
 
 
 @dataclass(frozen=True, slots=True)
 class Released(ReaderMessage):
-    """Message of a reader that does not need the frames below a number any more."""
+    """Message of a reader that does not need the frames before frame `below` any more."""
 
     below: int
 
@@ -120,7 +120,7 @@ class Subscribed(ReaderMessage):
 
 @dataclass(frozen=True, slots=True)
 class News(ReaderMessage):
-    """Announcement that the stream's log has frames below `next`."""
+    """Announcement that the stream's log has all frames before frame `next`."""
 
     next: int
 

@@ -41,8 +41,8 @@ from scheduler.capacity.redistribution import (
 EXPLANATIONS_KEPT = 1000
 # After a reclaim, an owner lends nothing of its kept share: the larger of its last load and MARGIN times its share before the reclaim.
 # Without a kept share, the owner would lend the same share again at the next redistribution, and would soon reclaim it again.
-# Each redistribution multiplies the kept share by FORGETTING; the kept share ends at FORGOTTEN times its initial value.
-# If the owner reclaims before its kept share has ended, the decay becomes twice as slow, up to PATIENCE_MAX times.
+# Each redistribution multiplies the kept share by FORGETTING. Below FORGOTTEN times its initial value, the kept share is dropped.
+# If the owner reclaims again while it has a kept share, the kept share shrinks half as fast, but at most PATIENCE_MAX times slower.
 MARGIN, FORGETTING, FORGOTTEN, PATIENCE_MAX = 1.15, 0.85, 0.3, 64
 # Maximum time between two events for which lent capacity is counted, in redistribution cycles.
 # If two events are further apart, a clock has jumped or a node has slept, so no class has used the capacity in between.
@@ -75,7 +75,7 @@ class RedistributionDue:
 
 @dataclass(frozen=True, slots=True)
 class ReclaimRequested:
-    """Request of an owner for its original share, because the owner is overloaded below this share."""
+    """Request of an owner for its original share: the owner has less than this share and is overloaded."""
 
     name: str
 

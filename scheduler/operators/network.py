@@ -204,7 +204,7 @@ class NetworkEstimates:
         return self.network.segments(self.estimates) if self.known is None else self.known
 
     def once(self, what: Hashable, work_out: Callable[[NetworkEstimates], Found]) -> Found:
-        """Return the result of `work_out`, which is computed once and kept under the name `what` for all policies and decision plans."""
+        """Return the result of the function `work_out`. It is computed once and cached under the name `what`."""
         if what not in self._worked_out:
             self._worked_out[what] = work_out(self)
         result: Found = self._worked_out[what]
@@ -232,7 +232,7 @@ class NetworkEstimates:
         """Return the estimates of an extended network, and the operators with changed segments."""
         estimates = (*self.estimates, *more)
         changed = network.feeding(range(len(self.estimates), len(estimates)))
-        if "segments" not in vars(self):  # No segment has been computed yet, so none can be kept.
+        if "segments" not in vars(self):  # No segment has been computed yet that could be reused.
             return NetworkEstimates(network, estimates), changed
         segments = (*self.segments, *(NOTHING for _ in more))
         after = NetworkEstimates(network, estimates, network.segments_with(segments, changed, estimates))

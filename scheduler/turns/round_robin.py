@@ -68,7 +68,7 @@ class SharesSet:
 
 @dataclass(frozen=True, slots=True)
 class HostsSet:
-    """Message with the host of each class from its next turn on; a class that is not named has a host of its own."""
+    """Message with the host of each class, which applies from the class's next turn on. A class without an entry has a host of its own."""
 
     hosts: Mapping[str, str]
 

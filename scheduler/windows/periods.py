@@ -293,7 +293,7 @@ class Search:
         others = self._best.setdefault(state.place, [])
         if any(cost <= state.cost and not covered & ~state.covered for covered, cost in others):
             return True
-        # Only the first states, the most promising, are remembered; otherwise the number of comparisons would be quadratic.
+        # Only the first states, which are the most promising, are stored. Otherwise the number of comparisons would be quadratic.
         if len(others) < COMPARED_MAX:
             others.append((state.covered, state.cost))
         return False

@@ -196,7 +196,7 @@ class JoinSide:
     def _expire(self, newest: float) -> None:
         """Delete tuples of the other side that are too old to match later tuples of this side."""
         gone = bisect_left(self._other, newest - self._window)
-        # Deleting from the front of a list moves all other items, so a few expired tuples are kept.
+        # Deleting from the front of a list moves all other items, so expired tuples are deleted in larger groups.
         if gone > EXPIRE_AT:
             del self._other[:gone]
 

@@ -88,7 +88,7 @@ class SimulatedHost:
     def finish(self, now: float) -> None:
         """End the call in progress: deliver its results, notify the scheduler, and measure."""
         call = self.calls.end()
-        if call is None:  # The host died during the call, which will run again after the restart.
+        if call is None:  # The host died during the call, so the call has no results now.
             return
         operator, out, tuples = call.operator, call.out, len(call.train)
         self.queues.pass_on(operator, tuples, out, now)
