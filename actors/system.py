@@ -384,7 +384,7 @@ def forget_name() -> None:
 
 
 def delete_name() -> None:
-    with suppress(Exception):  # If Ray has ended, its store has ended too.
+    with suppress(Exception):  # If Ray has ended, its store has ended too, with the names.
         kv_store.delete(SETTINGS_KEY)
         kv_store.delete(SYSTEM_KEY)
 

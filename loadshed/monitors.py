@@ -49,9 +49,7 @@ class LoadMonitor:
 
     def _rate(self, input_: InputCycle, cycle_s: float) -> float:
         stream, offered = input_.stream, input_.offered
-        if (
-            cycle_s < LEAST_CYCLE_S
-        ):  # The clock stood still or jumped back, so no rate can be computed for this cycle.
+        if cycle_s < LEAST_CYCLE_S:  # The clock stood still or jumped back, so there is no rate.
             return self.rate(stream)
         current, before = offered / cycle_s, self._rates.get(stream)
         batch = self._batches.get(stream, 0.0)

@@ -346,7 +346,7 @@ def cut_line(why: str) -> dict[str, Any]:
 
 
 def cut_from(line: Mapping[str, Any]) -> str | None:
-    """Return the reason if the line is the record that says why the log ends early; otherwise None."""
+    """If the line says why the log ends early, return this reason; otherwise None."""
     return str(line["cut"]) if line.keys() == {"cut"} else None
 
 

@@ -43,13 +43,13 @@ LINE_BYTES_MAX = 1 << 26
 ON_ITS_WAY_S = 2.0
 # Maximum number of seconds until the coordinator has noticed the restart of a core; until then, the core receives no messages.
 SEEN_AGAIN_S = 3.0
-# Maximum number of received messages, for instance of other senders, that are skipped to find the next message of a sender.
+# Maximum number of received messages that are skipped to find the next message of a sender. Messages of other senders are in between.
 LOOK_AHEAD = 1000
 LINES_A_STEP = 2000
 
-# Type of the event that a receiver gets, by command of a capacity core.
+# For each type of command of a capacity core: the type of the event that the receiver gets.
 HEARD_AS = {"HeadroomScaled": "HeadroomScaled", "SharesChanged": "SharesSet"}
-# Type of the events that a receiver gets from a capacity core, by kind of receiver.
+# For each kind of receiver: the type of the events that the receiver gets from a capacity core.
 LISTENS_TO: dict[CoreName, str] = {"load": "HeadroomScaled", "turns": "SharesSet"}
 
 Advance = Callable[[float], None]

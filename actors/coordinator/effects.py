@@ -43,7 +43,7 @@ class Effects(Protocol):
         """Send a node the list of units that have their home at the node but run elsewhere, so that the node copies their logs."""
 
     def forget(self, node: str, unit: str) -> None:
-        """Delete everything that the node keeps of the unit."""
+        """Delete all data of the unit on the node."""
 
     def move(self, unit: str, host: str, origin: str, node: str) -> None:
         """Bring the unit to rest and copy its log to the node; then call `moved` or `stayed` of the control plane."""

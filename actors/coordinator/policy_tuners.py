@@ -1,4 +1,4 @@
-"""Classes that tune themselves. Each has a core that decides which policy and plan the class's units run by."""
+"""Classes that tune themselves. Each such class has a core that decides which policy and plan the class's units use."""
 
 from __future__ import annotations
 

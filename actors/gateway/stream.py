@@ -127,7 +127,7 @@ class Stream:
             self.expected[name] = expected
         if self.expected != before:
             self.retain()
-            with suppress(LogFull):  # Only a restarted gateway reads the record.
+            with suppress(LogFull):  # A full log is no problem: only a restarted gateway reads the record.
                 self.save()
 
     def has_come(self, reader: str) -> None:
@@ -197,7 +197,7 @@ class Stream:
             if expected is not None:
                 expected.taken = False
             self.retain()
-            with suppress(LogFull):  # The next save removes the reader from the record.
+            with suppress(LogFull):  # If saving fails, the next save removes the reader from the record.
                 self.save()
 
     def report_full(self, now: float) -> None:
@@ -304,7 +304,10 @@ class Stream:
             self.log.forget(below)
 
     def _rows_before(self, number: int) -> int | None:
-        """Return the stream's row count before frame `number` if this is the next frame; None for other frames, and in an empty copy."""
+        """Return the number of the stream's rows before frame `number`.
+
+        Return None if this number of rows is unknown: `number` is not the next frame, or the stream is an empty copy.
+        """
         is_known = number == self.log.next and (self.origin is None or number > 0)
         return self.rows if is_known else None
 

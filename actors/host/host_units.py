@@ -146,7 +146,7 @@ class HostUnits:
             self._keep_failure(name, problem)
 
     def after_slice(self, unit: HostedUnit, backlog: bool) -> None:
-        """Send the ingest thread and the gateway what a slice has changed."""
+        """Inform the ingest thread and the gateway of changes by a slice: released input, changed queries, and a longer log."""
         snapshots = unit.snapshots
         for stream, below in snapshots.released.items():
             if below > 0:

@@ -40,7 +40,7 @@ class Inbox:
 
     # The ingest thread writes the fields from `arrived` to `caught_up`; the class thread also resets `held_back`.
     arrived: deque[ArrivedPiece] = field(default_factory=deque)
-    # Streams to begin: name, first batch, number of rows before that batch (None if unknown), Feed.
+    # Streams that the class thread has to begin: name, first batch, number of rows before the first batch (None if unknown), Feed.
     begun: deque[tuple[str, int, int | None, Feed | None]] = field(default_factory=deque)
     let_in: Counter[str] = field(default_factory=Counter)  # Number of tuples that were let in, by stream
     pieces_in: int = 0

@@ -154,7 +154,7 @@ class HostedUnit:
         return made_for(unit.declared) == made_for(self.unit.declared)
 
     def become(self, unit: Unit) -> None:
-        """Change to the declaration, share and policy of this unit."""
+        """Change the running unit to the given declaration, share and policy."""
         hosted, ran_by = self.hosted, self.unit.runs_by
         (before, after), self.unit = (self.unit.declared, unit.declared), unit
         if said_of_values(before) != said_of_values(after):

@@ -142,7 +142,7 @@ class SegmentWriter:
         for left_over in (folder / DRAFT, *folder.glob(f"{SPARE}*")):
             left_over.unlink(missing_ok=True)
         found = numbers(folder)
-        # First number and memory of each segment except the last.
+        # First frame number and occupied memory of each segment except the last.
         self._older = [(base, shared(folder, base, PAGE).taken) for base in found[:-1]]
         for base, _ in self._older:
             seal(path_of(folder, base))

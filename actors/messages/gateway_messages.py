@@ -238,7 +238,7 @@ class ProducerHead:
 class Accepted:
     """Answer to a batch that is in the stream's log.
 
-    `number` is the batch's first frame; if the batch had been published before (`again`), all its frames are below `number`.
+    `number` is the number of the batch's first frame. If the batch had been published before (`again`), all its frames come earlier.
     """
 
     number: int

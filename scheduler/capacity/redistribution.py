@@ -43,11 +43,12 @@ class ClassAccount:
     priority: float
     original: float
     share: float
-    usage: float | None  # offered load over capacity; None without a report since the last redistribution
-    lendable: float = 1.0  # part of the original share that may be lent
-    borrow_limit: float = 1.0  # maximum excess of the share over the original share
+    # Offered load divided by capacity; None without a report since the last redistribution.
+    usage: float | None
+    lendable: float = 1.0  # Part of the original share that may be lent
+    borrow_limit: float = 1.0  # Maximum excess of the share over the original share
     min_share: float = 0.0
-    load: float | None = None  # offered load as a share of the lanes
+    load: float | None = None  # Offered load as a share of the lanes
     # Weight from which the original share is computed; if None, the priority is used
     entitlement: float | None = None
 

@@ -47,7 +47,7 @@ class Observed:
     estimate: Estimate
     tuples: int = 0
     cost_s: float = 0.0
-    # Input tuples, outputs, and calls with outputs since the selectivity was last averaged in.
+    # Input tuples, outputs, and calls with outputs since the last update of the estimated selectivity.
     inputs: int = 0
     outputs: float = 0.0
     emitting: int = 0

@@ -38,7 +38,7 @@ class WaitingTask(Protocol):
 
     @property
     def tie(self) -> int:
-        """Number that orders tasks with equal keys, the lowest first; after that, the task that was put first."""
+        """Number that orders tasks with equal keys, the lowest first. Tasks with equal numbers are in the order in which they were added."""
 
 
 AnyTask = TypeVar("AnyTask", bound=WaitingTask)

@@ -36,7 +36,7 @@ from scheduler.windows.scan_model import ScanCosts, SubGroup
 # Maximum number of states that the exact search visits; each takes about 50 µs.
 STATES_MAX = 1000
 NARROW = 16
-# Maximum number of states with which the search compares a new state that has periods for as many sub-groups.
+# Maximum number of known states with which the search compares a new state that has the same number of sub-groups.
 COMPARED_MAX = 128
 # Maximum common multiple of two periods, in updates, that is counted: rarer coincidences hardly save a scan.
 RAREST = 10**7
@@ -243,7 +243,10 @@ class Search:
         return best
 
     def _narrow(self, known: Periods) -> Periods:
-        """Return the best assignment found by a beam search, which follows only the most promising states of each length."""
+        """Return the best assignment found by a beam search.
+
+        The search gives one sub-group after another a period, and each time continues with the most promising states only.
+        """
         states = [PeriodState(0, 0, {}, 0.0, 0.0)]
         for _ in self._order:
             first: dict[int, PeriodState] = {}

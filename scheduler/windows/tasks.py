@@ -265,7 +265,7 @@ class PeriodicScheduler:
             self._order.put(batch)
 
     def _batch(self, group: ScanGroup, due: int) -> DueBatch:
-        """Return the batch of the group's sub-groups that became due at an update; always a new batch if sharing is off."""
+        """Return the batch of the group's sub-groups that became due at an update. If sharing is off, always return a new batch."""
         if self.settings.kind != "none":
             for batch in group.batches:
                 if batch.due == due:

@@ -42,7 +42,7 @@ class AnswerTotals:
     """Sum of the seconds by which answers missed their deadlines."""
 
     def since(self, before: AnswerTotals) -> AnswerTotals:
-        """Return the difference from earlier totals: the totals of the answers since that time."""
+        """Return these totals minus earlier totals, which are the totals of the answers in between."""
         return AnswerTotals(*map(sub, astuple(self), astuple(before)))
 
 
