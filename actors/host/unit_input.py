@@ -37,9 +37,8 @@ class UnitInput:
         self.reading: Mapping[str, StreamSchema] = {}
         self._settings, self.dirs, self._hosted = settings, dirs, hosted
         self._readers: dict[str, Reader] = {}
-        self._feeds: dict[
-            str, Feed
-        ] = {}  # Reader (`Feed`) of each stream's log that the unit uses at present
+        # Reader (`Feed`) of each stream's log that the unit uses at present.
+        self._feeds: dict[str, Feed] = {}
         self._taken: dict[str, int] = {}  # Number of tuples taken out of the inbox, by stream
         # Last time at which input waited in a stream's log because the queue was full.
         self._held_back_at = -math.inf
