@@ -52,9 +52,9 @@ class ActorCalls:
 
     @property
     def being_set(self) -> tuple[str, ...]:
-        """Return actors that have not yet confirmed their units or streams, and quarantined gateways.
+        """Return the actors that state is still being sent to: actors with unanswered calls of `set`, and quarantined gateways.
 
-        Quarantined hosts are left out, because gateways keep the input of a quarantined host.
+        Quarantined hosts are not included, because gateways keep the input of a quarantined host.
         """
         kept = (name for name in self.quarantined if name.partition("-")[0] == "gateway")
         return tuple({*self._being_set, *kept})

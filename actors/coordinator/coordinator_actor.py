@@ -140,7 +140,7 @@ class Coordinator:
         return sample
 
     def _ask_first_unit(self, class_name: str, method: str) -> Any:
-        """Return the answer of the host on which the first unit of a class runs."""
+        """Call `method` of the host on which the first unit of a class runs, and return the answer."""
         hosts = self._control.ask(lambda plane, _: plane.units_of(class_name))
         unit, host = next(iter(hosts.items()))
         return ray.get(getattr(find(host_name(host)), method).remote(unit), timeout=ANSWER_S)

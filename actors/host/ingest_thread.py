@@ -51,7 +51,7 @@ from actors.runtime.run_dirs import RunDirs
 from actors.runtime.unix_channel import Channel, connect
 
 INGEST_PART = 0.5
-# Number of batches of a stream that are read in one turn. Shorter turns would take the interpreter from slices more often.
+# Number of batches of a stream that are read in one turn. With shorter turns, the ingest thread would interrupt slices more often.
 BATCHES_A_TURN = 4
 SLICE_S = 5e-3
 # Number of segments of a stream's log that stay mapped: as many as can be filled between two snapshots of a class.

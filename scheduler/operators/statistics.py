@@ -30,7 +30,8 @@ ALPHA = 0.175
 WINDOW_TUPLES = 100
 # Minimum number of expected outputs in a selectivity window. Windows are longer only for selectivities below 0.01.
 EXPECTED_LEAST = 1.0
-# If SURPRISES calls had output although fewer than SURPRISED_BELOW outputs were expected, the measured selectivity replaces the estimate.
+# A measured selectivity replaces the estimate if an operator emits although its estimate says that it almost never does.
+# This happens after SURPRISES calls with output, if fewer than SURPRISED_BELOW outputs were expected.
 # With a correct estimate, this replacement happens by chance only about once in 200,000 cases.
 SURPRISES, SURPRISED_BELOW = 3, 0.03
 OUTLIER_SIGMAS = 1.5

@@ -78,7 +78,7 @@ class ClassGroup:
 
 @dataclass
 class Builder:
-    """Builder of one scenario."""
+    """Builder of the scenario that an admission plan simulates."""
 
     situation: Situation
     greedy: frozenset[str] | None = None

@@ -59,9 +59,9 @@ def static(priorities: Priorities) -> Build:
 
 
 def by_gain(gain: Gain) -> PolicyRow:
-    """Return the table row of a policy with priority gain / cost, or gain / cost times waiting time.
+    """Return the table row of a policy with the priority gain / cost.
 
-    The waiting time is a factor if the policy's settings are a PrioritySearch.
+    If the settings of the policy are a PrioritySearch, the priority is multiplied by the waiting time.
     """
 
     def build(settings: Any, believed: NetworkEstimates) -> Policy:
