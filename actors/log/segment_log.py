@@ -216,7 +216,7 @@ class SegmentWriter:
         return number
 
     def forget(self, below: int) -> None:
-        """Release the frames with numbers below `number`. Delete segments that have only released frames, except the current segment."""
+        """Release all frames before frame `below`. Delete segments that have only released frames, except the current segment."""
         if self._older and self._second <= below:
             self.forgetting()
         if below > self._released:
